@@ -1,0 +1,36 @@
+# Finds LibTorch and defines the imported target rlalgo_libtorch (torch_cpu + c10 only).
+# Where it looks, in this order: RLALGO_TORCH_ROOT, CMAKE_PREFIX_PATH (an official LibTorch archive), the private
+# environment that scripts/setup.sh makes (RLALGO_DEPS_DIR, default ~/.cache/rlalgo).
+if(TARGET rlalgo_libtorch)
+  return()
+endif()
+set(RLALGO_TORCH_ROOT "" CACHE PATH "Folder with LibTorch's include/ and lib/ (for a wheel: …/site-packages/torch)")
+if(DEFINED ENV{RLALGO_DEPS_DIR})
+  set(_rlalgo_deps "$ENV{RLALGO_DEPS_DIR}")
+else()
+  set(_rlalgo_deps "$ENV{HOME}/.cache/rlalgo")
+endif()
+file(GLOB _rlalgo_wheels "${_rlalgo_deps}/libtorch-*/lib/python3*/site-packages/torch")
+find_path(RLALGO_TORCH_INCLUDE ATen/core/Tensor.h
+  HINTS ${RLALGO_TORCH_ROOT}/include ${_rlalgo_wheels} PATH_SUFFIXES include NO_CMAKE_SYSTEM_PATH)
+find_library(RLALGO_TORCH_CPU torch_cpu HINTS ${RLALGO_TORCH_ROOT}/lib ${_rlalgo_wheels} PATH_SUFFIXES lib NO_CMAKE_SYSTEM_PATH)
+find_library(RLALGO_C10 c10 HINTS ${RLALGO_TORCH_ROOT}/lib ${_rlalgo_wheels} PATH_SUFFIXES lib NO_CMAKE_SYSTEM_PATH)
+if(NOT RLALGO_TORCH_INCLUDE OR NOT RLALGO_TORCH_CPU OR NOT RLALGO_C10)
+  message(FATAL_ERROR "LibTorch not found. Run scripts/setup.sh (unpacks the PyPI torch wheel), or set RLALGO_TORCH_ROOT "
+    "or CMAKE_PREFIX_PATH to a LibTorch folder.")
+endif()
+cmake_path(GET RLALGO_TORCH_CPU PARENT_PATH _rlalgo_torch_lib)
+# The wheel's libtorch_cpu.so needs libcudart and libcupti, which live in sibling packages of the wheel.
+set(_rlalgo_rpaths ${_rlalgo_torch_lib})
+file(GLOB _rlalgo_nvidia "${_rlalgo_torch_lib}/../../nvidia/*/lib")
+foreach(_dir IN LISTS _rlalgo_nvidia)
+  cmake_path(NORMAL_PATH _dir)
+  list(APPEND _rlalgo_rpaths ${_dir})
+endforeach()
+add_library(rlalgo_libtorch INTERFACE IMPORTED GLOBAL)
+target_include_directories(rlalgo_libtorch SYSTEM INTERFACE ${RLALGO_TORCH_INCLUDE} ${RLALGO_TORCH_INCLUDE}/torch/csrc/api/include)
+target_link_libraries(rlalgo_libtorch INTERFACE ${RLALGO_TORCH_CPU} ${RLALGO_C10})
+foreach(_dir IN LISTS _rlalgo_rpaths)
+  target_link_options(rlalgo_libtorch INTERFACE "LINKER:-rpath,${_dir}" "LINKER:-rpath-link,${_dir}")
+endforeach()
+target_compile_definitions(rlalgo_libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=1)

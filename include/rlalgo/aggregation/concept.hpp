@@ -1,0 +1,28 @@
+// What an aggregation is: several reward functions become one advantage per sample, with the help of an estimator.
+//
+// It is a higher-order policy: `SumThenNormalize` estimates on the weighted sum, GDPO's `NormalizeThenSum` estimates per
+// function and sums afterwards. It never looks inside the estimator.
+#pragma once
+
+#include <concepts>
+#include <vector>
+
+#include <rlalgo/core/groups.hpp>
+#include <rlalgo/core/reward_table.hpp>
+
+namespace rlalgo::aggregation {
+
+struct Result {
+  std::vector<double> advantage;  // [samples]; always finite
+  std::vector<double> reward;     // [samples] weighted sum Σ_k w_k·R_k, NaN when unscorable
+  std::vector<double> spread;     // [samples] see advantage::Estimate::spread
+};
+
+// Generic over the estimator type: aggregation depends on no estimator, only on its call.
+template <class G, class A>
+concept AggregationFor =
+    requires(const G& aggregation, const A& estimator, const core::RewardTable& rewards, const core::Groups& groups) {
+      { aggregation(estimator, rewards, groups) } -> std::same_as<Result>;
+    };
+
+}  // namespace rlalgo::aggregation

@@ -1,0 +1,46 @@
+// What a generator is: prompts in, completions with sampling log-probs out.
+//
+// `LocalEngine` (this room) generates with the trainer's own weights; clients of remote servers are generators too. A
+// generator never sees rewards, groups or losses.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+
+namespace rlalgo::inference {
+
+// How the next token is drawn. Order of application: repetition penalty → temperature → top_k → top_p → min_p.
+struct SamplingConfig {
+  double temperature = 1.0;         // 0 = greedy
+  double top_p = 1.0;               // 1 = off
+  std::int64_t top_k = 0;           // 0 = off
+  double min_p = 0.0;               // 0 = off
+  double repetition_penalty = 1.0;  // 1 = off; applies to prompt and completion tokens
+  std::int64_t max_new_tokens = 512;
+  std::vector<data::TokenId> stop_ids;  // any of these ends a completion and is kept as its last token
+};
+
+// `count` completions of one prompt.
+struct Request {
+  std::vector<data::TokenId> prompt;
+  std::int64_t count = 1;
+  std::uint64_t first_index = 0;  // completion j draws from random index first_index + j: placement cannot change it
+};
+
+// The random draws of one generate call are a function of (seed, step, completion index, token position) only.
+struct DrawKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+};
+
+// generate() returns, for each request, its `count` completions.
+template <class G>
+concept Generator = requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
+  { generator.generate(requests, sampling, key) } -> std::same_as<std::vector<std::vector<data::Completion>>>;
+};
+
+}  // namespace rlalgo::inference

@@ -1,0 +1,43 @@
+// What the trainer needs of a model: scores for the targets of a token tree, and parameters to update.
+//
+// The decoder of this room is one implementation; a bandit with a table of logits is another (examples/01_bandit). Called
+// once per micro-batch, so a virtual call costs nothing that can be measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::model {
+
+using tensor::Tensor;
+
+struct Parameter {
+  std::string name;
+  Tensor value;               // leaf; requires_grad when it is trained
+  bool weight_decay = true;   // false for norms and biases
+};
+
+struct ScoreOptions {
+  double temperature = 1.0;  // logits are divided by it before the log-softmax
+  bool entropy = false;      // also return the entropy of each predicting distribution
+  bool entropy_gradient = false;  // … with graph
+};
+
+struct Scores {
+  Tensor log_prob;  // [N] nats, row after row as in TokenTree::target
+  Tensor entropy;   // [N] nats, undefined unless asked for
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // Differentiable unless gradients are disabled by the caller.
+  virtual Scores score(const TokenTree& tree, const ScoreOptions& options) = 0;
+  // Trained parameters, in a fixed order that checkpoints rely on.
+  virtual std::vector<Parameter> parameters() = 0;
+};
+
+}  // namespace rlalgo::model

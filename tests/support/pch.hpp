@@ -1,0 +1,6 @@
+#pragma once
+#include <torch/types.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
