@@ -24,7 +24,8 @@ namespace rlalgo::core {
         {.what = what,
          .found = std::strerror(error),
          .where = path.string(),
-         .remedy = error == ENOSPC ? "free disk space or choose another output_dir" : "check the path and its permissions"});
+         .remedy =
+             error == ENOSPC ? "free disk space or choose another output_dir" : "check the path and its permissions"});
 }
 
 // A file under construction. Nothing exists under `path` until commit(); a destroyed, uncommitted file leaves nothing.

@@ -14,11 +14,11 @@ namespace rlalgo::core {
 
 // The parts of an error text. Empty parts are left out.
 struct ErrorText {
-  std::string what;      // one clause: what is wrong
-  std::string found;     // the offending value
-  std::string expected;  // what would have been accepted
-  std::string where;     // file:line, key, tensor name, dataset row …
-  std::string remedy;    // what the user can do about it
+  std::string what = {};      // one clause: what is wrong
+  std::string found = {};     // the offending value
+  std::string expected = {};  // what would have been accepted
+  std::string where = {};     // file:line, key, tensor name, dataset row …
+  std::string remedy = {};    // what the user can do about it
 };
 
 class Error : public std::runtime_error {

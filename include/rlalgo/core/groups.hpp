@@ -30,7 +30,7 @@ class Groups {
   void append(std::size_t group_size) { spans_.push_back({size(), size() + group_size}); }
 
   [[nodiscard]] std::size_t size() const noexcept { return spans_.empty() ? 0 : spans_.back().end; }  // samples
-  [[nodiscard]] std::size_t count() const noexcept { return spans_.size(); }                           // groups
+  [[nodiscard]] std::size_t count() const noexcept { return spans_.size(); }                          // groups
   [[nodiscard]] auto begin() const noexcept { return spans_.begin(); }
   [[nodiscard]] auto end() const noexcept { return spans_.end(); }
 

@@ -42,10 +42,18 @@ class Metrics {
   void merge(const Metrics& other) {
     for (const Entry& e : other.entries_) {
       switch (e.kind) {
-        case Kind::mean: mean(e.name, e.value, e.weight); break;
-        case Kind::minimum: minimum(e.name, e.value); break;
-        case Kind::maximum: maximum(e.name, e.value); break;
-        case Kind::last: last(e.name, e.value); break;
+        case Kind::mean:
+          mean(e.name, e.value, e.weight);
+          break;
+        case Kind::minimum:
+          minimum(e.name, e.value);
+          break;
+        case Kind::maximum:
+          maximum(e.name, e.value);
+          break;
+        case Kind::last:
+          last(e.name, e.value);
+          break;
       }
     }
   }

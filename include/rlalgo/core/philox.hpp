@@ -22,7 +22,8 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
 // Ten rounds of Philox4x32 on counter (step, index) under key; returns 4 independent 32-bit words.
 [[nodiscard]] constexpr PhiloxBlock philox(PhiloxKey key, std::uint64_t step, std::uint64_t index) noexcept {
   std::uint32_t k0 = static_cast<std::uint32_t>(key.seed);
-  std::uint32_t k1 = static_cast<std::uint32_t>(key.seed >> 32U) ^ (static_cast<std::uint32_t>(key.stream) * 0x9E3779B9U);
+  std::uint32_t k1 =
+      static_cast<std::uint32_t>(key.seed >> 32U) ^ (static_cast<std::uint32_t>(key.stream) * 0x9E3779B9U);
   PhiloxBlock c = {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
                    static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32U)};
   for (int round = 0; round < 10; ++round) {

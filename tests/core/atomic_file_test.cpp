@@ -1,0 +1,64 @@
+#include <support/catch.hpp>
+
+#include <fstream>
+#include <sstream>
+
+#include <rlalgo/core/atomic_file.hpp>
+
+using namespace rlalgo::core;
+namespace fs = std::filesystem;
+
+namespace {
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "rlalgo_atomic_XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+std::size_t files(const fs::path& path) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+}
+}  // namespace
+
+TEST_CASE("a file appears only when it is committed") {
+  const Folder folder;
+  const fs::path path = folder.path / "a";
+  {
+    AtomicFile file(path);
+    file.write("new");
+    CHECK_FALSE(fs::exists(path));
+    file.commit();
+  }
+  CHECK(read(path) == "new");
+  {
+    AtomicFile file(path);
+    file.write("half");
+  }
+  CHECK(read(path) == "new");
+  CHECK(files(folder.path) == 1);
+}
+
+TEST_CASE("a file that cannot be created is core.1 with its path") {
+  const Folder folder;
+  CHECK_THROWS_WITH(write_file(folder.path / "none" / "a", "x"),
+                    Catch::Contains("[rlalgo.core.1]") && Catch::Contains("No such file") && Catch::Contains("none/a"));
+}
+
+TEST_CASE("a full disk is core.1 and leaves the old file and nothing else") {
+  if (::access("/dev/full", W_OK) != 0) return;
+  const Folder folder;
+  write_file(folder.path / "a", "old");
+  // /dev/full stands in for the temporary file: every write to it fails with ENOSPC.
+  fs::create_symlink("/dev/full", folder.path / ("a.tmp." + std::to_string(::getpid())));
+  CHECK_THROWS_WITH(write_file(folder.path / "a", "new"), Catch::Contains("No space left"));
+  CHECK(read(folder.path / "a") == "old");
+  CHECK(files(folder.path) == 1);
+}
