@@ -1,0 +1,23 @@
+# Settings of our own builds only; a project that adds rlalgo as a subdirectory keeps its own.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+# ccache caches users of a precompiled header only when it is told not to compare what GCC's own .gch check compares
+# (macros, time stamps), and when -fpch-preprocess keeps the header's name in the preprocessed text.
+find_program(RLALGO_CCACHE ccache)
+if(RLALGO_CCACHE AND (NOT CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "^[^;]*ccache$"))
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    /usr/bin/env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${RLALGO_CCACHE})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+
+find_program(RLALGO_MOLD mold)
+if(RLALGO_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1)
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -1,6 +1,0 @@
-#pragma once
-#include <torch/types.h>
-
-#include <nlohmann/json.hpp>
-
-#include "support/catch.hpp"
