@@ -122,4 +122,15 @@ void store(Rows rows, const Tensor& log_prob, Column column) {
   }
 }
 
+// Rows that have no old log-probs yet were generated with the current weights: what they were scored with is their old
+// log-prob for later iterations over the same generation.
+inline void remember_old(Rows rows, const Tensor& log_prob) {
+  std::int64_t begin = 0;
+  for (data::Rollout* r : rows) {
+    const auto length = static_cast<std::int64_t>(r->completion_ids.size());
+    if (r->old_log_probs.empty()) r->old_log_probs = detail::slice_floats(log_prob, begin, length);
+    begin += length;
+  }
+}
+
 }  // namespace rlalgo::trainer
