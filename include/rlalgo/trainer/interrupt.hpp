@@ -1,0 +1,50 @@
+// Ctrl-C and SIGTERM: the first asks the loop to finish its step, save and stop; the second ends the process at once.
+//
+// While an Interrupt lives it owns both signals and puts the former handlers back when it dies. Only one may live at a
+// time. A run ended this way exits with status 130.
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace rlalgo::trainer {
+
+class Interrupt {
+ public:
+  static constexpr int exit_code = 130;
+
+  Interrupt() {
+    flag().store(0);
+    struct sigaction action = {};
+    action.sa_handler = &Interrupt::handle;
+    ::sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    ::sigaction(SIGINT, &action, &old_int_);
+    ::sigaction(SIGTERM, &action, &old_term_);
+  }
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  ~Interrupt() {
+    ::sigaction(SIGINT, &old_int_, nullptr);
+    ::sigaction(SIGTERM, &old_term_, nullptr);
+  }
+
+  [[nodiscard]] static bool requested() noexcept { return flag().load(std::memory_order_relaxed) != 0; }
+
+ private:
+  static std::atomic<int>& flag() noexcept {
+    static std::atomic<int> value{0};
+    return value;
+  }
+  static void handle(int) {
+    if (flag().fetch_add(1) > 0) ::_exit(exit_code);
+  }
+  struct sigaction old_int_ = {};
+  struct sigaction old_term_ = {};
+};
+
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+}  // namespace rlalgo::trainer
