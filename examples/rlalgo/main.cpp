@@ -1,0 +1,60 @@
+// rlalgo: the command line. `rlalgo VERB …`; see verbs.hpp.
+//
+// Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <string_view>
+
+#include <rlalgo/core/error.hpp>
+
+#include "verbs.hpp"
+
+namespace {
+
+struct Verb {
+  std::string_view name;
+  std::string_view usage;
+  std::string_view what;
+  int (*run)(const rlalgo::cli::Arguments&);
+};
+
+constexpr std::array<Verb, 4> verbs = {{
+    {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
+     rlalgo::cli::train},
+    {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] [--key value …]",
+     "reads a prompt from standard input and streams a completion", rlalgo::cli::inference},
+    {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", rlalgo::cli::report},
+    {"version", "version", "prints the versions of rlalgo and of what it is built on", rlalgo::cli::version},
+}};
+
+void print_usage(std::ostream& out) {
+  out << "rlalgo: post-training of language models by reinforcement learning\n\nusage:\n";
+  for (const Verb& verb : verbs) out << "  rlalgo " << verb.usage << "\n      " << verb.what << "\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name.empty() || name == "help" || name == "--help" || name == "-h") {
+    print_usage(name.empty() ? std::cerr : std::cout);
+    return name.empty() ? 2 : 0;
+  }
+  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& v) {
+    return v.name == name || (v.name == "version" && name == "--version");
+  });
+  if (verb == verbs.end()) {
+    std::cerr << "[rlalgo.cli.1] there is no verb '" << name << "'; run `rlalgo help` for the list\n";
+    return 2;
+  }
+  try {
+    return verb->run({argv + 2, argv + argc});
+  } catch (const rlalgo::core::Error& error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::cerr << "error: [rlalgo.cli.2] unexpected failure: " << error.what() << "\n";
+    return 1;
+  }
+}
