@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Prepares this machine and builds. Used by scripts/quickstart.sh, scripts/test.sh and .ci/run; may be run by hand.
+#
+#   scripts/setup.sh [--preset NAME] [--format] [--keep-going] [--] [TARGET …]
+#
+# Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
+# preset (default: release) and builds the named targets (none named: configures only). Each part is skipped when done.
+#
+# Environment: RLALGO_DEPS_DIR   where LibTorch is unpacked (default ~/.cache/rlalgo)
+#              RLALGO_TORCH_ROOT a LibTorch folder to use instead (CMAKE_PREFIX_PATH works too)
+#              RLALGO_JOBS       parallel compile jobs (default: processors, at most one per 1.5 GB of memory)
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+torch_version=2.11.0
+packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv ca-certificates
+  libeigen3-dev librange-v3-dev nlohmann-json3-dev libpcre2-dev libicu-dev libyaml-cpp-dev libcli11-dev libspdlog-dev
+  libcpp-httplib-dev catch2 libbenchmark-dev)
+# What stands for the packages on a system without dpkg.
+tools=(g++ cmake ninja pkg-config python3)
+
+preset=release
+keep_going=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --preset) preset=$2; shift 2 ;;
+    --format) packages+=(clang-format-14); shift ;;
+    --keep-going) keep_going=(-k 0); shift ;;
+    --) shift; break ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -*) echo "setup.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
+    *) break ;;
+  esac
+done
+build=$root/build/$preset
+
+say() { echo "[setup] $*" >&2; }
+stop() { say "$*"; exit 1; }
+
+# --- Debian packages -----------------------------------------------------------------------------------------------
+missing_packages() {
+  local state
+  for package in "${packages[@]}"; do
+    state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || echo "$package"
+  done
+}
+
+install_packages() {
+  local missing=()
+  if ! command -v dpkg-query >/dev/null; then
+    for tool in "${tools[@]}"; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+    [ ${#missing[@]} = 0 ] && return
+    stop "missing programs: ${missing[*]}. This script installs packages on Debian and Ubuntu only; install these," \
+      "and the libraries that README.md lists, with your system's package manager."
+  fi
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} = 0 ] && return
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
+  if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      apt=(sudo -n "${apt[@]}")
+    else
+      say "missing Debian packages: ${missing[*]}"
+      stop "not root and no passwordless sudo; as root run:  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    fi
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  "${apt[@]}" update >&2 || say "apt-get update failed; trying with the package lists at hand"
+  "${apt[@]}" install --no-install-recommends "${missing[@]}" >&2 ||
+    stop "apt-get could not install: ${missing[*]}. Check the network and /etc/apt/sources.list*, then run this again."
+}
+
+# --- LibTorch ------------------------------------------------------------------------------------------------------
+given_torch() {
+  [ -n "${RLALGO_TORCH_ROOT:-}" ] && return 0
+  local IFS=':;' folder
+  for folder in ${CMAKE_PREFIX_PATH:-}; do
+    [ -e "$folder/include/ATen/core/Tensor.h" ] && return 0
+  done
+  return 1
+}
+
+torch_home=${RLALGO_DEPS_DIR:-$HOME/.cache/rlalgo}/libtorch-$torch_version
+
+# pip writes a package's RECORD last, so its presence means that the package is whole.
+unpacked_torch() {
+  local records
+  for package in "torch-$torch_version" nvidia_cuda_runtime-13 nvidia_cuda_cupti-13; do
+    records=("$torch_home"/lib/python3*/site-packages/"$package"*.dist-info/RECORD)
+    [ -e "${records[0]}" ] || return 1
+  done
+}
+
+unpack_torch() {
+  local home=$torch_home site
+  say "unpacking LibTorch $torch_version from PyPI into $home (about 0.6 GB to fetch, 1.5 GB on disk)"
+  mkdir -p "$home" || stop "cannot create $home; set RLALGO_DEPS_DIR to a folder that can be written"
+  python3 -m venv "$home" || stop "python3 cannot make a virtual environment (Debian: python3-venv)"
+  # The wheel's libtorch_cpu.so is linked against libcudart.so.13 and libcupti.so.13, GPU or not.
+  "$home/bin/pip" install -q --no-cache-dir --no-deps --disable-pip-version-check \
+    "torch==$torch_version" 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-cupti>=13,<14' >&2 ||
+    stop "pip could not fetch torch $torch_version. Check the network, pip's configuration and the free disk space (df $home);" \
+      "or unpack LibTorch $torch_version from pytorch.org yourself and set RLALGO_TORCH_ROOT to it."
+  site=("$home"/lib/python3*/site-packages/torch)
+  [ -e "${site[0]}/lib/libtorch_cpu.so" ] || stop "the torch wheel in $home holds no lib/libtorch_cpu.so"
+}
+
+# --- Build ---------------------------------------------------------------------------------------------------------
+jobs_by_memory() {
+  local processors kilobytes limit
+  processors=$(nproc)
+  kilobytes=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
+  [ "$limit" != max ] && [ $((limit / 1024)) -lt "$kilobytes" ] && kilobytes=$((limit / 1024))
+  local jobs=$((kilobytes / 1572864))
+  [ "$jobs" -lt 1 ] && jobs=1
+  [ "$jobs" -gt "$processors" ] && jobs=$processors
+  echo "$jobs"
+}
+
+# The stamp names everything the first two parts depend on; while it stands, they are not repeated.
+stamp=$build/setup.stamp
+facts="$(printf '%s\n' "${packages[@]}" "${RLALGO_DEPS_DIR:-}" "${RLALGO_TORCH_ROOT:-}" "${CMAKE_PREFIX_PATH:-}" | sort)"
+torch_there() { given_torch || unpacked_torch; }
+if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there; then
+  install_packages
+  torch_there || unpack_torch
+  mkdir -p "$build"
+  rm -f "$build/CMakeCache.txt" "$build/build.ninja"  # they may name a LibTorch that is no longer meant
+  printf '%s\n' "$facts" >"$stamp"
+fi
+if [ ! -e "$build/build.ninja" ]; then
+  cmake --preset "$preset" >"$build/configure.log" 2>&1 || {
+    cat "$build/configure.log" >&2
+    stop "CMake could not configure (log: $build/configure.log)"
+  }
+fi
+if [ $# -gt 0 ]; then
+  cmake --build "$build" -j "${RLALGO_JOBS:-$(jobs_by_memory)}" --target "$@" -- "${keep_going[@]}" >&2 ||
+    stop "the build of $* failed; the first error is above"
+fi
