@@ -137,6 +137,11 @@ if [ ! -e "$build/build.ninja" ]; then
     stop "CMake could not configure (log: $build/configure.log)"
   }
 fi
+# Looks for new source files, so that their targets exist before they are named.
+cmake --build "$build" --target build.ninja >"$build/configure.log" 2>&1 || {
+  cat "$build/configure.log" >&2
+  stop "CMake could not configure (log: $build/configure.log)"
+}
 if [ $# -gt 0 ]; then
   cmake --build "$build" -j "${RLALGO_JOBS:-$(jobs_by_memory)}" --target "$@" -- "${keep_going[@]}" >&2 ||
     stop "the build of $* failed; the first error is above"

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Runs the tests of a build folder and prints `N passed, N failed` as its last line.
+
+    run_tests.py BUILD [--force] [--timeout SECONDS] [--jobs N] [NAME ...]
+    run_tests.py BUILD --targets [NAME ...]     prints the build targets that the tests need
+
+BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, build target, path.
+    catch   a Catch2 program; its test cases are counted
+    cli     the rlalgo program; each tests/cli/*_test.py is run as `python3 FILE --rlalgo PATH` and prints one line
+            `ok NAME` or `FAIL NAME: why` per case
+    result  a file of such lines, written by the build (compile-fail cases, consumer projects)
+    built   a program that need not run here; it counts as one test when it was built
+The architecture check (scripts/check_architecture.py) is one more source of such lines, named `architecture`.
+
+A program that passed and has not changed since (nor the fixtures under tests/ and examples/) is not run again; its
+cases are counted as before. --force runs everything. Exit status: 0 only if something passed and nothing failed.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE_SUFFIXES = {".cpp", ".hpp", ".txt", ".pyc", ".md"}
+
+
+@dataclasses.dataclass
+class Program:
+    kind: str
+    name: str  # what the user types
+    target: str
+    path: pathlib.Path
+    label: str = ""  # what the report shows
+
+
+@dataclasses.dataclass
+class Outcome:
+    passed: int = 0
+    failed: int = 0
+    output: str = ""
+    seconds: float = 0.0
+    unchanged: bool = False
+
+
+def read_programs(build):
+    programs = []
+    for line in (build / "tests.txt").read_text().splitlines():
+        kind, name, target, path = line.split(" ", 3)
+        if kind != "cli":
+            programs.append(Program(kind, name, target, pathlib.Path(path), name))
+            continue
+        for file in sorted((ROOT / "tests/cli").glob("*_test.py")):
+            programs.append(Program(kind, name, target, pathlib.Path(path), f"cli/{file.stem.removesuffix('_test')}"))
+    programs.append(Program("architecture", "architecture", "", ROOT / "scripts/check_architecture.py", "architecture"))
+    return programs
+
+
+def select(programs, names):
+    known = sorted({p.name for p in programs})
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        sys.exit(f"run_tests.py: no tests named {', '.join(unknown)}; there are: {' '.join(known)}")
+    return [p for p in programs if not names or p.name in names]
+
+
+def stamp_of(path):
+    status = path.stat()
+    return f"{path}:{status.st_mtime_ns}:{status.st_size}\n"
+
+
+def fixtures_stamp():
+    """What tests read beside their own program: every file under tests/ and examples/ that is not compiled."""
+    digest = hashlib.sha256()
+    for folder in ("tests", "examples"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix not in SOURCE_SUFFIXES and path.suffix != ".py":
+                digest.update(stamp_of(path).encode())
+    return digest.hexdigest()
+
+
+def fingerprint(program, fixtures):
+    digest = hashlib.sha256(fixtures.encode())
+    files = [program.path]
+    if program.kind == "cli":
+        files = sorted(p for p in program.path.parent.iterdir() if not p.name.startswith(("test_", "bench_")))
+        files += sorted(p for folder in ("tests", "examples") for p in (ROOT / folder).rglob("*.py"))
+    for file in files:
+        digest.update(stamp_of(file).encode())
+    return digest.hexdigest()
+
+
+def count_catch(text, status):
+    """Catch2's console summary: `All tests passed (A assertions in T test cases)`, or `test cases: T | P passed | …`."""
+    match = re.search(r"All tests passed \(\d+ assertions? in (\d+) test cases?\)", text)
+    if match and status == 0:
+        return int(match.group(1)), 0
+    match = re.search(r"^test cases:(.*)$", text, re.MULTILINE)
+    numbers = dict((w, int(n)) for n, w in re.findall(r"(\d+) (passed|failed|skipped)", match.group(1))) if match else {}
+    failed = numbers.get("failed", 0)
+    return numbers.get("passed", 0), failed if failed or status == 0 else 1
+
+
+def count_lines(text, status):
+    passed = len(re.findall(r"^ok \S", text, re.MULTILINE))
+    failed = len(re.findall(r"^FAIL \S", text, re.MULTILINE))
+    return passed, failed if failed or status == 0 else 1
+
+
+def command_of(program):
+    if program.kind == "catch":
+        return [str(program.path)], count_catch
+    if program.kind == "cli":
+        file = ROOT / "tests/cli" / f"{program.label.removeprefix('cli/')}_test.py"
+        return [sys.executable, str(file), "--rlalgo", str(program.path)], count_lines
+    return [sys.executable, str(program.path)], count_lines  # architecture
+
+
+def run(program, scratch, timeout):
+    start = time.monotonic()
+    if program.kind == "result":
+        text = program.path.read_text()
+        passed, failed = count_lines(text, 0)
+        return Outcome(passed, failed, text)
+    if program.kind == "built":
+        return Outcome(1, 0)
+    command, count = command_of(program)
+    folder = scratch / program.label.replace("/", "_")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # One OpenMP thread each: the programs run side by side.
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | os.environ | {"TMPDIR": str(folder)}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=timeout)
+        text, status = done.stdout.decode(errors="replace"), done.returncode
+    except subprocess.TimeoutExpired as late:
+        text, status = (late.stdout or b"").decode(errors="replace") + f"\nFAIL {program.label}: still running after {timeout} s", 1
+    passed, failed = count(text, status)
+    if failed == 0 and passed == 0:
+        failed, text = 1, text + f"\nFAIL {program.label}: no test ran"
+    if status < 0:
+        text += f"\n{program.label} was ended by signal {-status}"
+    if failed == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(passed, failed, text, time.monotonic() - start)
+
+
+def is_built(build, target):
+    """False when the last build of the target failed or is not up to date."""
+    done = subprocess.run(["ninja", "-C", str(build), "-n", target], capture_output=True, text=True)
+    return done.returncode == 0 and "no work to do" in done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--targets", action="store_true", help="print the build targets of the tests and stop")
+    parser.add_argument("--force", action="store_true", help="run programs that have not changed, too")
+    parser.add_argument("--check-built", action="store_true", help="the build failed: find out which targets are stale")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one program")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_intermixed_args()
+    build = arguments.build.resolve()
+
+    programs = select(read_programs(build), arguments.names)
+    if arguments.targets:
+        print("\n".join(sorted({p.target for p in programs if p.target})))
+        return 0
+
+    fixtures = fixtures_stamp()
+    memory_file = build / "test-results.json"
+    memory = json.loads(memory_file.read_text()) if memory_file.exists() else {}
+    total = Outcome()
+
+    def one(program):
+        if program.target and (not program.path.exists() or arguments.check_built and not is_built(build, program.target)):
+            return program, Outcome(failed=1, output=f"FAIL {program.label}: target {program.target} was not built"), ""
+        if program.kind not in ("catch", "cli"):
+            return program, run(program, build / "test-scratch", arguments.timeout), ""
+        mark = fingerprint(program, fixtures)
+        last = memory.get(program.label)
+        if last and last["fingerprint"] == mark and not arguments.force:
+            return program, Outcome(passed=last["passed"], unchanged=True), mark
+        return program, run(program, build / "test-scratch", arguments.timeout), mark
+
+    with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(one, p) for p in programs]):
+            program, outcome, mark = future.result()
+            total.passed += outcome.passed
+            total.failed += outcome.failed
+            memory.pop(program.label, None)
+            if mark and outcome.failed == 0:
+                memory[program.label] = {"fingerprint": mark, "passed": outcome.passed}
+            if outcome.failed:
+                print(f"----- {program.label} -----\n{outcome.output.strip()}\n-----")
+            note = "unchanged" if outcome.unchanged else f"{outcome.seconds:.1f} s"
+            failed = f"{outcome.failed} FAILED" if outcome.failed else ""
+            print(f"{program.label:20} {outcome.passed:5} passed  {failed:10} {note}", flush=True)
+    memory_file.write_text(json.dumps(memory, indent=1))
+    print(f"{total.passed} passed, {total.failed} failed")
+    return 0 if total.passed and not total.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
