@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
@@ -17,6 +19,7 @@ struct Generation {
   std::vector<data::Rollout> rollouts;  // [N]
   core::Groups groups;                  // over rollouts
   core::RewardTable rewards;            // [N, K]
+  std::vector<std::pair<std::string, data::Json>> extras;  // columns that reward functions logged, N entries each
 };
 
 // The rows of one optimizer step, already cut into micro-batches. Pointers stay valid until the next call of next().
@@ -26,6 +29,7 @@ struct RolloutBatch {
   core::Metrics metrics;                           // of the fresh generations: reward/…, completions/…, num_tokens
   double generation_seconds = 0.0;
   double reward_seconds = 0.0;
+  std::vector<std::string> warnings;  // one line each, for the log
 };
 
 }  // namespace rlalgo::sampler

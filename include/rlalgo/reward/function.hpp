@@ -1,0 +1,75 @@
+// What a reward function is: a batch of completions with their dataset columns in, one number per completion out.
+//
+// NaN = "does not apply to this completion" (Python None). `RewardFunction` is the run-time face that samplers hold; a C++
+// callable becomes one through `from()` (reward/functor.hpp), a Python function through the remote room.
+//
+// Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values, [rlalgo.reward.2] the function threw.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/error.hpp>
+
+namespace rlalgo::reward {
+
+using Json = nlohmann::ordered_json;
+
+// What reward functions may log beside their values.
+struct RewardLog {
+  std::vector<std::pair<std::string, double>> metrics;  // log_metric(name, value)
+  std::vector<std::pair<std::string, Json>> extras;     // log_extra(column, one entry per completion)
+};
+
+// The arguments of one call: N completions, all views, row i of each belongs together.
+struct RewardCall {
+  std::span<const Json> prompts;                                  // [N] string, or list of messages
+  std::span<const Json> completions;                              // [N] string, or [{"role": "assistant", "content": …}]
+  std::span<const std::string> texts;                             // [N] the completion as text in either case
+  std::span<const std::span<const std::int32_t>> completion_ids;  // [N] token ids, end token included
+  std::span<const Json> columns;                                  // [N] objects: the other dataset columns
+  std::int64_t step = 0;                                          // optimizer step, 0-based
+  RewardLog* log = nullptr;                                       // where to log; null: nobody listens
+  [[nodiscard]] std::size_t size() const noexcept { return texts.size(); }
+};
+
+class RewardFunction {
+ public:
+  virtual ~RewardFunction() = default;
+  // The name in metrics: rewards/<name>/mean.
+  [[nodiscard]] virtual std::string name() const = 0;
+  // One value per completion, NaN where the function does not apply.
+  virtual std::vector<double> operator()(const RewardCall& call) = 0;
+};
+
+// Calls `function` and holds it to its contract. Numbered errors pass through as they are.
+[[nodiscard]] inline std::vector<double> evaluate(RewardFunction& function, const RewardCall& call) {
+  std::vector<double> values;
+  try {
+    values = function(call);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    core::raise("reward", 2,
+                {.what = "the reward function '" + function.name() + "' threw",
+                 .found = e.what(),
+                 .where = "step " + std::to_string(call.step),
+                 .remedy = "return NaN for a completion that cannot be scored"});
+  }
+  if (values.size() != call.size())
+    core::raise("reward", 1,
+                {.what = "the reward function '" + function.name() + "' returned the wrong number of values",
+                 .found = std::to_string(values.size()),
+                 .expected = std::to_string(call.size()) + ", one per completion",
+                 .where = "step " + std::to_string(call.step)});
+  return values;
+}
+
+}  // namespace rlalgo::reward

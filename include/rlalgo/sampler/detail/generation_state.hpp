@@ -1,0 +1,167 @@
+// A half-trained generation in a checkpoint: numbers as base64 of their little-endian bytes, so that they return bit for
+// bit; prompts and texts are derived again from the dataset and the token ids.
+//
+// Errors: [rlalgo.sampler.7] the state belongs to another dataset or geometry, or is damaged.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/geometry.hpp>
+
+namespace rlalgo::sampler::detail {
+
+static_assert(std::endian::native == std::endian::little, "checkpoint bytes are little-endian");
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] inline void raise_state(const std::string& what, const std::string& found = {},
+                                     const std::string& expected = {}) {
+  core::raise("sampler", 7,
+              {.what = "cannot resume: " + what,
+               .found = found,
+               .expected = expected,
+               .where = "the sampler state of the checkpoint",
+               .remedy = "resume with the config and dataset of the run, or start a new one"});
+}
+
+inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+inline std::string base64(std::span<const unsigned char> bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t have = bytes.size() - i < 3 ? bytes.size() - i : 3;
+    std::uint32_t word = 0;
+    for (std::size_t k = 0; k < 3; ++k) word = word << 8U | (k < have ? bytes[i + k] : 0U);
+    for (std::size_t k = 0; k < 4; ++k) out += k <= have ? base64_digits[word >> (18U - 6U * k) & 63U] : '=';
+  }
+  return out;
+}
+
+inline std::vector<unsigned char> unbase64(const std::string& text) {
+  std::vector<unsigned char> out;
+  out.reserve(text.size() / 4 * 3);
+  std::uint32_t word = 0;
+  unsigned bits = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    const std::size_t digit = base64_digits.find(c);
+    if (digit == std::string_view::npos) raise_state("damaged base64", std::string(1, c));
+    word = word << 6U | static_cast<std::uint32_t>(digit);
+    bits += 6;
+    if (bits >= 8) out.push_back(static_cast<unsigned char>(word >> (bits -= 8) & 255U));
+  }
+  return out;
+}
+
+template <class T>
+std::string pack(std::span<const T> values) {
+  return base64({reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()});
+}
+template <class T>
+std::string pack(const std::vector<T>& values) {
+  return pack(std::span<const T>(values));
+}
+
+template <class T>
+std::vector<T> unpack(const Json& text) {
+  const std::vector<unsigned char> bytes = unbase64(text.get<std::string>());
+  if (bytes.size() % sizeof(T) != 0) raise_state("damaged numbers", std::to_string(bytes.size()) + " bytes");
+  std::vector<T> out(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+// What must be the same for a resumed run to be the same run.
+inline Json fingerprint(const Geometry& geometry, std::uint64_t seed, bool shuffle, std::size_t prompts) {
+  return {{"micro_batch_size", geometry.micro_batch_size},
+          {"gradient_accumulation_steps", geometry.gradient_accumulation_steps},
+          {"steps_per_generation", geometry.steps_per_generation},
+          {"num_iterations", geometry.num_iterations},
+          {"num_generations", geometry.num_generations},
+          {"seed", seed},
+          {"shuffle", shuffle},
+          {"prompts", prompts}};
+}
+
+inline void check_fingerprint(const Json& state, const Json& expected) {
+  for (const auto& [key, value] : expected.items()) {
+    const auto found = state.find(key);
+    if (found == state.end()) raise_state("no '" + key + "'");
+    if (*found != value) raise_state("'" + key + "' has changed", value.dump(), found->dump());
+  }
+}
+
+inline Json pack_generation(const Generation& generation, std::int64_t number) {
+  Json rows = Json::array();
+  for (const data::Rollout& r : generation.rollouts)
+    rows.push_back({{"row", r.row},
+                    {"completion_ids", pack(r.completion_ids)},
+                    {"sampling_log_probs", pack(r.sampling_log_probs)},
+                    {"old_log_probs", pack(r.old_log_probs)},
+                    {"reference_log_probs", pack(r.reference_log_probs)},
+                    {"loss_mask", pack(r.loss_mask)},
+                    {"finish", static_cast<int>(r.finish)},
+                    {"weights_version", r.weights_version},
+                    {"rewards", pack(r.rewards)},
+                    {"advantage", pack(std::span<const double>(&r.advantage, 1))}});
+  return {{"number", number},
+          {"reward_names", generation.rewards.names()},
+          {"reward_weights", pack(generation.rewards.weights())},
+          {"rollouts", std::move(rows)}};
+}
+
+inline std::shared_ptr<Generation> unpack_generation(const Json& packed,
+                                                     std::span<const data::TokenizedPrompt> prompts,
+                                                     const std::vector<std::size_t>& chosen, std::int64_t copies) {
+  const auto group_size = static_cast<std::size_t>(copies);
+  const Json& rows = packed.at("rollouts");
+  if (rows.size() != chosen.size() * group_size)
+    raise_state("another number of rows", std::to_string(rows.size()), std::to_string(chosen.size() * group_size));
+  auto out = std::make_shared<Generation>();
+  const auto names = packed.at("reward_names").get<std::vector<std::string>>();
+  out->rewards = core::RewardTable(names, unpack<double>(packed.at("reward_weights")), rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Json& row = rows[i];
+    const data::TokenizedPrompt& prompt = prompts[chosen[i / group_size]];
+    if (row.at("row").get<std::int64_t>() != prompt.row)
+      raise_state("the dataset has changed", "row " + std::to_string(prompt.row), "row " + row.at("row").dump());
+    data::Rollout r;
+    r.row = prompt.row;
+    r.prompt = prompt.prompt;
+    r.columns = prompt.columns;
+    r.prompt_ids = prompt.ids;
+    r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));
+    r.sampling_log_probs = unpack<float>(row.at("sampling_log_probs"));
+    r.old_log_probs = unpack<float>(row.at("old_log_probs"));
+    r.reference_log_probs = unpack<float>(row.at("reference_log_probs"));
+    r.loss_mask = unpack<std::uint8_t>(row.at("loss_mask"));
+    r.finish = static_cast<data::Finish>(row.at("finish").get<int>());
+    r.weights_version = row.at("weights_version").get<std::int64_t>();
+    r.rewards = unpack<double>(row.at("rewards"));
+    const std::vector<double> advantage = unpack<double>(row.at("advantage"));
+    if (advantage.size() != 1 || r.rewards.size() != names.size()) raise_state("damaged row " + std::to_string(i));
+    r.advantage = advantage[0];
+    for (std::size_t k = 0; k < names.size(); ++k) out->rewards(i, k) = r.rewards[k];
+    out->rollouts.push_back(std::move(r));
+  }
+  for (std::size_t p = 0; p < chosen.size(); ++p) out->groups.append(group_size);
+  return out;
+}
+
+}  // namespace rlalgo::sampler::detail

@@ -1,0 +1,209 @@
+// From completions to a scored Generation: texts, masks, rewards, and the metrics that belong to generating.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/moments.hpp>
+#include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/reward/function.hpp>
+#include <rlalgo/sampler/batch.hpp>
+
+namespace rlalgo::sampler {
+
+// A reward function and its weight in the sum.
+struct WeightedReward {
+  std::shared_ptr<reward::RewardFunction> function;
+  double weight = 1.0;
+};
+
+// Token ids of a completion → its text, special tokens skipped.
+using Decode = std::function<std::string(std::span<const data::TokenId>)>;
+
+namespace detail {
+
+// A completion is terminated when its last token is a stop id; anything else was cut off.
+inline bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
+  if (rollout.completion_ids.empty()) return false;
+  for (const data::TokenId id : stop_ids)
+    if (rollout.completion_ids.back() == id) return true;
+  return false;
+}
+
+// One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation.
+template <inference::Generator G>
+std::shared_ptr<Generation> generate(G& generator, std::span<const data::TokenizedPrompt> prompts,
+                                     std::span<const std::size_t> chosen, std::int64_t copies,
+                                     const inference::SamplingConfig& sampling, inference::DrawKey key,
+                                     std::int64_t weights_version) {
+  std::vector<inference::Request> requests;
+  requests.reserve(chosen.size());
+  for (std::size_t p = 0; p < chosen.size(); ++p)
+    requests.push_back({.prompt = prompts[chosen[p]].ids,
+                        .count = copies,
+                        .first_index = static_cast<std::uint64_t>(p) * static_cast<std::uint64_t>(copies)});
+  auto answers = generator.generate(std::span<const inference::Request>(requests), sampling, key);
+  const auto broken = [&](const std::string& found, const std::string& expected) {
+    core::raise("sampler", 6,
+                {.what = "the generator returned another number of results than asked for",
+                 .found = found,
+                 .expected = expected});
+  };
+  if (answers.size() != chosen.size())
+    broken(std::to_string(answers.size()) + " groups", std::to_string(chosen.size()));
+  auto out = std::make_shared<Generation>();
+  out->rollouts.reserve(chosen.size() * static_cast<std::size_t>(copies));
+  for (std::size_t p = 0; p < chosen.size(); ++p) {
+    if (answers[p].size() != static_cast<std::size_t>(copies))
+      broken(std::to_string(answers[p].size()) + " completions", std::to_string(copies));
+    const data::TokenizedPrompt& prompt = prompts[chosen[p]];
+    for (data::Completion& completion : answers[p]) {
+      if (!completion.log_probs.empty() && completion.log_probs.size() != completion.ids.size())
+        broken(std::to_string(completion.log_probs.size()) + " log-probs", std::to_string(completion.ids.size()));
+      data::Rollout rollout;
+      rollout.row = prompt.row;
+      rollout.prompt = prompt.prompt;
+      rollout.columns = prompt.columns;
+      rollout.prompt_ids = prompt.ids;
+      rollout.completion_ids = std::move(completion.ids);
+      rollout.sampling_log_probs = std::move(completion.log_probs);
+      rollout.finish = completion.finish;
+      rollout.weights_version = weights_version;
+      out->rollouts.push_back(std::move(rollout));
+    }
+    out->groups.append(static_cast<std::size_t>(copies));
+  }
+  return out;
+}
+
+// Runs every reward function over all rows; fills Generation::rewards and Rollout::rewards.
+inline void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
+                        RolloutBatch& batch) {
+  const std::size_t n = generation.rollouts.size();
+  std::vector<data::Json> prompts, completions, columns;
+  std::vector<std::string> texts;
+  std::vector<std::span<const std::int32_t>> ids;
+  for (const data::Rollout& r : generation.rollouts) {
+    prompts.push_back(r.prompt);
+    completions.push_back(r.prompt.is_array()
+                              ? data::Json::array({data::Json{{"role", "assistant"}, {"content", r.text}}})
+                              : data::Json(r.text));
+    columns.push_back(r.columns);
+    texts.push_back(r.text);
+    ids.emplace_back(r.completion_ids);
+  }
+  std::vector<std::string> names;
+  std::vector<double> weights;
+  for (const WeightedReward& reward : rewards) {
+    names.push_back(reward.function->name());
+    weights.push_back(reward.weight);
+  }
+  generation.rewards = core::RewardTable(names, weights, n);
+  reward::RewardLog log;
+  const reward::RewardCall call{.prompts = prompts,
+                                .completions = completions,
+                                .texts = texts,
+                                .completion_ids = ids,
+                                .columns = columns,
+                                .step = step,
+                                .log = &log};
+  for (std::size_t k = 0; k < rewards.size(); ++k) {
+    const std::vector<double> values = reward::evaluate(*rewards[k].function, call);
+    for (std::size_t i = 0; i < n; ++i) generation.rewards(i, k) = values[i];
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double>& row = generation.rollouts[i].rewards;
+    row.clear();
+    for (std::size_t k = 0; k < rewards.size(); ++k) row.push_back(generation.rewards(i, k));
+  }
+  for (const auto& [name, value] : log.metrics)
+    if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
+  generation.extras = std::move(log.extras);
+}
+
+// completions/…: lengths in tokens, end token included. With no terminated completion the terminated lengths read 0.
+inline void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
+                               core::Metrics& metrics) {
+  constexpr double weightless = 1e-300;  // makes 0/0 read as 0 and vanishes beside any real weight
+  double sum = 0, ended_sum = 0, ended = 0;
+  double shortest = 0, longest = 0, ended_shortest = 0, ended_longest = 0;
+  bool first = true;
+  for (const data::Rollout& r : generation.rollouts) {
+    const auto length = static_cast<double>(r.completion_ids.size());
+    sum += length;
+    shortest = first ? length : std::fmin(shortest, length);
+    longest = first ? length : std::fmax(longest, length);
+    first = false;
+    if (!terminated(r, stop_ids)) continue;
+    ended_shortest = ended == 0 ? length : std::fmin(ended_shortest, length);
+    ended_longest = ended == 0 ? length : std::fmax(ended_longest, length);
+    ended_sum += length;
+    ++ended;
+  }
+  const auto n = static_cast<double>(generation.rollouts.size());
+  metrics.mean("completions/mean_length", sum, n);
+  metrics.minimum("completions/min_length", shortest);
+  metrics.maximum("completions/max_length", longest);
+  metrics.mean("completions/clipped_ratio", n - ended, n);
+  metrics.mean("completions/mean_terminated_length", ended_sum, ended + weightless);
+  metrics.minimum("completions/min_terminated_length", ended_shortest);
+  metrics.maximum("completions/max_terminated_length", ended_longest);
+}
+
+// Mean over what applies; the deviation of a whole generation, averaged when several are merged.
+inline void reward_metric(const std::string& mean_name, const std::string& deviation_name,
+                          std::span<const double> values, core::Metrics& metrics) {
+  const core::Moments moments = core::moments(values);
+  const auto count = static_cast<double>(moments.count);
+  metrics.mean(mean_name, moments.count > 0 ? moments.mean * count : 0.0, count);
+  const bool known = !std::isnan(moments.deviation);
+  metrics.mean(deviation_name, known ? moments.deviation : 0.0, known ? 1.0 : 0.0);
+}
+
+inline void reward_metrics(const Generation& generation, RolloutBatch& batch) {
+  const core::RewardTable& table = generation.rewards;
+  std::vector<double> values(table.rows());
+  for (std::size_t k = 0; k < table.columns(); ++k) {
+    for (std::size_t i = 0; i < table.rows(); ++i) values[i] = table(i, k);
+    const std::string name = "rewards/" + table.names()[k];
+    reward_metric(name + "/mean", name + "/std", values, batch.metrics);
+  }
+  for (std::size_t i = 0; i < table.rows(); ++i) values[i] = table.weighted_sum(i);
+  reward_metric("reward", "reward_std", values, batch.metrics);
+  for (std::size_t i = 0; i < values.size() && table.columns() > 0; ++i)
+    if (std::isnan(values[i])) {
+      batch.warnings.push_back("no reward function applies to the completion of dataset row " +
+                               std::to_string(generation.rollouts[i].row) +
+                               " (and maybe others): its advantage is 0");
+      break;
+    }
+}
+
+// Texts, masks, rewards, metrics and timings of a generation that detail::generate made.
+inline void score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
+                  std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
+                  RolloutBatch& batch) {
+  for (data::Rollout& r : generation.rollouts) {
+    r.text = decode(r.completion_ids);
+    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
+  }
+  completion_metrics(generation, stop_ids, batch.metrics);
+  const core::Stopwatch watch;
+  run_rewards(generation, rewards, step, batch);
+  batch.reward_seconds += watch.seconds();
+  reward_metrics(generation, batch);
+}
+
+}  // namespace detail
+}  // namespace rlalgo::sampler

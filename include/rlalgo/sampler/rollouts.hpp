@@ -1,0 +1,176 @@
+// The sampler of online RL: prompts → completions of the current policy → rewards → the rows of one optimizer step.
+//
+// A generation serves S·μ micro-steps (sampler/geometry.hpp); next(k) cuts the rows of optimizer step k into micro-batches
+// and generates whenever the next micro-step needs a generation that is not there. Everything that is random is a function
+// of (seed, generation number, completion index, token position).
+// Source: TRL `GRPOTrainer` (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16.
+// Departure: rows keep the order of their groups; TRL permutes them at random before cutting micro-batches. All
+// denominators are counts over the optimizer step, so the split does not matter, and a group's prompt is encoded once.
+// State: the number of the generation under way, the rows that are still to be trained on (ids, log-probs, advantages,
+// bit for bit) and the running token count; what follows from config and dataset is not stored.
+// Metrics of a fresh generation: num_tokens, completions/*, rewards/<name>/mean|std, reward, reward_std, and what reward
+// functions log. min/max merge as minimum and maximum, where TRL averages them over generations.
+// Errors: [rlalgo.sampler.1–5] see repeat_order.hpp and geometry.hpp, [rlalgo.sampler.6] the generator broke its contract,
+// [rlalgo.sampler.7] a checkpoint of another run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/detail/generation_state.hpp>
+#include <rlalgo/sampler/detail/score_generation.hpp>
+#include <rlalgo/sampler/geometry.hpp>
+#include <rlalgo/sampler/repeat_order.hpp>
+
+namespace rlalgo::sampler {
+
+struct RolloutsConfig {
+  Geometry geometry;
+  std::uint64_t seed = 42;
+  bool shuffle = true;                      // permute the prompts anew each epoch
+  inference::SamplingConfig sampling;       // sampling.stop_ids also decide what counts as terminated
+  bool mask_truncated_completions = false;  // completions without an end token carry no loss
+  bool count_tokens = true;                 // report num_tokens; evaluation does not
+};
+
+template <inference::Generator G>
+class Rollouts {
+ public:
+  using Config = RolloutsConfig;
+  using Batch = RolloutBatch;
+  static constexpr loss::RowKind rows = loss::RowKind::samples;
+  static constexpr bool generates = true;
+
+  // `weights_version` is asked before each generation; `generator` must outlive the sampler.
+  Rollouts(std::vector<data::TokenizedPrompt> prompts, G& generator, std::vector<WeightedReward> rewards, Decode decode,
+           RolloutsConfig config, std::function<std::int64_t()> weights_version)
+      : prompts_(std::move(prompts)),
+        generator_(&generator),
+        rewards_(std::move(rewards)),
+        decode_(std::move(decode)),
+        config_(checked(std::move(config))),
+        weights_version_(std::move(weights_version)),
+        order_({.prompts = prompts_.size(),
+                .prompts_per_chunk = static_cast<std::size_t>(config_.geometry.prompts()),
+                .copies = static_cast<std::size_t>(config_.geometry.num_generations),
+                .repeats = static_cast<std::size_t>(config_.geometry.micro_steps()),
+                .shuffle = config_.shuffle,
+                .seed = config_.seed}) {}
+
+  [[nodiscard]] const RolloutsConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const Geometry& geometry() const noexcept { return config_.geometry; }
+  [[nodiscard]] std::int64_t dataset_size() const noexcept { return static_cast<std::int64_t>(prompts_.size()); }
+  [[nodiscard]] const std::vector<WeightedReward>& rewards() const noexcept { return rewards_; }
+
+  Batch next(std::int64_t step) {
+    const Geometry& g = config_.geometry;
+    Batch batch;
+    std::vector<std::shared_ptr<Generation>> in_use;
+    for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
+      const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
+      const std::int64_t number = g.generation_of(micro_step);
+      if (!current_ || current_number_ != number) {
+        current_ = generate(number, step, batch);
+        current_number_ = number;
+      }
+      if (in_use.empty() || in_use.back() != current_) in_use.push_back(current_);
+      std::vector<data::Rollout*> part;
+      const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
+      for (std::int64_t i = begin; i < begin + g.micro_batch_size; ++i)
+        part.push_back(&current_->rollouts[static_cast<std::size_t>(i)]);
+      batch.parts.push_back(std::move(part));
+    }
+    in_use_ = std::move(in_use);
+    next_step_ = step + 1;
+    return batch;
+  }
+
+  [[nodiscard]] nlohmann::ordered_json state() const {
+    const Geometry& g = config_.geometry;
+    nlohmann::ordered_json out = detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size());
+    out["next_step"] = next_step_;
+    out["num_tokens"] = num_tokens_;
+    const bool unfinished = current_ && g.generation_of(next_step_ * g.gradient_accumulation_steps) == current_number_;
+    out["generation"] = unfinished ? detail::pack_generation(*current_, current_number_) : nlohmann::ordered_json();
+    return out;
+  }
+
+  void restore(const nlohmann::ordered_json& state) {
+    try {
+      restore_checked(state);
+    } catch (const nlohmann::json::exception& e) {
+      detail::raise_state("the state is damaged", e.what());
+    }
+  }
+
+ private:
+  static RolloutsConfig checked(RolloutsConfig config) {
+    config.geometry.check(1);
+    return config;
+  }
+
+  void restore_checked(const nlohmann::ordered_json& state) {
+    detail::check_fingerprint(
+        state, detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size()));
+    std::shared_ptr<Generation> current;
+    std::int64_t number = -1;
+    if (const auto& packed = state.at("generation"); !packed.is_null()) {
+      number = packed.at("number").template get<std::int64_t>();
+      current = detail::unpack_generation(packed, prompts_, order_.chunk(static_cast<std::uint64_t>(number)),
+                                          config_.geometry.num_generations);
+      for (data::Rollout& r : current->rollouts) r.text = decode_(r.completion_ids);
+    }
+    next_step_ = state.at("next_step").template get<std::int64_t>();
+    num_tokens_ = state.at("num_tokens").template get<std::int64_t>();
+    current_ = std::move(current);
+    current_number_ = number;
+    in_use_.clear();
+  }
+
+  std::shared_ptr<Generation> generate(std::int64_t number, std::int64_t step, Batch& batch) {
+    const core::Stopwatch watch;
+    const std::vector<std::size_t> chosen = order_.chunk(static_cast<std::uint64_t>(number));
+    auto generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
+                                       config_.geometry.num_generations, config_.sampling,
+                                       {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
+    batch.generation_seconds += watch.seconds();
+    std::int64_t tokens = 0;
+    for (const data::Rollout& r : generation->rollouts)
+      tokens += static_cast<std::int64_t>(r.prompt_ids.size() + r.completion_ids.size());
+    if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_ + tokens));
+    detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids, config_.mask_truncated_completions, step,
+                  batch);
+    num_tokens_ += tokens;  // only once the generation is whole
+    batch.fresh.push_back(generation);
+    return generation;
+  }
+
+  std::vector<data::TokenizedPrompt> prompts_;
+  G* generator_;
+  std::vector<WeightedReward> rewards_;
+  Decode decode_;
+  RolloutsConfig config_;
+  std::function<std::int64_t()> weights_version_;
+  RepeatOrder order_;
+
+  std::shared_ptr<Generation> current_;
+  std::int64_t current_number_ = -1;
+  std::vector<std::shared_ptr<Generation>> in_use_;  // everything that the last batch points into
+  std::int64_t next_step_ = 0;
+  std::int64_t num_tokens_ = 0;
+};
+
+}  // namespace rlalgo::sampler
