@@ -1,0 +1,94 @@
+// What a prompt is: a string, or a non-empty list of {role, content} messages; and the step from rows to prompts.
+//
+// A string is fed to the tokenizer as it is. Messages are rendered by the chat template. Every other column of the row,
+// except `completion` and `completion_ids`, goes to the reward functions.
+//
+// Errors: [rlalgo.data.10] a row has no prompt; [rlalgo.data.11] the prompt is neither form, naming row, message and
+// field.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/data/table.hpp>
+
+namespace rlalgo::data {
+
+namespace detail {
+
+inline std::string excerpt(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "…";
+  return text;
+}
+
+[[noreturn]] inline void raise_prompt(const std::string& what, const std::string& found, const std::string& expected,
+                                      const std::string& where) {
+  core::raise("data", 11, {.what = what, .found = found, .expected = expected, .where = where});
+}
+
+}  // namespace detail
+
+// Raises unless `prompt` is one of the two forms. `where` names the row.
+inline void check_prompt(const Json& prompt, const std::string& where) {
+  if (prompt.is_string()) {
+    if (prompt.get_ref<const std::string&>().empty())
+      detail::raise_prompt("the prompt is empty", "\"\"", "a text", where);
+    return;
+  }
+  if (!prompt.is_array())
+    detail::raise_prompt("the prompt is neither a text nor a list of messages", detail::excerpt(prompt),
+                         "a string, or [{\"role\": …, \"content\": …}, …]", where);
+  if (prompt.empty()) detail::raise_prompt("the prompt has no messages", "[]", "at least one message", where);
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    const Json& message = prompt[i];
+    const std::string which = "message " + std::to_string(i) + " of the prompt";
+    if (!message.is_object())
+      detail::raise_prompt(which + " is not an object", detail::excerpt(message), "{\"role\": …, \"content\": …}",
+                           where);
+    const auto role = message.find("role");
+    if (role == message.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
+      detail::raise_prompt(which + " has no role", role == message.end() ? "no such field" : detail::excerpt(*role),
+                           "a role such as \"user\"", where);
+    const auto content = message.find("content");
+    const bool calls = message.contains("tool_calls") && !message["tool_calls"].is_null();
+    if (content != message.end() && content->is_string()) continue;
+    if (calls && (content == message.end() || content->is_null())) continue;
+    detail::raise_prompt("the content of " + which + " is not a text",
+                         content == message.end() ? "no such field" : detail::excerpt(*content), "a string", where);
+  }
+}
+
+// The rows of a transformed table as prompts, in order; `ids` are still empty.
+[[nodiscard]] inline std::vector<TokenizedPrompt> prompts_of(const Table& table) {
+  std::vector<TokenizedPrompt> out;
+  out.reserve(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Json& row = table.row(i);
+    const auto prompt = row.find("prompt");
+    if (prompt == row.end() || prompt->is_null()) {
+      std::string columns;
+      for (const auto& [name, value] : row.items()) columns += (columns.empty() ? "" : ", ") + name;
+      core::raise("data", 10,
+                  {.what = "the row has no prompt",
+                   .found = "columns " + columns,
+                   .expected = "a column \"prompt\"",
+                   .where = table.where(i),
+                   .remedy = "name the columns: datasets: [{type: {field_prompt: question, field_answer: answer}}]"});
+    }
+    check_prompt(*prompt, table.where(i));
+    TokenizedPrompt item;
+    item.row = static_cast<std::int64_t>(i);
+    item.prompt = *prompt;
+    item.columns = Json::object();
+    for (const auto& [name, value] : row.items())
+      if (name != "prompt" && name != "completion" && name != "completion_ids") item.columns[name] = value;
+    out.push_back(std::move(item));
+  }
+  return out;
+}
+
+}  // namespace rlalgo::data
