@@ -3,11 +3,11 @@
 // Hugging Face `datasets` shuffles with it, so axolotl's merged-dataset order for a given seed is reproduced row by
 // row. Generator: SeedSequence → PCG64 (128-bit LCG, XSL-RR output); Fisher–Yates from the end with Lemire's bounded
 // draw. Sources: O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
-// Generation", HMC-CS-2014-0905; Lemire, arXiv:1805.10941; NumPy's SeedSequence (after O'Neill's seed_seq_fe).
-// Seeds and n below 2^32.
+// Generation", HMC-CS-2014-0905; NumPy's SeedSequence (after O'Neill's seed_seq_fe). n is below 2^32.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -88,15 +88,12 @@ class Pcg64 {
     half_ = static_cast<std::uint32_t>(word >> 32U);
     return static_cast<std::uint32_t>(word);
   }
-  // Uniform in [0, last].
+  // Uniform in [0, last]: the low bits under the smallest mask that covers `last`, drawn again while too large.
   std::uint32_t bounded(std::uint32_t last) {
-    const std::uint32_t range = last + 1;
-    std::uint64_t product = std::uint64_t{next32()} * range;
-    if (static_cast<std::uint32_t>(product) < range) {
-      const std::uint32_t threshold = (UINT32_MAX - last) % range;
-      while (static_cast<std::uint32_t>(product) < threshold) product = std::uint64_t{next32()} * range;
-    }
-    return static_cast<std::uint32_t>(product >> 32U);
+    const std::uint32_t mask = UINT32_MAX >> static_cast<unsigned>(std::countl_zero(last));
+    std::uint32_t value = next32() & mask;
+    while (value > last) value = next32() & mask;
+    return value;
   }
 
  private:
