@@ -10,7 +10,8 @@ BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, b
             `ok NAME` or `FAIL NAME: why` per case
     result  a file of such lines, written by the build (compile-fail cases, consumer projects)
     built   a program that need not run here; it counts as one test when it was built
-The architecture check (scripts/check_architecture.py) is one more source of such lines, named `architecture`.
+The architecture check (scripts/check_architecture.py) and tests/architecture/*_test.py print such lines, too; their
+name is `architecture`.
 
 A program that passed and has not changed since (nor the fixtures under tests/ and examples/) is not run again; its
 cases are counted as before. --force runs everything. Exit status: 0 only if something passed and nothing failed.
@@ -60,7 +61,8 @@ def read_programs(build):
             continue
         for file in sorted((ROOT / "tests/cli").glob("*_test.py")):
             programs.append(Program(kind, name, target, pathlib.Path(path), f"cli/{file.stem.removesuffix('_test')}"))
-    programs.append(Program("architecture", "architecture", "", ROOT / "scripts/check_architecture.py", "architecture"))
+    for file in [ROOT / "scripts/check_architecture.py", *sorted((ROOT / "tests/architecture").glob("*_test.py"))]:
+        programs.append(Program("script", "architecture", "", file, file.stem))
     return programs
 
 
@@ -121,7 +123,7 @@ def command_of(program):
     if program.kind == "cli":
         file = ROOT / "tests/cli" / f"{program.label.removeprefix('cli/')}_test.py"
         return [sys.executable, str(file), "--rlalgo", str(program.path)], count_lines
-    return [sys.executable, str(program.path)], count_lines  # architecture
+    return [sys.executable, str(program.path)], count_lines  # script
 
 
 def run(program, scratch, timeout):
@@ -205,7 +207,7 @@ def main():
                 print(f"----- {program.label} -----\n{outcome.output.strip()}\n-----")
             note = "unchanged" if outcome.unchanged else f"{outcome.seconds:.1f} s"
             failed = f"{outcome.failed} FAILED" if outcome.failed else ""
-            print(f"{program.label:20} {outcome.passed:5} passed  {failed:10} {note}", flush=True)
+            print(f"{program.label:24} {outcome.passed:5} passed  {failed:10} {note}", flush=True)
     memory_file.write_text(json.dumps(memory, indent=1))
     print(f"{total.passed} passed, {total.failed} failed")
     return 0 if total.passed and not total.failed else 1

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Proves the shape of the project: one line `ok RULE` or `FAIL RULE: why` per rule; exit status 1 if a rule is broken.
+
+    check_architecture.py [ROOT]
+
+Rules (docs/architecture.md says why):
+    floors        a room includes only itself and rooms of lower floors; headers name each other as <rlalgo/room/name.hpp>
+    detail        <room>/detail/ is included by its own room only
+    torch_door    no torch/torch.h, torch/types.h, torch/all.h, torch/nn*, torch/optim* under include/
+    host_floors   no torch, ATen or c10 header in floors 0-1
+    cuda_wing     no torch, ATen or c10 header, nor a room, in a .cu or .cuh
+    yaml          yaml-cpp in config/ only
+    length        headers <= 500 lines, doors <= 120
+    mirror_tests  every header outside detail/ and cuda/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
+    names         nothing is called utils, helpers, common or misc
+    unfinished    no TODO, FIXME or XXX
+    errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
+"""
+
+import pathlib
+import re
+import sys
+
+FLOORS = [
+    ["core"],
+    ["advantage", "aggregation", "reward", "data", "text"],
+    ["tensor"],
+    ["loss", "model"],
+    ["inference", "feature", "optim", "distributed"],
+    ["sampler", "sync", "remote"],
+    ["trainer"],
+    ["config"],
+]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+HOST_ROOMS = FLOORS[0] + FLOORS[1]
+DOORS = "(door)"  # the room of rlalgo/<name>.hpp
+DOOR_FLOOR = FLOOR["trainer"]  # a door may include this floor and below, and other doors
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+TORCH_UMBRELLA = re.compile(r"^torch/(torch\.h|types\.h|all\.h|nn\b.*|optim\b.*|csrc/api/include/.*)")
+FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
+HEADER_LINES, DOOR_LINES = 500, 120
+
+
+def without_comments(text):
+    """C++ text with its comments blanked and its line count kept; string literals stay."""
+    token = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+    return token.sub(lambda m: "\n" * m[0].count("\n") if m[0].startswith(("//", "/*")) else m[0], text)
+
+
+class Source:
+    def __init__(self, root, path):
+        self.path = path
+        self.name = str(path.relative_to(root))
+        self.text = path.read_text(encoding="utf-8")
+        self.code = without_comments(self.text)
+        self.includes = [
+            (number, match[2], match[1] == '"')
+            for number, line in enumerate(self.code.splitlines(), 1)
+            if (match := re.match(r'\s*#\s*include\s*([<"])([^>"]+)', line))
+        ]
+
+
+def room_of(relative):
+    return relative.split("/")[0] if "/" in relative else DOORS
+
+
+def check_floors(headers):
+    for header in headers:
+        room = room_of(header.relative)
+        if room == "cuda":
+            continue
+        if room != DOORS and room not in FLOOR:
+            yield f"{header.name}: the room {room} has no floor; add it to FLOORS"
+            continue
+        for line, target, quoted in header.includes:
+            where = f"{header.name}:{line}"
+            if quoted or target.startswith("."):
+                yield f'{where}: "{target}": write <rlalgo/room/name.hpp>'
+            if not target.startswith("rlalgo/"):
+                continue
+            other = room_of(target.removeprefix("rlalgo/"))
+            if other == room or other == "cuda":
+                continue
+            if other == DOORS:
+                yield f"{where}: a room includes the door {target}"
+            elif other not in FLOOR:
+                yield f"{where}: {target} is in no room"
+            elif room == DOORS:
+                if FLOOR[other] > DOOR_FLOOR:
+                    yield f"{where}: a door includes {target}, above the trainer"
+            elif FLOOR[other] >= FLOOR[room]:
+                relation = "of the same floor" if FLOOR[other] == FLOOR[room] else "of a higher floor"
+                yield f"{where}: {room} (floor {FLOOR[room]}) includes {target} {relation}"
+
+
+def check_detail(sources):
+    for source in sources:
+        for line, target, _ in source.includes:
+            match = re.match(r"rlalgo/(\w+)/detail/", target)
+            if match and match[1] not in source.own_rooms:
+                yield f"{source.name}:{line}: {target} is private to {match[1]}/"
+
+
+def check_includes(headers, forbidden, applies, why):
+    for header in headers:
+        for line, target, _ in header.includes:
+            if applies(header) and forbidden.match(target):
+                yield f"{header.name}:{line}: {target}: {why}"
+
+
+def check_cuda(sources):
+    for source in sources:
+        for line, target, _ in source.includes:
+            if TORCH.match(target) or target.startswith("rlalgo/") and not target.startswith("rlalgo/cuda/"):
+                yield f"{source.name}:{line}: {target}: kernels take raw pointers and a stream"
+
+
+def check_length(headers):
+    for header in headers:
+        limit = DOOR_LINES if room_of(header.relative) == DOORS else HEADER_LINES
+        lines = header.text.count("\n")
+        if lines > limit:
+            yield f"{header.name}: {lines} lines, at most {limit}"
+
+
+def check_mirror(root, headers):
+    for header in headers:
+        room = room_of(header.relative)
+        if room == "cuda" or "/detail/" in header.relative:
+            continue
+        folder = "doors" if room == DOORS else str(pathlib.PurePath(header.relative).parent)
+        test = f"tests/{folder}/{header.path.stem}_test.cpp"
+        if not (root / test).exists():
+            yield f"{header.name}: {test} is missing"
+
+
+def repository_files(root):
+    for top in ("include", "examples", "tests", "benchmarks", "scripts", "cmake", "conan", "docs"):
+        for path in sorted((root / top).rglob("*")):
+            if "__pycache__" not in path.parts:
+                yield path
+
+
+def check_names(root):
+    for path in repository_files(root):
+        if path.name.split(".")[0].lower() in FORBIDDEN_NAMES:
+            yield f"{path.relative_to(root)}: name it after what it holds"
+
+
+def check_unfinished(root):
+    word = re.compile(r"\b(TODO|FIXME|XXX)\b")
+    for path in repository_files(root):
+        if path.suffix in {".hpp", ".cpp", ".cu", ".cuh", ".sh", ".cmake", ".py"} and path.name != "check_architecture.py":
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if match := word.search(line):
+                    yield f"{path.relative_to(root)}:{number}: {match[1]}"
+
+
+def arguments_at(text, begin):
+    """The top-level arguments of the call whose '(' is at begin - 1."""
+    depth, start, out, i = 0, begin, [], begin
+    while i < len(text):
+        c = text[i]
+        if c in "\"'" and not (c == "'" and text[i - 1].isalnum()):
+            i += 1
+            while i < len(text) and text[i] != c:
+                i += 2 if text[i] == "\\" else 1
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            if depth == 0:
+                return [*out, text[start:i].strip()]
+            depth -= 1
+        elif c == "," and depth == 0:
+            out.append(text[start:i].strip())
+            start = i + 1
+        i += 1
+    return out
+
+
+def find_raised(sources):
+    """Yields (room, number or None, where). A function that passes its own parameter on as the number is followed."""
+    raising = re.compile(r"\b(?:raise(?:_usage)?|(?:core::)?(?:Usage)?Error)\s*[({]\s*(?=\")")
+    for source in sources:
+        wrappers = []
+        for match in raising.finditer(source.code):
+            parts = arguments_at(source.code, match.end())
+            where = f"{source.name}:{source.code.count(chr(10), 0, match.start()) + 1}"
+            if len(parts) < 2:
+                continue
+            room, number = parts[0].strip('"'), parts[1]
+            if re.fullmatch(r"\d+", number):
+                yield room, int(number), where
+            elif numbers := re.fullmatch(r".*\?\s*(\d+)\s*:\s*(\d+)", number, re.DOTALL):
+                yield room, int(numbers[1]), where
+                yield room, int(numbers[2]), where
+            elif re.fullmatch(r"[a-z_]\w*", number):
+                heads = list(re.finditer(rf"\b(\w+)\s*\(([^(){{}};]*\bint\s+{number}\b[^{{}};]*)", source.code[: match.start()]))
+                if not heads:
+                    yield room, None, where
+                    continue
+                before = heads[-1][2].split(number)[0]
+                wrappers.append((heads[-1][1], before.count(","), room, source))
+            else:
+                yield room, None, where
+        for name, position, room, owner in wrappers:
+            for other in sources:
+                if other is not owner and (other.path.parent.name not in (owner.path.parent.name, "detail") or
+                                           re.search(rf"(void|auto)\s+{name}\s*\(", other.code)):
+                    continue
+                for match in re.finditer(rf"\b{name}\s*\(", other.code):
+                    parts = arguments_at(other.code, match.end())
+                    if position < len(parts) and re.fullmatch(r"\d+", parts[position]):
+                        yield room, int(parts[position]), f"{other.name}:{other.code.count(chr(10), 0, match.start()) + 1}"
+
+
+def check_errors(root, sources):
+    page = (root / "docs/errors.md").read_text(encoding="utf-8")
+    documented, heading = {}, ""
+    for number, line in enumerate(page.splitlines(), 1):
+        if line.startswith("## "):
+            heading = line[3:].strip()
+        for match in re.finditer(r"^- \*\*(\w+)\.(\d+)\*\*", line):
+            key = (match[1], int(match[2]))
+            if key in documented:
+                yield f"docs/errors.md:{number}: {match[1]}.{match[2]} is described twice"
+            if match[1] != heading:
+                yield f"docs/errors.md:{number}: {match[1]}.{match[2]} stands under {heading}"
+            documented[key] = number
+    raised = set()
+    for room, number, where in find_raised(sources):
+        if number is None:
+            yield f"{where}: write the error number as a literal, or pass it to a function as one"
+            continue
+        raised.add((room, number))
+        if (room, number) not in documented:
+            yield f"{where}: {room}.{number} is not in docs/errors.md"
+    for (room, number), line in documented.items():
+        if (room, number) not in raised:
+            yield f"docs/errors.md:{line}: {room}.{number} is raised nowhere"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    include = root / "include/rlalgo"
+    headers = [Source(root, p) for p in sorted(include.rglob("*.hpp"))]
+    for header in headers:
+        header.relative = str(header.path.relative_to(include))
+        header.own_rooms = {room_of(header.relative)}
+    cuda = [Source(root, p) for top in (include, root / "tests/cuda") for p in sorted(top.rglob("*.cu*"))]
+    programs = [Source(root, p) for p in sorted((root / "examples").rglob("*.[ch]pp"))]
+    tests = [Source(root, p) for top in ("tests", "benchmarks") for p in sorted((root / top).rglob("*.[ch]pp"))]
+    for source in [*cuda, *programs]:
+        source.own_rooms = set()
+    for source in tests:
+        source.own_rooms = {source.path.parent.name}
+    config_only = re.compile(r"^yaml-cpp/")
+
+    rules = {
+        "floors": check_floors(headers),
+        "detail": check_detail([*headers, *cuda, *programs, *tests]),
+        "torch_door": check_includes(headers, TORCH_UMBRELLA, lambda h: True, "include rlalgo/tensor/ and single ATen/ops headers"),
+        "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-1 know no torch"),
+        "cuda_wing": check_cuda(cuda),
+        "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
+        "length": check_length(headers),
+        "mirror_tests": check_mirror(root, headers),
+        "names": check_names(root),
+        "unfinished": check_unfinished(root),
+        "errors": check_errors(root, [*headers, *programs]),
+    }
+    if not headers:
+        print(f"FAIL architecture: no header under {include}")
+        return 1
+    broken = 0
+    for rule, findings in rules.items():
+        findings = sorted(set(findings))
+        broken += bool(findings)
+        print(f"FAIL {rule}: {len(findings)} findings" if findings else f"ok {rule}")
+        for finding in findings:
+            print(f"     {finding}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Breaks each rule of scripts/check_architecture.py once, in a small tree of its own, and expects that rule to fail."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+CHECK = pathlib.Path(__file__).resolve().parents[2] / "scripts/check_architecture.py"
+
+CLEAN = {
+    "include/rlalgo/core/error.hpp": "#pragma once\n",
+    "include/rlalgo/data/rows.hpp": '#pragma once\n#include <rlalgo/core/error.hpp>\ninline void f() { core::raise("data", 1, {}); }\n',
+    "include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum.h>\n#include <rlalgo/data/rows.hpp>\n",
+    "include/rlalgo/grpo.hpp": "#pragma once\n#include <rlalgo/loss/concept.hpp>\n",
+    "include/rlalgo/cuda/row_sum.cuh": "#include <cuda_runtime.h>\n",
+    "tests/core/error_test.cpp": "",
+    "tests/data/rows_test.cpp": "",
+    "tests/loss/concept_test.cpp": "",
+    "tests/doors/grpo_test.cpp": "",
+    "docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad.\n",
+}
+
+# rule → (what is broken, files that break it)
+BROKEN = [
+    ("floors", "a same-floor room", {"include/rlalgo/loss/concept.hpp": "#include <rlalgo/model/x.hpp>\n", "include/rlalgo/model/x.hpp": "", "tests/model/x_test.cpp": ""}),
+    ("floors", "a higher room", {"include/rlalgo/core/error.hpp": "#include <rlalgo/data/rows.hpp>\n"}),
+    ("floors", "a quoted include", {"include/rlalgo/core/error.hpp": '#include "other.hpp"\n'}),
+    ("floors", "a room without floor", {"include/rlalgo/attic/x.hpp": "", "tests/attic/x_test.cpp": ""}),
+    ("floors", "a door over config", {"include/rlalgo/grpo.hpp": "#include <rlalgo/config/read.hpp>\n"}),
+    ("detail", "another room's detail", {"include/rlalgo/loss/concept.hpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
+    ("detail", "detail from an example", {"examples/rlalgo/main.cpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
+    ("torch_door", "torch/torch.h", {"include/rlalgo/loss/concept.hpp": "#include <torch/torch.h>\n"}),
+    ("torch_door", "torch/nn", {"include/rlalgo/loss/concept.hpp": "#include <torch/nn/module.h>\n"}),
+    ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
+    ("cuda_wing", "torch in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <c10/cuda/CUDAStream.h>\n"}),
+    ("yaml", "yaml-cpp in data", {"include/rlalgo/loss/concept.hpp": "#include <yaml-cpp/yaml.h>\n"}),
+    ("length", "a long door", {"include/rlalgo/grpo.hpp": "\n" * 121}),
+    ("length", "a long header", {"include/rlalgo/core/error.hpp": "\n" * 501}),
+    ("mirror_tests", "no test", {"tests/data/rows_test.cpp": None}),
+    ("mirror_tests", "no door test", {"tests/doors/grpo_test.cpp": None}),
+    ("names", "utils", {"examples/utils.py": ""}),
+    ("unfinished", "a to-do", {"include/rlalgo/core/error.hpp": "// TO" + "DO\n"}),
+    ("errors", "undocumented", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); raise_usage("data",\n 2, {}); }\n'}),
+    ("errors", "undocumented through a wrapper", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); }\nvoid bad(const char* a, int number) { raise("data", number, {a}); }\nvoid g() { bad("a, (b", 7); }\n'}),
+    ("errors", "unreadable number", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); core::raise("data", kNumber + 1, {}); }\n'}),
+    ("errors", "documented, never raised", {"docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
+    ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
+]
+
+
+def outcome(files):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            if text is not None:
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        return subprocess.run([sys.executable, str(CHECK), folder], capture_output=True, text=True, timeout=60)
+
+
+def report(name, good, detail):
+    print(f"ok {name}" if good else f"FAIL {name}: {detail}")
+    return good
+
+
+def main():
+    clean = outcome(CLEAN)
+    good = report("clean_tree", clean.returncode == 0 and "FAIL" not in clean.stdout, clean.stdout + clean.stderr)
+    for rule, what, files in BROKEN:
+        done = outcome(CLEAN | files)
+        failed = [line.split()[1].rstrip(":") for line in done.stdout.splitlines() if line.startswith("FAIL ")]
+        good &= report(f"{rule}: {what}", done.returncode == 1 and failed == [rule], f"failed rules: {failed}\n{done.stderr}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
