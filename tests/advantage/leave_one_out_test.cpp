@@ -19,12 +19,12 @@ TEST_CASE("published leave-one-out advantages") {
 TEST_CASE("published leave-one-out advantages, whitened over the batch") {
   const auto& cases = support::advantage_cases();
   const LeaveOneOut whitened({.normalize = true});
-  support::check_close(whitened(cases[0].sums(), cases[0].groups()).advantage,
-                       {1.1783030055, -1.1783030055, -1.1783030055, 1.1783030055, 0, -0.7069818033, 0.9426424044,
-                        -0.2356606011});
-  support::check_close(whitened(cases[2].sums(), cases[2].groups()).advantage,
-                       {0.9704791099, -1.5393806571, 0, 0.5689015472, 0.7362255317, 0.7362255317, -0.4238874273,
-                        -1.0485636360});
+  support::check_close(
+      whitened(cases[0].sums(), cases[0].groups()).advantage,
+      {1.1783030055, -1.1783030055, -1.1783030055, 1.1783030055, 0, -0.7069818033, 0.9426424044, -0.2356606011});
+  support::check_close(
+      whitened(cases[2].sums(), cases[2].groups()).advantage,
+      {0.9704791099, -1.5393806571, 0, 0.5689015472, 0.7362255317, 0.7362255317, -0.4238874273, -1.0485636360});
 }
 
 TEST_CASE("published advantages of rewards with a KL penalty, and of clipped rewards") {
@@ -38,14 +38,14 @@ TEST_CASE("published advantages of rewards with a KL penalty, and of clipped rew
   const core::Groups groups = core::Groups::uniform(8, 4);
   support::check_close(LeaveOneOut()(penalised, groups).advantage,
                        {0.64, -0.6466666667, -0.6666666667, 0.6733333333, -0.045, -0.405, 0.575, -0.125});
-  support::check_close(
-      LeaveOneOut()(clipped, groups).advantage,
-      {0.3333333333, -0.3333333333, -0.3333333333, 0.3333333333, 0, -0.2666666667, 0.4, -0.1333333333});
+  support::check_close(LeaveOneOut()(clipped, groups).advantage, {0.3333333333, -0.3333333333, -0.3333333333,
+                                                                  0.3333333333, 0, -0.2666666667, 0.4, -0.1333333333});
 }
 
 TEST_CASE("constant groups are exactly 0, whitened or not") {
   for (const bool normalize : {false, true}) {
-    const auto estimate = LeaveOneOut({.normalize = normalize})(std::vector<double>(14, 3.3), core::Groups::uniform(14, 7));
+    const auto estimate =
+        LeaveOneOut({.normalize = normalize})(std::vector<double>(14, 3.3), core::Groups::uniform(14, 7));
     for (const double a : estimate.advantage) CHECK(a == 0.0);
     for (const double s : estimate.spread) CHECK(s == 0.0);
   }

@@ -19,10 +19,9 @@ struct Estimate {
 
 // An estimator is a value: rewards [samples] and the groups they fall into → Estimate. It must not keep state.
 template <class A>
-concept AdvantageEstimator =
-    requires(const A& estimator, std::span<const double> rewards, const core::Groups& groups) {
-      typename A::Config;
-      { estimator(rewards, groups) } -> std::same_as<Estimate>;
-    };
+concept AdvantageEstimator = requires(const A& estimator, std::span<const double> rewards, const core::Groups& groups) {
+  typename A::Config;
+  { estimator(rewards, groups) } -> std::same_as<Estimate>;
+};
 
 }  // namespace rlalgo::advantage

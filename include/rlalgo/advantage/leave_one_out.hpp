@@ -3,10 +3,10 @@
 //   A_i = R_i − (Σ_group R − R_i)/(s − 1) = s/(s − 1)·(R_i − mean(group of i)),   s = scorable samples of the group
 //   optionally  A ← (A − mean(A)) / (std₁(A) + ε)  over the scorable samples of the batch
 //
-// Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE-Style Optimization", arXiv 2402.14740, eq. (7); Kool et
-// al. 2019; TRL `RLOOConfig.normalize_advantages` for the second line. rewards [N] double; advantage [N]; spread [N] is
-// the standard deviation of the group's rewards (it scales nothing, it tells constant groups).
-// NaN reward: advantage 0, no influence on others. s = 1: advantage 0. ±inf is clamped to ± the largest float.
+// Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE-Style Optimization", arXiv 2402.14740, eq. (7); Kool
+// et al. 2019; TRL `RLOOConfig.normalize_advantages` for the second line. rewards [N] double; advantage [N]; spread [N]
+// is the standard deviation of the group's rewards (it scales nothing, it tells constant groups). NaN reward: advantage
+// 0, no influence on others. s = 1: advantage 0. ±inf is clamped to ± the largest float.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What an aggregation is: several reward functions become one advantage per sample, with the help of an estimator.
 //
-// It is a higher-order policy: `SumThenNormalize` estimates on the weighted sum, GDPO's `NormalizeThenSum` estimates per
-// function and sums afterwards. It never looks inside the estimator.
+// It is a higher-order policy: `SumThenNormalize` estimates on the weighted sum, GDPO's `NormalizeThenSum` estimates
+// per function and sums afterwards. It never looks inside the estimator.
 #pragma once
 
 #include <concepts>
@@ -20,9 +20,9 @@ struct Result {
 
 // Generic over the estimator type: aggregation depends on no estimator, only on its call.
 template <class G, class A>
-concept AggregationFor =
-    requires(const G& aggregation, const A& estimator, const core::RewardTable& rewards, const core::Groups& groups) {
-      { aggregation(estimator, rewards, groups) } -> std::same_as<Result>;
-    };
+concept AggregationFor = requires(const G& aggregation, const A& estimator, const core::RewardTable& rewards,
+                                  const core::Groups& groups) {
+  { aggregation(estimator, rewards, groups) } -> std::same_as<Result>;
+};
 
 }  // namespace rlalgo::aggregation

@@ -2,8 +2,9 @@
 //
 //   R_i = Σ_k w_k·R_ik over the functions that apply to sample i;   A = estimator(R)
 //
-// Source: TRL `multi_objective_aggregation="sum_then_normalize"`, the usual GRPO. rewards [N, K] double with weights [K];
-// advantage, reward, spread [N]. A sample to which no function applies is NaN in R: advantage 0, no influence on others.
+// Source: TRL `multi_objective_aggregation="sum_then_normalize"`, the usual GRPO. rewards [N, K] double with weights
+// [K]; advantage, reward, spread [N]. A sample to which no function applies is NaN in R: advantage 0, no influence on
+// others.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What a reward function is: a batch of completions with their dataset columns in, one number per completion out.
 //
-// NaN = "does not apply to this completion" (Python None). `RewardFunction` is the run-time face that samplers hold; a C++
-// callable becomes one through `from()` (reward/functor.hpp), a Python function through the remote room.
+// NaN = "does not apply to this completion" (Python None). `RewardFunction` is the run-time face that samplers hold; a
+// C++ callable becomes one through `from()` (reward/functor.hpp), a Python function through the remote room.
 //
 // Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values, [rlalgo.reward.2] the function threw.
 #pragma once
@@ -30,9 +30,9 @@ struct RewardLog {
 
 // The arguments of one call: N completions, all views, row i of each belongs together.
 struct RewardCall {
-  std::span<const Json> prompts;                                  // [N] string, or list of messages
-  std::span<const Json> completions;                              // [N] string, or [{"role": "assistant", "content": …}]
-  std::span<const std::string> texts;                             // [N] the completion as text in either case
+  std::span<const Json> prompts;       // [N] string, or list of messages
+  std::span<const Json> completions;   // [N] string, or [{"role": "assistant", "content": …}]
+  std::span<const std::string> texts;  // [N] the completion as text in either case
   std::span<const std::span<const std::int32_t>> completion_ids;  // [N] token ids, end token included
   std::span<const Json> columns;                                  // [N] objects: the other dataset columns
   std::int64_t step = 0;                                          // optimizer step, 0-based

@@ -16,9 +16,9 @@ namespace rlalgo::sampler {
 
 // One call of the generator, scored: N rollouts in groups.
 struct Generation {
-  std::vector<data::Rollout> rollouts;  // [N]
-  core::Groups groups;                  // over rollouts
-  core::RewardTable rewards;            // [N, K]
+  std::vector<data::Rollout> rollouts;                     // [N]
+  core::Groups groups;                                     // over rollouts
+  core::RewardTable rewards;                               // [N, K]
   std::vector<std::pair<std::string, data::Json>> extras;  // columns that reward functions logged, N entries each
 };
 

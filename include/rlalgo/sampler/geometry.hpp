@@ -26,9 +26,9 @@ struct Geometry {
   std::int64_t num_iterations = 1;
   std::int64_t num_generations = 8;
 
-  [[nodiscard]] std::int64_t completions() const { return micro_batch_size * steps_per_generation; }     // N
-  [[nodiscard]] std::int64_t prompts() const { return completions() / num_generations; }                 // P
-  [[nodiscard]] std::int64_t micro_steps() const { return steps_per_generation * num_iterations; }       // of a generation
+  [[nodiscard]] std::int64_t completions() const { return micro_batch_size * steps_per_generation; }  // N
+  [[nodiscard]] std::int64_t prompts() const { return completions() / num_generations; }              // P
+  [[nodiscard]] std::int64_t micro_steps() const { return steps_per_generation * num_iterations; }    // of a generation
   [[nodiscard]] std::int64_t generation_of(std::int64_t micro_step) const { return micro_step / micro_steps(); }
   [[nodiscard]] std::int64_t slice_of(std::int64_t micro_step) const { return micro_step % steps_per_generation; }
 
@@ -54,10 +54,11 @@ struct Geometry {
   // Fills S from the two ways to state it (0 = not set; neither: S = a) and checks the whole.
   static Geometry resolve(Geometry g, std::int64_t steps_per_generation, std::int64_t generation_batch_size) {
     if (steps_per_generation != 0 && generation_batch_size != 0)
-      core::raise_usage("sampler", 3,
-                        {.what = "steps_per_generation and generation_batch_size say the same thing twice",
-                         .found = std::to_string(steps_per_generation) + " and " + std::to_string(generation_batch_size),
-                         .expected = "one of them"});
+      core::raise_usage(
+          "sampler", 3,
+          {.what = "steps_per_generation and generation_batch_size say the same thing twice",
+           .found = std::to_string(steps_per_generation) + " and " + std::to_string(generation_batch_size),
+           .expected = "one of them"});
     at_least("micro_batch_size", g.micro_batch_size, 1);
     if (generation_batch_size != 0 && (generation_batch_size < 0 || generation_batch_size % g.micro_batch_size != 0))
       core::raise_usage("sampler", 4,

@@ -1,7 +1,7 @@
 // The order in which prompts meet the generator: successive permutations of the dataset, cut into chunks.
 //
-// Source: TRL `RepeatSampler`. One generator seeded once permutes the dataset for every epoch anew; each permutation is cut
-// into chunks of `prompts_per_chunk`, an incomplete last chunk is dropped; chunk c of the run is the prompts of
+// Source: TRL `RepeatSampler`. One generator seeded once permutes the dataset for every epoch anew; each permutation is
+// cut into chunks of `prompts_per_chunk`, an incomplete last chunk is dropped; chunk c of the run is the prompts of
 // generation c. TRL's index stream (each prompt of a chunk `copies` times, the chunk `repeats` times) is `index(i)`.
 // Chunks are addressed by number, so resuming needs no more than that number.
 // Errors: [rlalgo.sampler.1] the dataset has fewer prompts than one chunk.
@@ -32,12 +32,13 @@ class RepeatOrder {
 
   explicit RepeatOrder(const Config& config) : config_(config) {
     if (config.prompts_per_chunk == 0 || config.prompts < config.prompts_per_chunk)
-      core::raise("sampler", 1,
-                  {.what = "the dataset is smaller than one generation",
-                   .found = std::to_string(config.prompts) + " prompts",
-                   .expected = "at least " + std::to_string(config.prompts_per_chunk),
-                   .remedy = "add rows, or lower micro_batch_size, gradient_accumulation_steps, steps_per_generation or "
-                             "generation_batch_size"});
+      core::raise(
+          "sampler", 1,
+          {.what = "the dataset is smaller than one generation",
+           .found = std::to_string(config.prompts) + " prompts",
+           .expected = "at least " + std::to_string(config.prompts_per_chunk),
+           .remedy = "add rows, or lower micro_batch_size, gradient_accumulation_steps, steps_per_generation or "
+                     "generation_batch_size"});
   }
 
   [[nodiscard]] std::size_t chunks_per_epoch() const noexcept { return config_.prompts / config_.prompts_per_chunk; }
@@ -49,7 +50,8 @@ class RepeatOrder {
   // The prompts of chunk `number`, counted over the whole run.
   [[nodiscard]] std::vector<std::size_t> chunk(std::uint64_t number) const {
     const std::vector<std::size_t>& order = epoch_order(number / chunks_per_epoch());
-    const auto first = order.begin() + static_cast<std::ptrdiff_t>(number % chunks_per_epoch() * config_.prompts_per_chunk);
+    const auto first =
+        order.begin() + static_cast<std::ptrdiff_t>(number % chunks_per_epoch() * config_.prompts_per_chunk);
     return {first, first + static_cast<std::ptrdiff_t>(config_.prompts_per_chunk)};
   }
 

@@ -1,17 +1,16 @@
 // The sampler of online RL: prompts → completions of the current policy → rewards → the rows of one optimizer step.
 //
-// A generation serves S·μ micro-steps (sampler/geometry.hpp); next(k) cuts the rows of optimizer step k into micro-batches
-// and generates whenever the next micro-step needs a generation that is not there. Everything that is random is a function
-// of (seed, generation number, completion index, token position).
-// Source: TRL `GRPOTrainer` (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16.
-// Departure: rows keep the order of their groups; TRL permutes them at random before cutting micro-batches. All
-// denominators are counts over the optimizer step, so the split does not matter, and a group's prompt is encoded once.
-// State: the number of the generation under way, the rows that are still to be trained on (ids, log-probs, advantages,
-// bit for bit) and the running token count; what follows from config and dataset is not stored.
-// Metrics of a fresh generation: num_tokens, completions/*, rewards/<name>/mean|std, reward, reward_std, and what reward
-// functions log. min/max merge as minimum and maximum, where TRL averages them over generations.
-// Errors: [rlalgo.sampler.1–5] see repeat_order.hpp and geometry.hpp, [rlalgo.sampler.6] the generator broke its contract,
-// [rlalgo.sampler.7] a checkpoint of another run.
+// A generation serves S·μ micro-steps (sampler/geometry.hpp); next(k) cuts the rows of optimizer step k into
+// micro-batches and generates whenever the next micro-step needs a generation that is not there. Everything that is
+// random is a function of (seed, generation number, completion index, token position). Source: TRL `GRPOTrainer`
+// (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16. Departure: rows keep the order of
+// their groups; TRL permutes them at random before cutting micro-batches. All denominators are counts over the
+// optimizer step, so the split does not matter, and a group's prompt is encoded once. State: the number of the
+// generation under way, the rows that are still to be trained on (ids, log-probs, advantages, bit for bit) and the
+// running token count; what follows from config and dataset is not stored. Metrics of a fresh generation: num_tokens,
+// completions/*, rewards/<name>/mean|std, reward, reward_std, and what reward functions log. min/max merge as minimum
+// and maximum, where TRL averages them over generations. Errors: [rlalgo.sampler.1–5] see repeat_order.hpp and
+// geometry.hpp, [rlalgo.sampler.6] the generator broke its contract, [rlalgo.sampler.7] a checkpoint of another run.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -123,18 +123,23 @@ class Rollouts {
   }
 
   void restore_checked(const nlohmann::ordered_json& state) {
-    detail::check_fingerprint(
-        state, detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size()));
+    detail::check_fingerprint(state,
+                              detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size()));
+    const auto next_step = state.at("next_step").get<std::int64_t>();
+    const auto num_tokens = state.at("num_tokens").get<std::int64_t>();
     std::shared_ptr<Generation> current;
     std::int64_t number = -1;
     if (const auto& packed = state.at("generation"); !packed.is_null()) {
-      number = packed.at("number").template get<std::int64_t>();
+      number = packed.at("number").get<std::int64_t>();
+      const Geometry& g = config_.geometry;
+      if (next_step < 0 || number != g.generation_of(next_step * g.gradient_accumulation_steps))
+        detail::raise_state("a generation that the next step does not use", std::to_string(number));
       current = detail::unpack_generation(packed, prompts_, order_.chunk(static_cast<std::uint64_t>(number)),
                                           config_.geometry.num_generations);
       for (data::Rollout& r : current->rollouts) r.text = decode_(r.completion_ids);
     }
-    next_step_ = state.at("next_step").template get<std::int64_t>();
-    num_tokens_ = state.at("num_tokens").template get<std::int64_t>();
+    next_step_ = next_step;
+    num_tokens_ = num_tokens;
     current_ = std::move(current);
     current_number_ = number;
     in_use_.clear();

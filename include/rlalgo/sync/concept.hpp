@@ -14,8 +14,9 @@ concept SyncPolicy = requires(Y& sync, std::int64_t version) {
   { sync.publish(version) } -> std::same_as<void>;
 };
 
-// A sync policy fits a sampler when it can serve the sampler's generator; a sampler over data has none and takes NoSync.
+// A sync policy fits a sampler when it can serve the sampler's generator; a sampler over data has none and takes
+// NoSync.
 template <class Y, class S>
-concept SyncPolicyFor = SyncPolicy<Y> && (S::generates ? Y::serves_generator : true);
+concept SyncPolicyFor = SyncPolicy<Y> &&(S::generates ? Y::serves_generator : true);
 
 }  // namespace rlalgo::sync

@@ -1,8 +1,8 @@
 // Weight sync for a generator that reads the trainer's own tensors: nothing is copied, only stale caches are dropped.
 //
 // publish(v) stores v and calls `weights_changed` once per new version, before the next generation can start. What the
-// generator derived from the weights (prefix caches, packed copies) must be thrown away there. `version_source()` is what a
-// sampler asks before it generates; it outlives the policy and follows it through copies and moves.
+// generator derived from the weights (prefix caches, packed copies) must be thrown away there. `version_source()` is
+// what a sampler asks before it generates; it outlives the policy and follows it through copies and moves.
 #pragma once
 
 #include <cstdint>

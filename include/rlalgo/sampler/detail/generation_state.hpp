@@ -1,5 +1,5 @@
-// A half-trained generation in a checkpoint: numbers as base64 of their little-endian bytes, so that they return bit for
-// bit; prompts and texts are derived again from the dataset and the token ids.
+// A half-trained generation in a checkpoint: numbers as base64 of their little-endian bytes, so that they return bit
+// for bit; prompts and texts are derived again from the dataset and the token ids.
 //
 // Errors: [rlalgo.sampler.7] the state belongs to another dataset or geometry, or is damaged.
 #pragma once
@@ -126,8 +126,7 @@ inline Json pack_generation(const Generation& generation, std::int64_t number) {
           {"rollouts", std::move(rows)}};
 }
 
-inline std::shared_ptr<Generation> unpack_generation(const Json& packed,
-                                                     std::span<const data::TokenizedPrompt> prompts,
+inline std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
                                                      const std::vector<std::size_t>& chosen, std::int64_t copies) {
   const auto group_size = static_cast<std::size_t>(copies);
   const Json& rows = packed.at("rollouts");

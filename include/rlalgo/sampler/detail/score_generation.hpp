@@ -184,8 +184,7 @@ inline void reward_metrics(const Generation& generation, RolloutBatch& batch) {
   for (std::size_t i = 0; i < values.size() && table.columns() > 0; ++i)
     if (std::isnan(values[i])) {
       batch.warnings.push_back("no reward function applies to the completion of dataset row " +
-                               std::to_string(generation.rollouts[i].row) +
-                               " (and maybe others): its advantage is 0");
+                               std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");
       break;
     }
 }

@@ -1,0 +1,32 @@
+#include <cstdint>
+#include <utility>
+
+#include <support/catch.hpp>
+
+#include <rlalgo/sync/shared_weights.hpp>
+
+using rlalgo::sync::SharedWeights;
+
+static_assert(rlalgo::sync::SyncPolicy<SharedWeights>);
+static_assert(SharedWeights::serves_generator);
+
+TEST_CASE("publishing a version tells the generator once that its caches are stale") {
+  int stale = 0;
+  SharedWeights sync([&] { ++stale; });
+  CHECK(sync.version() == -1);
+  sync.publish(0);
+  CHECK(stale == 1);
+  sync.publish(0);
+  CHECK(stale == 1);
+  sync.publish(1);
+  CHECK(stale == 2);
+  CHECK(sync.version() == 1);
+}
+
+TEST_CASE("the version source follows the policy into its trainer") {
+  SharedWeights sync;
+  const auto version = sync.version_source();
+  SharedWeights inside_the_trainer = std::move(sync);
+  inside_the_trainer.publish(7);
+  CHECK(version() == 7);
+}
