@@ -1,0 +1,241 @@
+// One forward pass over rows of any sequences: decoding rows and prompt rows alike, against the paged cache.
+//
+// A row is one token at one position of one sequence. All rows of the call write their keys and values first, then each
+// attends to the positions up to its own, so consecutive positions of one prompt may stand in one call.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/rotary_table.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+
+namespace rlalgo::inference::detail {
+
+struct Row {
+  data::TokenId token;
+  std::int64_t position;
+  float* const* pages;  // of its sequence, long enough for `position`
+};
+
+class DecoderForward {
+ public:
+  DecoderForward(const model::DecoderConfig& config, const KvCache& cache, core::ThreadPool& pool, std::int64_t max_rows)
+      : config_(config),
+        cache_(cache),
+        pool_(pool),
+        rotary_(config.rope, config.head_dim),
+        d_(cache.padded_head_dim()),
+        x_(static_cast<std::size_t>(max_rows * config.hidden_size)),
+        normed_(x_.size()),
+        projected_(x_.size()),
+        q_(static_cast<std::size_t>(max_rows * config.heads * d_)),
+        kv_(static_cast<std::size_t>(max_rows * 2 * config.kv_heads * d_)),
+        attended_(static_cast<std::size_t>(max_rows * config.heads * config.head_dim)),
+        gate_(static_cast<std::size_t>(max_rows * config.intermediate_size)),
+        up_(gate_.size()),
+        scratch_(static_cast<std::size_t>(pool.threads())) {}
+
+  // Room for sequences of `length` positions: nothing is allocated by run() afterwards.
+  void reserve(std::int64_t length) {
+    rotary_.reserve(length);
+    const std::int64_t padded = (length + page_positions - 1) / page_positions * page_positions;
+    const std::int64_t group = config_.heads / config_.kv_heads;
+    for (Scratch& s : scratch_) {
+      s.scores.resize(std::max(s.scores.size(), static_cast<std::size_t>(group * padded)));
+      s.out.resize(static_cast<std::size_t>(group * d_));
+    }
+  }
+
+  // Returns the normalised last hidden states [rows, H]; valid until the next call.
+  const float* run(const DecoderView& view, std::span<const Row> rows) {
+    rows_ = rows;
+    const std::int64_t hidden = config_.hidden_size;
+    for (std::size_t i = 0; i < rows.size(); ++i) embed(view.embedding, rows[i].token, x_.data() + static_cast<std::int64_t>(i) * hidden);
+    for (std::int64_t l = 0; l < config_.layers; ++l) {
+      const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
+      norm(layer.input_norm);
+      project_heads(layer, l);
+      attend(l);
+      add_projection(layer.o, attended_.data());
+      norm(layer.post_attention_norm);
+      gate_up(layer);
+      add_projection(layer.down, gate_.data());
+    }
+    norm(view.final_norm);
+    return normed_.data();
+  }
+
+  // logits[i, :] = W · x_i for m rows.
+  void head(const DecoderView& view, const float* x, std::int64_t m, float* logits) {
+    const Matrix& w = view.head;
+    parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(w, x, m, begin, end, logits + begin, w.rows);
+    });
+  }
+
+ private:
+  struct Scratch {
+    std::vector<float> scores, out;
+  };
+
+  [[nodiscard]] std::int64_t m() const { return static_cast<std::int64_t>(rows_.size()); }
+
+  // f(begin, end, thread) over [0, items) in tasks of at least `task_flops`; little work stays on this thread.
+  template <class F>
+  void parallel(std::int64_t items, std::int64_t flops_per_item, F&& f) {
+    constexpr std::int64_t task_flops = 150'000;  // about 3 µs
+    constexpr std::int64_t quantum = 12;          // columns; a multiple of the widest kernel tile
+    const std::int64_t total = items * flops_per_item;
+    const std::int64_t wanted = std::min<std::int64_t>(total / task_flops, 16 * pool_.threads());
+    if (pool_.threads() == 1 || wanted < 2) return f(0, items, 0);
+    std::int64_t size = (items + wanted - 1) / wanted;
+    if (items >= 8 * quantum) size = (size + quantum - 1) / quantum * quantum;
+    const std::int64_t tasks = (items + size - 1) / size;
+    pool_.run(static_cast<std::uint32_t>(tasks), [&](std::uint32_t task, int thread) {
+      const std::int64_t begin = static_cast<std::int64_t>(task) * size;
+      f(begin, std::min(items, begin + size), thread);
+    });
+  }
+
+  void multiply(const Matrix& w, const float* x, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+                std::int64_t ldy) const {
+    const LinearArgs args{.x = x, .m = m, .k = w.columns, .ldx = w.columns, .w = w.data, .begin = begin, .end = end, .y = y, .ldy = ldy};
+    w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
+    if (w.bias == nullptr) return;
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t n = begin; n < end; ++n) y[i * ldy + n - begin] += w.bias[n];
+  }
+
+  void embed(const Matrix& table, data::TokenId token, float* out) const {
+    const std::int64_t offset = static_cast<std::int64_t>(token) * table.columns;
+    if (!table.bf16) {
+      std::copy_n(static_cast<const float*>(table.data) + offset, table.columns, out);
+      return;
+    }
+    const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
+    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = std::bit_cast<float>(static_cast<std::uint32_t>(from[j]) << 16U);
+  }
+
+  void norm(const float* weight) {
+    const std::int64_t hidden = config_.hidden_size;
+    parallel(m(), 4 * hidden, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i)
+        kernels_.rms_norm(x_.data() + i * hidden, weight, static_cast<float>(config_.rms_norm_eps), normed_.data() + i * hidden, hidden);
+    });
+  }
+
+  // One item = one head of q, k or v for all rows: projected, normalised, rotated, and stored.
+  void project_heads(const LayerView& layer, std::int64_t l) {
+    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads, d = config_.head_dim;
+    parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * d, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t item = begin; item < end; ++item) {
+        if (item < heads) {
+          project_head(layer.q, item, q_.data() + item * d_, heads * d_, layer.q_norm, true);
+          continue;
+        }
+        const std::int64_t h = (item - heads) % kv_heads;
+        const bool key = item < heads + kv_heads;
+        float* const out = kv_.data() + (item - heads) * d_;
+        project_head(key ? layer.k : layer.v, h, out, 2 * kv_heads * d_, key ? layer.k_norm : nullptr, key);
+        const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
+        for (std::int64_t i = 0; i < m(); ++i) store(rows_[static_cast<std::size_t>(i)], out + i * 2 * kv_heads * d_, offset, key);
+      }
+    });
+  }
+
+  void project_head(const Matrix& w, std::int64_t head, float* out, std::int64_t ld, const float* norm_weight, bool rotate) {
+    const std::int64_t d = config_.head_dim;
+    multiply(w, normed_.data(), m(), head * d, (head + 1) * d, out, ld);
+    for (std::int64_t i = 0; i < m(); ++i) {
+      float* const row = out + i * ld;
+      if (norm_weight != nullptr) kernels_.rms_norm(row, norm_weight, static_cast<float>(config_.rms_norm_eps), row, d);
+      if (rotate) rotary_.rotate(row, rows_[static_cast<std::size_t>(i)].position);
+      std::fill(row + d, row + d_, 0.0f);  // the kernels read whole lanes
+    }
+  }
+
+  void store(const Row& row, const float* from, std::int64_t offset, bool key) const {
+    float* const base = row.pages[row.position / page_positions] + offset;
+    const std::int64_t t = row.position % page_positions;
+    if (!key) {
+      std::copy_n(from, d_, base + t * d_);
+      return;
+    }
+    for (std::int64_t j = 0; j < d_; ++j) base[j * page_positions + t] = from[j];
+  }
+
+  // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
+  void attend(std::int64_t l) {
+    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads, d = config_.head_dim, group = heads / kv_heads;
+    std::int64_t positions = 0;
+    for (const Row& row : rows_) positions += row.position + 1;
+    const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+    parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()), [&](std::int64_t begin, std::int64_t end, int thread) {
+      Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::int64_t h = item / m(), i = item % m();
+        const Row& row = rows_[static_cast<std::size_t>(i)];
+        float* const out = attended_.data() + (i * heads + h * group) * d;
+        const bool direct = d == d_;
+        kernels_.attention({.q = q_.data() + (i * heads + h * group) * d_,
+                            .ldq = d_,
+                            .group = group,
+                            .d = d_,
+                            .pages = row.pages,
+                            .key_offset = cache_.key_offset(l, h),
+                            .value_offset = cache_.value_offset(l, h),
+                            .length = row.position + 1,
+                            .scale = scale,
+                            .scores = scratch.scores.data(),
+                            .out = direct ? out : scratch.out.data(),
+                            .ldo = d_});
+        if (!direct)
+          for (std::int64_t g = 0; g < group; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+      }
+    });
+  }
+
+  void add_projection(const Matrix& w, const float* x) {
+    const std::int64_t hidden = config_.hidden_size;
+    parallel(hidden, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(w, x, m(), begin, end, projected_.data() + begin, hidden);
+      for (std::int64_t i = 0; i < m(); ++i)
+        for (std::int64_t n = begin; n < end; ++n) x_[static_cast<std::size_t>(i * hidden + n)] += projected_[static_cast<std::size_t>(i * hidden + n)];
+    });
+  }
+
+  void gate_up(const LayerView& layer) {
+    const std::int64_t inner = config_.intermediate_size;
+    parallel(inner, 4 * m() * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(layer.gate, normed_.data(), m(), begin, end, gate_.data() + begin, inner);
+      multiply(layer.up, normed_.data(), m(), begin, end, up_.data() + begin, inner);
+      for (std::int64_t i = 0; i < m(); ++i)
+        kernels_.silu_multiply(gate_.data() + i * inner + begin, up_.data() + i * inner + begin, end - begin);
+    });
+  }
+
+  const model::DecoderConfig& config_;
+  const KvCache& cache_;
+  core::ThreadPool& pool_;
+  const Kernels& kernels_ = best_kernels();
+  RotaryTable rotary_;
+  std::int64_t d_;  // padded head dimension
+  std::span<const Row> rows_;
+  std::vector<float> x_, normed_, projected_;  // [max_rows, H]
+  std::vector<float> q_;                       // [max_rows, heads, d_]
+  std::vector<float> kv_;                      // [max_rows, 2, kv_heads, d_]
+  std::vector<float> attended_;                // [max_rows, heads, d]
+  std::vector<float> gate_, up_;               // [max_rows, I]
+  std::vector<Scratch> scratch_;               // per thread
+};
+
+}  // namespace rlalgo::inference::detail

@@ -1,0 +1,60 @@
+// The inner loops of decoding as a table of functions on raw pointers, chosen once for the CPU the program runs on.
+//
+// Every output number is computed from its own row by a fixed sequence of operations that depends on neither the number
+// of rows, their order, nor the number of threads: batch 1 and batch n agree bit for bit.
+//
+// Shapes: x [m, k] with row stride ldx, W [n, k] row-major contiguous, y [m, n] with row stride ldy.
+#pragma once
+
+#include <cstdint>
+
+namespace rlalgo::inference::detail {
+
+// Positions per page of the KV cache; the attention kernels work on whole pages of keys.
+inline constexpr std::int64_t page_positions = 32;
+// Widths that kernels may assume: head dimensions in the cache are padded to a multiple of `lane`.
+inline constexpr std::int64_t lane = 8;
+
+struct LinearArgs {
+  const float* x;     // [m, k], row stride ldx
+  std::int64_t m, k, ldx;
+  const void* w;      // [·, k] float or bfloat16, contiguous
+  std::int64_t begin, end;  // output columns = rows of W
+  float* y;           // column n of row i is y[i·ldy + n − begin]
+  std::int64_t ldy;
+};
+
+// One query row against one kv head: `group` query heads share it.
+//   score[t] = scale · q·k_t for t < length;  out = Σ_t softmax(score)_t · v_t
+struct AttentionArgs {
+  const float* q;              // [group, d], d a multiple of `lane`, row stride ldq
+  std::int64_t ldq, group, d;
+  const float* const* pages;   // [ceil(length / page_positions)]
+  std::int64_t key_offset;     // in a page: keys of this layer and head, [d, page_positions]
+  std::int64_t value_offset;   // in a page: values, [page_positions, d]
+  std::int64_t length;
+  float scale;
+  float* scores;               // scratch [group, ceil(length / page_positions) · page_positions]
+  float* out;                  // [group, d], row stride ldo
+  std::int64_t ldo;
+};
+
+struct MaxResult {
+  float max;
+  bool finite;  // every element is finite
+};
+
+struct Kernels {
+  void (*linear_f32)(const LinearArgs&);
+  void (*linear_bf16)(const LinearArgs&);
+  void (*attention)(const AttentionArgs&);
+  // out = x / sqrt(mean(x²) + eps) · weight over n elements
+  void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
+  // gate = silu(gate) · up
+  void (*silu_multiply)(float* gate, const float* up, std::int64_t n);
+  MaxResult (*maximum)(const float* x, std::int64_t n);
+  // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.
+  float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);
+};
+
+}  // namespace rlalgo::inference::detail

@@ -1,0 +1,122 @@
+// A decoder by the book: whole sequences, no cache, plain tensor operations, in f64. What the engine is measured against.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/weights.hpp>
+
+namespace reference {
+
+using rlalgo::model::DecoderConfig;
+using rlalgo::model::DecoderWeights;
+
+inline DecoderConfig tiny(const std::string& type = "llama") {
+  DecoderConfig c;
+  c.model_type = type;
+  c.vocab_size = 101;
+  c.hidden_size = 48;
+  c.intermediate_size = 88;
+  c.layers = 3;
+  c.heads = 6;
+  c.kv_heads = 2;
+  c.head_dim = 8;
+  c.max_position_embeddings = 160;
+  c.rms_norm_eps = 1e-5;
+  c.rope.theta = 10000.0;
+  c.qkv_bias = type == "qwen2";
+  c.qk_norm = type == "qwen3";
+  c.tied_embeddings = type != "llama";
+  return c;
+}
+
+// Weights large enough that the distributions are far from uniform.
+inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed, at::ScalarType dtype = at::kFloat) {
+  torch::manual_seed(seed);
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns, double scale = 1.6) {
+    return (torch::randn({rows, columns}) * (scale / std::sqrt(static_cast<double>(columns)))).to(dtype);
+  };
+  const auto vector = [&](std::int64_t n, double mean, double scale) { return (mean + scale * torch::randn({n})).to(dtype); };
+  DecoderWeights w;
+  w.embedding = torch::randn({c.vocab_size, c.hidden_size}).to(dtype);
+  for (std::int64_t l = 0; l < c.layers; ++l) {
+    rlalgo::model::LayerWeights layer;
+    layer.input_norm = vector(c.hidden_size, 1.0, 0.1);
+    layer.post_attention_norm = vector(c.hidden_size, 1.0, 0.1);
+    layer.q_proj.weight = matrix(c.heads * c.head_dim, c.hidden_size);
+    layer.k_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
+    layer.v_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
+    layer.o_proj.weight = matrix(c.hidden_size, c.heads * c.head_dim);
+    layer.gate_proj.weight = matrix(c.intermediate_size, c.hidden_size);
+    layer.up_proj.weight = matrix(c.intermediate_size, c.hidden_size);
+    layer.down_proj.weight = matrix(c.hidden_size, c.intermediate_size);
+    if (c.qkv_bias)
+      for (auto* linear : {&layer.q_proj, &layer.k_proj, &layer.v_proj}) linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
+    if (c.output_bias) layer.o_proj.bias = vector(c.hidden_size, 0.0, 0.5);
+    if (c.mlp_bias)
+      for (auto* linear : {&layer.gate_proj, &layer.up_proj, &layer.down_proj})
+        linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
+    if (c.qk_norm) {
+      layer.q_norm = vector(c.head_dim, 1.0, 0.2);
+      layer.k_norm = vector(c.head_dim, 1.0, 0.2);
+    }
+    w.layers.push_back(layer);
+  }
+  w.final_norm = vector(c.hidden_size, 1.0, 0.1);
+  w.lm_head = c.tied_embeddings ? w.embedding : matrix(c.vocab_size, c.hidden_size, 3.0);
+  return w;
+}
+
+inline at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return x * torch::rsqrt(x.pow(2).mean(-1, true) + eps) * weight.to(at::kDouble);
+}
+
+inline at::Tensor linear(const rlalgo::model::Linear& l, const at::Tensor& x) {
+  at::Tensor y = x.matmul(l.weight.to(at::kDouble).t());
+  return l.bias.defined() ? y + l.bias.to(at::kDouble) : y;
+}
+
+inline at::Tensor rotate(const at::Tensor& x, double theta) {  // [T, heads, d]
+  const std::int64_t t = x.size(0), d = x.size(2);
+  const at::Tensor inverse = torch::pow(theta, -torch::arange(0, d, 2).to(at::kDouble) / static_cast<double>(d));
+  const at::Tensor angle = torch::arange(t).to(at::kDouble).unsqueeze(1) * inverse;  // [T, d/2]
+  const at::Tensor c = torch::cat({angle, angle}, 1).cos().unsqueeze(1);
+  const at::Tensor s = torch::cat({angle, angle}, 1).sin().unsqueeze(1);
+  const at::Tensor half = torch::cat({-x.slice(2, d / 2), x.slice(2, 0, d / 2)}, 2);
+  return x * c + half * s;
+}
+
+// [T, V] logits of one sequence.
+inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w, const std::vector<rlalgo::data::TokenId>& ids) {
+  torch::NoGradGuard no_grad;
+  const std::int64_t t = static_cast<std::int64_t>(ids.size());
+  at::Tensor index = torch::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
+  at::Tensor x = w.embedding.to(at::kDouble).index_select(0, index);
+  const at::Tensor mask = torch::full({t, t}, -INFINITY, at::kDouble).triu(1);
+  for (const auto& layer : w.layers) {
+    const at::Tensor h = rms_norm(x, layer.input_norm, c.rms_norm_eps);
+    at::Tensor q = linear(layer.q_proj, h).view({t, c.heads, c.head_dim});
+    at::Tensor k = linear(layer.k_proj, h).view({t, c.kv_heads, c.head_dim});
+    at::Tensor v = linear(layer.v_proj, h).view({t, c.kv_heads, c.head_dim});
+    if (c.qk_norm) {
+      q = rms_norm(q, layer.q_norm, c.rms_norm_eps);
+      k = rms_norm(k, layer.k_norm, c.rms_norm_eps);
+    }
+    q = rotate(q, c.rope.theta).transpose(0, 1);
+    k = rotate(k, c.rope.theta).transpose(0, 1).repeat_interleave(c.heads / c.kv_heads, 0);
+    v = v.transpose(0, 1).repeat_interleave(c.heads / c.kv_heads, 0);
+    const at::Tensor p = (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(c.head_dim)) + mask).softmax(-1);
+    x = x + linear(layer.o_proj, p.matmul(v).transpose(0, 1).reshape({t, c.heads * c.head_dim}));
+    const at::Tensor g = rms_norm(x, layer.post_attention_norm, c.rms_norm_eps);
+    const at::Tensor gate = linear(layer.gate_proj, g);
+    x = x + linear(layer.down_proj, gate * gate.sigmoid() * linear(layer.up_proj, g));
+  }
+  return rms_norm(x, w.final_norm, c.rms_norm_eps).matmul(w.lm_head.to(at::kDouble).t());
+}
+
+}  // namespace reference
