@@ -1,0 +1,309 @@
+// Builds the parts of a tokenizer from its files.
+//
+// Errors: [rlalgo.text.2] a field with the wrong form. [rlalgo.text.3] a model or step that is not supported.
+// [rlalgo.text.5] no merges, a merge of unknown tokens, a named token without an id.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/text/detail/added_tokens.hpp>
+#include <rlalgo/text/detail/bpe.hpp>
+#include <rlalgo/text/detail/byte_level.hpp>
+#include <rlalgo/text/detail/decoder.hpp>
+#include <rlalgo/text/detail/normalizer.hpp>
+#include <rlalgo/text/detail/post_processor.hpp>
+#include <rlalgo/text/detail/pre_tokenizer.hpp>
+#include <rlalgo/text/detail/tokenizer_file.hpp>
+#include <rlalgo/text/special_tokens.hpp>
+
+namespace rlalgo::text::detail {
+
+struct TokenizerParts {
+  std::vector<AddedToken> added;
+  std::map<std::string, std::size_t, std::less<>> added_by_content;  // index in `added`
+  AddedTokenMatcher raw_matcher;                                     // tokens looked for in the text as it comes
+  AddedTokenMatcher normalized_matcher;                              // tokens looked for after normalization
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  Bpe bpe;
+  StringTable odd_names;  // byte-level models: vocabulary entries not written in the byte alphabet
+  PostProcessor post_processor;
+  Decoder decoder;
+  std::vector<std::string> names;   // id → token as tokenizer.json spells it; empty = no such id
+  std::vector<std::string> bytes;   // id → bytes under a ByteLevel decoder
+  std::vector<bool> special;        // id → left out when special tokens are skipped
+  std::size_t vocabulary_size = 0;  // entries of the model's vocabulary
+  SpecialTokens roles;
+  bool pad_is_eos = false;
+
+  [[nodiscard]] std::int32_t find(std::string_view token) const {
+    const auto added_at = added_by_content.find(token);
+    if (added_at != added_by_content.end()) return added[added_at->second].id;
+    if (!pre_tokenizer.byte_level()) return bpe.find(token);
+    if (!is_valid_utf8(token)) return -1;
+    const std::optional<std::string> symbols = bytes_of_characters(token);
+    return symbols ? bpe.find(*symbols) : odd_names.find(token);
+  }
+};
+
+class TokenizerBuilder {
+ public:
+  TokenizerBuilder(TokenizerFile file, const Json& config, const Json& special_tokens_map)
+      : file_(std::move(file)), config_(config), map_(special_tokens_map) {}
+
+  [[nodiscard]] TokenizerParts build() {
+    try {
+      const Json& rest = file_.rest;
+      parts_.normalizer = Normalizer(field(rest, "normalizer"));
+      parts_.pre_tokenizer = PreTokenizer(field(rest, "pre_tokenizer"));
+      parts_.post_processor = PostProcessor(field(rest, "post_processor"));
+      parts_.decoder = Decoder(field(rest, "decoder"));
+      build_model();
+      const Json& added = field(rest, "added_tokens");
+      for (const Json& token : added.is_null() ? Json::array() : added) add(added_token(token));
+      read_roles();
+      read_post_processor_switches();
+      fill_tables();
+    } catch (const Json::exception& error) {
+      raise_bad_json("tokenizer.json or tokenizer_config.json", error.what());
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  static constexpr std::int64_t id_ceiling = 1 << 24;
+
+  static const Json& field(const Json& object, const char* name) {
+    static const Json none;
+    return object.is_object() && object.contains(name) ? object.at(name) : none;
+  }
+
+  [[noreturn]] static void inconsistent(const std::string& what, const std::string& found, const std::string& where) {
+    core::raise("text", 5,
+                {.what = what,
+                 .found = found,
+                 .where = where,
+                 .remedy = "the tokenizer files do not belong together or are damaged"});
+  }
+
+  void build_model() {
+    const Json& model = field(file_.rest, "model");
+    std::string type = model.is_object() ? model.value("type", "") : "";
+    if (type.empty() && file_.has_merges) type = "BPE";
+    if (type != "BPE") refuse_component("model", type, "BPE");
+    if (!file_.has_merges) {
+      core::raise("text", 5,
+                  {.what = "the tokenizer has no merges",
+                   .found = std::to_string(file_.vocabulary.size()) + " tokens and no \"merges\"",
+                   .expected = "a list \"merges\" under \"model\"",
+                   .where = "tokenizer.json",
+                   .remedy = "save the tokenizer again with transformers (save_pretrained)"});
+    }
+    if (file_.vocabulary.empty())
+      inconsistent("the tokenizer has an empty vocabulary", "no tokens", "model.vocab in tokenizer.json");
+    const Json& dropout = field(model, "dropout");
+    if (dropout.is_number() && dropout.get<double>() != 0.0) refuse_component("model option", "dropout", "no dropout");
+    for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (field(model, affix).is_string() && !model.at(affix).get_ref<const std::string&>().empty()) {
+        refuse_component("model option", affix, "none");
+      }
+    }
+
+    const bool byte_symbols = parts_.pre_tokenizer.byte_level();
+    StringTable symbols;
+    symbols.reserve(file_.vocabulary.size());
+    std::int64_t highest = 0;
+    for (const auto& [name, id] : file_.vocabulary) {
+      if (id < 0 || id >= id_ceiling)
+        inconsistent("a token has an impossible id", "'" + name + "': " + std::to_string(id),
+                     "model.vocab in tokenizer.json");
+      highest = std::max(highest, id);
+      grow(id);
+      parts_.names[static_cast<std::size_t>(id)] = name;
+      if (!byte_symbols) {
+        symbols.insert(name, static_cast<std::int32_t>(id));
+      } else if (const std::optional<std::string> bytes = bytes_of_characters(name)) {
+        symbols.insert(*bytes, static_cast<std::int32_t>(id));
+      } else {
+        parts_.odd_names.insert(name, static_cast<std::int32_t>(id));
+      }
+    }
+    parts_.vocabulary_size = file_.vocabulary.size();
+
+    BpeOptions options;
+    options.byte_symbols = byte_symbols;
+    options.ignore_merges = flag(model, "ignore_merges");
+    options.byte_fallback = flag(model, "byte_fallback");
+    options.fuse_unknown = flag(model, "fuse_unk");
+    const Json& unknown = field(model, "unk_token");
+    if (unknown.is_string()) {
+      const auto& name = unknown.get_ref<const std::string&>();
+      const std::optional<std::string> bytes = byte_symbols ? bytes_of_characters(name) : name;
+      options.unknown = bytes ? symbols.find(*bytes) : parts_.odd_names.find(name);
+    }
+    parts_.bpe = Bpe(std::move(symbols), file_.merges.size(), static_cast<std::size_t>(highest) + 1, options);
+    add_merges(byte_symbols);
+  }
+
+  static bool flag(const Json& object, const char* name) {
+    const Json& value = field(object, name);
+    return value.is_boolean() && value.get<bool>();
+  }
+
+  void add_merges(bool byte_symbols) {
+    const auto id_of = [&](const std::string& token, std::size_t rank) {
+      std::int32_t id = -1;
+      if (!byte_symbols) {
+        id = parts_.bpe.find(token);
+      } else if (const std::optional<std::string> bytes = bytes_of_characters(token)) {
+        id = parts_.bpe.find(*bytes);
+      }
+      if (id < 0) {
+        inconsistent("a merge names a token that the vocabulary does not have", "'" + token + "'",
+                     "merge " + std::to_string(rank) + " in tokenizer.json");
+      }
+      return id;
+    };
+    for (std::size_t rank = 0; rank < file_.merges.size(); ++rank) {
+      const auto& [left, right] = file_.merges[rank];
+      parts_.bpe.add_merge(id_of(left, rank), id_of(right, rank), id_of(left + right, rank),
+                           static_cast<std::uint32_t>(rank));
+    }
+  }
+
+  static AddedToken added_token(const Json& spec) {
+    AddedToken token;
+    token.content = spec.at("content").get<std::string>();
+    token.single_word = flag(spec, "single_word");
+    token.lstrip = flag(spec, "lstrip");
+    token.rstrip = flag(spec, "rstrip");
+    token.special = flag(spec, "special");
+    token.normalized = spec.contains("normalized") ? flag(spec, "normalized") : !token.special;
+    return token;
+  }
+
+  // The id is the vocabulary's if it has the content, else one above all others, whatever the file says.
+  void add(AddedToken token) {
+    if (token.content.empty()) return;
+    const auto known = parts_.added_by_content.find(token.content);
+    if (known != parts_.added_by_content.end()) {
+      parts_.added[known->second].special |= token.special;
+      return;
+    }
+    token.id = parts_.find(token.content);
+    if (token.id < 0) {
+      std::int64_t next = static_cast<std::int64_t>(parts_.vocabulary_size);
+      for (const AddedToken& other : parts_.added) next = std::max<std::int64_t>(next, other.id + 1);
+      token.id = static_cast<std::int32_t>(next);
+    }
+    grow(token.id);
+    parts_.names[static_cast<std::size_t>(token.id)] = token.content;
+    parts_.added_by_content.emplace(token.content, parts_.added.size());
+    parts_.added.push_back(std::move(token));
+  }
+
+  void grow(std::int64_t id) {
+    if (static_cast<std::size_t>(id) >= parts_.names.size()) parts_.names.resize(static_cast<std::size_t>(id) + 1);
+  }
+
+  void read_roles() {
+    // Keys of the older file come after, and replace, those of the configuration.
+    Json roles = Json::object();
+    const auto take = [&](const Json& from) {
+      if (!from.is_object()) return;
+      for (const auto& [key, value] : from.items()) {
+        const bool role =
+            key.ends_with("_token") && (value.is_string() || (value.is_object() && value.contains("content")));
+        const bool list = (key == "additional_special_tokens" || key == "extra_special_tokens") && !value.is_null();
+        if (role || list) roles[key] = value;
+      }
+    };
+    take(config_);
+    const Json& decoder = field(config_, "added_tokens_decoder");
+    if (decoder.is_null()) take(map_);
+
+    if (decoder.is_object()) {
+      std::vector<std::pair<std::int64_t, AddedToken>> listed;
+      for (const auto& [id, spec] : decoder.items()) listed.emplace_back(std::stoll(id), added_token(spec));
+      std::stable_sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (auto& [id, token] : listed) add(std::move(token));
+    }
+    for (const auto& [key, value] : roles.items()) {
+      if (key.ends_with("_token")) {
+        parts_.roles.named[key] = add_special(value);
+      } else if (value.is_object()) {
+        for (const auto& [role, token] : value.items()) parts_.roles.named[role] = add_special(token);
+      } else {
+        for (const Json& token : value) parts_.roles.extra.push_back(add_special(token));
+      }
+    }
+    if (parts_.roles.get("pad_token").empty() && !parts_.roles.get("eos_token").empty()) {
+      parts_.roles.named["pad_token"] = parts_.roles.get("eos_token");
+      parts_.pad_is_eos = true;
+    }
+  }
+
+  std::string add_special(const Json& value) {
+    AddedToken token;
+    if (value.is_string()) {
+      token.content = value.get<std::string>();
+      token.normalized = false;
+    } else {
+      token = added_token(value);
+      token.normalized = flag(value, "normalized");
+    }
+    token.special = true;
+    std::string content = token.content;
+    add(std::move(token));
+    return content;
+  }
+
+  // add_bos_token and add_eos_token, where present, replace the post-processor.
+  void read_post_processor_switches() {
+    const Json& bos = field(config_, "add_bos_token");
+    const Json& eos = field(config_, "add_eos_token");
+    if (bos.is_null() && eos.is_null()) return;
+    PostProcessor::Ids before, after;
+    const auto id = [&](const char* role) { return parts_.find(parts_.roles.get(role)); };
+    if (flag(config_, "add_bos_token") && id("bos_token") >= 0) before.push_back(id("bos_token"));
+    if (flag(config_, "add_eos_token") && id("eos_token") >= 0) after.push_back(id("eos_token"));
+    parts_.post_processor = PostProcessor(before, after);
+  }
+
+  void fill_tables() {
+    parts_.special.assign(parts_.names.size(), false);
+    for (const AddedToken& token : parts_.added) {
+      parts_.special[static_cast<std::size_t>(token.id)] = token.special;
+      if (token.normalized) {
+        parts_.normalized_matcher.insert(parts_.normalizer.apply(token.content), token);
+      } else {
+        parts_.raw_matcher.insert(token.content, token);
+      }
+    }
+    parts_.bytes.reserve(parts_.names.size());
+    for (const std::string& name : parts_.names) parts_.bytes.push_back(Decoder::token_bytes(name));
+    for (const std::vector<std::int32_t>* ids : {&parts_.post_processor.before(), &parts_.post_processor.after()}) {
+      for (const std::int32_t id : *ids) {
+        if (id < 0 || static_cast<std::size_t>(id) >= parts_.names.size()) {
+          inconsistent("the post-processor adds an id that no token has", std::to_string(id),
+                       "post_processor in tokenizer.json");
+        }
+      }
+    }
+  }
+
+  TokenizerFile file_;
+  const Json& config_;
+  const Json& map_;
+  TokenizerParts parts_;
+};
+
+}  // namespace rlalgo::text::detail

@@ -1,0 +1,33 @@
+// Characters that Unicode assigned after version 15.0, by class. Made by scripts/fixtures/text_unicode_additions.py.
+#pragma once
+
+#include <span>
+
+namespace rlalgo::text::detail {
+
+struct Range {
+  char32_t first, last;
+};
+
+inline constexpr Range letters_added[] = {
+    {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E},
+    {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0},
+    {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF}, {0x1E5D0, 0x1E5ED},
+    {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}};
+inline constexpr Range numbers_added[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9},
+                                          {0x16130, 0x16139}, {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9},
+                                          {0x1E5F1, 0x1E5FA}};
+inline constexpr Range marks_added[] = {{0x897, 0x897},     {0x10D69, 0x10D6D}, {0x10EFC, 0x10EFC}, {0x113B8, 0x113C0},
+                                        {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
+                                        {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
+                                        {0x1E5EE, 0x1E5EF}};
+
+[[nodiscard]] constexpr bool in_ranges(std::span<const Range> ranges, char32_t c) noexcept {
+  for (const Range& range : ranges) {
+    if (c >= range.first && c <= range.last) return true;
+  }
+  return false;
+}
+
+}  // namespace rlalgo::text::detail
