@@ -11,9 +11,8 @@ using rlalgo::tensor::attach_gradient;
 // x·y with a hand-written backward.
 Tensor product(const Tensor& x, const Tensor& y) {
   const Tensor a = x.detach(), b = y.detach();
-  return attach_gradient(a.mul(b), {x, y}, [a, b](std::size_t input, const Tensor& grad, Tensor zeros) {
-    CHECK(zeros.sizes() == a.sizes());
-    return zeros.add_(grad.mul(input == 0 ? b : a));
+  return attach_gradient(a.mul(b), {x, y}, [a, b](const Tensor& grad) {
+    return std::vector<Tensor>{grad.mul(b), grad.mul(a)};
   });
 }
 }  // namespace

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -32,13 +31,12 @@
 namespace rlalgo::tensor {
 
 struct LogProbOptions {
-  double temperature = 1.0;       // > 0; logits are divided by it
-  bool entropy = false;           // also return the entropy
-  bool entropy_gradient = false;  // … with graph
-  // Tiling: vocabulary entries per tile, elements per tile, and how much of the logits backward may find ready.
-  std::int64_t tile_vocabulary = 2048;
-  std::int64_t tile_elements = std::int64_t{1} << 20;
-  std::int64_t cache_bytes = std::int64_t{40} << 20;
+  double temperature = 1.0;                           // > 0; logits are divided by it
+  bool entropy = false;                               // also return the entropy
+  bool entropy_gradient = false;                      // … with graph
+  std::int64_t tile_tokens = 0;                       // 0 = chosen from the shapes
+  std::int64_t tile_vocabulary = 0;                   // 0 = chosen from the shapes
+  std::int64_t cache_bytes = std::int64_t{48} << 20;  // logits kept for backward; the rest is recomputed
 };
 
 struct LogProbs {
@@ -68,15 +66,14 @@ class Head {
         weight_(weight.detach()),
         bias_(bias.defined() ? bias.detach() : bias),
         targets_(targets),
+        required_{hidden.requires_grad(), weight.requires_grad(), bias.defined() && bias.requires_grad()},
         options_(options) {
     check();
     const auto promoted = c10::promoteTypes(hidden.scalar_type(), weight.scalar_type());
     compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
     tokens_ = hidden_.size(0);
     vocabulary_ = weight_.size(0);
-    tile_vocabulary_ = std::clamp<std::int64_t>(options.tile_vocabulary, 1, vocabulary_);
-    tile_tokens_ =
-        std::clamp<std::int64_t>(options.tile_elements / tile_vocabulary_, 1, std::max<std::int64_t>(tokens_, 1));
+    choose_tiles();
   }
 
   // Returns [2, N] (log_prob, entropy) or [1, N].
@@ -143,14 +140,58 @@ class Head {
     return out;
   }
 
-  enum Input : std::size_t { hidden_input, weight_input, bias_input };
-
-  void require(bool hidden, bool weight, bool bias) { required_ = {hidden, weight, bias}; }
-
-  // The gradient of one input; the first call of a backward pass computes all of them in one sweep over the tiles.
-  Tensor gradient(std::size_t input, const Tensor& grad_out, Tensor zeros) {
-    if (!ready_[input].defined()) backward(grad_out, input, std::move(zeros));
-    return std::exchange(ready_[input], Tensor());
+  // Gradients of hidden, weight and bias (undefined where not required).
+  std::vector<Tensor> backward(const Tensor& grad_out) const {
+    const c10::NoGradGuard no_grad;
+    const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
+    Tensor s;                                                                                    // [N, 1]
+    if (options_.entropy && options_.entropy_gradient)
+      s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
+    // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
+    const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
+    const bool narrow_weight = weight_.scalar_type() != compute_;
+    Tensor grad_hidden, grad_weight, grad_bias;
+    if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
+    if (required_.weight)
+      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes()) : weight_.new_empty(weight_.sizes());
+    if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
+    Buffer scratch(*this), powers(*this);
+    std::size_t tile_index = 0;
+    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
+      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
+      Tensor grad_w;                                               // [v, H]
+      if (required_.weight) grad_w = narrow_weight ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+      for (const Range n : ranges(tokens_, tile_tokens_)) {
+        Tensor tile = scratch.view(n.size, v.size);
+        const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
+        if (tile_index < kept_.size()) {
+          tile.copy_(kept_[tile_index]);
+        } else {
+          logits(tile, n, v, w);
+        }
+        ++tile_index;
+        tile.sub_(rows(log_sum_));  // log p
+        const auto [index, inside] = target_in(n, v);
+        if (s.defined()) {
+          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
+          tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
+          tile.scatter_add_(1, index, rows(g).mul(inside));
+        } else {
+          tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
+        }
+        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
+        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
+        if (required_.bias)
+          grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
+      }
+      if (required_.weight && narrow_weight) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
+    }
+    if (required_.hidden) {
+      if (!s.defined()) grad_hidden.mul_(g).neg_();
+      grad_hidden = grad_hidden.to(hidden_.scalar_type());
+    }
+    if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
+    return {grad_hidden, grad_weight, grad_bias};
   }
 
  private:
@@ -190,61 +231,20 @@ class Head {
     return {index, index.eq(column)};
   }
 
-  void backward(const Tensor& grad_out, std::size_t input, Tensor zeros) {
-    const c10::NoGradGuard no_grad;
-    const bool narrow_weight = weight_.scalar_type() != compute_;
-    // Sums in the compute dtype: the engine's buffer where it has that dtype.
-    const auto buffer = [&](std::size_t i, const Tensor& like) {
-      if (!required_[i]) return Tensor();
-      if (i == input && like.scalar_type() == compute_) return zeros;
-      return like.new_zeros(like.sizes(), like.options().dtype(compute_));
-    };
-    Tensor grad_hidden = buffer(hidden_input, hidden_);
-    Tensor grad_bias = bias_.defined() ? buffer(bias_input, bias_) : Tensor();
-    Tensor grad_weight;
-    if (required_[weight_input]) grad_weight = input == weight_input ? zeros : weight_.new_zeros(weight_.sizes());
-
-    const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
-    Tensor s;                                                                                    // [N, 1]
-    if (options_.entropy && options_.entropy_gradient)
-      s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
-    const Tensor minus_g = g.neg();
-    Buffer scratch(*this), powers(*this);
-    std::size_t tile_index = 0;
-    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-      Tensor grad_w;                                               // [v, H]
-      if (grad_weight.defined())
-        grad_w = narrow_weight ? w.new_zeros(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
-      for (const Range n : ranges(tokens_, tile_tokens_)) {
-        Tensor tile = scratch.view(n.size, v.size);
-        if (tile_index < kept_.size()) {
-          tile.copy_(kept_[tile_index]);
-        } else {
-          logits(tile, n, v, w);
-        }
-        ++tile_index;
-        tile.sub_(log_sum_.narrow(0, n.begin, n.size));  // log p
-        if (s.defined()) {
-          // −p·(g + s·(log p + entropy))
-          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
-          const Tensor slope = s.narrow(0, n.begin, n.size);
-          const Tensor offset = entropy_.narrow(0, n.begin, n.size).mul(slope).add_(g.narrow(0, n.begin, n.size));
-          tile.mul_(slope).add_(offset).mul_(power).neg_();
-        } else {
-          tile.exp_().mul_(minus_g.narrow(0, n.begin, n.size));
-        }
-        const auto [index, inside] = target_in(n, v);
-        tile.scatter_add_(1, index, g.narrow(0, n.begin, n.size).mul(inside));
-        if (grad_hidden.defined()) grad_hidden.narrow(0, n.begin, n.size).addmm_(tile, w);
-        if (grad_w.defined()) grad_w.addmm_(tile.t(), widen(hidden_.narrow(0, n.begin, n.size)));
-        if (grad_bias.defined()) grad_bias.narrow(0, v.begin, v.size).add_(tile.sum(0));
-      }
-      if (grad_w.defined() && narrow_weight) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
+  // About 2²⁰ elements: large enough for the matrix product, small enough to stay in cache between the passes.
+  void choose_tiles() {
+    constexpr std::int64_t elements = std::int64_t{1} << 20;
+    std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
+    if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
+    tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
+    if (vocabulary <= 0) {
+      vocabulary = elements / tile_tokens_;
+      // A narrow weight is widened tile by tile: bound that copy too.
+      if (weight_.scalar_type() != compute_)
+        vocabulary = std::min(vocabulary,
+                              std::max<std::int64_t>(256, 2 * elements / std::max<std::int64_t>(1, weight_.size(1))));
     }
-    if (grad_hidden.defined()) ready_[hidden_input] = grad_hidden.to(hidden_.scalar_type());
-    if (grad_weight.defined()) ready_[weight_input] = grad_weight;
-    if (grad_bias.defined()) ready_[bias_input] = grad_bias.to(bias_.scalar_type());
+    tile_vocabulary_ = std::clamp<std::int64_t>(vocabulary, 1, vocabulary_);
   }
 
   void check() const {
@@ -279,14 +279,17 @@ class Head {
                    .remedy = "check that tokenizer and model belong together"});
   }
 
+  struct Required {
+    bool hidden, weight, bias;
+  };
+
   Tensor hidden_, weight_, bias_, targets_;
+  Required required_;
   LogProbOptions options_;
   c10::ScalarType compute_ = c10::ScalarType::Float;
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
-  Tensor log_sum_, entropy_;        // [N, 1]
-  std::vector<Tensor> kept_;        // the first tiles of logits, vocabulary-major
-  std::array<bool, 3> required_{};  // by Input
-  std::array<Tensor, 3> ready_;     // gradients computed and not yet fetched
+  Tensor log_sum_, entropy_;  // [N, 1]
+  std::vector<Tensor> kept_;  // the first tiles of logits, vocabulary-major
 };
 
 }  // namespace log_prob_head_detail
@@ -301,11 +304,7 @@ inline LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const 
     const c10::NoGradGuard no_grad;
     out = head->forward(graph);
   }
-  head->require(hidden.requires_grad(), weight.requires_grad(), bias.defined() && bias.requires_grad());
-  if (graph)
-    out = attach_gradient(out, inputs, [head](std::size_t input, const Tensor& grad, Tensor zeros) {
-      return head->gradient(input, grad, std::move(zeros));
-    });
+  if (graph) out = attach_gradient(out, inputs, [head](const Tensor& grad) { return head->backward(grad); });
   LogProbs result{out.select(0, 0), {}};
   if (options.entropy) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
   return result;

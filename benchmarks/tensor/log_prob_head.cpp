@@ -1,0 +1,121 @@
+// The log-prob head against the same function by plain operations: time and peak extra memory of forward + backward.
+//
+// Both versions run in turns inside one loop, so that a busy neighbour slows both; `ratio` is the median of the
+// per-turn quotients head/materialised (below 1: the head is faster). Peak bytes are what the allocator held at most
+// beyond what lived before and beyond the gradients that are the result.
+#include <benchmark/benchmark.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <rlalgo/tensor/log_prob_head.hpp>
+
+namespace {
+using at::Tensor;
+
+struct CountingAllocator final : c10::Allocator {
+  explicit CountingAllocator(c10::Allocator* inner) : inner(inner) {}
+  c10::DataPtr allocate(size_t bytes) override {
+    auto* block = new Block{inner->allocate(bytes), bytes, this};
+    now += static_cast<std::int64_t>(bytes);
+    peak = std::max(peak, now);
+    void* data = block->data.get();
+    return {data, block, &release, c10::Device(c10::kCPU)};
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
+  struct Block {
+    c10::DataPtr data;
+    std::size_t bytes;
+    CountingAllocator* owner;
+  };
+  static void release(void* context) {
+    auto* block = static_cast<Block*>(context);
+    block->owner->now -= static_cast<std::int64_t>(block->bytes);
+    delete block;
+  }
+  c10::Allocator* inner;
+  std::int64_t now = 0, peak = 0;
+};
+
+CountingAllocator& counter() {
+  static CountingAllocator instance(c10::GetAllocator(c10::kCPU));
+  return instance;
+}
+
+struct Inputs {
+  Tensor hidden, weight, targets;
+};
+
+Tensor materialised(const Inputs& x) {
+  return x.hidden.matmul(x.weight.t()).log_softmax(-1).gather(1, x.targets.unsqueeze(1)).squeeze(1);
+}
+
+Tensor head(const Inputs& x) { return rlalgo::tensor::log_prob_head(x.hidden, x.weight, x.targets).log_prob; }
+
+struct Measured {
+  double seconds;
+  double peak_bytes;
+};
+
+template <class F>
+Measured forward_backward(const F& score, Inputs& x) {
+  x.hidden.mutable_grad() = Tensor();
+  x.weight.mutable_grad() = Tensor();
+  const std::int64_t before = counter().now;
+  counter().peak = before;
+  const auto start = std::chrono::steady_clock::now();
+  score(x).mean().backward();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::int64_t result = (x.hidden.numel() + x.weight.numel()) * x.hidden.element_size();
+  return {seconds, static_cast<double>(counter().peak - before - result)};
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+void log_prob_head_vs_materialised(benchmark::State& state) {
+  const std::int64_t n = state.range(0), h = state.range(1), v = state.range(2);
+  Inputs x{at::randn({n, h}).requires_grad_(), at::randn({v, h}).mul_(0.02).requires_grad_(),
+           at::randint(v, {n}, at::kLong)};
+  forward_backward(head, x);
+  std::vector<double> ours, plain, ratios;
+  double our_peak = 0, plain_peak = 0;
+  for (auto _ : state) {
+    const Measured a = forward_backward(head, x);
+    const Measured b = forward_backward(materialised, x);
+    ours.push_back(a.seconds);
+    plain.push_back(b.seconds);
+    ratios.push_back(a.seconds / b.seconds);
+    our_peak = std::max(our_peak, a.peak_bytes);
+    plain_peak = std::max(plain_peak, b.peak_bytes);
+  }
+  state.counters["head_ms"] = median(ours) * 1e3;
+  state.counters["materialised_ms"] = median(plain) * 1e3;
+  state.counters["ratio"] = median(ratios);
+  state.counters["head_peak_MB"] = our_peak / 1e6;
+  state.counters["materialised_peak_MB"] = plain_peak / 1e6;
+}
+}  // namespace
+
+BENCHMARK(log_prob_head_vs_materialised)
+    ->ArgNames({"N", "H", "V"})
+    ->Args({256, 896, 151936})
+    ->Args({64, 896, 151936})
+    ->Args({512, 576, 49152})
+    ->Args({2000, 64, 64})
+    ->Args({2000, 128, 1000})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+int main(int argc, char** argv) {
+  c10::SetCPUAllocator(&counter(), 1);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
