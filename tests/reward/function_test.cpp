@@ -1,0 +1,42 @@
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <support/catch.hpp>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/reward/function.hpp>
+
+using namespace rlalgo;
+
+namespace {
+struct Fake final : reward::RewardFunction {
+  std::vector<double> values;
+  int fault = 0;
+  [[nodiscard]] std::string name() const override { return "fake"; }
+  std::vector<double> operator()(const reward::RewardCall&) override {
+    if (fault == 1) throw std::runtime_error("no such key: answer");
+    if (fault == 2) core::raise("remote", 6, {.what = "late"});
+    return values;
+  }
+};
+}  // namespace
+
+TEST_CASE("a call returns one value per completion or fails with a number") {
+  const std::vector<std::string> texts = {"a", "b"};
+  reward::RewardCall call;
+  call.texts = texts;
+  call.step = 4;
+  Fake fake;
+  fake.values = {1, 2};
+  CHECK(reward::evaluate(fake, call) == std::vector<double>{1, 2});
+  fake.values = {1};
+  CHECK_THROWS_WITH(reward::evaluate(fake, call), Catch::Contains("[rlalgo.reward.1]") && Catch::Contains("'fake'") &&
+                                                      Catch::Contains("found 1, expected 2") &&
+                                                      Catch::Contains("step 4"));
+  fake.fault = 1;
+  CHECK_THROWS_WITH(reward::evaluate(fake, call),
+                    Catch::Contains("[rlalgo.reward.2]") && Catch::Contains("no such key: answer"));
+  fake.fault = 2;
+  CHECK_THROWS_WITH(reward::evaluate(fake, call), Catch::Contains("[rlalgo.remote.6]"));
+}
