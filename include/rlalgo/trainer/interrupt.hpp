@@ -1,7 +1,8 @@
 // Ctrl-C and SIGTERM: the first asks the loop to finish its step, save and stop; the second ends the process at once.
 //
-// While an Interrupt lives it owns both signals and puts the former handlers back when it dies. Only one may live at a
-// time. A run ended this way exits with status 130.
+// While an Interrupt lives it owns both signals and puts the former handlers back when it dies; SIGPIPE is ignored, so
+// that a reader of the progress that goes away (`| head`) does not end the run. Only one may live at a time. A run
+// ended this way exits with status 130.
 #pragma once
 
 #include <signal.h>
@@ -23,12 +24,15 @@ class Interrupt {
     action.sa_flags = SA_RESTART;
     ::sigaction(SIGINT, &action, &old_int_);
     ::sigaction(SIGTERM, &action, &old_term_);
+    action.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &action, &old_pipe_);
   }
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt() {
     ::sigaction(SIGINT, &old_int_, nullptr);
     ::sigaction(SIGTERM, &old_term_, nullptr);
+    ::sigaction(SIGPIPE, &old_pipe_, nullptr);
   }
 
   [[nodiscard]] static bool requested() noexcept { return flag().load(std::memory_order_relaxed) != 0; }
@@ -43,6 +47,7 @@ class Interrupt {
   }
   struct sigaction old_int_ = {};
   struct sigaction old_term_ = {};
+  struct sigaction old_pipe_ = {};
 };
 
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");

@@ -12,8 +12,7 @@
 // [rlalgo.trainer.4–8] see checkpoint.hpp; [rlalgo.core.1] file errors.
 #pragma once
 
-#include <sys/file.h>
-
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
@@ -27,12 +26,17 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/trainer/checkpoint.hpp>
+#include <rlalgo/trainer/detail/output_lock.hpp>
 #include <rlalgo/trainer/interrupt.hpp>
 #include <rlalgo/trainer/metric_window.hpp>
 #include <rlalgo/trainer/metrics_log.hpp>
 #include <rlalgo/trainer/observer.hpp>
+#include <rlalgo/trainer/progress.hpp>
+#include <rlalgo/trainer/report.hpp>
+#include <rlalgo/trainer/run_info.hpp>
 #include <rlalgo/trainer/samples_log.hpp>
 #include <rlalgo/trainer/step.hpp>
+#include <rlalgo/trainer/tensorboard.hpp>
 #include <rlalgo/trainer/trainer_state.hpp>
 
 namespace rlalgo::trainer {
@@ -69,18 +73,26 @@ struct LoopConfig {
   std::size_t logged_samples = 4;     // rollouts per record in samples.jsonl
   bool eval_first = false;            // also before step 1
   std::optional<std::filesystem::path> resume_from_checkpoint;
+  bool progress = true;  // on standard output
+  bool tensorboard = true;
+  bool report = true;
   Json identity = Json::object();  // see checkpoint.hpp: a difference forbids resuming
   Json settings = Json::object();  // a difference warns; shown in the report
 };
 
 struct Callbacks {
-  std::function<StepResult(std::int64_t step)> train_step;           // step is 0-based: the number of steps done before
-  std::function<core::Metrics()> evaluate;                           // logged with the prefix eval_
-  std::function<void(const std::filesystem::path& dir)> save_model;  // model and tokenizer files
-  std::function<Json(const std::filesystem::path& dir)>
-      save_state;  // optimizer tensors into dir; sampler, versions returned
-  std::function<void(const std::filesystem::path& dir, const Json& state)> restore_state;  // inverse, model included
-  std::function<std::vector<Sample>(std::size_t limit)> samples;  // rollouts of the step just trained; optional
+  // One update of the weights. `step` is 0-based: the number of updates before it.
+  std::function<StepResult(std::int64_t step)> train_step;
+  // Metrics of the held-out split, logged with the prefix eval_. Empty: no evaluation.
+  std::function<core::Metrics()> evaluate;
+  // Model and tokenizer files into `dir`.
+  std::function<void(const std::filesystem::path& dir)> save_model;
+  // Writes optimizer.safetensors … into `dir` and returns what else a resumed run needs: sampler cursor, versions …
+  std::function<Json(const std::filesystem::path& dir)> save_state;
+  // The inverse of save_model and save_state together.
+  std::function<void(const std::filesystem::path& dir, const Json& state)> restore_state;
+  // Up to `limit` rollouts of the step just trained, for samples.jsonl. Empty: none.
+  std::function<std::vector<Sample>(std::size_t limit)> samples;
 };
 
 struct Outcome {
@@ -112,48 +124,37 @@ class Loop {
 
   Outcome run() {
     detail::make_directory(config_.output_dir);
-    const OutputLock lock(config_.output_dir);
+    const detail::OutputLock lock(config_.output_dir);
     clean_leftovers(config_.output_dir);
     MetricsLog log(config_.output_dir);
     SamplesLog samples(config_.output_dir);
     log_ = &log;
     samples_ = &samples;
-    Interrupt interrupt;
+    Progress progress;
+    TensorBoard board;
+    ReportWriter report;
+    if (config_.progress) observers_.push_back(&progress);
+    if (config_.tensorboard) observers_.push_back(&board);
+    if (config_.report) observers_.push_back(&report);
+    const Interrupt interrupt;
     try {
       const Outcome outcome = run_steps();
+      describe(outcome.interrupted ? "interrupted" : "finished");
       for (Observer* o : observers_) o->on_finish();
       return outcome;
-    } catch (...) {
-      for (Observer* o : observers_) o->on_finish();
+    } catch (const std::exception& error) {
+      // The error is on its way to the user; a second one while closing (the same full disk) must not hide it.
+      try {
+        describe("failed", error.what());
+        for (Observer* o : observers_) o->on_finish();
+      } catch (const std::exception& second) {
+        message(std::string("while closing the run: ") + second.what());
+      }
       throw;
     }
   }
 
  private:
-  // Two runs in one directory would destroy each other's files. Released by the kernel when the process ends in any
-  // way.
-  class OutputLock {
-   public:
-    explicit OutputLock(const std::filesystem::path& directory) {
-      descriptor_ = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      if (descriptor_ < 0) core::raise_file_error("cannot open the directory", directory, errno);
-      // A file system without locks (some network ones) gives another errno and is used unlocked.
-      if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        ::close(descriptor_);
-        core::raise("trainer", 3,
-                    {.what = "another run is writing in output_dir",
-                     .where = directory.string(),
-                     .remedy = "wait for it, stop it, or choose another output_dir"});
-      }
-    }
-    OutputLock(const OutputLock&) = delete;
-    OutputLock& operator=(const OutputLock&) = delete;
-    ~OutputLock() { ::close(descriptor_); }
-
-   private:
-    int descriptor_ = -1;
-  };
-
   void check() const {
     const auto refuse = [](const std::string& key, const std::string& found, const std::string& expected) {
       core::raise_usage("trainer", 2,
@@ -190,6 +191,10 @@ class Loop {
 
   void resume_or_start() {
     if (!config_.resume_from_checkpoint) {
+      if (std::filesystem::exists(config_.output_dir / metrics_file))
+        message(
+            "warning: output_dir holds an earlier run: its logs are replaced, its checkpoints are deleted as newer "
+            "ones are saved");
       log_->restart();
       samples_->restart(0);
       return;
@@ -198,18 +203,25 @@ class Loop {
     for (const std::string& warning : check_resumable(checkpoint, config_.identity, config_.settings))
       message("warning: resuming with a changed setting, the run will differ: " + warning);
     window_.restore(checkpoint.state["window"]);
-    step_ = checkpoint.step;
+    step_ = first_step_ = checkpoint.step;
     saved_ = step_;
     epoch_ = checkpoint.state["epoch"].get<double>();
     totals_ = Totals::from(checkpoint.state["totals"]);
     if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
     log_->restart(checkpoint.history);
-    samples_->restart(step_);
+    for (const Json& entry : checkpoint.history)
+      last_record_ = std::max(last_record_, entry.at("step").get<std::int64_t>());
+    samples_->restart(last_record_);
+    for (const Checkpoint& other : list_checkpoints(config_.output_dir))
+      if (other.step > step_)
+        message("warning: " + other.path.string() +
+                " is of a run that went further; it is deleted when newer ones need its place");
     message("resumed from " + checkpoint.path.string());
   }
 
   void announce_start() {
-    const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps};
+    describe("running");
+    const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps, last_record_};
     for (Observer* o : observers_) o->on_start(start);
   }
 
@@ -244,11 +256,17 @@ class Loop {
     emit(window_.flush(step_, epoch_));
     if (callbacks_.samples && config_.logged_samples > 0)
       samples_->append(step_, callbacks_.samples(config_.logged_samples));
+    emit(window_.flush(step_, epoch_));
   }
 
   void emit(const Record& record) {
     log_->append(record);
     for (Observer* o : observers_) o->on_record(record);
+  }
+
+  void describe(const std::string& status, const std::string& error = "") {
+    write_run_info(config_.output_dir, {config_.title, status, error, step_, config_.max_steps, started_,
+                                        config_.settings, config_.identity});
   }
 
   void message(const std::string& text) {
@@ -307,6 +325,7 @@ class Loop {
                    epoch_,
                    {{"train_loss", step_ > 0 ? totals_.loss / static_cast<double>(step_) : no_value},
                     {"train_runtime", runtime_.seconds()},
+                    {"train_steps_per_second", static_cast<double>(step_ - first_step_) / runtime_.seconds()},
                     {"total_flos", 0.0}}};
     history.push_back(to_line(summary));
     core::write_file(config_.output_dir / trainer_state_file, to_text(trainer_state(), history));
@@ -329,9 +348,12 @@ class Loop {
   SamplesLog* samples_ = nullptr;
   MetricWindow window_;
   Totals totals_;
-  std::int64_t step_ = 0;    // optimizer steps done
-  std::int64_t saved_ = -1;  // step of the newest checkpoint of this run
+  std::int64_t step_ = 0;         // optimizer steps done
+  std::int64_t first_step_ = 0;   // of them, by the run that was resumed
+  std::int64_t last_record_ = 0;  // newest record in the resumed history
+  std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
   double epoch_ = 0.0;
+  std::string started_ = utc_now();
   core::Stopwatch runtime_;
 };
 

@@ -36,7 +36,7 @@ class MetricsLog {
 
   void append(const Record& record) {
     std::string line = to_line(record);
-    file_.append(line);
+    file_.append(line + '\n');
     lines_.push_back(std::move(line));
   }
 
@@ -44,7 +44,7 @@ class MetricsLog {
   [[nodiscard]] const std::vector<std::string>& lines() const noexcept { return lines_; }
 
  private:
-  detail::LineFile file_;
+  detail::ByteFile file_;
   std::vector<std::string> lines_;
 };
 

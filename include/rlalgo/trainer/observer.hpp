@@ -14,6 +14,7 @@ struct RunStart {
   std::string title;
   std::int64_t first_step = 0;  // steps already done: 0, or that of the checkpoint
   std::int64_t max_steps = 0;
+  std::int64_t last_record = 0;  // step of the newest record that the resumed history holds
 };
 
 struct StepDone {

@@ -91,7 +91,7 @@ class SamplesLog {
       file_.append("{\"step\": " + std::to_string(step) + ", \"prompt\": " + text(sample.prompt) +
                    ", \"completion\": " + text(sample.completion) + ", \"rewards\": {" + rewards +
                    "}, \"advantage\": " + format_number(sample.advantage) +
-                   ", \"cut\": " + (sample.cut ? "true" : "false") + "}");
+                   ", \"cut\": " + (sample.cut ? "true" : "false") + "}\n");
     }
   }
 
@@ -100,7 +100,7 @@ class SamplesLog {
   static std::string text(const std::string& value) {
     return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  detail::LineFile file_;
+  detail::ByteFile file_;
 };
 
 }  // namespace rlalgo::trainer

@@ -1,4 +1,4 @@
-// Directories that appear whole or not at all, and files that grow by whole lines.
+// Directories that appear whole or not at all, and files that grow by whole pieces.
 #pragma once
 
 #include <fcntl.h>
@@ -97,39 +97,35 @@ class AtomicDirectory {
   bool committed_ = false;
 };
 
-// A text file that grows line by line. A line is appended by one write(2); when the disk is full the file is cut back
-// to its last whole line before the error is raised.
-class LineFile {
+// A file that grows by whole pieces. A piece is appended by one write(2); when the disk is full the file is cut back to
+// its last whole piece before the error is raised.
+class ByteFile {
  public:
-  explicit LineFile(fs::path path) : path_(std::move(path)) {}
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
-  ~LineFile() { close(); }
+  explicit ByteFile(fs::path path) : path_(std::move(path)) {}
+  ByteFile(const ByteFile&) = delete;
+  ByteFile& operator=(const ByteFile&) = delete;
+  ~ByteFile() { close(); }
 
   [[nodiscard]] const fs::path& path() const noexcept { return path_; }
 
-  // Replaces the content, atomically; `text` is empty or ends with a newline.
-  void replace(std::string_view text) {
+  // Replaces the content, atomically.
+  void replace(std::string_view content) {
     close();
-    core::write_file(path_, text);
+    core::write_file(path_, content);
   }
 
-  void append(std::string line) {
-    line += '\n';
+  void append(std::string_view piece) {
     open();
     const off_t before = ::lseek(descriptor_, 0, SEEK_END);
-    const char* p = line.data();
-    std::size_t left = line.size();
-    while (left > 0) {
-      const ssize_t n = ::write(descriptor_, p, left);
+    while (!piece.empty()) {
+      const ssize_t n = ::write(descriptor_, piece.data(), piece.size());
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) {
         const int error = errno;
         if (::ftruncate(descriptor_, before) != 0) core::raise_file_error("cannot cut back the file", path_, errno);
         core::raise_file_error("cannot append to the file", path_, error);
       }
-      p += n;
-      left -= static_cast<std::size_t>(n);
+      piece.remove_prefix(static_cast<std::size_t>(n));
     }
   }
 
