@@ -1,0 +1,144 @@
+// One pre-norm transformer layer over a token tree, forward and hand-written backward.
+//
+//   m = x + o_proj(attention(rope(q), rope(k), v)),   q, k, v = projections of rms_norm(x) (q, k normalised per head: Qwen3)
+//   y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
+//
+// Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388, as transformers computes
+// them. Shapes: x [T, H]; y [S, H], where S = T, or the number of `rows` when only those are wanted of the last layer.
+// The backward pass adds weight gradients in place (linear.hpp) and frees what it has used.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <ATen/ops/mm.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/silu_backward.h>
+
+#include <rlalgo/model/attention.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/rms_norm.hpp>
+#include <rlalgo/model/rope.hpp>
+#include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::model {
+
+// What every layer of one forward pass shares.
+struct LayerContext {
+  const DecoderConfig& config;
+  const AttentionPlan& plan;
+  const RopeTable& rope;
+};
+
+// What the backward pass of a layer needs.
+struct LayerTape {
+  Tensor input, normed, q, k, v;  // [T, H], [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
+  Tensor raw_q, raw_k;            // before the norm per head
+  Tensor input_scale, q_scale, k_scale, middle_scale;
+  AttentionOutput attention;
+  Tensor rows;              // [S] int64, or undefined: all
+  Tensor attended, middle;  // [S, n·D], [S, H]
+  Tensor middle_normed, gate, up;  // [S, H], [S, I], [S, I]
+};
+
+// `tape` may be null: nothing is kept then. `rows` undefined: all rows.
+[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x, const Tensor& rows,
+                                          LayerTape* tape) {
+  const DecoderConfig& c = context.config;
+  const std::int64_t tokens = x.size(0);
+  RmsNormOutput normed = rms_norm(x, w.input_norm, c.rms_norm_eps);
+  Tensor q = linear(normed.value, w.q_proj).view({tokens, c.heads, c.head_dim});
+  Tensor k = linear(normed.value, w.k_proj).view({tokens, c.kv_heads, c.head_dim});
+  const Tensor v = linear(normed.value, w.v_proj).view({tokens, c.kv_heads, c.head_dim});
+  if (c.qk_norm) {
+    RmsNormOutput q_normed = rms_norm(q, w.q_norm, c.rms_norm_eps), k_normed = rms_norm(k, w.k_norm, c.rms_norm_eps);
+    if (tape != nullptr) {
+      tape->raw_q = std::exchange(q, q_normed.value);
+      tape->raw_k = std::exchange(k, k_normed.value);
+      tape->q_scale = q_normed.scale;
+      tape->k_scale = k_normed.scale;
+    } else {
+      q = q_normed.value;
+      k = k_normed.value;
+    }
+  }
+  apply_rope(q, context.rope);
+  apply_rope(k, context.rope);
+  const AttentionOutput attention = attention_forward(q, k, v, context.plan);
+  Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
+  if (rows.defined()) {
+    attended = attended.index_select(0, rows);
+    residual = x.index_select(0, rows);
+  }
+  const Tensor middle = linear_residual(residual, attended, w.o_proj);
+  RmsNormOutput middle_normed = rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
+  Tensor gate = linear(middle_normed.value, w.gate_proj);
+  const Tensor up = linear(middle_normed.value, w.up_proj);
+  const Tensor active = (tape != nullptr ? at::silu(gate) : at::silu_(gate)).mul_(up);
+  if (tape != nullptr) {
+    tape->input = x;
+    tape->normed = normed.value;
+    tape->input_scale = normed.scale;
+    tape->q = q;
+    tape->k = k;
+    tape->v = v;
+    tape->attention = attention;
+    tape->rows = rows;
+    tape->attended = attended;
+    tape->middle = middle;
+    tape->middle_normed = middle_normed.value;
+    tape->middle_scale = middle_normed.scale;
+    tape->gate = gate;
+    tape->up = up;
+  }
+  return linear_residual(middle, active, w.down_proj);
+}
+
+// Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
+[[nodiscard]] inline Tensor layer_backward(const LayerContext& context, const LayerWeights& w, LayerTape tape, Tensor grad) {
+  const DecoderConfig& c = context.config;
+  const std::int64_t tokens = tape.input.size(0);
+  {
+    Tensor grad_active = at::mm(grad, w.down_proj.weight);  // [S, I]
+    const Tensor silu = at::silu(tape.gate);
+    accumulate_linear_gradient(w.down_proj, grad, silu.mul(tape.up));
+    const Tensor grad_up = silu.mul(grad_active);
+    const Tensor grad_gate = at::silu_backward(grad_active.mul_(tape.up), tape.gate);
+    tape.gate = tape.up = Tensor();
+    accumulate_linear_gradient(w.up_proj, grad_up, tape.middle_normed);
+    accumulate_linear_gradient(w.gate_proj, grad_gate, tape.middle_normed);
+    const Tensor grad_normed = at::mm(grad_up, w.up_proj.weight).addmm_(grad_gate, w.gate_proj.weight);
+    grad = rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
+                             gradient_buffer(w.post_attention_norm));
+    tape.middle = tape.middle_normed = Tensor();
+  }
+  accumulate_linear_gradient(w.o_proj, grad, tape.attended);
+  Tensor grad_attended = at::mm(grad, w.o_proj.weight);  // [S, n·D]
+  tape.attended = Tensor();
+  if (tape.rows.defined()) {
+    grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
+    grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
+  }
+  AttentionGradient g = attention_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
+                                           tape.attention, context.plan);
+  tape.attention = AttentionOutput();
+  apply_rope(g.q, context.rope, Rotation::backward);
+  apply_rope(g.k, context.rope, Rotation::backward);
+  if (c.qk_norm) {
+    g.q = rms_norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale, {}, gradient_buffer(w.q_norm));
+    g.k = rms_norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale, {}, gradient_buffer(w.k_norm));
+  }
+  const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
+  const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
+  const Tensor grad_v = g.v.view({tokens, c.kv_heads * c.head_dim});
+  accumulate_linear_gradient(w.q_proj, grad_q, tape.normed);
+  accumulate_linear_gradient(w.k_proj, grad_k, tape.normed);
+  accumulate_linear_gradient(w.v_proj, grad_v, tape.normed);
+  const Tensor grad_normed =
+      at::mm(grad_q, w.q_proj.weight).addmm_(grad_k, w.k_proj.weight).addmm_(grad_v, w.v_proj.weight);
+  return rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad, gradient_buffer(w.input_norm));
+}
+
+}  // namespace rlalgo::model
