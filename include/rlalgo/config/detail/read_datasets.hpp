@@ -1,0 +1,90 @@
+// The `datasets` and `test_datasets` lists.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+// Keys of an entry that shape conversations for supervised training or belong to other recipes.
+inline std::span<const RecognisedKey> idle_dataset_keys() {
+  static constexpr std::string_view unused = "prompts come from type, or from the column prompt";
+  static constexpr std::string_view loading = "rows are read once, in this process";
+  static const std::vector<RecognisedKey> keys = {{"trust_remote_code", "no Python code of a dataset is run"},
+                                                  {"shards", loading},
+                                                  {"shards_idx", loading},
+                                                  {"preprocess_shards", loading},
+                                                  {"train_on_split", "write split"},
+                                                  {"conversation", unused},
+                                                  {"chat_template", "set the top-level chat_template"},
+                                                  {"chat_template_jinja", "set the top-level chat_template_jinja"},
+                                                  {"field_messages", unused},
+                                                  {"field_tools", unused},
+                                                  {"message_property_mappings", unused},
+                                                  {"message_field_role", unused},
+                                                  {"message_field_content", unused},
+                                                  {"message_field_training", unused},
+                                                  {"message_field_training_detail", unused},
+                                                  {"roles", unused},
+                                                  {"roles_to_train", unused},
+                                                  {"train_on_eos", unused},
+                                                  {"train_on_eot", unused},
+                                                  {"drop_system_message", unused},
+                                                  {"field_human", unused},
+                                                  {"field_model", unused},
+                                                  {"field_chosen", unused},
+                                                  {"field_rejected", unused},
+                                                  {"field_thinking", unused},
+                                                  {"split_thinking", unused},
+                                                  {"template_thinking_key", unused},
+                                                  {"logprobs_field", unused},
+                                                  {"temperature", unused},
+                                                  {"input_format", unused},
+                                                  {"input_transform", unused},
+                                                  {"type_", unused}};
+  return keys;
+}
+
+inline DatasetConfig read_dataset(const Node& node, const std::string& key, Findings& findings) {
+  DatasetConfig out;
+  out.place = node.place;
+  Reader reader(node, key + ".", findings);
+  reader.read("path", out.source.path);
+  if (const Node* files = reader.take("data_files"); files != nullptr) {
+    if (files->kind == Kind::string)
+      out.source.data_files = {files->text};
+    else
+      convert(*files, key + ".data_files", out.source.data_files);
+  }
+  reader.read("split", out.source.split);
+  reader.read_choice("ds_type", out.source.ds_type, {"json", "text", "csv", "parquet", "arrow"});
+  reader.read("name", out.source.name);
+  reader.read("revision", out.source.revision);
+  reader.read("field", out.source.field);
+  if (const Node* type = reader.take("type"); type != nullptr) {
+    if (type->kind != Kind::string && type->kind != Kind::mapping)
+      raise_type(key + ".type", *type, "the name of a transform, or a mapping such as {field_prompt: question}");
+    out.type = to_json(*type);
+  }
+  apply_idle(reader, idle_dataset_keys());
+  reader.finish();
+  if (out.source.path.empty() && out.source.data_files.empty())
+    core::raise_usage("config", 7,
+                      {.what = key + " names no data",
+                       .expected = "path: a file, a directory or a cached id",
+                       .where = node.place.text()});
+  return out;
+}
+
+inline void read_datasets(Reader& reader, const std::string& key, std::vector<DatasetConfig>& out) {
+  const Node* node = reader.take(key);
+  if (node == nullptr) return;
+  if (node->kind != Kind::sequence) raise_type(key, *node, "a list, one item per line after a dash: - path: …");
+  for (std::size_t i = 0; i < node->items.size(); ++i)
+    out.push_back(read_dataset(node->items[i], key + "[" + std::to_string(i) + "]", reader.findings()));
+}
+
+}  // namespace rlalgo::config::detail

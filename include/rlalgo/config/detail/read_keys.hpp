@@ -1,0 +1,87 @@
+// The recognised-key tables applied to a section, and the choice among known and supported names.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/reader.hpp>
+#include <rlalgo/config/recognised.hpp>
+#include <rlalgo/config/supported.hpp>
+
+namespace rlalgo::config::detail {
+
+// null and false are off; so are 0 and 1 for the sizes among the lacking keys.
+inline bool is_on(const Node& node) {
+  if (node.kind == Kind::null) return false;
+  if (node.kind == Kind::boolean) return node.boolean;
+  return !(node.kind == Kind::string && (node.text == "false" || node.text == "False"));
+}
+
+inline bool is_size(const std::string& key) { return key.ends_with("_size") || key.ends_with("_degree"); }
+
+[[noreturn]] inline void raise_lacking(const std::string& key, const Node& node, const std::string& remedy) {
+  core::raise_usage(
+      "config", 10,
+      {.what = "this build has no " + key,
+       .found = node.kind == Kind::mapping ? "a section" : key + ": " + (node.scalar() ? node.text : "[…]"),
+       .where = node.place.text(),
+       .remedy = remedy});
+}
+
+inline void apply_lacking(Reader& reader, std::span<const RecognisedKey> keys) {
+  for (const RecognisedKey& entry : keys) {
+    const std::string key(entry.key);
+    const Node* node = reader.take(key);
+    if (node == nullptr || !is_on(*node)) continue;
+    if (is_size(key) && node->kind == Kind::integer && node->integer <= 1) continue;
+    if (node->kind == Kind::sequence && node->items.empty()) continue;
+    raise_lacking(reader.prefix() + key, *node, std::string(entry.reason));
+  }
+}
+
+inline void apply_idle(Reader& reader, std::span<const RecognisedKey> keys) {
+  for (const RecognisedKey& entry : keys) {
+    const std::string key(entry.key);
+    const Node* node = reader.take(key);
+    if (node == nullptr || !is_on(*node)) continue;
+    reader.findings().warnings.push_back(reader.prefix() + key + " (" + node->place.text() +
+                                         ") has no effect: " + std::string(entry.reason));
+  }
+}
+
+inline void apply_prefixes(Reader& reader, std::span<const RecognisedKey> prefixes) {
+  for (const Member& member : reader.section().members) {
+    for (const RecognisedKey& entry : prefixes) {
+      if (!member.key.starts_with(entry.key) || reader.knows(member.key)) continue;
+      const RecognisedKey one{member.key, entry.reason};
+      apply_idle(reader, std::span(&one, 1));
+    }
+  }
+}
+
+inline void apply_removed(Reader& reader, std::span<const RecognisedKey> keys) {
+  for (const RecognisedKey& entry : keys) {
+    const std::string key(entry.key);
+    if (const Node* node = reader.take(key); node != nullptr)
+      core::raise_usage("config", 13,
+                        {.what = "the key " + reader.prefix() + key + " was removed from the file format",
+                         .where = node->place.text(),
+                         .remedy = std::string(entry.reason)});
+  }
+}
+
+// A name out of `names.known`; one that is known and not supported is an error of its own.
+inline bool read_name(Reader& reader, const std::string& key, std::string& out, const Names& names) {
+  if (!reader.read_choice(key, out, names.known)) return false;
+  for (const std::string& name : names.supported)
+    if (name == out) return true;
+  std::string supported;
+  for (const std::string& name : names.supported) supported += (supported.empty() ? "" : ", ") + name;
+  core::raise_usage("config", 10,
+                    {.what = "this build has no " + reader.prefix() + key + " " + out,
+                     .expected = supported,
+                     .where = reader.section().find(key)->place.text()});
+}
+
+}  // namespace rlalgo::config::detail

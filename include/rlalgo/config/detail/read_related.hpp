@@ -1,0 +1,72 @@
+// Keys whose meaning is a relation to other keys: batch_size, packing, keys of other recipes, plugins.
+#pragma once
+
+#include <string>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+// batch_size = micro_batch_size × gradient_accumulation_steps; it may stand for the second.
+inline void read_batch_size(Reader& reader, RunConfig& config) {
+  std::int64_t batch_size = 0;
+  if (!reader.read("batch_size", batch_size)) return;
+  const std::string where = reader.section().find("batch_size")->place.text();
+  if (reader.given("gradient_accumulation_steps"))
+    core::raise_usage("config", 8,
+                      {.what = "batch_size and gradient_accumulation_steps are both set",
+                       .where = where,
+                       .remedy = "remove batch_size: it is micro_batch_size × gradient_accumulation_steps"});
+  if (!reader.given("micro_batch_size"))
+    core::raise_usage("config", 8,
+                      {.what = "batch_size alone does not say how much fits into one pass",
+                       .where = where,
+                       .remedy = "set micro_batch_size as well"});
+  if (batch_size < 1 || config.micro_batch_size < 1 || batch_size % config.micro_batch_size != 0)
+    core::raise_usage("config", 11,
+                      {.what = "batch_size is not a multiple of micro_batch_size",
+                       .found = std::to_string(batch_size) + " and " + std::to_string(config.micro_batch_size),
+                       .where = where});
+  config.gradient_accumulation_steps = batch_size / config.micro_batch_size;
+}
+
+inline void warn_of_schedule(Reader& reader, const RunConfig& config) {
+  const auto idle = [&](const char* key, const std::string& reason) {
+    reader.findings().warnings.push_back(std::string(key) + " (" + reader.section().find(key)->place.text() +
+                                         ") has no effect: " + reason);
+  };
+  if (config.cosine_min_lr_ratio && config.lr_scheduler != "cosine")
+    idle("cosine_min_lr_ratio", "lr_scheduler is " + config.lr_scheduler);
+  if (config.cosine_constant_lr_ratio && (config.lr_scheduler != "cosine" || !config.cosine_min_lr_ratio))
+    idle("cosine_constant_lr_ratio", "it needs lr_scheduler: cosine and cosine_min_lr_ratio");
+}
+
+inline void read_related_keys(Reader& reader, RunConfig& config) {
+  read_batch_size(reader, config);
+  warn_of_schedule(reader, config);
+  if (const Node* packing = reader.take("sample_packing"); packing != nullptr && is_on(*packing))
+    core::raise_usage("config", 8,
+                      {.what = "sample_packing does not go with rl",
+                       .where = packing->place.text(),
+                       .remedy = "remove sample_packing: sequences are laid out without padding anyway"});
+  for (const char* key : {"dpo_loss_type", "dpo_loss_weights"})
+    if (const Node* node = reader.take(key); node != nullptr)
+      core::raise_usage("config", 8,
+                        {.what = std::string(key) + " does not go with rl: " + config.rl,
+                         .where = node->place.text(),
+                         .remedy = "remove it, or set trl.loss_type"});
+  if (config.chat_template_jinja && !config.chat_template) config.chat_template = "jinja";
+}
+
+inline void warn_of_plugins(Reader& reader) {
+  const Node* plugins = reader.take("plugins");
+  if (plugins == nullptr) return;
+  std::vector<std::string> names;
+  convert(*plugins, "plugins", names);
+  for (const std::string& name : names)
+    reader.findings().warnings.push_back("the plugin " + name + " (" + plugins->place.text() +
+                                         ") is not loaded: plugins are Python code");
+}
+
+}  // namespace rlalgo::config::detail

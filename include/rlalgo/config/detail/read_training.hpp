@@ -1,0 +1,126 @@
+// The top-level keys: model, tokenizer, precision, optimization, logging, evaluation, saving.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_datasets.hpp>
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+inline void read_special_tokens(Reader& reader, SpecialTokens& tokens) {
+  const Node* section = reader.take("special_tokens");
+  if (section == nullptr) return;
+  Reader nested(*section, "special_tokens.", reader.findings());
+  nested.read("bos_token", tokens.bos_token);
+  nested.read("eos_token", tokens.eos_token);
+  nested.read("pad_token", tokens.pad_token);
+  nested.read("unk_token", tokens.unk_token);
+  nested.read("additional_special_tokens", tokens.additional_special_tokens);
+  nested.finish();
+}
+
+// `auto` and false ask for nothing. A device without half precision computes in float32, which no result suffers from.
+inline void read_precision(Reader& reader) {
+  for (const char* key : {"bf16", "fp16", "bfloat16", "float16"}) {
+    const Node* node = reader.take(key);
+    if (node == nullptr || (node->kind == Kind::string && node->text == "auto")) continue;
+    bool on = false;
+    convert(*node, key, on);
+    if (on)
+      reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
+                                           ") has no effect: the CPU computes in float32");
+  }
+}
+
+inline void read_model(Reader& reader, RunConfig& config) {
+  reader.read("base_model", config.base_model);
+  reader.read("model_revision", config.model_revision);
+  reader.read("revision_of_model", config.model_revision);
+  reader.read("tokenizer_config", config.tokenizer_config);
+  reader.read("chat_template", config.chat_template);
+  reader.read("chat_template_jinja", config.chat_template_jinja);
+  reader.read("sequence_len", config.sequence_len);
+  read_special_tokens(reader, config.special_tokens);
+  read_precision(reader);
+}
+
+inline void read_data(Reader& reader, RunConfig& config) {
+  read_datasets(reader, "datasets", config.datasets);
+  read_datasets(reader, "test_datasets", config.test_datasets);
+  reader.read("val_set_size", config.val_set_size);
+  reader.read("shuffle_merged_datasets", config.shuffle_merged_datasets);
+  reader.read("shuffle_before_merging_datasets", config.shuffle_before_merging_datasets);
+  reader.read("dataset_exact_deduplication", config.dataset_exact_deduplication);
+  std::int64_t seed = static_cast<std::int64_t>(config.seed);
+  if (reader.read("seed", seed) && seed < 0)
+    core::raise_usage("config", 6,
+                      {.what = "seed is out of range",
+                       .found = std::to_string(seed),
+                       .expected = "0 or more",
+                       .where = reader.section().find("seed")->place.text()});
+  config.seed = static_cast<std::uint64_t>(seed);
+}
+
+inline void read_optimization(Reader& reader, RunConfig& config) {
+  reader.read("micro_batch_size", config.micro_batch_size);
+  reader.read("gradient_accumulation_steps", config.gradient_accumulation_steps);
+  reader.read("eval_batch_size", config.eval_batch_size);
+  reader.read("num_epochs", config.num_epochs);
+  reader.read("max_steps", config.max_steps);
+  read_name(reader, "optimizer", config.optimizer, optimizers());
+  if (config.optimizer.find("bit") != std::string::npos || config.optimizer.find("paged") != std::string::npos ||
+      config.optimizer.find("fp8") != std::string::npos)
+    reader.findings().warnings.push_back("optimizer " + config.optimizer +
+                                         " trains as AdamW with a full float32 state");
+  reader.read("learning_rate", config.learning_rate);
+  read_name(reader, "lr_scheduler", config.lr_scheduler, schedulers());
+  if (const Node* options = reader.take("lr_scheduler_kwargs"); options != nullptr) {
+    if (options->kind != Kind::mapping) raise_type("lr_scheduler_kwargs", *options, "a section of name: value lines");
+    if (!options->members.empty())
+      raise_lacking("lr_scheduler_kwargs", *options, "the schedules of this build have no further options");
+  }
+  reader.read("cosine_min_lr_ratio", config.cosine_min_lr_ratio);
+  reader.read("cosine_constant_lr_ratio", config.cosine_constant_lr_ratio);
+  reader.read("warmup_steps", config.warmup_steps);
+  reader.read("warmup_ratio", config.warmup_ratio);
+  reader.read("weight_decay", config.weight_decay);
+  reader.read("adam_beta1", config.adam_beta1);
+  reader.read("adam_beta2", config.adam_beta2);
+  reader.read("adam_epsilon", config.adam_epsilon);
+  reader.read("max_grad_norm", config.max_grad_norm);
+}
+
+inline void read_cadence(Reader& reader, RunConfig& config) {
+  reader.read("output_dir", config.output_dir);
+  reader.read("logging_steps", config.logging_steps);
+  const std::vector<std::string> strategies = {"no", "steps", "epoch", "best"};
+  for (const char* old : {"evaluation_strategy"})
+    if (reader.read_choice(old, config.eval_strategy, strategies))
+      reader.findings().warnings.push_back(std::string(old) + " is now eval_strategy");
+  reader.read_choice("eval_strategy", config.eval_strategy, strategies);
+  reader.read("eval_steps", config.eval_steps);
+  reader.read("evals_per_epoch", config.evals_per_epoch);
+  reader.read_choice("save_strategy", config.save_strategy, strategies);
+  for (const char* key : {"eval_strategy", "save_strategy", "evaluation_strategy"})
+    if (const Node* node = reader.section().find(key); node != nullptr && node->text == "best")
+      raise_lacking(std::string(key) + " best", *node,
+                    "use steps or epoch; checkpoints are kept up to save_total_limit");
+  reader.read("save_steps", config.save_steps);
+  reader.read("saves_per_epoch", config.saves_per_epoch);
+  reader.read("save_total_limit", config.save_total_limit);
+  if (config.save_total_limit == 0) config.save_total_limit = 4;
+  reader.read("save_only_model", config.save_only_model);
+  reader.read("save_first_step", config.save_first_step);
+  bool safetensors = true;
+  if (reader.read("save_safetensors", safetensors) && !safetensors)
+    raise_lacking("save_safetensors false", *reader.section().find("save_safetensors"),
+                  "weights are always saved as safetensors");
+  reader.read("use_tensorboard", config.use_tensorboard);
+  reader.read("resume_from_checkpoint", config.resume_from_checkpoint);
+  reader.read("auto_resume_from_checkpoints", config.auto_resume_from_checkpoints);
+}
+
+}  // namespace rlalgo::config::detail

@@ -1,0 +1,84 @@
+// The `trl:` section.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+inline void read_sampling(Reader& reader, TrlConfig& trl) {
+  reader.read("temperature", trl.temperature);
+  reader.read("top_p", trl.top_p);
+  reader.read("top_k", trl.top_k);
+  reader.read("min_p", trl.min_p);
+  reader.read("repetition_penalty", trl.repetition_penalty);
+}
+
+// true and false are the words group and none.
+inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
+  const Node* node = reader.take("scale_rewards");
+  if (node == nullptr) return;
+  if (node->kind == Kind::boolean) {
+    trl.scale_rewards = node->boolean ? "group" : "none";
+    return;
+  }
+  if (node->kind == Kind::string && lower_equal(node->text, "true"))
+    trl.scale_rewards = "group";
+  else if (node->kind == Kind::string && lower_equal(node->text, "false"))
+    trl.scale_rewards = "none";
+  else
+    reader.read_choice("scale_rewards", trl.scale_rewards, {"group", "batch", "none"});
+}
+
+inline void read_trl(Reader& reader, TrlConfig& trl) {
+  reader.read("reward_funcs", trl.reward_funcs);
+  reader.read("reward_weights", trl.reward_weights);
+  reader.read("reward_timeout", trl.reward_timeout);
+  read_scale_rewards(reader, trl);
+  read_name(reader, "multi_objective_aggregation", trl.multi_objective_aggregation, aggregations());
+
+  reader.read("num_generations", trl.num_generations);
+  reader.read("num_generations_eval", trl.num_generations_eval);
+  reader.read("generation_batch_size", trl.generation_batch_size);
+  reader.read("steps_per_generation", trl.steps_per_generation);
+  reader.read("num_iterations", trl.num_iterations);
+  reader.read("shuffle_dataset", trl.shuffle_dataset);
+
+  reader.read("max_completion_length", trl.max_completion_length);
+  read_sampling(reader, trl);
+  if (const Node* overrides = reader.take("generation_kwargs"); overrides != nullptr) {
+    Reader nested(*overrides, reader.prefix() + "generation_kwargs.", reader.findings());
+    read_sampling(nested, trl);
+    nested.finish();
+  }
+  if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {
+    if (variables->kind != Kind::mapping)
+      raise_type(reader.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
+    trl.chat_template_kwargs = to_json(*variables);
+  }
+
+  read_name(reader, "loss_type", trl.loss_type, loss_types());
+  reader.read("beta", trl.beta);
+  reader.read("epsilon", trl.epsilon);
+  reader.read("epsilon_high", trl.epsilon_high);
+  reader.read("delta", trl.delta);
+  read_name(reader, "importance_sampling_level", trl.importance_sampling_level, importance_sampling_levels());
+  reader.read("mask_truncated_completions", trl.mask_truncated_completions);
+  if (reader.read("top_entropy_quantile", trl.top_entropy_quantile) && trl.top_entropy_quantile != 1.0)
+    raise_lacking("trl.top_entropy_quantile", *reader.section().find("top_entropy_quantile"),
+                  "set it to 1.0, or remove it");
+  if (reader.read("entropy_coef", trl.entropy_coef) && trl.entropy_coef != 0.0)
+    raise_lacking("trl.entropy_coef", *reader.section().find("entropy_coef"), "set it to 0.0, or remove it");
+
+  reader.read("log_completions", trl.log_completions);
+  reader.read("num_completions_to_print", trl.num_completions_to_print);
+  reader.read("log_unique_prompts", trl.log_unique_prompts);
+
+  apply_lacking(reader, lacking_trl_keys());
+  apply_idle(reader, idle_trl_keys());
+}
+
+}  // namespace rlalgo::config::detail

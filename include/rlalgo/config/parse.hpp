@@ -1,0 +1,130 @@
+// From a configuration tree to a checked RunConfig.
+//
+// Order: the recipe first (a file for another recipe is told so before its keys are judged), then every key, then the
+// relations between them (config/validate.hpp). Nothing of the file is dropped: a key is read, or named in a warning,
+// or an error.
+//
+// Errors (usage): [rlalgo.config.7] a required key is missing; [rlalgo.config.9] the recipe is not in this build; and
+// those of document.hpp, overrides.hpp, reader.hpp, validate.hpp.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_related.hpp>
+#include <rlalgo/config/detail/read_training.hpp>
+#include <rlalgo/config/detail/read_trl.hpp>
+#include <rlalgo/config/document.hpp>
+#include <rlalgo/config/overrides.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/validate.hpp>
+
+namespace rlalgo::config {
+
+namespace detail {
+
+inline void read_recipe(Reader& reader, RunConfig& config, const std::string& file) {
+  if (!reader.read_choice("rl", config.rl, recipes().known)) {
+    core::raise_usage("config", 7,
+                      {.what = "rl is missing",
+                       .expected = "rl: grpo",
+                       .where = file,
+                       .remedy = "supervised fine-tuning is not what this program does"});
+  }
+  std::string supported;
+  for (const std::string& name : recipes().supported) {
+    if (name == config.rl) return;
+    supported += (supported.empty() ? "" : ", ") + name;
+  }
+  core::raise_usage("config", 9,
+                    {.what = "this build has no recipe rl: " + config.rl,
+                     .expected = supported,
+                     .where = reader.section().find("rl")->place.text()});
+}
+
+// `beta`: trl.beta, else rl_beta, else dpo_beta (its old name), else the recipe's default.
+inline void read_beta(Reader& reader, RunConfig& config) {
+  reader.read("rl_beta", config.rl_beta);
+  std::optional<double> old_name;
+  if (reader.read("dpo_beta", old_name)) reader.findings().warnings.push_back("dpo_beta is now rl_beta");
+  if (!config.rl_beta || *config.rl_beta == 0.0) config.rl_beta = old_name ? old_name : config.rl_beta;
+  std::optional<double> top;
+  if (reader.read("beta", top) && (!config.trl.beta || *config.trl.beta != *top))
+    core::raise_usage("config", 8,
+                      {.what = "beta is not a top-level key",
+                       .where = reader.section().find("beta")->place.text(),
+                       .remedy = "write it as trl.beta"});
+  if (config.trl.beta)
+    config.beta = *config.trl.beta;
+  else if (config.rl_beta)
+    config.beta = *config.rl_beta;
+}
+
+inline std::vector<std::string> with_prefix(const std::vector<std::string>& names, const std::string& prefix) {
+  std::vector<std::string> out;
+  for (const std::string& name : names) out.push_back(prefix + name);
+  return out;
+}
+
+inline void require_key(const RunConfig& config, const std::string& key, const std::string& example,
+                        const std::string& file) {
+  if (!config.was_set(key))
+    core::raise_usage("config", 7, {.what = key + " is missing", .expected = example, .where = file});
+}
+
+}  // namespace detail
+
+// Reads every key of `document` (overrides already applied).
+[[nodiscard]] inline RunConfig parse_run_config(const Document& document) {
+  RunConfig config;
+  Findings findings;
+  findings.warnings = document.warnings;
+  Reader reader(document.root, "", findings);
+  detail::read_recipe(reader, config, document.file);
+  detail::apply_removed(reader, removed_keys());
+
+  static const Node empty_section = [] {
+    Node node;
+    node.kind = Kind::mapping;
+    return node;
+  }();
+  const Node* section = reader.take("trl");
+  Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
+  detail::read_trl(trl, config.trl);
+
+  detail::read_model(reader, config);
+  detail::read_data(reader, config);
+  detail::read_optimization(reader, config);
+  detail::read_cadence(reader, config);
+  detail::read_beta(reader, config);
+  detail::read_related_keys(reader, config);
+  detail::apply_lacking(reader, lacking_keys());
+  detail::apply_idle(reader, idle_keys());
+  detail::apply_prefixes(reader, idle_prefixes());
+  reader.recognise("strict");
+  detail::warn_of_plugins(reader);
+
+  trl.finish(reader.known());
+  reader.finish(detail::with_prefix(trl.known(), "trl."));
+
+  config.given = findings.given;
+  detail::require_key(config, "base_model", "base_model: a model directory", document.file);
+  detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
+  detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
+  detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
+  validate(config);
+  config.warnings = findings.warnings;
+  return config;
+}
+
+// Reads, overrides and checks a configuration file.
+[[nodiscard]] inline RunConfig load_run_config(const std::filesystem::path& path,
+                                               std::span<const std::string> overrides = {}) {
+  Document document = load_document(path);
+  apply_overrides(document, overrides);
+  return parse_run_config(document);
+}
+
+}  // namespace rlalgo::config

@@ -1,0 +1,220 @@
+// Reads the keys of one section into typed fields, and finds the keys that nobody asked for.
+//
+// A null value means "not set": the field keeps its default. Numbers may be written as texts ("1e-5"), whole floats are
+// integers, and on the command line every scalar may serve as a text and one scalar as a list of one. After all keys
+// are read, finish() raises for the first key that was neither read nor recognised.
+//
+// Errors (usage): [rlalgo.config.4] unknown key, with file:line and the nearest match; [rlalgo.config.5] wrong type;
+// [rlalgo.config.6] not one of the allowed words.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/node.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/nearest.hpp>
+#include <rlalgo/data/rollout.hpp>
+
+namespace rlalgo::config {
+
+// What reading a configuration brings to light beside the values.
+struct Findings {
+  std::vector<std::string> warnings;
+  std::map<std::string, Place> given;  // every key that was set, by its full name ("trl.beta")
+};
+
+namespace detail {
+
+[[noreturn]] inline void raise_type(const std::string& key, const Node& node, const std::string& expected) {
+  std::string remedy;
+  if (node.kind == Kind::mapping && expected.starts_with("a list")) remedy = "put a dash before each item";
+  core::raise_usage("config", 5,
+                    {.what = "the value of " + key + " has the wrong type",
+                     .found = describe(node),
+                     .expected = expected,
+                     .where = node.place.text(),
+                     .remedy = remedy});
+}
+
+inline bool lower_equal(const std::string& text, std::string_view word) {
+  if (text.size() != word.size()) return false;
+  for (std::size_t i = 0; i < word.size(); ++i)
+    if (std::tolower(static_cast<unsigned char>(text[i])) != word[i]) return false;
+  return true;
+}
+
+inline void convert(const Node& node, const std::string& key, bool& out) {
+  if (node.kind == Kind::boolean) {
+    out = node.boolean;
+    return;
+  }
+  for (const std::string_view yes : {"true", "yes", "on", "1", "t", "y"})
+    if (node.scalar() && lower_equal(node.text, yes)) return void(out = true);
+  for (const std::string_view no : {"false", "no", "off", "0", "f", "n"})
+    if (node.scalar() && lower_equal(node.text, no)) return void(out = false);
+  raise_type(key, node, "true or false");
+}
+
+inline void convert(const Node& node, const std::string& key, double& out) {
+  std::optional<double> value;
+  if (node.kind == Kind::integer || node.kind == Kind::number) value = node.number;
+  if (node.kind == Kind::string) {
+    value = parse_number(node.text);
+    if (const auto integer = parse_integer(node.text); !value && integer) value = static_cast<double>(*integer);
+  }
+  if (!value || std::isnan(*value)) raise_type(key, node, "a number");
+  out = *value;
+}
+
+inline void convert(const Node& node, const std::string& key, std::int64_t& out) {
+  std::optional<std::int64_t> value;
+  if (node.kind == Kind::integer) value = node.integer;
+  if (node.kind == Kind::string) value = parse_integer(node.text);
+  const std::optional<double> real = node.kind == Kind::number   ? std::optional<double>(node.number)
+                                     : node.kind == Kind::string ? parse_number(node.text)
+                                                                 : std::nullopt;
+  if (!value && real && std::floor(*real) == *real && std::abs(*real) < 9e15) value = static_cast<std::int64_t>(*real);
+  if (!value) raise_type(key, node, "an integer");
+  out = *value;
+}
+
+inline void convert(const Node& node, const std::string& key, std::string& out) {
+  const bool usable = node.kind == Kind::string || (node.place.command_line() && node.scalar());
+  if (!usable) raise_type(key, node, node.scalar() ? "a text (put it in quotes)" : "a text");
+  out = node.text;
+}
+
+inline void convert(const Node& node, const std::string&, data::Json& out) { out = to_json(node); }
+
+template <class T>
+void convert(const Node& node, const std::string& key, std::vector<T>& out) {
+  out.clear();
+  if (node.kind != Kind::sequence) {
+    if (!node.scalar() || !node.place.command_line()) raise_type(key, node, "a list, one item per line after a dash");
+    out.emplace_back();
+    convert(node, key, out.back());
+    return;
+  }
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    T item{};
+    convert(node.items[i], key + "[" + std::to_string(i) + "]", item);
+    out.push_back(std::move(item));
+  }
+}
+
+template <class T>
+void convert(const Node& node, const std::string& key, std::optional<T>& out) {
+  T value{};
+  convert(node, key, value);
+  out = std::move(value);
+}
+
+}  // namespace detail
+
+class Reader {
+ public:
+  // `section` must be a mapping; `prefix` is "" or ends in a dot.
+  Reader(const Node& section, std::string prefix, Findings& findings)
+      : section_(section), prefix_(std::move(prefix)), findings_(findings) {
+    if (section.kind != Kind::mapping)
+      detail::raise_type(prefix_.substr(0, prefix_.size() - 1), section, "a section of key: value lines");
+  }
+
+  // The value of `key`, or null when it is absent or null. The key counts as known from here on.
+  const Node* take(const std::string& key) {
+    known_.push_back(key);
+    seen_.insert(key);
+    const Node* node = section_.find(key);
+    if (node == nullptr || node->kind == Kind::null) return nullptr;
+    findings_.given[prefix_ + key] = node->place;
+    return node;
+  }
+
+  // Sets `out` when the key is given. True when it was.
+  template <class T>
+  bool read(const std::string& key, T& out) {
+    const Node* node = take(key);
+    if (node == nullptr) return false;
+    detail::convert(*node, prefix_ + key, out);
+    return true;
+  }
+
+  // A text that must be one of `allowed`; YAML's bare no/off/false counts as "no" where that is allowed.
+  template <class Text>
+  bool read_choice(const std::string& key, Text& out, const std::vector<std::string>& allowed) {
+    const Node* node = take(key);
+    if (node == nullptr) return false;
+    if (!node->scalar()) detail::raise_type(prefix_ + key, *node, "one of " + joined(allowed));
+    std::string word = node->text;
+    if (node->kind == Kind::boolean && !node->boolean) word = "no";
+    for (const std::string& candidate : allowed) {
+      if (word != candidate) continue;
+      out = word;
+      return true;
+    }
+    const std::string nearest = core::nearest_name(word, allowed);
+    core::raise_usage("config", 6,
+                      {.what = "the value of " + prefix_ + key + " is not known",
+                       .found = describe(*node),
+                       .expected = "one of " + joined(allowed),
+                       .where = node->place.text(),
+                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+  }
+
+  // Makes `key` known without reading it.
+  void recognise(const std::string& key) {
+    known_.push_back(key);
+    seen_.insert(key);
+  }
+
+  // Whether `key` is written in this section with a value.
+  [[nodiscard]] bool given(const std::string& key) const {
+    const Node* node = section_.find(key);
+    return node != nullptr && node->kind != Kind::null;
+  }
+  // Whether `key` was read or recognised.
+  [[nodiscard]] bool knows(const std::string& key) const { return seen_.contains(key); }
+
+  [[nodiscard]] const Node& section() const { return section_; }
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
+  [[nodiscard]] Findings& findings() { return findings_; }
+
+  // Raises for the first key that was not taken. `elsewhere` are full names of keys of other sections, to suggest from.
+  void finish(const std::vector<std::string>& elsewhere = {}) const {
+    for (const Member& member : section_.members) {
+      if (seen_.contains(member.key)) continue;
+      std::string nearest = core::nearest_name(member.key, known_);
+      std::string remedy = nearest.empty() ? "" : "did you mean " + prefix_ + nearest + "?";
+      for (const std::string& name : elsewhere)
+        if (name.substr(name.rfind('.') + 1) == member.key) remedy = "this key is written " + name;
+      const Place& place = member.value.place.command_line() ? member.value.place : member.place;
+      core::raise_usage("config", 4,
+                        {.what = "unknown key " + prefix_ + member.key, .where = place.text(), .remedy = remedy});
+    }
+  }
+
+  [[nodiscard]] const std::vector<std::string>& known() const { return known_; }
+
+ private:
+  static std::string joined(const std::vector<std::string>& words) {
+    std::string out;
+    for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+    return out;
+  }
+
+  const Node& section_;
+  std::string prefix_;
+  Findings& findings_;
+  std::vector<std::string> known_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace rlalgo::config

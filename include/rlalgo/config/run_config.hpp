@@ -1,0 +1,155 @@
+// Everything a run is told, as plain values: axolotl's keys, its defaults, and the `trl:` section.
+//
+// A field has the name of its key. A field without a key of its own is marked "derived". Where a key's default depends
+// on the recipe or on other keys, the field is optional and config/plan.hpp or the recipe resolves it. `given` tells
+// which keys were set and where. Defaults departing from axolotl's are marked (≠).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/node.hpp>
+#include <rlalgo/data/load.hpp>
+
+namespace rlalgo::config {
+
+// One entry of `datasets` or `test_datasets`.
+struct DatasetConfig {
+  data::DatasetSource source;  // path, data_files, split, ds_type, name, revision, field
+  data::Json type = nullptr;   // null, the name of a transform, or a mapping
+  Place place = {};
+};
+
+struct SpecialTokens {
+  std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
+  std::vector<std::string> additional_special_tokens;
+};
+
+// The `trl:` section; unset numbers have TRL's defaults.
+struct TrlConfig {
+  // Rewards
+  std::vector<std::string> reward_funcs;  // module.function, or a built-in
+  std::vector<double> reward_weights;     // empty = all 1
+  double reward_timeout = 60.0;           // seconds one call of a Python reward may take (rlalgo's own key)
+  std::string scale_rewards = "group";    // group, batch, none; true = group, false = none
+  std::string multi_objective_aggregation = "sum_then_normalize";
+
+  // Geometry
+  std::int64_t num_generations = 8;                  // G
+  std::optional<std::int64_t> num_generations_eval;  // num_generations unless set
+  std::optional<std::int64_t> generation_batch_size;
+  std::optional<std::int64_t> steps_per_generation;
+  std::int64_t num_iterations = 1;  // μ
+  bool shuffle_dataset = true;
+
+  // Sampling
+  std::int64_t max_completion_length = 512;  // tokens (≠ axolotl passes null on; TRL 512)
+  double temperature = 1.0;
+  double top_p = 1.0;
+  std::int64_t top_k = 0;                     // 0 = off
+  double min_p = 0.0;                         // 0 = off
+  double repetition_penalty = 1.0;            // trl.generation_kwargs overrides these five, and is applied here
+  data::Json chat_template_kwargs = nullptr;  // variables of the chat template
+
+  // Loss
+  std::string loss_type = "dapo";  // grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo
+  std::optional<double> beta;      // see RunConfig::beta
+  double epsilon = 0.2;
+  std::optional<double> epsilon_high;               // epsilon unless set
+  std::optional<double> delta;                      // two-sided clip
+  std::string importance_sampling_level = "token";  // token, sequence
+  bool mask_truncated_completions = false;
+  double top_entropy_quantile = 1.0;
+  double entropy_coef = 0.0;
+  std::optional<double> off_policy_mask_threshold;
+  bool use_bias_correction_kl = false;
+
+  // Reference model
+  bool sync_ref_model = false;
+  double ref_model_mixup_alpha = 0.9;      // axolotl's; TRL 0.6
+  std::int64_t ref_model_sync_steps = 64;  // axolotl's; TRL 512
+
+  // Logging
+  bool log_completions = false;
+  std::optional<std::int64_t> num_completions_to_print;
+  bool log_unique_prompts = false;
+};
+
+struct RunConfig {
+  // Model and tokenizer
+  std::string base_model;                       // required: directory, or id in the cache
+  std::optional<std::string> model_revision;    // of a cached id
+  std::optional<std::string> tokenizer_config;  // base_model unless set
+  std::optional<std::string> chat_template;
+  std::optional<std::string> chat_template_jinja;
+  SpecialTokens special_tokens;
+  std::int64_t sequence_len = 512;
+
+  // Recipe
+  std::string rl;  // required: grpo
+  std::optional<double> rl_beta;
+  double beta = 0.0;  // derived: trl.beta, else rl_beta, else the recipe's default
+
+  // Data
+  std::vector<DatasetConfig> datasets;  // required
+  std::vector<DatasetConfig> test_datasets;
+  double val_set_size = 0.0;
+  bool shuffle_merged_datasets = true;
+  bool shuffle_before_merging_datasets = false;
+  bool dataset_exact_deduplication = false;
+  std::uint64_t seed = 42;  // (≠ axolotl shuffles unseeded when the key is absent)
+
+  // Optimization
+  std::int64_t micro_batch_size = 1;
+  std::int64_t gradient_accumulation_steps = 1;
+  std::optional<std::int64_t> eval_batch_size;  // micro_batch_size unless set
+  double num_epochs = 1.0;
+  std::optional<std::int64_t> max_steps;
+  std::string optimizer = "adamw_torch_fused";  // any AdamW spelling
+  double learning_rate = 0.0;                   // required
+  std::string lr_scheduler = "cosine";
+  data::Json lr_scheduler_kwargs = nullptr;
+  std::optional<double> cosine_min_lr_ratio;
+  std::optional<double> cosine_constant_lr_ratio;
+  std::optional<std::int64_t> warmup_steps;
+  std::optional<double> warmup_ratio;
+  double weight_decay = 0.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;  // 0 = no clipping
+
+  // Logging, evaluation, saving
+  std::string output_dir = "./model-out";
+  std::optional<std::int64_t> logging_steps;
+  std::optional<std::string> eval_strategy;  // no, steps, epoch
+  std::optional<double> eval_steps;          // below 1: fraction of all steps
+  std::optional<std::int64_t> evals_per_epoch;
+  std::optional<std::string> save_strategy;  // no, steps, epoch
+  std::optional<double> save_steps;
+  std::optional<std::int64_t> saves_per_epoch;
+  std::int64_t save_total_limit = 4;
+  bool save_only_model = false;
+  bool save_first_step = false;
+  bool use_tensorboard = true;  // (≠ axolotl off)
+  std::optional<std::string> resume_from_checkpoint;
+  bool auto_resume_from_checkpoints = false;
+
+  TrlConfig trl;
+
+  // Derived
+  std::vector<std::string> warnings;   // to be shown once, in order
+  std::map<std::string, Place> given;  // full key → where it was set
+
+  [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
+  // Where `key` was set, for error texts; the key itself when it has its default.
+  [[nodiscard]] std::string place(const std::string& key) const {
+    const auto found = given.find(key);
+    return found == given.end() ? key + " (default)" : found->second.text();
+  }
+};
+
+}  // namespace rlalgo::config

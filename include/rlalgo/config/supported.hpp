@@ -1,0 +1,117 @@
+// What this build can do: the one list to edit when a method, a loss or a schedule is added.
+//
+// A key whose value asks for something beyond these lists is an error ([rlalgo.config.9] or [rlalgo.config.10]), never
+// ignored: a run that silently lacks what its file says is worse than none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rlalgo::config {
+
+struct Names {
+  std::vector<std::string> known;      // every name that the file format has
+  std::vector<std::string> supported;  // those that this build runs
+};
+
+[[nodiscard]] inline const Names& recipes() {
+  static const Names names = {
+      .known = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "ebft"},
+      .supported = {"grpo"},
+  };
+  return names;
+}
+
+// trl.loss_type of rl: grpo.
+[[nodiscard]] inline const Names& loss_types() {
+  static const Names names = {
+      .known = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"},
+      .supported = {"grpo", "bnpo", "dr_grpo", "dapo"},
+  };
+  return names;
+}
+
+[[nodiscard]] inline const Names& importance_sampling_levels() {
+  static const Names names = {.known = {"token", "sequence"}, .supported = {"token"}};
+  return names;
+}
+
+[[nodiscard]] inline const Names& aggregations() {
+  static const Names names = {.known = {"sum_then_normalize", "normalize_then_sum"},
+                              .supported = {"sum_then_normalize"}};
+  return names;
+}
+
+[[nodiscard]] inline const Names& schedulers() {
+  static const Names names = {
+      .known = {"linear", "cosine", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial",
+                "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
+                "warmup_stable_decay", "one_cycle", "rex"},
+      .supported = {"linear", "cosine", "constant", "constant_with_warmup"},
+  };
+  return names;
+}
+
+// Every AdamW spelling is one AdamW here; those with a smaller state (8-bit, paged …) train with the full one.
+[[nodiscard]] inline const Names& optimizers() {
+  static const Names names = {
+      .known = {"adamw_torch_fused",
+                "adamw_torch",
+                "adamw_hf",
+                "adamw_apex_fused",
+                "adamw_anyprecision",
+                "adamw_torch_4bit",
+                "adamw_torch_8bit",
+                "adamw_bnb_8bit",
+                "adamw_8bit",
+                "paged_adamw",
+                "paged_adamw_32bit",
+                "paged_adamw_8bit",
+                "optimi_adamw",
+                "ao_adamw_4bit",
+                "ao_adamw_8bit",
+                "ao_adamw_fp8",
+                "flash_adamw",
+                "adopt_adamw",
+                "came_pytorch",
+                "muon",
+                "dion",
+                "sinkgd",
+                "flash_adam",
+                "flash_sgd",
+                "flash_sgdw",
+                "flash_lion",
+                "q_galore_adamw8bit",
+                "ademamix",
+                "ademamix_8bit",
+                "adafactor",
+                "sgd",
+                "adagrad",
+                "rmsprop",
+                "lion",
+                "lion_32bit",
+                "lion_8bit",
+                "paged_lion_32bit",
+                "paged_lion_8bit",
+                "paged_ademamix_32bit",
+                "paged_ademamix_8bit",
+                "galore_adamw",
+                "galore_adamw_8bit",
+                "galore_adafactor",
+                "apollo_adamw",
+                "lomo",
+                "adalomo",
+                "grokadamw",
+                "schedule_free_adamw",
+                "schedule_free_radam",
+                "schedule_free_sgd",
+                "stable_adamw"},
+      .supported = {"adamw_torch_fused", "adamw_torch", "adamw_hf", "adamw_apex_fused", "adamw_anyprecision",
+                    "adamw_torch_4bit", "adamw_torch_8bit", "adamw_bnb_8bit", "adamw_8bit", "paged_adamw",
+                    "paged_adamw_32bit", "paged_adamw_8bit", "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit",
+                    "ao_adamw_fp8", "flash_adamw"},
+  };
+  return names;
+}
+
+}  // namespace rlalgo::config

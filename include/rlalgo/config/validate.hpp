@@ -1,0 +1,239 @@
+// What must hold between the values of a configuration before anything is loaded.
+//
+// Errors (usage): [rlalgo.config.6] a value out of range; [rlalgo.config.8] two keys that exclude each other;
+// [rlalgo.config.11] a batch geometry that does not divide, with the smallest change that does; [rlalgo.config.14] a
+// key that has nothing to work on, such as eval_steps without evaluation data.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <string>
+
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/sampler/geometry.hpp>
+
+namespace rlalgo::config {
+
+namespace detail {
+
+// A number as it would be typed.
+inline std::string spelled(double value) {
+  char buffer[32];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, end);
+}
+
+class Validator {
+ public:
+  explicit Validator(const RunConfig& config) : config_(config) {}
+
+  void range(const std::string& key, double value, bool holds, const std::string& expected) const {
+    if (holds && !std::isnan(value)) return;
+    core::raise_usage("config", 6,
+                      {.what = "the value of " + key + " is out of range",
+                       .found = spelled(value),
+                       .expected = expected,
+                       .where = config_.place(key)});
+  }
+  void at_least(const std::string& key, double value, double least) const {
+    range(key, value, value >= least && std::isfinite(value), spelled(least) + " or more");
+  }
+  void not_both(const std::string& one, const std::string& other, const std::string& remedy) const {
+    if (!config_.was_set(one) || !config_.was_set(other)) return;
+    core::raise_usage("config", 8,
+                      {.what = one + " and " + other + " are both set",
+                       .where = config_.place(one) + " and " + config_.place(other),
+                       .remedy = remedy});
+  }
+
+  void optimization() const {
+    const RunConfig& c = config_;
+    at_least("sequence_len", static_cast<double>(c.sequence_len), 1);
+    if (c.eval_batch_size) at_least("eval_batch_size", static_cast<double>(*c.eval_batch_size), 1);
+    range("num_epochs", c.num_epochs, c.num_epochs > 0 && std::isfinite(c.num_epochs), "more than 0");
+    if (c.max_steps) at_least("max_steps", static_cast<double>(*c.max_steps), 1);
+    at_least("learning_rate", c.learning_rate, 0);
+    at_least("weight_decay", c.weight_decay, 0);
+    range("adam_beta1", c.adam_beta1, c.adam_beta1 >= 0 && c.adam_beta1 < 1, "from 0 up to, not including, 1");
+    range("adam_beta2", c.adam_beta2, c.adam_beta2 >= 0 && c.adam_beta2 < 1, "from 0 up to, not including, 1");
+    range("adam_epsilon", c.adam_epsilon, c.adam_epsilon > 0 && std::isfinite(c.adam_epsilon), "more than 0");
+    at_least("max_grad_norm", c.max_grad_norm, 0);
+    not_both("warmup_steps", "warmup_ratio", "remove one");
+    if (c.warmup_steps) at_least("warmup_steps", static_cast<double>(*c.warmup_steps), 0);
+    if (c.warmup_ratio) fraction("warmup_ratio", *c.warmup_ratio);
+    if (c.cosine_min_lr_ratio) fraction("cosine_min_lr_ratio", *c.cosine_min_lr_ratio);
+    if (c.cosine_constant_lr_ratio) fraction("cosine_constant_lr_ratio", *c.cosine_constant_lr_ratio);
+  }
+
+  void cadence() const {
+    const RunConfig& c = config_;
+    if (c.logging_steps) at_least("logging_steps", static_cast<double>(*c.logging_steps), 1);
+    at_least("save_total_limit", static_cast<double>(c.save_total_limit), 1);
+    not_both("save_steps", "saves_per_epoch", "remove one");
+    not_both("eval_steps", "evals_per_epoch", "remove one");
+    interval("save", c.save_steps, c.save_strategy, c.saves_per_epoch);
+    interval("eval", c.eval_steps, c.eval_strategy, c.evals_per_epoch);
+  }
+
+  void data() const {
+    const RunConfig& c = config_;
+    if (config_.datasets.empty())
+      core::raise_usage(
+          "config", 7,
+          {.what = "datasets is empty", .expected = "datasets: [{path: rows.jsonl}]", .where = c.place("datasets")});
+    range("val_set_size", c.val_set_size, c.val_set_size >= 0 && c.val_set_size < 1,
+          "a fraction from 0 up to, not including, 1");
+    if (c.val_set_size > 0 && !c.test_datasets.empty()) not_both("val_set_size", "test_datasets", "remove one");
+    if (c.val_set_size > 0 || !c.test_datasets.empty()) return;
+    for (const char* key :
+         {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
+      if (!c.was_set(key) || (std::string(key).ends_with("_strategy") && c.eval_strategy == "no")) continue;
+      core::raise_usage(
+          "config", 14,
+          {.what = std::string(key) + " is set, but there is nothing to evaluate on",
+           .where = c.place(key),
+           .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets, or remove " + std::string(key)});
+    }
+  }
+
+  void rollouts() const {
+    const TrlConfig& t = config_.trl;
+    if (t.reward_funcs.empty())
+      core::raise_usage("config", 7,
+                        {.what = "trl.reward_funcs is empty",
+                         .expected = "at least one function, such as rewards.correct",
+                         .where = config_.place("trl.reward_funcs")});
+    if (!t.reward_weights.empty() && t.reward_weights.size() != t.reward_funcs.size())
+      core::raise_usage("config", 8,
+                        {.what = "trl.reward_weights does not match trl.reward_funcs",
+                         .found = std::to_string(t.reward_weights.size()) + " weights for " +
+                                  std::to_string(t.reward_funcs.size()) + " functions",
+                         .where = config_.place("trl.reward_weights"),
+                         .remedy = "give one weight per function"});
+    for (const double weight : t.reward_weights)
+      range("trl.reward_weights", weight, std::isfinite(weight), "finite numbers");
+    range("trl.reward_timeout", t.reward_timeout, t.reward_timeout > 0 && std::isfinite(t.reward_timeout),
+          "more than 0 seconds");
+    at_least("trl.max_completion_length", static_cast<double>(t.max_completion_length), 1);
+    if (t.num_generations_eval) at_least("trl.num_generations_eval", static_cast<double>(*t.num_generations_eval), 1);
+    if (t.num_completions_to_print)
+      at_least("trl.num_completions_to_print", static_cast<double>(*t.num_completions_to_print), 0);
+    range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),
+          "more than 0 (log-probs are divided by it)");
+    range("trl.top_p", t.top_p, t.top_p > 0 && t.top_p <= 1, "more than 0, at most 1 (1 = off)");
+    at_least("trl.top_k", static_cast<double>(t.top_k), 0);
+    range("trl.min_p", t.min_p, t.min_p >= 0 && t.min_p <= 1, "from 0 (off) to 1");
+    range("trl.repetition_penalty", t.repetition_penalty,
+          t.repetition_penalty > 0 && std::isfinite(t.repetition_penalty), "more than 0 (1 = off)");
+  }
+
+  void loss() const {
+    const TrlConfig& t = config_.trl;
+    const std::string beta_key = config_.was_set("trl.beta") ? "trl.beta" : "rl_beta";
+    at_least(beta_key, config_.beta, 0);
+    range("trl.epsilon", t.epsilon, t.epsilon > 0 && t.epsilon <= 1, "more than 0, at most 1");
+    if (t.epsilon_high)
+      range("trl.epsilon_high", *t.epsilon_high, *t.epsilon_high > 0 && std::isfinite(*t.epsilon_high), "more than 0");
+    if (t.delta)
+      range("trl.delta", *t.delta, *t.delta > 1 && std::isfinite(*t.delta),
+            "more than 1 (usually more than 1 + epsilon_high)");
+  }
+
+  // Only the generation batch has to be divisible: a group may straddle micro-batches.
+  void geometry() const {
+    const RunConfig& c = config_;
+    const TrlConfig& t = c.trl;
+    at_least("micro_batch_size", static_cast<double>(c.micro_batch_size), 1);
+    at_least("gradient_accumulation_steps", static_cast<double>(c.gradient_accumulation_steps), 1);
+    at_least("trl.num_iterations", static_cast<double>(t.num_iterations), 1);
+    range("trl.num_generations", static_cast<double>(t.num_generations), t.num_generations >= 2,
+          "2 or more: the completions of a group are compared with each other");
+    not_both("trl.generation_batch_size", "trl.steps_per_generation",
+             "remove one: generation_batch_size = micro_batch_size × steps_per_generation");
+    const std::int64_t b = c.micro_batch_size;
+    const std::int64_t unit = std::lcm(b, t.num_generations);
+    const auto next = [&](std::int64_t n) { return (n + unit - 1) / unit * unit; };
+    if (t.generation_batch_size) {
+      at_least("trl.generation_batch_size", static_cast<double>(*t.generation_batch_size), 1);
+      if (*t.generation_batch_size % unit != 0)
+        indivisible("trl.generation_batch_size", std::to_string(*t.generation_batch_size),
+                    "a multiple of micro_batch_size (" + std::to_string(b) + ") and of trl.num_generations (" +
+                        std::to_string(t.num_generations) + ")",
+                    "the next that works is " + std::to_string(next(*t.generation_batch_size)));
+      return;
+    }
+    if (t.steps_per_generation) at_least("trl.steps_per_generation", static_cast<double>(*t.steps_per_generation), 1);
+    const std::string key = t.steps_per_generation ? "trl.steps_per_generation" : "gradient_accumulation_steps";
+    const std::int64_t steps = t.steps_per_generation.value_or(c.gradient_accumulation_steps);
+    if (b * steps % t.num_generations == 0) return;
+    indivisible(c.was_set("trl.num_generations") ? "trl.num_generations" : key,
+                "micro_batch_size " + std::to_string(b) + " × " + key + " " + std::to_string(steps) + " = " +
+                    std::to_string(b * steps) + " completions",
+                "a multiple of trl.num_generations (" + std::to_string(t.num_generations) + ")",
+                "set " + key + ": " + std::to_string(next(b * steps) / b) +
+                    " (the next that works), or change trl.num_generations");
+  }
+
+ private:
+  void fraction(const std::string& key, double value) const {
+    range(key, value, value >= 0 && value <= 1, "from 0 to 1");
+  }
+
+  [[noreturn]] void indivisible(const std::string& key, const std::string& found, const std::string& expected,
+                                const std::string& remedy) const {
+    core::raise_usage("config", 11,
+                      {.what = "the generation batch does not divide into groups",
+                       .found = found,
+                       .expected = expected,
+                       .where = config_.place(key),
+                       .remedy = remedy});
+  }
+
+  // save_steps/save_strategy/saves_per_epoch, or the same for eval.
+  void interval(const std::string& name, const std::optional<double>& steps, const std::optional<std::string>& strategy,
+                const std::optional<std::int64_t>& per_epoch) const {
+    if (steps)
+      range(name + "_steps", *steps,
+            *steps > 0 && std::isfinite(*steps) && (*steps < 1 || std::floor(*steps) == *steps),
+            "a whole number of steps, or a fraction of all steps below 1");
+    if (per_epoch) at_least(name + "s_per_epoch", static_cast<double>(*per_epoch), 1);
+    if (strategy && *strategy != "steps") {
+      for (const std::string& key : {name + "_steps", name + "s_per_epoch"})
+        if (config_.was_set(key))
+          core::raise_usage("config", 8,
+                            {.what = key + " does not go with " + name + "_strategy: " + *strategy,
+                             .where = config_.place(key),
+                             .remedy = "remove one of them"});
+    }
+  }
+
+  const RunConfig& config_;
+};
+
+}  // namespace detail
+
+// Raises for the first rule that `config` breaks.
+inline void validate(const RunConfig& config) {
+  const detail::Validator rules(config);
+  rules.data();
+  rules.rollouts();
+  rules.geometry();
+  rules.loss();
+  rules.optimization();
+  rules.cadence();
+}
+
+// The geometry of a valid configuration.
+[[nodiscard]] inline sampler::Geometry geometry_of(const RunConfig& config) {
+  return sampler::Geometry::resolve({.micro_batch_size = config.micro_batch_size,
+                                     .gradient_accumulation_steps = config.gradient_accumulation_steps,
+                                     .steps_per_generation = 1,
+                                     .num_iterations = config.trl.num_iterations,
+                                     .num_generations = config.trl.num_generations},
+                                    config.trl.steps_per_generation.value_or(0),
+                                    config.trl.generation_batch_size.value_or(0));
+}
+
+}  // namespace rlalgo::config
