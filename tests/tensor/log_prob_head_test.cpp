@@ -215,3 +215,13 @@ TEST_CASE("the log-prob head refuses what does not fit, by number") {
                     Contains("[rlalgo.tensor.1]"));
   CHECK_THROWS_WITH(log_prob_head(c.hidden, c.weight, c.targets, {.temperature = 0.0}), Contains("[rlalgo.tensor.3]"));
 }
+
+TEST_CASE("the log-prob head notices a parameter update between forward and backward") {
+  const Case c = make_case(3, 4, 9);
+  const Tensor loss = log_prob_head(c.hidden, c.weight, c.targets).log_prob.sum();
+  {
+    const at::NoGradGuard no_grad;
+    c.weight.add_(1.0);
+  }
+  CHECK_THROWS_WITH(loss.backward(), Catch::Matchers::Contains("[rlalgo.tensor.5]"));
+}

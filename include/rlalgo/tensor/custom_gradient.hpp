@@ -38,8 +38,8 @@ inline bool needs_gradient(const std::vector<Tensor>& inputs) {
 inline Tensor attach_gradient(const Tensor& value, const std::vector<Tensor>& inputs, GradientFunction gradient) {
   if (!needs_gradient(inputs)) return value;
   const auto gradients = std::make_shared<std::vector<Tensor>>();
-  // Each input is reached through its dot product with a zero tensor that has no memory: zero in the forward pass, and in
-  // the backward pass a zero gradient without memory, in whose place the hook puts the real one.
+  // Each input is reached through its dot product with a zero tensor that has no memory: zero in the forward pass, and
+  // in the backward pass a zero gradient without memory, in whose place the hook puts the real one.
   Tensor link;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;

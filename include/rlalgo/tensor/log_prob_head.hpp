@@ -9,14 +9,14 @@
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32.
-// Errors: tensor.1 shapes or dtypes do not fit, tensor.2 target outside the vocabulary, tensor.3 temperature ≤ 0.
+// Errors: tensor.1 shapes or dtypes do not fit, tensor.2 target outside the vocabulary, tensor.3 temperature ≤ 0,
+// tensor.4 second derivative, tensor.5 an input was changed in place before backward.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ namespace rlalgo::tensor {
 struct LogProbOptions {
   double temperature = 1.0;                           // > 0; logits are divided by it
   bool entropy = false;                               // also return the entropy
-  bool entropy_gradient = false;                      // … with graph
+  bool entropy_gradient = false;                      // … with graph (implies entropy)
   std::int64_t tile_tokens = 0;                       // 0 = chosen from the shapes
   std::int64_t tile_vocabulary = 0;                   // 0 = chosen from the shapes
   std::int64_t cache_bytes = std::int64_t{48} << 20;  // logits kept for backward; the rest is recomputed
@@ -44,7 +44,7 @@ struct LogProbs {
   Tensor entropy;   // [N], undefined unless asked for
 };
 
-namespace log_prob_head_detail {
+namespace detail {
 
 struct Range {
   std::int64_t begin;
@@ -58,16 +58,19 @@ inline std::string text(c10::IntArrayRef sizes) {
 }
 
 // Everything forward leaves for backward.
-class Head {
+class LogProbTiles {
  public:
-  Head(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-       const LogProbOptions& options)
+  LogProbTiles(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+               const LogProbOptions& options)
       : hidden_(hidden.detach()),
         weight_(weight.detach()),
         bias_(bias.defined() ? bias.detach() : bias),
         targets_(targets),
         required_{hidden.requires_grad(), weight.requires_grad(), bias.defined() && bias.requires_grad()},
-        options_(options) {
+        options_(options),
+        hidden_version_(hidden_._version()),
+        weight_version_(weight_._version()) {
+    options_.entropy = options_.entropy || options_.entropy_gradient;
     check();
     const auto promoted = c10::promoteTypes(hidden.scalar_type(), weight.scalar_type());
     compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
@@ -76,32 +79,125 @@ class Head {
     choose_tiles();
   }
 
-  // Returns [2, N] (log_prob, entropy) or [1, N].
-  Tensor forward(bool keep_tiles) {
-    const auto options = hidden_.options().dtype(compute_);
-    Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, options);
+  // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if told so.
+  Tensor forward(bool keep) {
+    Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
+    budget_ = keep ? options_.cache_bytes : 0;
+    kept_.clear();
+    if (whole_rows())
+      forward_rows(out);
+    else
+      forward_tiles(out);
+    return out;
+  }
+
+  // Gradients of hidden, weight and bias (undefined where not required).
+  std::vector<Tensor> backward(const Tensor& grad_out) const {
+    const c10::NoGradGuard no_grad;
+    if (hidden_._version() != hidden_version_ || weight_._version() != weight_version_)
+      core::raise("tensor", 5,
+                  {.what = "hidden states or head weight were changed in place between forward and backward",
+                   .remedy = "update parameters after the backward pass"});
+    const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
+    Tensor s;                                                                                    // [N, 1]
+    if (options_.entropy && options_.entropy_gradient)
+      s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
+    // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
+    const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
+    const bool narrow_weight = weight_.scalar_type() != compute_;
+    Tensor grad_hidden, grad_weight, grad_bias;
+    if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
+    if (required_.weight)
+      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes()) : weight_.new_empty(weight_.sizes());
+    if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
+    Buffer scratch(*this), powers(*this);
+    std::size_t tile_index = 0;
+    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
+      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
+      Tensor grad_w;                                               // [v, H]
+      if (required_.weight) grad_w = narrow_weight ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+      for (const Range n : ranges(tokens_, tile_tokens_)) {
+        Tensor tile = scratch.view(n.size, v.size);
+        const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
+        log_probabilities(tile, tile_index++, n, v, w);
+        const auto [index, inside] = target_in(n, v);
+        if (s.defined()) {
+          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
+          tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
+          tile.scatter_add_(1, index, rows(g).mul(inside));
+        } else {
+          tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
+        }
+        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
+        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
+        if (required_.bias)
+          grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
+      }
+      if (required_.weight && narrow_weight) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
+    }
+    if (required_.hidden) {
+      if (!s.defined()) grad_hidden.mul_(g).neg_();
+      grad_hidden = grad_hidden.to(hidden_.scalar_type());
+    }
+    if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
+    return {grad_hidden, grad_weight, grad_bias};
+  }
+
+ private:
+  // One tile of scratch memory, viewed contiguously at the size of the moment.
+  class Buffer {
+   public:
+    explicit Buffer(const LogProbTiles& head) : head_(head) {}
+    Tensor view(std::int64_t rows, std::int64_t columns) {
+      if (!memory_.defined())
+        memory_ = head_.hidden_.new_empty({head_.tile_tokens_ * head_.tile_vocabulary_},
+                                          head_.hidden_.options().dtype(head_.compute_));
+      return memory_.narrow(0, 0, rows * columns).view({rows, columns});
+    }
+
+   private:
+    const LogProbTiles& head_;
+    Tensor memory_;
+  };
+
+  static std::vector<Range> ranges(std::int64_t total, std::int64_t step) {
+    std::vector<Range> out;
+    for (std::int64_t begin = 0; begin < total; begin += step) out.push_back({begin, std::min(step, total - begin)});
+    return out;
+  }
+
+  // The vocabulary is one tile: every tile holds whole rows, and is kept as log-probabilities.
+  void forward_rows(Tensor& out) {
+    const Tensor w = widen(weight_);
+    Buffer scratch(*this);
+    if (options_.entropy) entropy_ = out.select(0, 1).unsqueeze(1);
+    for (const Range n : ranges(tokens_, tile_tokens_)) {
+      Tensor tile = scratch.view(n.size, vocabulary_);
+      logits(tile, n, Range{0, vocabulary_}, w);
+      const Tensor log_p = tile.log_softmax(1);
+      out.select(0, 0)
+          .narrow(0, n.begin, n.size)
+          .copy_(log_p.gather(1, targets_.narrow(0, n.begin, n.size).unsqueeze(1)).squeeze(1));
+      if (options_.entropy)
+        entropy_.narrow(0, n.begin, n.size).copy_(tile.copy_(log_p).exp_().mul_(log_p).sum(1, true).neg_());
+      if (spend(tile)) kept_.push_back(log_p);
+    }
+  }
+
+  void forward_tiles(Tensor& out) {
+    const auto options = out.options();
     Tensor maximum = hidden_.new_empty({tokens_, 1}, options);                        // running max of the logits
     Tensor sum = hidden_.new_empty({tokens_, 1}, options);                            // Σ exp(l − max)
     Tensor moment = hidden_.new_empty({options_.entropy ? tokens_ : 0, 1}, options);  // Σ exp(l − max)(l − max)
     Tensor chosen = hidden_.new_empty({tokens_, 1}, options);                         // l of the target
-    std::int64_t budget = keep_tiles ? options_.cache_bytes : 0;
     Buffer scratch(*this), powers(*this);
     for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
       const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
       const bool first = v.begin == 0;
       for (const Range n : ranges(tokens_, tile_tokens_)) {
         Tensor tile = scratch.view(n.size, v.size);  // [n, v]
-        const std::int64_t bytes = tile.numel() * tile.element_size();
-        if (bytes <= budget) {
-          budget -= bytes;
-          const Tensor kept = hidden_.new_empty({n.size, v.size}, options);
-          logits(kept, n, v, w);
-          kept_.push_back(kept);
-          tile.copy_(kept);
-        } else {
-          budget = 0;  // tiles are kept in order, without gaps
-          logits(tile, n, v, w);
-        }
+        logits(tile, n, v, w);
+        if (spend(tile)) kept_.push_back(tile.clone());
         const auto [index, inside] = target_in(n, v);
         Tensor target = chosen.narrow(0, n.begin, n.size);
         target.copy_(first ? tile.gather(1, index) : tile.gather(1, index).where(inside, target));
@@ -131,90 +227,22 @@ class Head {
         }
       }
     }
-    log_sum_ = maximum.add(sum.log());  // [N, 1]
+    log_sum_ = maximum.add(sum.log());
     out.select(0, 0).copy_(chosen.sub_(log_sum_).squeeze(1));
     if (options_.entropy) {
-      entropy_ = sum.log().sub_(moment.div_(sum));  // [N, 1]
+      entropy_ = sum.log().sub_(moment.div_(sum));
       out.select(0, 1).copy_(entropy_.squeeze(1));
     }
-    return out;
   }
 
-  // Gradients of hidden, weight and bias (undefined where not required).
-  std::vector<Tensor> backward(const Tensor& grad_out) const {
-    const c10::NoGradGuard no_grad;
-    const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
-    Tensor s;                                                                                    // [N, 1]
-    if (options_.entropy && options_.entropy_gradient)
-      s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
-    // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
-    const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
-    const bool narrow_weight = weight_.scalar_type() != compute_;
-    Tensor grad_hidden, grad_weight, grad_bias;
-    if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
-    if (required_.weight)
-      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes()) : weight_.new_empty(weight_.sizes());
-    if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
-    Buffer scratch(*this), powers(*this);
-    std::size_t tile_index = 0;
-    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-      Tensor grad_w;                                               // [v, H]
-      if (required_.weight) grad_w = narrow_weight ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
-      for (const Range n : ranges(tokens_, tile_tokens_)) {
-        Tensor tile = scratch.view(n.size, v.size);
-        const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
-        if (tile_index < kept_.size()) {
-          tile.copy_(kept_[tile_index]);
-        } else {
-          logits(tile, n, v, w);
-        }
-        ++tile_index;
-        tile.sub_(rows(log_sum_));  // log p
-        const auto [index, inside] = target_in(n, v);
-        if (s.defined()) {
-          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
-          tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
-          tile.scatter_add_(1, index, rows(g).mul(inside));
-        } else {
-          tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
-        }
-        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
-        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
-        if (required_.bias)
-          grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
-      }
-      if (required_.weight && narrow_weight) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
-    }
-    if (required_.hidden) {
-      if (!s.defined()) grad_hidden.mul_(g).neg_();
-      grad_hidden = grad_hidden.to(hidden_.scalar_type());
-    }
-    if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
-    return {grad_hidden, grad_weight, grad_bias};
-  }
+  [[nodiscard]] bool whole_rows() const { return tile_vocabulary_ == vocabulary_; }
 
- private:
-  // One tile of scratch memory, viewed contiguously at the size of the moment.
-  class Buffer {
-   public:
-    explicit Buffer(const Head& head) : head_(head) {}
-    Tensor view(std::int64_t rows, std::int64_t columns) {
-      if (!memory_.defined())
-        memory_ = head_.hidden_.new_empty({head_.tile_tokens_ * head_.tile_vocabulary_},
-                                          head_.hidden_.options().dtype(head_.compute_));
-      return memory_.narrow(0, 0, rows * columns).view({rows, columns});
-    }
-
-   private:
-    const Head& head_;
-    Tensor memory_;
-  };
-
-  static std::vector<Range> ranges(std::int64_t total, std::int64_t step) {
-    std::vector<Range> out;
-    for (std::int64_t begin = 0; begin < total; begin += step) out.push_back({begin, std::min(step, total - begin)});
-    return out;
+  // Tiles are kept in order, without gaps, until the budget is spent.
+  bool spend(const Tensor& tile) {
+    const std::int64_t bytes = tile.numel() * tile.element_size();
+    const bool fits = bytes <= budget_;
+    budget_ = fits ? budget_ - bytes : 0;
+    return fits;
   }
 
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
@@ -222,6 +250,18 @@ class Head {
   void logits(Tensor tile, Range n, Range v, const Tensor& w) const {
     tile.addmm_(widen(hidden_.narrow(0, n.begin, n.size)), w.t(), 0.0, 1.0 / options_.temperature);
     if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
+  }
+
+  void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const {
+    const bool kept = tile_index < kept_.size();
+    if (kept)
+      tile.copy_(kept_[tile_index]);
+    else
+      logits(tile, n, v, w);
+    if (!whole_rows())
+      tile.sub_(log_sum_.narrow(0, n.begin, n.size));
+    else if (!kept)
+      tile.copy_(tile.log_softmax(1));
   }
 
   // Column of each target within the vocabulary tile, and whether it lies there. [n, 1] each
@@ -286,19 +326,21 @@ class Head {
   Tensor hidden_, weight_, bias_, targets_;
   Required required_;
   LogProbOptions options_;
+  std::uint32_t hidden_version_, weight_version_;  // in-place changes so far
   c10::ScalarType compute_ = c10::ScalarType::Float;
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
   Tensor log_sum_, entropy_;  // [N, 1]
-  std::vector<Tensor> kept_;  // the first tiles of logits, vocabulary-major
+  std::int64_t budget_ = 0;   // bytes of tiles that may still be kept
+  std::vector<Tensor> kept_;  // the first tiles, vocabulary-major: logits, or log-probabilities of whole rows
 };
 
-}  // namespace log_prob_head_detail
+}  // namespace detail
 
 inline LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                               const LogProbOptions& options = {}, const Tensor& bias = {}) {
   const std::vector<Tensor> inputs = {hidden, weight, bias};
   const bool graph = needs_gradient(inputs);
-  const auto head = std::make_shared<log_prob_head_detail::Head>(hidden, weight, bias, targets, options);
+  const auto head = std::make_shared<detail::LogProbTiles>(hidden, weight, bias, targets, options);
   Tensor out;
   {
     const c10::NoGradGuard no_grad;
@@ -306,7 +348,7 @@ inline LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const 
   }
   if (graph) out = attach_gradient(out, inputs, [head](const Tensor& grad) { return head->backward(grad); });
   LogProbs result{out.select(0, 0), {}};
-  if (options.entropy) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
+  if (out.size(0) == 2) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
   return result;
 }
 
