@@ -1,0 +1,214 @@
+// Reward functions from a user's Python file, run in a separate Python process.
+//
+// A function is called as TRL calls it, with keywords only: prompts, completions, completion_ids, one list per dataset
+// column, trainer_state (global_step), log_extra, log_metric; it returns one number or None per completion, plain or
+// `async def`. A function without **kwargs gets the arguments it names. None and NaN mean "does not apply".
+// One process serves all functions of a run, so modules are imported once. What functions print goes to stderr. The
+// process is given `start_seconds` to import a module and `call_seconds` for a call; then it and all it started are
+// killed.
+//
+// Errors: [rlalgo.remote.1] Python cannot be started, [rlalgo.remote.2] module or function not found, or importing it
+// failed, [rlalgo.remote.3] the function raised, [rlalgo.remote.4] the wrong number of values, [rlalgo.remote.5] a
+// value that is no number, [rlalgo.remote.6] no answer in time, [rlalgo.remote.7] the process died, [rlalgo.remote.8]
+// an answer outside the protocol. 2 and 3 carry the Python traceback.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/remote/detail/line_process.hpp>
+#include <rlalgo/remote/detail/worker_source.hpp>
+#include <rlalgo/reward/function.hpp>
+
+namespace rlalgo::remote {
+
+struct PythonConfig {
+  std::string python;                               // program; empty: $RLALGO_PYTHON, else python3 from PATH
+  std::vector<std::filesystem::path> search_paths;  // where modules are found first, in this order; empty: the cwd
+  double start_seconds = 120.0;                     // to start Python and import a module
+  double call_seconds = 300.0;                      // for one call of one function
+};
+
+class PythonWorker {
+ public:
+  explicit PythonWorker(PythonConfig config) : config_(std::move(config)) {
+    if (config_.python.empty()) {
+      const char* chosen = std::getenv("RLALGO_PYTHON");
+      config_.python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+    }
+    if (config_.search_paths.empty()) config_.search_paths.push_back(std::filesystem::current_path());
+    for (auto& path : config_.search_paths) path = std::filesystem::absolute(path).lexically_normal();
+  }
+
+  // Imports `module.function`; returns the function's own name, which is its name in metrics.
+  std::string load(const std::string& function) {
+    if (!started_) start();
+    Json paths = Json::array();
+    for (const auto& path : config_.search_paths) paths.push_back(path.string());
+    const Json answer = ask({{"op", "load"}, {"function", function}, {"paths", std::move(paths)}}, function,
+                            config_.start_seconds, "importing");
+    if (!answer.contains("name")) outside_protocol(function, answer.dump());
+    return answer.at("name").get<std::string>();
+  }
+
+  // Calls a loaded function.
+  std::vector<double> call(const std::string& function, const reward::RewardCall& call) {
+    const Json question = {{"op", "call"}, {"function", function}, {"arguments", arguments(call)}, {"step", call.step}};
+    const Json answer = ask(question, function, config_.call_seconds, "step " + std::to_string(call.step));
+    try {
+      std::vector<double> values;
+      for (const Json& value : answer.at("values")) values.push_back(number(value));
+      if (call.log != nullptr) {
+        for (const Json& metric : answer.at("metrics"))
+          call.log->metrics.emplace_back(metric.at(0).get<std::string>(), number(metric.at(1)));
+        for (const Json& extra : answer.at("extras"))
+          call.log->extras.emplace_back(extra.at(0).get<std::string>(), extra.at(1));
+      }
+      return values;
+    } catch (const nlohmann::json::exception& e) {
+      outside_protocol(function, e.what());
+    }
+  }
+
+ private:
+  using Json = reward::Json;
+  static constexpr double dying_seconds = 1.0;  // what a process that closed its channel is given to end by itself
+
+  void start() {
+    const int error = process_.start({config_.python, "-u", "-c", detail::worker_source});
+    if (error != 0)
+      core::raise("remote", 1,
+                  {.what = "Python for the reward functions cannot be started",
+                   .found = std::strerror(error),
+                   .where = config_.python,
+                   .remedy = "install python3, or set RLALGO_PYTHON to one"});
+    started_ = true;
+  }
+
+  static Json arguments(const reward::RewardCall& call) {
+    Json out = Json::object();
+    const std::size_t n = call.size();
+    for (const Json& row : call.columns)
+      for (const auto& [key, value] : row.items())
+        if (!out.contains(key)) out[key] = Json(Json::array_t(n));  // null where a row lacks the column
+    for (std::size_t i = 0; i < n; ++i)
+      for (const auto& [key, value] : call.columns[i].items()) out[key][i] = value;
+    out.erase("prompt");
+    out.erase("completion");
+    Json ids = Json::array();
+    for (const auto row : call.completion_ids) ids.push_back(std::vector<std::int32_t>(row.begin(), row.end()));
+    out["prompts"] = Json(Json::array_t(call.prompts.begin(), call.prompts.end()));
+    out["completions"] = Json(Json::array_t(call.completions.begin(), call.completions.end()));
+    out["completion_ids"] = std::move(ids);
+    return out;
+  }
+
+  static double number(const Json& value) {
+    if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (value.is_string()) {
+      const double infinite = std::numeric_limits<double>::infinity();
+      return value.get<std::string>() == "-inf" ? -infinite : infinite;
+    }
+    return value.get<double>();
+  }
+
+  Json ask(const Json& question, const std::string& function, double seconds, const std::string& where) {
+    const core::Stopwatch watch;
+    const core::Deadline deadline(seconds);
+    // Completions can hold bytes that are no UTF-8 (a character cut in two): they arrive as U+FFFD.
+    const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text;
+    const auto outcome =
+        process_.running() ? process_.exchange(line, text, deadline) : detail::LineProcess::Outcome::gone;
+    if (outcome == detail::LineProcess::Outcome::late) {
+      process_.stop(0.0);
+      core::raise("remote", 6,
+                  {.what = "the reward function '" + function + "' did not answer in time",
+                   .found = "no answer after " + seconds_text(watch.seconds()),
+                   .expected = "an answer within " + seconds_text(seconds),
+                   .where = where,
+                   .remedy = "make it faster, or raise the timeout; its process was killed"});
+    }
+    if (outcome == detail::LineProcess::Outcome::gone)
+      core::raise("remote", 7,
+                  {.what = "the Python process of the reward function '" + function + "' ended",
+                   .found = process_.stop(dying_seconds),
+                   .where = where,
+                   .remedy = "what it printed is above"});
+    Json answer = Json::parse(text, nullptr, false);
+    if (!answer.is_object()) outside_protocol(function, text.substr(0, 200));
+    if (answer.contains("error")) refuse(answer, function, where);
+    return answer;
+  }
+
+  [[noreturn]] void outside_protocol(const std::string& function, const std::string& found) {
+    process_.stop(0.0);
+    core::raise("remote", 8,
+                {.what = "the Python process of the reward function '" + function + "' answered outside the protocol",
+                 .found = found,
+                 .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
+  }
+
+  [[noreturn]] static void refuse(const Json& answer, const std::string& function, const std::string& where) {
+    const std::string kind = answer.value("kind", "");
+    const std::string message = answer.value("message", "");
+    const std::string trace = answer.value("traceback", "");
+    const std::string shown = trace.empty() ? "" : "\n" + trace;
+    const std::string the_function = "the reward function '" + function + "' ";
+    if (kind == "load")
+      core::raise("remote", 2,
+                  {.what = "cannot load the reward function '" + function + "'", .found = message + shown});
+    if (kind == "count")
+      core::raise("remote", 4,
+                  {.what = the_function + "returned the wrong number of values",
+                   .found = message,
+                   .expected = "one number or None per completion",
+                   .where = where});
+    if (kind == "value")
+      core::raise("remote", 5,
+                  {.what = the_function + "did not return numbers",
+                   .found = message,
+                   .expected = "one number or None per completion",
+                   .where = where});
+    core::raise("remote", 3, {.what = the_function + "raised an exception", .found = message, .where = where + shown});
+  }
+
+  static std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+    return text;
+  }
+
+  PythonConfig config_;
+  detail::LineProcess process_;
+  bool started_ = false;
+};
+
+// One function of a worker as a reward function.
+class PythonReward final : public reward::RewardFunction {
+ public:
+  PythonReward(std::shared_ptr<PythonWorker> worker, std::string function)
+      : worker_(std::move(worker)), function_(std::move(function)), name_(worker_->load(function_)) {}
+  [[nodiscard]] std::string name() const override { return name_; }
+  std::vector<double> operator()(const reward::RewardCall& call) override { return worker_->call(function_, call); }
+
+ private:
+  std::shared_ptr<PythonWorker> worker_;
+  std::string function_;
+  std::string name_;
+};
+
+}  // namespace rlalgo::remote

@@ -1,0 +1,74 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <rlalgo/remote/reward_functions.hpp>
+
+using namespace rlalgo;
+using remote::make_reward_functions;
+
+namespace {
+constexpr const char* mine =
+    "def int_reward_func(completions, **kwargs):\n    return [7.0 for _ in completions]\n"
+    "def other(completions, **kwargs):\n    return [8.0 for _ in completions]\n";
+
+double first_value(reward::RewardFunction& function) {
+  const std::vector<std::string> texts = {"<answer>42</answer>"};
+  const std::vector<reward::Json> prompts = {"p"}, completions = {texts[0]}, columns = {reward::Json::object()};
+  const std::vector<std::span<const std::int32_t>> ids(1);
+  return reward::evaluate(function, {.prompts = prompts,
+                                     .completions = completions,
+                                     .texts = texts,
+                                     .completion_ids = ids,
+                                     .columns = columns})
+      .at(0);
+}
+}  // namespace
+
+TEST_CASE("built-ins and Python functions by name, a user's file before a built-in") {
+  support::ScratchDirectory directory;
+  remote::PythonConfig python;
+  python.search_paths = {directory.path()};
+  {
+    // No rewards.py: rewards.<name> is a built-in, and Python is not even looked for.
+    remote::PythonConfig absent = python;
+    absent.python = "/no/such/python";
+    const auto f = make_reward_functions({"rewards.int_reward_func", "gsm8k_grpo.format_reward"}, absent, {});
+    CHECK(first_value(*f[0]) == 0.5);
+    CHECK(first_value(*f[1]) == 1.0);
+  }
+  directory.write("rewards.py", mine);
+  const auto f =
+      make_reward_functions({"rewards.int_reward_func", "builtin.int_reward_func", "rewards.other"}, python, {});
+  REQUIRE(f.size() == 3);
+  CHECK(first_value(*f[0]) == 7.0);
+  CHECK(first_value(*f[1]) == 0.5);
+  CHECK(first_value(*f[2]) == 8.0);
+  CHECK(f[2]->name() == "other");
+}
+
+TEST_CASE("names that are neither") {
+  support::ScratchDirectory directory;
+  remote::PythonConfig python;
+  python.search_paths = {directory.path()};
+  const auto make = [&](const std::string& name) { (void)make_reward_functions({name}, python, {}); };
+  CHECK_THAT(support::raised_by([&] { make("accuracy"); }),
+             Catch::Contains("remote.9") && Catch::Contains("builtin.correctness_reward_func"));
+  CHECK(support::exit_code_of([&] { make("accuracy"); }) == 2);
+  CHECK_THAT(support::raised_by([&] { make("builtin.nothing"); }), Catch::Contains("reward.3"));
+  CHECK_THAT(support::raised_by([&] { make("rewards.nothing"); }),
+             Catch::Contains("remote.2") && Catch::Contains(directory.path().string()));
+}
+
+TEST_CASE("a module is a file or a package in a search path") {
+  support::ScratchDirectory directory;
+  directory.write("one.py", "");
+  directory.write("two/__init__.py", "");
+  CHECK(remote::module_exists("one.f", {directory.path()}));
+  CHECK(remote::module_exists("two.inner.f", {directory.path()}));
+  CHECK_FALSE(remote::module_exists("three.f", {directory.path()}));
+  CHECK_FALSE(remote::module_exists("one.f", {}));
+}
