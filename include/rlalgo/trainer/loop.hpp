@@ -252,8 +252,8 @@ class Loop {
     emit(record);
   }
 
+  // Samples first: an observer of the record finds them on disk.
   void emit_window() {
-    emit(window_.flush(step_, epoch_));
     if (callbacks_.samples && config_.logged_samples > 0)
       samples_->append(step_, callbacks_.samples(config_.logged_samples));
     emit(window_.flush(step_, epoch_));

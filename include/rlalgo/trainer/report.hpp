@@ -115,6 +115,9 @@ class ReportPage {
   [[nodiscard]] static double number_of(const Json& object, const std::string& key) {
     return object.is_object() && object.contains(key) && object[key].is_number() ? object[key].get<double>() : no_value;
   }
+  [[nodiscard]] static Json rewards_of(const Json& sample) {
+    return sample.contains("rewards") && sample["rewards"].is_object() ? sample["rewards"] : Json::object();
+  }
   // Cuts very long texts at a UTF-8 boundary.
   [[nodiscard]] static std::string shown(const std::string& value) {
     constexpr std::size_t limit = 6000;
@@ -127,9 +130,11 @@ class ReportPage {
 
   [[nodiscard]] static std::string rows(const std::vector<const Json*>& group) {
     std::vector<std::string> names;
-    for (const Json* sample : group)
-      for (const auto& [name, value] : sample->value("rewards", Json::object()).items())
+    for (const Json* sample : group) {
+      const Json rewards = rewards_of(*sample);
+      for (const auto& [name, value] : rewards.items())
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
     std::string head = "<tr><th>Completion</th>";
     for (const std::string& name : names) head += "<th class=\"n\">" + escape_html(name) + "</th>";
     head += "<th class=\"n\">Advantage</th></tr>";
@@ -144,11 +149,12 @@ class ReportPage {
         prompt = &current;
         out += "<div class=\"text prompt\">" + shown(current) + "</div><table>" + head;
       }
+      const Json rewards = rewards_of(*sample);
       const bool cut = sample->contains("cut") && (*sample)["cut"] == true;
       out += "<tr><td><div class=\"text\">" + shown(string_of(*sample, "completion")) +
              (cut ? " <em class=\"cut\">[cut at the limit]</em>" : "") + "</div></td>";
       for (const std::string& name : names)
-        out += "<td class=\"n\">" + short_number(number_of((*sample)["rewards"], name)) + "</td>";
+        out += "<td class=\"n\">" + short_number(number_of(rewards, name)) + "</td>";
       const double advantage = number_of(*sample, "advantage");
       char signed_text[32];
       std::snprintf(signed_text, sizeof signed_text, "%+.3f", advantage);

@@ -1,0 +1,50 @@
+#include <rlalgo/trainer/interrupt.hpp>
+
+#include <csignal>
+
+#include <support/catch.hpp>
+
+#include "trainer/fake_run.hpp"
+
+using rlalgo::trainer::Interrupt;
+
+TEST_CASE("the first signal is a request, and handlers are put back") {
+  struct sigaction before = {};
+  ::sigaction(SIGTERM, nullptr, &before);
+  {
+    const Interrupt interrupt;
+    CHECK_FALSE(Interrupt::requested());
+    std::raise(SIGTERM);
+    CHECK(Interrupt::requested());
+  }
+  {
+    const Interrupt again;
+    CHECK_FALSE(Interrupt::requested());
+  }
+  struct sigaction after = {};
+  ::sigaction(SIGTERM, nullptr, &after);
+  CHECK(after.sa_handler == before.sa_handler);
+}
+
+TEST_CASE("the second signal ends the process at once with status 130") {
+  const int status = fake::in_child([] {
+    const Interrupt interrupt;
+    std::raise(SIGINT);
+    std::raise(SIGINT);
+    return 0;
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
+}
+
+TEST_CASE("a pipe whose reader went away does not end the process") {
+  const int status = fake::in_child([] {
+    const Interrupt interrupt;
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
+    ::close(ends[0]);
+    return ::write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 2;
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}

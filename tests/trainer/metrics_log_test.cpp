@@ -1,0 +1,31 @@
+#include <rlalgo/trainer/metrics_log.hpp>
+
+#include <support/catch.hpp>
+
+#include "trainer/fake_run.hpp"
+
+using namespace rlalgo::trainer;
+
+TEST_CASE("metrics.jsonl grows by whole lines and starts over from a history") {
+  const fake::TempDir dir;
+  MetricsLog log(dir.path);
+  log.restart();
+  log.append({1, 0.5, {{"loss", 2.0}}});
+  log.append({2, 1.0, {{"loss", no_value}}});
+  const std::string two =
+      "{\"step\": 1, \"epoch\": 0.5, \"loss\": 2.0}\n{\"step\": 2, \"epoch\": 1.0, \"loss\": null}\n";
+  CHECK(fake::read(dir.path / "metrics.jsonl") == two);
+  CHECK(log.lines().size() == 2);
+
+  // A resumed run: the history of the checkpoint replaces whatever a killed run left, a half line included.
+  std::ofstream(dir.path / "metrics.jsonl", std::ios::app) << "{\"step\": 3, \"epo";
+  MetricsLog resumed(dir.path);
+  resumed.restart(Json::array({Json::parse(log.lines()[0])}));
+  resumed.append({2, 1.0, {{"loss", no_value}}});
+  CHECK(fake::read(dir.path / "metrics.jsonl") == two);
+}
+
+TEST_CASE("a directory that is not there is a numbered error") {
+  MetricsLog log("/nonexistent/rlalgo");
+  CHECK(fake::error_of([&] { log.append({1, 0, {}}); }) == "core.1");
+}
