@@ -5,7 +5,7 @@
 // bytes are what the allocator held at most beyond what lived before and beyond the gradients that are the result.
 #include <benchmark/benchmark.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,9 @@
-// A decoder by the book: whole sequences, no cache, plain tensor operations, in f64. What the engine is measured against.
+// A decoder by the book: whole sequences, no cache, plain tensor operations, in f64. What the engine is measured
+// against.
 #pragma once
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <numbers>
@@ -37,13 +39,15 @@ inline DecoderConfig tiny(const std::string& type = "llama") {
 
 // Weights large enough that the distributions are far from uniform.
 inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed, at::ScalarType dtype = at::kFloat) {
-  torch::manual_seed(seed);
+  at::manual_seed(seed);
   const auto matrix = [&](std::int64_t rows, std::int64_t columns, double scale = 1.6) {
-    return (torch::randn({rows, columns}) * (scale / std::sqrt(static_cast<double>(columns)))).to(dtype);
+    return (at::randn({rows, columns}) * (scale / std::sqrt(static_cast<double>(columns)))).to(dtype);
   };
-  const auto vector = [&](std::int64_t n, double mean, double scale) { return (mean + scale * torch::randn({n})).to(dtype); };
+  const auto vector = [&](std::int64_t n, double mean, double scale) {
+    return (mean + scale * at::randn({n})).to(dtype);
+  };
   DecoderWeights w;
-  w.embedding = torch::randn({c.vocab_size, c.hidden_size}).to(dtype);
+  w.embedding = at::randn({c.vocab_size, c.hidden_size}).to(dtype);
   for (std::int64_t l = 0; l < c.layers; ++l) {
     rlalgo::model::LayerWeights layer;
     layer.input_norm = vector(c.hidden_size, 1.0, 0.1);
@@ -56,7 +60,8 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
     layer.up_proj.weight = matrix(c.intermediate_size, c.hidden_size);
     layer.down_proj.weight = matrix(c.hidden_size, c.intermediate_size);
     if (c.qkv_bias)
-      for (auto* linear : {&layer.q_proj, &layer.k_proj, &layer.v_proj}) linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
+      for (auto* linear : {&layer.q_proj, &layer.k_proj, &layer.v_proj})
+        linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
     if (c.output_bias) layer.o_proj.bias = vector(c.hidden_size, 0.0, 0.5);
     if (c.mlp_bias)
       for (auto* linear : {&layer.gate_proj, &layer.up_proj, &layer.down_proj})
@@ -73,7 +78,7 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
 }
 
 inline at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * torch::rsqrt(x.pow(2).mean(-1, true) + eps) * weight.to(at::kDouble);
+  return x * at::rsqrt(x.pow(2).mean(-1, true) + eps) * weight.to(at::kDouble);
 }
 
 inline at::Tensor linear(const rlalgo::model::Linear& l, const at::Tensor& x) {
@@ -83,21 +88,22 @@ inline at::Tensor linear(const rlalgo::model::Linear& l, const at::Tensor& x) {
 
 inline at::Tensor rotate(const at::Tensor& x, double theta) {  // [T, heads, d]
   const std::int64_t t = x.size(0), d = x.size(2);
-  const at::Tensor inverse = torch::pow(theta, -torch::arange(0, d, 2).to(at::kDouble) / static_cast<double>(d));
-  const at::Tensor angle = torch::arange(t).to(at::kDouble).unsqueeze(1) * inverse;  // [T, d/2]
-  const at::Tensor c = torch::cat({angle, angle}, 1).cos().unsqueeze(1);
-  const at::Tensor s = torch::cat({angle, angle}, 1).sin().unsqueeze(1);
-  const at::Tensor half = torch::cat({-x.slice(2, d / 2), x.slice(2, 0, d / 2)}, 2);
+  const at::Tensor inverse = at::pow(theta, -at::arange(0, d, 2).to(at::kDouble) / static_cast<double>(d));
+  const at::Tensor angle = at::arange(t).to(at::kDouble).unsqueeze(1) * inverse;  // [T, d/2]
+  const at::Tensor c = at::cat({angle, angle}, 1).cos().unsqueeze(1);
+  const at::Tensor s = at::cat({angle, angle}, 1).sin().unsqueeze(1);
+  const at::Tensor half = at::cat({-x.slice(2, d / 2), x.slice(2, 0, d / 2)}, 2);
   return x * c + half * s;
 }
 
 // [T, V] logits of one sequence.
-inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w, const std::vector<rlalgo::data::TokenId>& ids) {
-  torch::NoGradGuard no_grad;
+inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w,
+                         const std::vector<rlalgo::data::TokenId>& ids) {
+  c10::NoGradGuard no_grad;
   const std::int64_t t = static_cast<std::int64_t>(ids.size());
-  at::Tensor index = torch::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
+  at::Tensor index = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
   at::Tensor x = w.embedding.to(at::kDouble).index_select(0, index);
-  const at::Tensor mask = torch::full({t, t}, -INFINITY, at::kDouble).triu(1);
+  const at::Tensor mask = at::full({t, t}, -INFINITY, at::kDouble).triu(1);
   for (const auto& layer : w.layers) {
     const at::Tensor h = rms_norm(x, layer.input_norm, c.rms_norm_eps);
     at::Tensor q = linear(layer.q_proj, h).view({t, c.heads, c.head_dim});

@@ -1,6 +1,6 @@
 #include <support/catch.hpp>
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <rlalgo/tensor/custom_gradient.hpp>
 

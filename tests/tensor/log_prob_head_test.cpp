@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <rlalgo/tensor/log_prob_head.hpp>
 
