@@ -300,26 +300,36 @@ TEST_CASE("epochs: shuffled, incomplete generation dropped, every epoch another 
   }
   for (const auto& epoch : epochs) CHECK(std::set<std::int64_t>(epoch.begin(), epoch.end()).size() == 4);
   CHECK(epochs[0] != epochs[1]);
-  CHECK(sampler.geometry().steps(sampler.dataset_size(), 1.0) == 2);
+  CHECK(sampler.steps() == 2);
 }
 
-TEST_CASE("an evaluation sampler gives the whole split fresh at every call") {
+TEST_CASE("an evaluation sampler gives the whole split in one step, and again after its state is put back") {
   Bench bench;
   RolloutsConfig c;
   c.geometry = Geometry::evaluation(7, 1, 4);
   c.shuffle = false;
   c.count_tokens = false;
   Rollouts sampler = bench.sampler(c, 7);
-  for (std::int64_t pass = 0; pass < 2; ++pass) {
-    const RolloutBatch batch = sampler.next(pass);
+  CHECK(sampler.steps() == 1);
+  const nlohmann::ordered_json start = sampler.state();
+  std::vector<data::TokenId> first_tokens[2];
+  for (std::size_t pass = 0; pass < 2; ++pass) {
+    bench.version = static_cast<std::int64_t>(pass);
+    const RolloutBatch batch = sampler.next(0);
     REQUIRE(batch.fresh.size() == 1);
     std::int64_t row = 100;
     for (const auto& part : batch.parts)
-      for (const data::Rollout* r : part) CHECK(r->row == row++);
+      for (const data::Rollout* r : part) {
+        CHECK(r->row == row++);
+        CHECK(r->weights_version == bench.version);
+        first_tokens[pass].push_back(r->completion_ids[0]);
+      }
     CHECK(row == 107);
     CHECK(std::isnan(batch.metrics.value("num_tokens")));
+    sampler.restore(start);
   }
   CHECK(bench.generator.calls.size() == 2);
+  CHECK(first_tokens[0] == first_tokens[1]);  // the same draws
 }
 
 namespace {

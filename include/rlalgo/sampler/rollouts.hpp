@@ -73,6 +73,8 @@ class Rollouts {
   [[nodiscard]] const RolloutsConfig& config() const noexcept { return config_; }
   [[nodiscard]] const Geometry& geometry() const noexcept { return config_.geometry; }
   [[nodiscard]] std::int64_t dataset_size() const noexcept { return static_cast<std::int64_t>(prompts_.size()); }
+  // Optimizer steps of one pass over the dataset.
+  [[nodiscard]] std::int64_t steps() const { return geometry().steps(dataset_size(), 1.0); }
   [[nodiscard]] const std::vector<WeightedReward>& rewards() const noexcept { return rewards_; }
 
   Batch next(std::int64_t step) {
