@@ -39,7 +39,8 @@ struct DrawKey {
 
 // generate() returns, for each request, its `count` completions.
 template <class G>
-concept Generator = requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
+concept Generator = requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling,
+                             DrawKey key) {
   { generator.generate(requests, sampling, key) } -> std::same_as<std::vector<std::vector<data::Completion>>>;
 };
 

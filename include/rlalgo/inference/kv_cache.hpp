@@ -1,10 +1,10 @@
 // Keys and values of the running sequences, in pages of 32 positions that sequences with a common prompt share.
 //
-// A page holds, for every layer and kv head, keys [d, 32] (positions contiguous: one page of scores is d broadcasts) and
-// values [32, d], in f32, d padded to a multiple of 8. A sequence is a table of pages. fork() shares every full page and
-// copies the last, partly filled one, so that a prompt is stored once however many completions it has, and stays in the
-// CPU's cache while they are decoded one after the other. A page is freed with its last user and kept for reuse: a
-// steady load allocates nothing.
+// A page holds, for every layer and kv head, keys [d, 32] (positions contiguous: one page of scores is d broadcasts)
+// and values [32, d], in f32, d padded to a multiple of 8. A sequence is a table of pages. fork() shares every full
+// page and copies the last, partly filled one, so that a prompt is stored once however many completions it has, and
+// stays in the CPU's cache while they are decoded one after the other. A page is freed with its last user and kept for
+// reuse: a steady load allocates nothing.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Generates with the trainer's own weights: a KV cache, continuous batching, one copy of a prompt for all its completions.
+// Generates with the trainer's own weights: a KV cache, continuous batching, one copy of a prompt for all its
+// completions.
 //
 // The engine reads the weight tensors where they are at every call of generate(), so an optimizer that updates them in
 // place needs no synchronisation; `weights` must outlive the engine. f32 weights are computed with as they are; bf16
@@ -12,8 +13,8 @@
 // max_position_embeddings (Finish::length), or when the caller cancels (Finish::aborted, what there was is kept).
 //
 // Errors: [rlalgo.inference.1] a prompt leaves no room for a completion; .2 an empty prompt; .3 an id outside the
-// vocabulary; .4 a sampling setting out of range; .5 logits that are not finite; .6 a weight tensor that cannot be read;
-// .7 an engine setting out of range.
+// vocabulary; .4 a sampling setting out of range; .5 logits that are not finite; .6 a weight tensor that cannot be
+// read; .7 an engine setting out of range.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -70,7 +71,8 @@ class LocalEngine {
         cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
         forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows),
         slots_(static_cast<std::size_t>(engine_.max_slots)),
-        draws_(static_cast<std::size_t>(pool_.threads())) {}
+        draws_(static_cast<std::size_t>(pool_.threads())),
+        selected_(engine_.max_slots, decoder.hidden_size) {}
   LocalEngine(const LocalEngine&) = delete;
   LocalEngine& operator=(const LocalEngine&) = delete;
 
@@ -88,10 +90,9 @@ class LocalEngine {
           break;
         }
         collect_rows(call);
-        const float* hidden = rows_.empty() ? nullptr : forward_.run(call.view, rows_);
-        select_hidden(call, hidden);
+        select_hidden(call, forward_.run(call.view, rows_));
         if (slot_of_draw_.empty()) continue;
-        forward_.head(call.view, selected_.data(), selected_count_, logits_.data());
+        forward_.head(call.view, selected_, selected_count_, logits_.data());
         draw(call);
         accept(call);
       }
@@ -111,7 +112,7 @@ class LocalEngine {
     std::int64_t started = 0;        // completions that have a slot, or had one
     std::int64_t forked = 0;         // completions that continue the prompt on their own, or ended at once
     bool complete = false;
-    std::int64_t selected = -1;      // row of selected_ in this pass
+    std::int64_t selected = -1;  // row of selected_ in this pass
   };
   struct Slot {
     bool busy = false;
@@ -119,8 +120,8 @@ class LocalEngine {
     std::size_t request = 0;
     std::int64_t completion = 0;
     KvCache::Sequence sequence;
-    std::int64_t row = -1;    // in this pass
-    std::int64_t logits = -1; // row of logits_ in this pass
+    std::int64_t row = -1;     // in this pass
+    std::int64_t logits = -1;  // row of logits_ in this pass
     Drawn drawn;
   };
   struct Call {
@@ -158,12 +159,13 @@ class LocalEngine {
       if (length == 0)
         core::raise("inference", 2, {.what = "a prompt is empty", .expected = "at least one token", .where = where});
       if (length >= decoder_.max_position_embeddings)
-        core::raise("inference", 1,
-                    {.what = "a prompt leaves no room for a completion",
-                     .found = std::to_string(length) + " tokens",
-                     .expected = "fewer than max_position_embeddings = " + std::to_string(decoder_.max_position_embeddings),
-                     .where = where,
-                     .remedy = "shorten the prompt or drop the row"});
+        core::raise(
+            "inference", 1,
+            {.what = "a prompt leaves no room for a completion",
+             .found = std::to_string(length) + " tokens",
+             .expected = "fewer than max_position_embeddings = " + std::to_string(decoder_.max_position_embeddings),
+             .where = where,
+             .remedy = "shorten the prompt or drop the row"});
       for (const data::TokenId id : requests[r].prompt) check_id(id, where);
     }
   }
@@ -198,11 +200,15 @@ class LocalEngine {
     }
     forward_.reserve(longest);
     const std::size_t wide = static_cast<std::size_t>(engine_.max_slots);
-    selected_.resize(wide * static_cast<std::size_t>(decoder_.hidden_size));
     logits_.resize(wide * static_cast<std::size_t>(decoder_.vocab_size));
     rows_.reserve(static_cast<std::size_t>(engine_.max_slots + engine_.prefill_rows));
     slot_of_draw_.reserve(wide);
     prompt_ends_.reserve(static_cast<std::size_t>(engine_.prefill_rows));
+    for (Slot& slot : slots_) slot.sequence.pages.reserve(pages_for(longest));
+  }
+
+  static std::size_t pages_for(std::int64_t positions) {
+    return static_cast<std::size_t>((positions + detail::page_positions - 1) / detail::page_positions);
   }
 
   // Gives free slots to the next completions; false when all completions are done.
@@ -210,7 +216,8 @@ class LocalEngine {
     bool busy = false;
     for (Slot& slot : slots_) {
       while (call.next_request < call.requests.size() &&
-             call.prompts[call.next_request].started == static_cast<std::int64_t>(call.completions[call.next_request].size()))
+             call.prompts[call.next_request].started ==
+                 static_cast<std::int64_t>(call.completions[call.next_request].size()))
         ++call.next_request;
       if (!slot.busy && call.next_request < call.requests.size()) {
         slot.busy = true;
@@ -256,10 +263,9 @@ class LocalEngine {
   }
 
   // Copies the hidden states that predict a token in this pass; completions that start share their prompt's.
-  void select_hidden(Call& call, const float* hidden) {
-    const std::int64_t width = decoder_.hidden_size;
+  void select_hidden(Call& call, detail::Activations& hidden) {
     for (const auto& [request, row] : prompt_ends_) {
-      call.prompts[request].last_hidden.assign(hidden + row * width, hidden + (row + 1) * width);
+      call.prompts[request].last_hidden.assign(hidden.row(row), hidden.row(row) + decoder_.hidden_size);
       call.prompts[request].complete = true;
     }
     selected_count_ = 0;
@@ -270,7 +276,7 @@ class LocalEngine {
       if (!slot.busy) continue;
       Prompt& prompt = call.prompts[slot.request];
       if (slot.decoding) {
-        slot.logits = select(hidden + slot.row * width);
+        slot.logits = select(hidden.row(slot.row));
       } else if (prompt.complete) {
         if (prompt.selected < 0) prompt.selected = select(prompt.last_hidden.data());
         slot.logits = prompt.selected;
@@ -282,7 +288,7 @@ class LocalEngine {
   }
 
   std::int64_t select(const float* hidden) {
-    std::copy_n(hidden, decoder_.hidden_size, selected_.data() + selected_count_ * decoder_.hidden_size);
+    std::copy_n(hidden, decoder_.hidden_size, selected_.row(selected_count_));
     return selected_count_++;
   }
 
@@ -364,11 +370,11 @@ class LocalEngine {
   KvCache cache_;
   detail::DecoderForward forward_;
   std::vector<Slot> slots_;
-  std::vector<TokenDraw> draws_;                              // per thread
-  std::vector<detail::Row> rows_;                             // of this pass
+  std::vector<TokenDraw> draws_;                                   // per thread
+  std::vector<detail::Row> rows_;                                  // of this pass
   std::vector<std::pair<std::size_t, std::int64_t>> prompt_ends_;  // (request, row) of prompts completed in this pass
   std::vector<std::size_t> slot_of_draw_;
-  std::vector<float> selected_;  // [max_slots, H]
+  detail::Activations selected_;  // [max_slots, H]
   std::int64_t selected_count_ = 0;
   std::vector<float> logits_;  // [max_slots, V]
 };

@@ -1,10 +1,11 @@
 // Draws the next token from one row of logits, and says with which probability it was drawn.
 //
-//   l ← repetition penalty (l > 0 ? l/ρ : l·ρ for every id of prompt and completion) · l ← l / T · keep the top_k largest
-//   (ties with the k-th kept) · keep the shortest prefix, by falling probability, whose mass reaches top_p (at least one
-//   id) · keep p ≥ min_p · max p · p ← softmax over the kept ids · token = smallest id whose cumulative p exceeds u
-// Source: the logits processors of Hugging Face transformers, in its order (generation/logits_process.py). vLLM differs:
-// it applies min_p before top_k and top_p.
+//   l ← repetition penalty (l > 0 ? l/ρ : l·ρ for every id of prompt and completion) · l ← l / T · keep the top_k
+//   largest (ties with the k-th kept) · keep the shortest prefix, by falling probability, whose mass reaches top_p (at
+//   least one id) · keep p ≥ min_p · max p · p ← softmax over the kept ids · token = smallest id whose cumulative p
+//   exceeds u
+// Source: the logits processors of Hugging Face transformers, in its order (generation/logits_process.py). vLLM
+// differs: it applies min_p before top_k and top_p.
 //
 // T = 0 is greedy: the largest logit, the smallest id among equals; truncation has no effect.
 // Shapes: logits [V] f32. log_prob: nats, under the distribution sampled from; with truncation and penalty off it is
@@ -39,7 +40,8 @@ inline void check(const SamplingConfig& sampling) {
                          .found = std::to_string(value),
                          .expected = expected});
   };
-  require(sampling.temperature >= 0.0 && std::isfinite(sampling.temperature), "temperature", sampling.temperature, "≥ 0");
+  require(sampling.temperature >= 0.0 && std::isfinite(sampling.temperature), "temperature", sampling.temperature,
+          "≥ 0");
   require(sampling.top_p > 0.0 && sampling.top_p <= 1.0, "top_p", sampling.top_p, "in (0, 1]");
   require(sampling.top_k >= 0, "top_k", static_cast<double>(sampling.top_k), "≥ 0 (0 = off)");
   require(sampling.min_p >= 0.0 && sampling.min_p <= 1.0, "min_p", sampling.min_p, "in [0, 1]");
@@ -64,16 +66,18 @@ class TokenDraw {
  public:
   // `seen`: the ids that the repetition penalty applies to, repeats allowed; only read when it is on.
   Drawn operator()(std::span<const float> logits, const SamplingConfig& sampling,
-                   std::span<const data::TokenId> seen_prompt, std::span<const data::TokenId> seen_completion, double u) {
+                   std::span<const data::TokenId> seen_prompt, std::span<const data::TokenId> seen_completion,
+                   double u) {
     row_ = logits;
     if (sampling.repetition_penalty != 1.0) penalise(sampling.repetition_penalty, seen_prompt, seen_completion);
     const detail::MaxResult top = kernels_.maximum(row_.data(), size());
     if (!top.finite)
-      core::raise("inference", 5,
-                  {.what = "the model's logits are not finite",
-                   .found = "NaN or infinity",
-                   .expected = "numbers",
-                   .remedy = "training has diverged or the checkpoint is damaged; lower the learning rate or check it"});
+      core::raise(
+          "inference", 5,
+          {.what = "the model's logits are not finite",
+           .found = "NaN or infinity",
+           .expected = "numbers",
+           .remedy = "training has diverged or the checkpoint is damaged; lower the learning rate or check it"});
     max_ = top.max;
     if (sampling.temperature == 0.0) return greedy();
     scale_ = static_cast<float>(1.0 / sampling.temperature);
@@ -162,8 +166,9 @@ class TokenDraw {
       gather_mass(sampling.top_p);
     else
       gather_above(max_ + static_cast<float>(std::log(sampling.min_p) / scale_) - 1e-3f / scale_);
-    std::sort(kept_.begin(), kept_.end(),
-              [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+    std::sort(kept_.begin(), kept_.end(), [](const Candidate& a, const Candidate& b) {
+      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+    });
     if (sampling.top_p < 1.0) {
       const double total = top_k ? kept_mass() : total_;
       double before = 0.0;
@@ -222,7 +227,8 @@ class TokenDraw {
     std::erase_if(kept_, [limit](const Candidate& c) { return c.logit < limit; });
   }
 
-  // A superset of the ids that hold the mass top_p: everything within a margin of the maximum, widened until it suffices.
+  // A superset of the ids that hold the mass top_p: everything within a margin of the maximum, widened until it
+  // suffices.
   void gather_mass(double top_p) {
     total_ = total_mass();
     for (float margin = 8.0f;; margin *= 2.0f) {

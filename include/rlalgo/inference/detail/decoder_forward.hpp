@@ -20,6 +20,20 @@
 
 namespace rlalgo::inference::detail {
 
+// Rows of activations. The stride is not a multiple of 1 KiB: the rows of a tile would share few sets of the L1 cache.
+class Activations {
+ public:
+  Activations(std::int64_t rows, std::int64_t columns)
+      : stride_((columns + 15) / 16 * 16 + (columns > 240 && (columns + 15) / 16 % 16 == 0 ? 16 : 0)),
+        values_(static_cast<std::size_t>(rows * stride_)) {}
+  [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
+  [[nodiscard]] float* row(std::int64_t i) noexcept { return values_.data() + i * stride_; }
+
+ private:
+  std::int64_t stride_;
+  std::vector<float> values_;  // [rows, stride]
+};
+
 struct Row {
   data::TokenId token;
   std::int64_t position;
@@ -28,20 +42,21 @@ struct Row {
 
 class DecoderForward {
  public:
-  DecoderForward(const model::DecoderConfig& config, const KvCache& cache, core::ThreadPool& pool, std::int64_t max_rows)
+  DecoderForward(const model::DecoderConfig& config, const KvCache& cache, core::ThreadPool& pool,
+                 std::int64_t max_rows)
       : config_(config),
         cache_(cache),
         pool_(pool),
         rotary_(config.rope, config.head_dim),
         d_(cache.padded_head_dim()),
-        x_(static_cast<std::size_t>(max_rows * config.hidden_size)),
-        normed_(x_.size()),
-        projected_(x_.size()),
-        q_(static_cast<std::size_t>(max_rows * config.heads * d_)),
-        kv_(static_cast<std::size_t>(max_rows * 2 * config.kv_heads * d_)),
-        attended_(static_cast<std::size_t>(max_rows * config.heads * config.head_dim)),
-        gate_(static_cast<std::size_t>(max_rows * config.intermediate_size)),
-        up_(gate_.size()),
+        x_(max_rows, config.hidden_size),
+        normed_(max_rows, config.hidden_size),
+        projected_(max_rows, config.hidden_size),
+        q_(max_rows, config.heads * d_),
+        kv_(max_rows, 2 * config.kv_heads * d_),
+        attended_(max_rows, config.heads * config.head_dim),
+        gate_(max_rows, config.intermediate_size),
+        up_(max_rows, config.intermediate_size),
         scratch_(static_cast<std::size_t>(pool.threads())) {}
 
   // Room for sequences of `length` positions: nothing is allocated by run() afterwards.
@@ -55,31 +70,30 @@ class DecoderForward {
     }
   }
 
-  // Returns the normalised last hidden states [rows, H]; valid until the next call.
-  const float* run(const DecoderView& view, std::span<const Row> rows) {
+  // Returns the normalised last hidden states, a row of H numbers for each row; valid until the next call.
+  Activations& run(const DecoderView& view, std::span<const Row> rows) {
     rows_ = rows;
-    const std::int64_t hidden = config_.hidden_size;
-    for (std::size_t i = 0; i < rows.size(); ++i) embed(view.embedding, rows[i].token, x_.data() + static_cast<std::int64_t>(i) * hidden);
+    if (rows.empty()) return normed_;
+    for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
       norm(layer.input_norm);
       project_heads(layer, l);
       attend(l);
-      add_projection(layer.o, attended_.data());
+      add_projection(layer.o, attended_);
       norm(layer.post_attention_norm);
       gate_up(layer);
-      add_projection(layer.down, gate_.data());
+      add_projection(layer.down, gate_);
     }
     norm(view.final_norm);
-    return normed_.data();
+    return normed_;
   }
 
-  // logits[i, :] = W · x_i for m rows.
-  void head(const DecoderView& view, const float* x, std::int64_t m, float* logits) {
+  // logits[i, :] = W · x_i for the first m rows of x; logits are [m, V].
+  void head(const DecoderView& view, Activations& x, std::int64_t m, float* logits) {
     const Matrix& w = view.head;
-    parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(w, x, m, begin, end, logits + begin, w.rows);
-    });
+    parallel(w.rows, 2 * m * w.columns,
+             [&](std::int64_t begin, std::int64_t end, int) { multiply(w, x, m, begin, end, logits + begin, w.rows); });
   }
 
  private:
@@ -88,14 +102,15 @@ class DecoderForward {
   };
 
   [[nodiscard]] std::int64_t m() const { return static_cast<std::int64_t>(rows_.size()); }
+  [[nodiscard]] const Row& row(std::int64_t i) const { return rows_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] float epsilon() const { return static_cast<float>(config_.rms_norm_eps); }
 
   // f(begin, end, thread) over [0, items) in tasks of at least `task_flops`; little work stays on this thread.
   template <class F>
   void parallel(std::int64_t items, std::int64_t flops_per_item, F&& f) {
     constexpr std::int64_t task_flops = 150'000;  // about 3 µs
-    constexpr std::int64_t quantum = 12;          // columns; a multiple of the widest kernel tile
-    const std::int64_t total = items * flops_per_item;
-    const std::int64_t wanted = std::min<std::int64_t>(total / task_flops, 16 * pool_.threads());
+    constexpr std::int64_t quantum = 8;           // columns; a multiple of the widest kernel tile
+    const std::int64_t wanted = std::min<std::int64_t>(items * flops_per_item / task_flops, 16 * pool_.threads());
     if (pool_.threads() == 1 || wanted < 2) return f(0, items, 0);
     std::int64_t size = (items + wanted - 1) / wanted;
     if (items >= 8 * quantum) size = (size + quantum - 1) / quantum * quantum;
@@ -106,60 +121,71 @@ class DecoderForward {
     });
   }
 
-  void multiply(const Matrix& w, const float* x, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+  // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end).
+  void multiply(const Matrix& w, Activations& x, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
                 std::int64_t ldy) const {
-    const LinearArgs args{.x = x, .m = m, .k = w.columns, .ldx = w.columns, .w = w.data, .begin = begin, .end = end, .y = y, .ldy = ldy};
+    const LinearArgs args{.x = x.row(0),
+                          .m = m,
+                          .k = w.columns,
+                          .ldx = x.stride(),
+                          .w = w.data,
+                          .begin = begin,
+                          .end = end,
+                          .y = y,
+                          .ldy = ldy};
     w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
     if (w.bias == nullptr) return;
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t n = begin; n < end; ++n) y[i * ldy + n - begin] += w.bias[n];
   }
 
-  void embed(const Matrix& table, data::TokenId token, float* out) const {
+  static void embed(const Matrix& table, data::TokenId token, float* out) {
     const std::int64_t offset = static_cast<std::int64_t>(token) * table.columns;
     if (!table.bf16) {
       std::copy_n(static_cast<const float*>(table.data) + offset, table.columns, out);
       return;
     }
     const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
-    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = std::bit_cast<float>(static_cast<std::uint32_t>(from[j]) << 16U);
+    for (std::int64_t j = 0; j < table.columns; ++j)
+      out[j] = std::bit_cast<float>(static_cast<std::uint32_t>(from[j]) << 16U);
   }
 
   void norm(const float* weight) {
-    const std::int64_t hidden = config_.hidden_size;
-    parallel(m(), 4 * hidden, [&](std::int64_t begin, std::int64_t end, int) {
+    parallel(m(), 4 * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i)
-        kernels_.rms_norm(x_.data() + i * hidden, weight, static_cast<float>(config_.rms_norm_eps), normed_.data() + i * hidden, hidden);
+        kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
     });
   }
 
   // One item = one head of q, k or v for all rows: projected, normalised, rotated, and stored.
   void project_heads(const LayerView& layer, std::int64_t l) {
-    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads, d = config_.head_dim;
-    parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * d, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t item = begin; item < end; ++item) {
-        if (item < heads) {
-          project_head(layer.q, item, q_.data() + item * d_, heads * d_, layer.q_norm, true);
-          continue;
-        }
-        const std::int64_t h = (item - heads) % kv_heads;
-        const bool key = item < heads + kv_heads;
-        float* const out = kv_.data() + (item - heads) * d_;
-        project_head(key ? layer.k : layer.v, h, out, 2 * kv_heads * d_, key ? layer.k_norm : nullptr, key);
-        const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
-        for (std::int64_t i = 0; i < m(); ++i) store(rows_[static_cast<std::size_t>(i)], out + i * 2 * kv_heads * d_, offset, key);
-      }
-    });
+    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
+    parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * config_.head_dim,
+             [&](std::int64_t begin, std::int64_t end, int) {
+               for (std::int64_t item = begin; item < end; ++item) {
+                 if (item < heads) {
+                   project_head(layer.q, item, q_.row(0) + item * d_, q_.stride(), layer.q_norm, true);
+                   continue;
+                 }
+                 const std::int64_t h = (item - heads) % kv_heads;
+                 const bool key = item < heads + kv_heads;
+                 float* const out = kv_.row(0) + (item - heads) * d_;
+                 project_head(key ? layer.k : layer.v, h, out, kv_.stride(), key ? layer.k_norm : nullptr, key);
+                 const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
+                 for (std::int64_t i = 0; i < m(); ++i) store(row(i), out + i * kv_.stride(), offset, key);
+               }
+             });
   }
 
-  void project_head(const Matrix& w, std::int64_t head, float* out, std::int64_t ld, const float* norm_weight, bool rotate) {
+  void project_head(const Matrix& w, std::int64_t head, float* out, std::int64_t ld, const float* norm_weight,
+                    bool rotate) {
     const std::int64_t d = config_.head_dim;
-    multiply(w, normed_.data(), m(), head * d, (head + 1) * d, out, ld);
+    multiply(w, normed_, m(), head * d, (head + 1) * d, out, ld);
     for (std::int64_t i = 0; i < m(); ++i) {
-      float* const row = out + i * ld;
-      if (norm_weight != nullptr) kernels_.rms_norm(row, norm_weight, static_cast<float>(config_.rms_norm_eps), row, d);
-      if (rotate) rotary_.rotate(row, rows_[static_cast<std::size_t>(i)].position);
-      std::fill(row + d, row + d_, 0.0f);  // the kernels read whole lanes
+      float* const x = out + i * ld;
+      if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
+      if (rotate) rotary_.rotate(x, row(i).position);
+      std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
     }
   }
 
@@ -175,51 +201,53 @@ class DecoderForward {
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
   void attend(std::int64_t l) {
-    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads, d = config_.head_dim, group = heads / kv_heads;
+    const std::int64_t kv_heads = config_.kv_heads, group = config_.heads / kv_heads, d = config_.head_dim;
     std::int64_t positions = 0;
     for (const Row& row : rows_) positions += row.position + 1;
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
-    parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()), [&](std::int64_t begin, std::int64_t end, int thread) {
-      Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
-      for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t h = item / m(), i = item % m();
-        const Row& row = rows_[static_cast<std::size_t>(i)];
-        float* const out = attended_.data() + (i * heads + h * group) * d;
-        const bool direct = d == d_;
-        kernels_.attention({.q = q_.data() + (i * heads + h * group) * d_,
-                            .ldq = d_,
-                            .group = group,
-                            .d = d_,
-                            .pages = row.pages,
-                            .key_offset = cache_.key_offset(l, h),
-                            .value_offset = cache_.value_offset(l, h),
-                            .length = row.position + 1,
-                            .scale = scale,
-                            .scores = scratch.scores.data(),
-                            .out = direct ? out : scratch.out.data(),
-                            .ldo = d_});
-        if (!direct)
-          for (std::int64_t g = 0; g < group; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+    const bool direct = d == d_;  // else the heads lie closer together than the kernel writes them
+    parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()),
+             [&](std::int64_t begin, std::int64_t end, int thread) {
+               Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+               for (std::int64_t item = begin; item < end; ++item) {
+                 const std::int64_t h = item / m(), i = item % m();
+                 float* const out = attended_.row(i) + h * group * d;
+                 kernels_.attention({.q = q_.row(i) + h * group * d_,
+                                     .ldq = d_,
+                                     .group = group,
+                                     .d = d_,
+                                     .pages = row(i).pages,
+                                     .key_offset = cache_.key_offset(l, h),
+                                     .value_offset = cache_.value_offset(l, h),
+                                     .length = row(i).position + 1,
+                                     .scale = scale,
+                                     .scores = scratch.scores.data(),
+                                     .out = direct ? out : scratch.out.data(),
+                                     .ldo = d_});
+                 if (direct) continue;
+                 for (std::int64_t g = 0; g < group; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+               }
+             });
+  }
+
+  // x += W · y
+  void add_projection(const Matrix& w, Activations& y) {
+    parallel(config_.hidden_size, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(w, y, m(), begin, end, projected_.row(0) + begin, projected_.stride());
+      for (std::int64_t i = 0; i < m(); ++i) {
+        float* const x = x_.row(i);
+        const float* const p = projected_.row(i);
+        for (std::int64_t n = begin; n < end; ++n) x[n] += p[n];
       }
     });
   }
 
-  void add_projection(const Matrix& w, const float* x) {
-    const std::int64_t hidden = config_.hidden_size;
-    parallel(hidden, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(w, x, m(), begin, end, projected_.data() + begin, hidden);
-      for (std::int64_t i = 0; i < m(); ++i)
-        for (std::int64_t n = begin; n < end; ++n) x_[static_cast<std::size_t>(i * hidden + n)] += projected_[static_cast<std::size_t>(i * hidden + n)];
-    });
-  }
-
   void gate_up(const LayerView& layer) {
-    const std::int64_t inner = config_.intermediate_size;
-    parallel(inner, 4 * m() * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(layer.gate, normed_.data(), m(), begin, end, gate_.data() + begin, inner);
-      multiply(layer.up, normed_.data(), m(), begin, end, up_.data() + begin, inner);
+    parallel(config_.intermediate_size, 4 * m() * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(layer.gate, normed_, m(), begin, end, gate_.row(0) + begin, gate_.stride());
+      multiply(layer.up, normed_, m(), begin, end, up_.row(0) + begin, up_.stride());
       for (std::int64_t i = 0; i < m(); ++i)
-        kernels_.silu_multiply(gate_.data() + i * inner + begin, up_.data() + i * inner + begin, end - begin);
+        kernels_.silu_multiply(gate_.row(i) + begin, up_.row(i) + begin, end - begin);
     });
   }
 
@@ -230,12 +258,12 @@ class DecoderForward {
   RotaryTable rotary_;
   std::int64_t d_;  // padded head dimension
   std::span<const Row> rows_;
-  std::vector<float> x_, normed_, projected_;  // [max_rows, H]
-  std::vector<float> q_;                       // [max_rows, heads, d_]
-  std::vector<float> kv_;                      // [max_rows, 2, kv_heads, d_]
-  std::vector<float> attended_;                // [max_rows, heads, d]
-  std::vector<float> gate_, up_;               // [max_rows, I]
-  std::vector<Scratch> scratch_;               // per thread
+  Activations x_, normed_, projected_;  // [max_rows, H]
+  Activations q_;                       // [max_rows, heads · d_]
+  Activations kv_;                      // [max_rows, 2 · kv_heads · d_]
+  Activations attended_;                // [max_rows, heads · d]
+  Activations gate_, up_;               // [max_rows, I]
+  std::vector<Scratch> scratch_;        // per thread
 };
 
 }  // namespace rlalgo::inference::detail

@@ -41,7 +41,8 @@ struct DecoderView {
 
 class DecoderViewer {
  public:
-  DecoderViewer(const model::DecoderConfig& config, const model::DecoderWeights& weights) : config_(config), weights_(weights) {}
+  DecoderViewer(const model::DecoderConfig& config, const model::DecoderWeights& weights)
+      : config_(config), weights_(weights) {}
 
   // Reads the pointers anew, so that a trainer may replace tensors between calls.
   [[nodiscard]] DecoderView view() const {
@@ -76,12 +77,13 @@ class DecoderViewer {
 
  private:
   [[noreturn]] static void reject(const std::string& name, const std::string& found, const std::string& expected) {
-    core::raise("inference", 6,
-                {.what = "the engine cannot read a weight tensor",
-                 .found = found,
-                 .expected = expected,
-                 .where = name,
-                 .remedy = "generate with contiguous f32 or bf16 tensors on the CPU, shaped as the configuration says"});
+    core::raise(
+        "inference", 6,
+        {.what = "the engine cannot read a weight tensor",
+         .found = found,
+         .expected = expected,
+         .where = name,
+         .remedy = "generate with contiguous f32 or bf16 tensors on the CPU, shaped as the configuration says"});
   }
 
   static std::string describe(const tensor::Tensor& t) {

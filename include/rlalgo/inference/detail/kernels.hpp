@@ -16,26 +16,26 @@ inline constexpr std::int64_t page_positions = 32;
 inline constexpr std::int64_t lane = 8;
 
 struct LinearArgs {
-  const float* x;     // [m, k], row stride ldx
+  const float* x;  // [m, k], row stride ldx
   std::int64_t m, k, ldx;
-  const void* w;      // [·, k] float or bfloat16, contiguous
+  const void* w;            // [·, k] float or bfloat16, contiguous
   std::int64_t begin, end;  // output columns = rows of W
-  float* y;           // column n of row i is y[i·ldy + n − begin]
+  float* y;                 // column n of row i is y[i·ldy + n − begin]
   std::int64_t ldy;
 };
 
 // One query row against one kv head: `group` query heads share it.
 //   score[t] = scale · q·k_t for t < length;  out = Σ_t softmax(score)_t · v_t
 struct AttentionArgs {
-  const float* q;              // [group, d], d a multiple of `lane`, row stride ldq
+  const float* q;  // [group, d], d a multiple of `lane`, row stride ldq
   std::int64_t ldq, group, d;
-  const float* const* pages;   // [ceil(length / page_positions)]
-  std::int64_t key_offset;     // in a page: keys of this layer and head, [d, page_positions]
-  std::int64_t value_offset;   // in a page: values, [page_positions, d]
+  const float* const* pages;  // [ceil(length / page_positions)]
+  std::int64_t key_offset;    // in a page: keys of this layer and head, [d, page_positions]
+  std::int64_t value_offset;  // in a page: values, [page_positions, d]
   std::int64_t length;
   float scale;
-  float* scores;               // scratch [group, ceil(length / page_positions) · page_positions]
-  float* out;                  // [group, d], row stride ldo
+  float* scores;  // scratch [group, ceil(length / page_positions) · page_positions]
+  float* out;     // [group, d], row stride ldo
   std::int64_t ldo;
 };
 

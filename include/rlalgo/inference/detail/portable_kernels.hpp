@@ -18,9 +18,7 @@ inline float widen(float x) { return x; }
 inline float widen(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16U); }
 
 // The sum of eight lanes, always in this order.
-inline float sum_lanes(const float* s) {
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
+inline float sum_lanes(const float* s) { return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])); }
 
 // e^x by range reduction to |r| ≤ ln2/2 and a degree-6 polynomial (Cephes expf); relative error below 2 ulp. Results
 // below the smallest normal number are 0.

@@ -1,0 +1,200 @@
+// The kernels with AVX2 and FMA: attention over pages, norms, activations, exponentials.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <rlalgo/inference/detail/avx2_linear.hpp>
+#include <rlalgo/inference/detail/kernels.hpp>
+
+namespace rlalgo::inference::detail::avx2 {
+
+// e^x by range reduction to |r| ≤ ln2/2 and a degree-6 polynomial (Cephes expf); relative error below 2 ulp. Results
+// below the smallest normal number are 0; NaN stays NaN.
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 exp_of(__m256 x) {
+  x = _mm256_min_ps(_mm256_set1_ps(88.3762626647950f), x);
+  const __m256 normal = _mm256_cmp_ps(x, _mm256_set1_ps(-87.33654f), _CMP_NLE_UQ);
+  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504088896341f)),
+                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+  r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
+  __m256 p = _mm256_set1_ps(1.9875691500e-4f);
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
+  p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
+  const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+  return _mm256_and_ps(normal, _mm256_mul_ps(p, _mm256_castsi256_ps(power)));
+}
+
+[[gnu::target("avx2,fma")]] inline MaxResult maximum(const float* x, std::int64_t n) {
+  const __m256 lowest = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
+  __m256 top[2] = {lowest, lowest};
+  __m256 zero[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};  // Σ 0·x: NaN as soon as one x is not finite
+  std::int64_t j = 0;
+  for (; j + 2 * lane <= n; j += 2 * lane)
+    for (int i = 0; i < 2; ++i) {
+      const __m256 v = _mm256_loadu_ps(x + j + i * lane);
+      top[i] = _mm256_max_ps(top[i], v);
+      zero[i] = _mm256_fmadd_ps(v, _mm256_setzero_ps(), zero[i]);
+    }
+  for (; j < n; j += lane) {
+    const __m256i some = first_lanes(std::min(lane, n - j));
+    const __m256 v = _mm256_maskload_ps(x + j, some);
+    top[0] = _mm256_max_ps(top[0], _mm256_blendv_ps(lowest, v, _mm256_castsi256_ps(some)));
+    zero[0] = _mm256_fmadd_ps(v, _mm256_setzero_ps(), zero[0]);
+  }
+  float lanes[lane];
+  _mm256_storeu_ps(lanes, _mm256_max_ps(top[0], top[1]));
+  return {*std::max_element(lanes, lanes + lane), sum_lanes(_mm256_add_ps(zero[0], zero[1])) == 0.0f};
+}
+
+[[gnu::target("avx2,fma")]] inline float exp_sum(const float* x, float shift, float scale, float* out, std::int64_t n) {
+  const __m256 s = _mm256_set1_ps(shift), f = _mm256_set1_ps(scale);
+  __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  std::int64_t j = 0;
+  for (; j + 2 * lane <= n; j += 2 * lane)
+    for (int i = 0; i < 2; ++i) {
+      const __m256 e = exp_of(_mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + j + i * lane), s), f));
+      if (out != nullptr) _mm256_storeu_ps(out + j + i * lane, e);
+      sum[i] = _mm256_add_ps(sum[i], e);
+    }
+  for (; j < n; j += lane) {
+    const __m256i some = first_lanes(std::min(lane, n - j));
+    const __m256 e = _mm256_and_ps(_mm256_castsi256_ps(some),
+                                   exp_of(_mm256_mul_ps(_mm256_sub_ps(_mm256_maskload_ps(x + j, some), s), f)));
+    if (out != nullptr) _mm256_maskstore_ps(out + j, some, e);
+    sum[0] = _mm256_add_ps(sum[0], e);
+  }
+  return sum_lanes(_mm256_add_ps(sum[0], sum[1]));
+}
+
+// One page of raw scores for `Heads` heads: every lane is a position.
+template <int Heads>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void page_scores(const float* q, std::int64_t ldq,
+                                                                        const float* keys, std::int64_t d,
+                                                                        float* scores, std::int64_t lds) {
+  constexpr int width = page_positions / lane;
+  __m256 sum[Heads][width];
+  for (int h = 0; h < Heads; ++h)
+    for (int c = 0; c < width; ++c) sum[h][c] = _mm256_setzero_ps();
+  for (std::int64_t j = 0; j < d; ++j) {
+    __m256 qs[Heads];
+#pragma GCC unroll 4
+    for (int h = 0; h < Heads; ++h) qs[h] = _mm256_broadcast_ss(q + h * ldq + j);
+#pragma GCC unroll 4
+    for (int c = 0; c < width; ++c) {
+      const __m256 key = _mm256_loadu_ps(keys + j * page_positions + c * lane);
+#pragma GCC unroll 4
+      for (int h = 0; h < Heads; ++h) sum[h][c] = _mm256_fmadd_ps(qs[h], key, sum[h][c]);
+    }
+  }
+  for (int h = 0; h < Heads; ++h)
+    for (int c = 0; c < width; ++c) _mm256_storeu_ps(scores + h * lds + c * lane, sum[h][c]);
+}
+
+// out[h, :Width·8] = Σ_t weight[h, t] · value[t, :Width·8], scaled by inverse[h].
+template <int Heads, int Width>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void mix_values(const AttentionArgs& a, const float* weights,
+                                                                       std::int64_t ldw, const float* inverse,
+                                                                       std::int64_t column, float* out) {
+  __m256 sum[Heads][Width];
+  for (int h = 0; h < Heads; ++h)
+    for (int c = 0; c < Width; ++c) sum[h][c] = _mm256_setzero_ps();
+  for (std::int64_t first = 0; first < a.length; first += page_positions) {
+    const float* value = a.pages[first / page_positions] + a.value_offset + column;
+    const std::int64_t count = std::min(page_positions, a.length - first);
+    for (std::int64_t t = 0; t < count; ++t, value += a.d) {
+      __m256 ws[Heads];
+#pragma GCC unroll 4
+      for (int h = 0; h < Heads; ++h) ws[h] = _mm256_broadcast_ss(weights + h * ldw + first + t);
+#pragma GCC unroll 4
+      for (int c = 0; c < Width; ++c) {
+        const __m256 v = _mm256_loadu_ps(value + c * lane);
+#pragma GCC unroll 4
+        for (int h = 0; h < Heads; ++h) sum[h][c] = _mm256_fmadd_ps(ws[h], v, sum[h][c]);
+      }
+    }
+  }
+  for (int h = 0; h < Heads; ++h)
+    for (int c = 0; c < Width; ++c)
+      _mm256_storeu_ps(out + h * a.ldo + column + c * lane, _mm256_mul_ps(sum[h][c], _mm256_set1_ps(inverse[h])));
+}
+
+template <int Heads>
+[[gnu::target("avx2,fma")]] inline void attend(const AttentionArgs& a, std::int64_t head) {
+  const std::int64_t pages = (a.length + page_positions - 1) / page_positions;
+  const std::int64_t lds = pages * page_positions;
+  for (std::int64_t p = 0; p < pages; ++p)
+    page_scores<Heads>(a.q + head * a.ldq, a.ldq, a.pages[p] + a.key_offset, a.d, a.scores + p * page_positions, lds);
+  float inverse[Heads];
+  for (int h = 0; h < Heads; ++h) {
+    float* const s = a.scores + h * lds;
+    inverse[h] = 1.0f / exp_sum(s, maximum(s, a.length).max, a.scale, s, a.length);
+  }
+  float* const out = a.out + head * a.ldo;
+  std::int64_t column = 0;
+  for (; column + 4 * lane <= a.d; column += 4 * lane) mix_values<Heads, 4>(a, a.scores, lds, inverse, column, out);
+  for (; column < a.d; column += lane) mix_values<Heads, 1>(a, a.scores, lds, inverse, column, out);
+}
+
+[[gnu::target("avx2,fma")]] inline void attention(const AttentionArgs& a) {
+  std::int64_t head = 0;
+  for (; head + 3 <= a.group; head += 3) attend<3>(a, head);
+  if (head + 2 == a.group) attend<2>(a, head);
+  if (head + 1 == a.group) attend<1>(a, head);
+}
+
+[[gnu::target("avx2,fma")]] inline void rms_norm(const float* x, const float* weight, float eps, float* out,
+                                                 std::int64_t n) {
+  __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  std::int64_t j = 0;
+  for (; j + 2 * lane <= n; j += 2 * lane)
+    for (int i = 0; i < 2; ++i) {
+      const __m256 v = _mm256_loadu_ps(x + j + i * lane);
+      sum[i] = _mm256_fmadd_ps(v, v, sum[i]);
+    }
+  for (; j < n; j += lane) {
+    const __m256 v = load_first(x + j, std::min(lane, n - j));
+    sum[0] = _mm256_fmadd_ps(v, v, sum[0]);
+  }
+  const float mean = sum_lanes(_mm256_add_ps(sum[0], sum[1])) / static_cast<float>(n);
+  const float inverse = 1.0f / std::sqrt(mean + eps);
+  for (j = 0; j + lane <= n; j += lane)
+    _mm256_storeu_ps(out + j, _mm256_mul_ps(_mm256_loadu_ps(weight + j),
+                                            _mm256_mul_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(inverse))));
+  for (; j < n; ++j) out[j] = weight[j] * (x[j] * inverse);
+}
+
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 silu_product(__m256 gate, __m256 up) {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  const __m256 e = exp_of(_mm256_sub_ps(_mm256_setzero_ps(), gate));
+  return _mm256_mul_ps(_mm256_div_ps(gate, _mm256_add_ps(one, e)), up);
+}
+
+[[gnu::target("avx2,fma")]] inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
+  std::int64_t j = 0;
+  for (; j + lane <= n; j += lane)
+    _mm256_storeu_ps(gate + j, silu_product(_mm256_loadu_ps(gate + j), _mm256_loadu_ps(up + j)));
+  if (j < n) {
+    const __m256i some = first_lanes(n - j);
+    _mm256_maskstore_ps(gate + j, some,
+                        silu_product(_mm256_maskload_ps(gate + j, some), _mm256_maskload_ps(up + j, some)));
+  }
+}
+
+inline constexpr Kernels kernels{linear<float>, linear<Bf16>, attention, rms_norm, silu_multiply, maximum, exp_sum};
+
+[[nodiscard]] inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+}  // namespace rlalgo::inference::detail::avx2
+
+#endif
