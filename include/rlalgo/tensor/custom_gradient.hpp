@@ -17,11 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/_efficientzerotensor_ops.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+
+// Needs the tensor type before it.
+#include <ATen/ops/_efficientzerotensor_ops.h>
 
 namespace rlalgo::tensor {
 

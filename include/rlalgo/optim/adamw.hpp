@@ -1,0 +1,140 @@
+// AdamW: Adam with decoupled weight decay, bit-reproducible, its state portable by name.
+//
+//   m ← β₁m + (1 − β₁)g;   v ← β₂v + (1 − β₂)g²
+//   p ← p·(1 − lr·λ) − lr·m̂/(√v̂ + ε),   m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
+//
+// Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2. The update is
+// ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`). λ applies where
+// model::Parameter::weight_decay is set. Moments have the parameter's dtype and shape; a parameter without gradient in
+// a step is left alone and its t does not advance. Element-wise, so neither threads nor order can change a bit.
+//
+// Errors: optim.1 a checkpoint's state does not fit the parameters; optim.4 a parameter that is not contiguous.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+// Needs the tensor type before it.
+#include <ATen/ops/_fused_adamw_ops.h>
+
+namespace rlalgo::optim {
+
+using tensor::Tensor;
+
+struct AdamWConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+};
+
+class AdamW {
+ public:
+  using Config = AdamWConfig;
+
+  // Parameters that do not require grad are not trained and have no state.
+  explicit AdamW(std::vector<model::Parameter> parameters, AdamWConfig config = {}) : config_(config) {
+    for (model::Parameter& p : parameters) {
+      if (!p.value.requires_grad()) continue;
+      if (!p.value.is_contiguous())
+        core::raise("optim", 4, {.what = "a trained parameter must be contiguous in memory", .found = p.name});
+      const Tensor value = p.value.detach();
+      entries_.push_back({std::move(p), value.new_zeros(value.sizes()), value.new_zeros(value.sizes()),
+                          value.new_zeros({}, value.options().dtype(c10::ScalarType::Float))});
+    }
+  }
+
+  // One update with this learning rate, from the gradients in place.
+  void step(double learning_rate) {
+    const c10::NoGradGuard no_grad;
+    update(learning_rate, true);
+    update(learning_rate, false);
+  }
+
+  // Drops the gradients and their memory.
+  void zero_grad() {
+    for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
+  }
+
+  // <parameter>.exp_avg, .exp_avg_sq, .step, sharing memory with the optimizer.
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const {
+    std::vector<std::pair<std::string, Tensor>> out;
+    for (const Entry& e : entries_) {
+      out.emplace_back(e.parameter.name + ".exp_avg", e.exp_avg);
+      out.emplace_back(e.parameter.name + ".exp_avg_sq", e.exp_avg_sq);
+      out.emplace_back(e.parameter.name + ".step", e.updates);
+    }
+    return out;
+  }
+
+  // All or nothing: on an error the state is as before.
+  void load_state(const std::map<std::string, Tensor>& state) {
+    const c10::NoGradGuard no_grad;
+    const auto own = this->state();
+    const auto misfit = [](const std::string& found, const std::string& expected) {
+      core::raise("optim", 1,
+                  {.what = "the optimizer state does not fit the parameters",
+                   .found = found,
+                   .expected = expected,
+                   .remedy = "resume with the model that the run was started with"});
+    };
+    for (const auto& [name, target] : own) {
+      const auto found = state.find(name);
+      if (found == state.end()) misfit("no tensor " + name, describe(name, target));
+      if (found->second.sizes() != target.sizes() || found->second.scalar_type() != target.scalar_type())
+        misfit(describe(name, found->second), describe(name, target));
+    }
+    for (const auto& [name, tensor] : state)
+      if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return entry.first == name; }))
+        misfit("tensor " + name + " of no trained parameter", std::to_string(own.size()) + " tensors");
+    for (const auto& [name, target] : own) target.copy_(state.at(name));
+  }
+
+ private:
+  struct Entry {
+    model::Parameter parameter;
+    Tensor exp_avg, exp_avg_sq;  // like the parameter
+    Tensor updates;              // [] float32: t
+  };
+
+  static std::string describe(const std::string& name, const Tensor& tensor) {
+    std::ostringstream out;
+    out << name << ' ' << tensor.sizes() << ' ' << tensor.scalar_type();
+    return out.str();
+  }
+
+  void update(double learning_rate, bool decayed) {
+    std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
+    for (Entry& e : entries_) {
+      const Tensor& value = e.parameter.value;
+      if (e.parameter.weight_decay != decayed || !value.grad().defined()) continue;
+      e.updates.add_(1.0);
+      values.push_back(value);
+      gradients.push_back(value.grad().contiguous());  // the kernel walks memory
+      exp_avgs.push_back(e.exp_avg);
+      exp_avg_sqs.push_back(e.exp_avg_sq);
+      updates.push_back(e.updates);
+    }
+    if (values.empty()) return;
+    at::_ops::_fused_adamw_::call(values, gradients, exp_avgs, exp_avg_sqs, {}, updates, learning_rate, config_.beta1,
+                                  config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
+                                  /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
+                                  /*found_inf=*/std::nullopt);
+  }
+
+  AdamWConfig config_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace rlalgo::optim

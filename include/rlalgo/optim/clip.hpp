@@ -1,0 +1,42 @@
+// Gradient clipping by global norm.
+//
+//   n = ‖(g₁, …, g_k)‖₂;   gᵢ ← gᵢ · min(1, max_norm / (n + 1e-6))
+//
+// The arithmetic of torch.nn.utils.clip_grad_norm_ in the gradients' dtype: the norm of the norms, the coefficient
+// clamped to 1. Returns n, the norm before clipping; max_norm 0 = measure only. A norm that is not finite is returned
+// and nothing is scaled: the caller decides.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::optim {
+
+using tensor::Tensor;
+
+inline double clip_grad_norm(std::span<Tensor> gradients, double max_norm) {
+  if (gradients.empty()) return 0.0;
+  const c10::NoGradGuard no_grad;
+  auto dtype = c10::ScalarType::Undefined;
+  for (const Tensor& g : gradients)
+    dtype = dtype == c10::ScalarType::Undefined ? g.scalar_type() : c10::promoteTypes(dtype, g.scalar_type());
+  const Tensor norms = gradients[0].new_empty({static_cast<std::int64_t>(gradients.size())},
+                                              gradients[0].options().dtype(dtype).requires_grad(false));  // [k]
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    norms.select(0, static_cast<std::int64_t>(i)).copy_(gradients[i].norm());
+  const Tensor total = norms.norm();  // []
+  const double norm = total.item<double>();
+  if (max_norm <= 0 || !std::isfinite(norm)) return norm;
+  const Tensor coefficient = total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0);
+  if (coefficient.item<double>() < 1.0)
+    for (Tensor& g : gradients) g.mul_(coefficient);
+  return norm;
+}
+
+}  // namespace rlalgo::optim

@@ -1,0 +1,64 @@
+#include <support/catch.hpp>
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/optim/schedule.hpp>
+
+namespace {
+using rlalgo::optim::Schedule;
+using rlalgo::optim::ScheduleConfig;
+
+void check(const ScheduleConfig& config, const std::vector<double>& expected) {
+  const Schedule schedule(config);
+  for (std::size_t t = 0; t < expected.size(); ++t)
+    CHECK(schedule(static_cast<std::int64_t>(t)) ==
+          Approx(config.learning_rate * expected[t]).epsilon(1e-14).margin(1e-16));
+}
+}  // namespace
+
+TEST_CASE("schedules give the rates of transformers 5 by the same names") {
+  const auto config = [](const char* name, double min_ratio = 0.0) {
+    return ScheduleConfig{
+        .name = name, .learning_rate = 2.0, .warmup_steps = 3, .total_steps = 10, .min_ratio = min_ratio};
+  };
+  const double a = 1.0 / 3, b = 2.0 / 3;
+  check(config("linear"), {0, a, b, 1, 6.0 / 7, 5.0 / 7, 4.0 / 7, 3.0 / 7, 2.0 / 7, 1.0 / 7, 0, 0});
+  check(config("cosine"), {0, a, b, 1, 0.9504844339512095, 0.8117449009293668, 0.6112604669781572, 0.38873953302184283,
+                           0.18825509907063326, 0.04951556604879048, 0, 0});
+  check(config("cosine_with_min_lr", 0.1), {0, a, b, 1, 0.9554359905560885, 0.8305704108364301, 0.6501344202803414,
+                                            0.44986557971965857, 0.26942958916356996, 0.14456400944391146, 0.1, 0.1});
+  check(config("constant_with_warmup"), {0, a, b, 1, 1, 1});
+  check(config("constant"), {1, 1, 1, 1, 1, 1});
+}
+
+TEST_CASE("a schedule without warm-up starts at its peak, and one of no steps does not divide by zero") {
+  check({.name = "linear", .learning_rate = 1.0, .total_steps = 4}, {1, 0.75, 0.5, 0.25, 0});
+  check({.name = "cosine", .learning_rate = 1.0, .total_steps = 2}, {1, 0.5, 0});
+  check({.name = "linear", .learning_rate = 1.0, .total_steps = 0}, {0, 0});
+  check({.name = "linear", .learning_rate = 1.0, .warmup_steps = 5, .total_steps = 5}, {0, 0.2, 0.4, 0.6, 0.8, 0});
+}
+
+TEST_CASE("the cosine's constant ratio moves its end forward, quadratic warm-up squares the warm-up") {
+  // T = ⌊0.8·10⌋ = 8: m from step 8 on.
+  check({.name = "cosine", .learning_rate = 1.0, .total_steps = 10, .min_ratio = 0.2, .constant_ratio = 0.8},
+        {1, 0.2 + 0.4 * (1 + 0.9238795325112867), 0.2 + 0.4 * (1 + 0.7071067811865476),
+         0.2 + 0.4 * (1 + 0.3826834323650898), 0.6, 0.2 + 0.4 * (1 - 0.3826834323650898),
+         0.2 + 0.4 * (1 - 0.7071067811865476), 0.2 + 0.4 * (1 - 0.9238795325112867), 0.2, 0.2, 0.2});
+  check({.name = "constant_with_warmup", .learning_rate = 1.0, .warmup_steps = 4, .quadratic_warmup = true},
+        {0, 0.0625, 0.25, 0.5625, 1});
+}
+
+TEST_CASE("an unknown schedule is refused with the list of names, a ratio outside 0 … 1 too") {
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(Schedule({.name = "cosin"}),
+                    Contains("[rlalgo.optim.2]") && Contains("found cosin") &&
+                        Contains("linear, cosine, cosine_with_min_lr, constant, constant_with_warmup"));
+  CHECK_THROWS_WITH(Schedule({.min_ratio = 1.5}), Contains("[rlalgo.optim.3]") && Contains("min_ratio"));
+  CHECK_THROWS_WITH(Schedule({.warmup_steps = -1}), Contains("[rlalgo.optim.3]") && Contains("warmup_steps"));
+  try {
+    Schedule({.name = "?"});
+  } catch (const rlalgo::core::Error& error) {
+    CHECK(error.exit_code() == 2);
+  }
+}
