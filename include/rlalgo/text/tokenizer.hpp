@@ -124,7 +124,7 @@ class Tokenizer {
       if (text) core::write_file(directory / name, *text);
     }
     Json config = config_->is_object() ? *config_ : Json::object();
-    if (parts_->pad_is_eos) config["pad_token"] = pad_token();
+    if (parts_->roles.pad_is_eos) config["pad_token"] = pad_token();
     core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
   }
 

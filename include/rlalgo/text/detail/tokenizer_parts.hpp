@@ -42,7 +42,6 @@ struct TokenizerParts {
   std::vector<bool> special;        // id → left out when special tokens are skipped
   std::size_t vocabulary_size = 0;  // entries of the model's vocabulary
   SpecialTokens roles;
-  bool pad_is_eos = false;
 
   [[nodiscard]] std::int32_t find(std::string_view token) const {
     const auto added_at = added_by_content.find(token);
@@ -215,43 +214,30 @@ class TokenizerBuilder {
   }
 
   void read_roles() {
-    // Keys of the older file come after, and replace, those of the configuration.
-    Json roles = Json::object();
-    const auto take = [&](const Json& from) {
-      if (!from.is_object()) return;
-      for (const auto& [key, value] : from.items()) {
-        const bool role =
-            key.ends_with("_token") && (value.is_string() || (value.is_object() && value.contains("content")));
-        const bool list = (key == "additional_special_tokens" || key == "extra_special_tokens") && !value.is_null();
-        if (role || list) roles[key] = value;
-      }
-    };
-    take(config_);
+    parts_.roles = SpecialTokens::from_config(config_, map_);
     const Json& decoder = field(config_, "added_tokens_decoder");
-    if (decoder.is_null()) take(map_);
-
     if (decoder.is_object()) {
       std::vector<std::pair<std::int64_t, AddedToken>> listed;
-      for (const auto& [id, spec] : decoder.items()) listed.emplace_back(std::stoll(id), added_token(spec));
+      for (const auto& [id, spec] : decoder.items()) {
+        const bool digits = !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
+        if (!digits)
+          inconsistent("a token has an impossible id", "'" + id + "'", "added_tokens_decoder in tokenizer_config.json");
+        listed.emplace_back(std::stoll(id), added_token(spec));
+      }
       std::stable_sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
       for (auto& [id, token] : listed) add(std::move(token));
     }
+    const Json roles = SpecialTokens::declarations(config_, map_);
     for (const auto& [key, value] : roles.items()) {
       if (key.ends_with("_token")) {
-        parts_.roles.named[key] = add_special(value);
-      } else if (value.is_object()) {
-        for (const auto& [role, token] : value.items()) parts_.roles.named[role] = add_special(token);
+        add_special(value);
       } else {
-        for (const Json& token : value) parts_.roles.extra.push_back(add_special(token));
+        for (const Json& token : value) add_special(token);
       }
-    }
-    if (parts_.roles.get("pad_token").empty() && !parts_.roles.get("eos_token").empty()) {
-      parts_.roles.named["pad_token"] = parts_.roles.get("eos_token");
-      parts_.pad_is_eos = true;
     }
   }
 
-  std::string add_special(const Json& value) {
+  void add_special(const Json& value) {
     AddedToken token;
     if (value.is_string()) {
       token.content = value.get<std::string>();
@@ -261,9 +247,7 @@ class TokenizerBuilder {
       token.normalized = flag(value, "normalized");
     }
     token.special = true;
-    std::string content = token.content;
     add(std::move(token));
-    return content;
   }
 
   // add_bos_token and add_eos_token, where present, replace the post-processor.
