@@ -134,6 +134,7 @@ fi
 if [ ! -e "$build/build.ninja" ]; then
   cmake --preset "$preset" >"$build/configure.log" 2>&1 || {
     cat "$build/configure.log" >&2
+    rm -f "$build/build.ninja"
     stop "CMake could not configure (log: $build/configure.log)"
   }
 fi
