@@ -1,8 +1,8 @@
 // What a loss is: a pure function from a scored micro-batch to a scalar with gradient, plus named metrics.
 //
-// The scored batch is flat: N completion tokens, row after row, no padding. A loss sees log-probs as numbers; it knows no
-// model. Denominators are `Counts` over the whole optimizer step and all ranks, known before any backward, so that the
-// sum of the losses of all micro-batches is the loss of the step whatever the split.
+// The scored batch is flat: N completion tokens, row after row, no padding. A loss sees log-probs as numbers; it knows
+// no model. Denominators are `Counts` over the whole optimizer step and all ranks, known before any backward, so that
+// the sum of the losses of all micro-batches is the loss of the step whatever the split.
 #pragma once
 
 #include <concepts>

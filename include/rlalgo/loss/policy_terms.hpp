@@ -1,0 +1,74 @@
+// The vocabulary of policy-gradient losses: the quantities their parts compute with, and what each part is.
+//
+//   x, o, f   log-probs of the sampled tokens: current policy (with graph), old policy, reference
+//   ℓ = x − o                       log-ratio of a token
+//   c                               importance ratio: of a token [N], or of a whole row [R] (its RatioLevel decides)
+//   A                               advantage of a row
+//   loss = Reduction( Surrogate(c, x, A) + β·k )
+//
+// Tokens whose mask is 0 enter as x = ℓ = 0, so whatever they hold cannot reach a value or a gradient.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <rlalgo/core/metrics.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/tensor/masked.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::loss {
+
+enum class Unit { token, row };  // what one importance ratio belongs to
+
+struct PolicyTerms {
+  const Scored& scored;
+  Unit unit;               // of ratio and advantage
+  Tensor log_prob;         // [N] x
+  Tensor log_ratio;        // [N] ℓ
+  Tensor ratio;            // [N] or [R] c, with graph
+  Tensor advantage;        // like ratio
+  Tensor token_advantage;  // [N]
+
+  [[nodiscard]] std::int64_t rows() const { return scored.row_length.size(0); }
+  // A tensor like ratio, as one value per token.
+  [[nodiscard]] Tensor per_token(const Tensor& x) const {
+    return unit == Unit::row ? tensor::spread(x, scored.row) : x;
+  }
+};
+
+// The importance ratio: log-ratios [N] → c in its unit.
+template <class T>
+concept RatioLevel = requires(const T& level, const Tensor& log_ratio, const Scored& scored) {
+  typename T::Config;
+  requires std::constructible_from<T, typename T::Config>;
+  { T::unit } -> std::convertible_to<Unit>;
+  { level(log_ratio, scored) } -> std::same_as<Tensor>;
+};
+
+// The policy's loss per token [N], to be minimised; reports its own metrics.
+template <class T>
+concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, core::Metrics& metrics) {
+  typename T::Config;
+  requires std::constructible_from<T, typename T::Config>;
+  { surrogate(terms, metrics) } -> std::same_as<Tensor>;
+};
+
+// What keeps the policy near a reference: the policy's loss per token [N] → the same with β·k added.
+template <class T>
+concept KlPenalty = requires(const T& kl, const Tensor& per_token, const PolicyTerms& terms, core::Metrics& metrics) {
+  typename T::Config;
+  requires std::constructible_from<T, typename T::Config>;
+  { T::needs_reference } -> std::convertible_to<bool>;
+  { kl(per_token, terms, metrics) } -> std::same_as<Tensor>;
+};
+
+// Losses per token [N] → scalar, with denominators from the counts of the whole step.
+template <class T>
+concept Reduction = requires(const T& reduction, const Tensor& per_token, const Scored& scored, const Counts& counts) {
+  typename T::Config;
+  requires std::constructible_from<T, typename T::Config>;
+  { reduction(per_token, scored, counts) } -> std::same_as<Tensor>;
+};
+
+}  // namespace rlalgo::loss
