@@ -131,10 +131,10 @@ class YamlReader {
       Node value = convert(entry.second, depth + 1);
       if (value.place.line == 0) value.place = at;
       if (key == "<<" && entry.first.Tag() != "!") {
-        if (value.kind == Kind::mapping)
-          merged.push_back(std::move(value));
-        else if (value.kind == Kind::sequence)
+        if (value.kind == Kind::sequence)
           std::move(value.items.begin(), value.items.end(), std::back_inserter(merged));
+        else
+          merged.push_back(std::move(value));
         continue;
       }
       const auto twin =

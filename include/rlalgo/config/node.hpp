@@ -122,6 +122,7 @@ inline bool all_of(std::string_view text, std::string_view allowed) {
   if (!detail::all_of(magnitude, "0123456789.eE+-") || magnitude.front() == '-' || magnitude.front() == '+' ||
       (magnitude.front() != '.' && (magnitude.front() < '0' || magnitude.front() > '9')))
     return std::nullopt;
+  if (magnitude.find_first_of(".eE") == std::string_view::npos) return std::nullopt;
   double value = 0.0;
   const auto [end, error] = std::from_chars(magnitude.data(), magnitude.data() + magnitude.size(), value);
   if (error != std::errc() || end != magnitude.data() + magnitude.size()) return std::nullopt;

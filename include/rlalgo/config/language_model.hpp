@@ -1,0 +1,99 @@
+// The language model that a configuration names: decoder, tokenizer, chat template, end tokens; and saving it as it
+// came.
+//
+// base_model is a directory, or an id in the local Hugging Face cache; nothing is downloaded. On a CPU the weights are
+// computed with in f32 whatever the file holds, and saved in f32.
+//
+// Errors (usage): [rlalgo.config.20] base_model is neither. Those of model/load.hpp and text/tokenizer.hpp.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/model/load.hpp>
+#include <rlalgo/model/save.hpp>
+#include <rlalgo/text/chat_template.hpp>
+#include <rlalgo/text/tokenizer.hpp>
+
+namespace rlalgo::config {
+
+struct LanguageModel {
+  std::filesystem::path directory;
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template;  // none: only plain-text prompts can be used
+  bool chosen_template = false;                     // chat_template is not the tokenizer's own: saved with the model
+  std::shared_ptr<model::Decoder> decoder;
+  std::optional<data::Json> generation_config;  // as on disk
+  std::vector<data::TokenId> stop_ids;          // ends of generation_config.json and config.json, and the tokenizer's
+
+  // A prompt (text, or messages through the template with the generation prompt) as token ids.
+  [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr) const {
+    if (prompt.is_string()) return tokenizer.encode(prompt.get_ref<const std::string&>());
+    if (!chat_template)
+      core::raise_usage("config", 21,
+                        {.what = "the prompts are chat messages, but the tokenizer has no chat template",
+                         .where = directory.string(),
+                         .remedy = "set chat_template (chatml, for example) or use text prompts"});
+    text::ChatOptions options{.add_generation_prompt = true};
+    if (kwargs.is_object()) options.kwargs = kwargs;
+    return tokenizer.encode(chat_template->render(prompt, options), false);
+  }
+
+  // A complete Hugging Face directory.
+  void save(const std::filesystem::path& target) const {
+    model::save_decoder(*decoder, target, {.generation_config = generation_config});
+    tokenizer.save(target);
+    if (chosen_template)
+      core::write_file(target / "chat_template.jinja", chat_template->source());
+    else if (std::filesystem::exists(directory / "chat_template.jinja"))
+      core::write_file(target / "chat_template.jinja", chat_template->source());
+  }
+};
+
+// A directory, or an id in the hub cache.
+[[nodiscard]] inline std::filesystem::path resolve_model(const std::string& name, const std::string& place) {
+  if (std::filesystem::exists(name)) return name;
+  if (data::is_hub_id(name))
+    if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name)) return *cached;
+  core::raise_usage("config", 20,
+                    {.what = "there is no such model",
+                     .found = name,
+                     .expected = "a directory, or an id in the local cache " + data::hub_cache_directory().string(),
+                     .where = place,
+                     .remedy = "give the path of a Hugging Face model directory; nothing is downloaded"});
+}
+
+[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
+  const std::filesystem::path directory = resolve_model(config.base_model, config.place("base_model"));
+  std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
+  const std::filesystem::path tokenizer_directory =
+      config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config")) : directory;
+  LanguageModel out{.directory = tokenizer_directory,
+                    .tokenizer = text::Tokenizer::from_directory(tokenizer_directory),
+                    .chat_template = text::ChatTemplate::from_directory(tokenizer_directory),
+                    .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),
+                    .decoder = std::move(decoder),
+                    .generation_config = std::nullopt,
+                    .stop_ids = {}};
+  if (out.chosen_template)
+    out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,
+                                                   out.chat_template, out.tokenizer.special_tokens());
+  if (const auto generation = model::read_generation_config(directory)) out.generation_config = generation->json;
+  for (const std::int64_t id : model::eos_token_ids(directory)) out.stop_ids.push_back(static_cast<data::TokenId>(id));
+  if (const auto eos = out.tokenizer.eos_id();
+      eos && std::find(out.stop_ids.begin(), out.stop_ids.end(), *eos) == out.stop_ids.end())
+    out.stop_ids.push_back(*eos);
+  return out;
+}
+
+}  // namespace rlalgo::config

@@ -1,0 +1,88 @@
+#include <support/scratch.hpp>
+
+#include <rlalgo/config/load_data.hpp>
+
+using namespace rlalgo::config;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
+using rlalgo::support::ScratchDirectory;
+
+namespace {
+std::string questions(int from, int to) {
+  std::string out;
+  for (int i = from; i < to; ++i)
+    out += "{\"question\": \"" + std::to_string(i) + "?\", \"answer\": \"so #### " + std::to_string(i) + "\"}\n";
+  return out;
+}
+DatasetConfig entry(const std::string& path) {
+  DatasetConfig out;
+  out.source.path = path;
+  out.type = "rewards.oai_gsm8k_transform";
+  out.place = {.file = "c.yaml", .line = 4, .column = 5};
+  return out;
+}
+std::vector<std::string> answers(const std::vector<rlalgo::data::TokenizedPrompt>& prompts) {
+  std::vector<std::string> out;
+  for (const auto& prompt : prompts) out.push_back(prompt.columns["answer"].get<std::string>());
+  return out;
+}
+}  // namespace
+
+TEST_CASE("rows are transformed, shuffled with the seed and the last are held out") {
+  const ScratchDirectory scratch;
+  RunConfig config;
+  config.datasets = {entry(scratch.write("rows.jsonl", questions(0, 16)))};
+  config.seed = 0;
+  config.val_set_size = 0.25;
+  const Prompts prompts = load_prompts(config);
+  // numpy.random.default_rng(0).permutation(16)
+  CHECK(answers(prompts.train) ==
+        std::vector<std::string>{"2", "11", "3", "10", "0", "4", "7", "5", "14", "12", "6", "9"});
+  CHECK(answers(prompts.evaluation) == std::vector<std::string>{"13", "8", "1", "15"});
+  CHECK(prompts.train[0].prompt[0]["content"] == "2?");
+  CHECK(prompts.evaluation[0].row == 0);
+  config.shuffle_merged_datasets = false;
+  config.val_set_size = 0;
+  CHECK(answers(load_prompts(config).train).front() == "0");
+  CHECK(load_prompts(config).evaluation.empty());
+}
+
+TEST_CASE("test_datasets, several entries and deduplication") {
+  const ScratchDirectory scratch;
+  RunConfig config;
+  config.shuffle_merged_datasets = false;
+  config.datasets = {entry(scratch.write("a.jsonl", questions(0, 3))),
+                     entry(scratch.write("b.jsonl", questions(2, 5)))};
+  config.test_datasets = {entry(scratch.write("t.jsonl", questions(4, 7)))};
+  CHECK(load_prompts(config).train.size() == 6);
+  CHECK(load_prompts(config).evaluation.size() == 3);
+  config.dataset_exact_deduplication = true;
+  const Prompts unique = load_prompts(config);
+  CHECK(answers(unique.train) == std::vector<std::string>{"0", "1", "2", "3", "4"});
+  CHECK(answers(unique.evaluation) == std::vector<std::string>{"5", "6"});
+  REQUIRE(unique.notes.size() == 2);
+  CHECK(unique.notes[0] == "datasets: 1 duplicate rows dropped");
+}
+
+TEST_CASE("a Python transform beside the run is not run, and the user is told so") {
+  const ScratchDirectory scratch;
+  RunConfig config;
+  config.datasets = {entry(scratch.write("rows.jsonl", questions(0, 2)))};
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path());
+  scratch.write("rewards.py", "def correct(completions, **kwargs):\n    return []\n");
+  const Prompts quiet = load_prompts(config);
+  scratch.write("rewards.py", "def oai_gsm8k_transform(cfg):\n    pass\n");
+  const Prompts noted = load_prompts(config);
+  std::filesystem::current_path(before);
+  CHECK(quiet.notes.empty());
+  REQUIRE(noted.notes.size() == 1);
+  CHECK(lacks(noted.notes[0], {"rewards.oai_gsm8k_transform", "rewards.py", "not run"}) == "");
+}
+
+TEST_CASE("an unknown transform is placed in the configuration") {
+  RunConfig config;
+  config.datasets = {entry("none.jsonl")};
+  config.datasets[0].type = "rewards.mine";
+  CHECK(lacks(raised_by([&] { (void)load_prompts(config); }), {"data.9: ", "datasets[0].type at c.yaml:4"}) == "");
+}

@@ -1,0 +1,324 @@
+#include <support/scratch.hpp>
+
+#include <algorithm>
+
+#include <rlalgo/config/parse.hpp>
+
+using namespace rlalgo::config;
+using rlalgo::support::exit_code_of;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
+using rlalgo::support::ScratchDirectory;
+
+namespace {
+const std::string minimal =
+    "base_model: ./m\n"
+    "rl: grpo\n"
+    "datasets:\n"
+    "  - path: rows.jsonl\n"
+    "learning_rate: 1e-6\n"
+    "micro_batch_size: 8\n"
+    "trl:\n"
+    "  reward_funcs: [rewards.correct]\n";  // 8 lines
+
+RunConfig parse(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  Document document = parse_document(yaml, "c.yaml");
+  apply_overrides(document, overrides);
+  return parse_run_config(document);
+}
+std::string error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return raised_by([&] { (void)parse(yaml, overrides); });
+}
+// The only warning, or what there is instead.
+std::string warning_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const RunConfig config = parse(yaml, overrides);
+  return config.warnings.size() == 1 ? config.warnings[0] : std::to_string(config.warnings.size()) + " warnings";
+}
+std::string without(const std::string& line) {
+  std::string out = minimal;
+  const std::size_t at = out.find(line);
+  return out.erase(at, out.find('\n', at) - at + 1);
+}
+}  // namespace
+
+TEST_CASE("a minimal file") {
+  const RunConfig config = parse(minimal);
+  CHECK(config.warnings.empty());
+  CHECK(config.base_model == "./m");
+  CHECK(config.rl == "grpo");
+  CHECK(config.learning_rate == 1e-6);
+  REQUIRE(config.datasets.size() == 1);
+  CHECK(config.datasets[0].source.path == "rows.jsonl");
+  CHECK(config.datasets[0].type.is_null());
+  CHECK(config.trl.reward_funcs == std::vector<std::string>{"rewards.correct"});
+  CHECK(config.was_set("micro_batch_size"));
+  CHECK(config.place("trl.reward_funcs") == "c.yaml:8");
+}
+
+TEST_CASE("every kind of key reaches its field") {
+  const RunConfig config = parse(minimal + R"(  num_generations: 4
+  num_generations_eval: 1
+  steps_per_generation: 2
+  num_iterations: 2
+  max_completion_length: 64
+  temperature: 0.7
+  top_p: 0.9
+  top_k: 20
+  min_p: 0.05
+  repetition_penalty: 1.1
+  chat_template_kwargs: {enable_thinking: no}
+  loss_type: dr_grpo
+  beta: 0.04
+  epsilon: 0.1
+  epsilon_high: 0.28
+  delta: 1.5
+  mask_truncated_completions: true
+  scale_rewards: batch
+  reward_weights: [2]
+  reward_timeout: 5
+  log_completions: yes
+  num_completions_to_print: 3
+test_datasets:
+  - {path: t.jsonl, split: "train[:5]", data_files: a.jsonl, ds_type: json, name: main, field: data, revision: r, type: {field_prompt: q}}
+gradient_accumulation_steps: 2
+eval_batch_size: 3
+num_epochs: 2.5
+max_steps: 7
+optimizer: adamw_bnb_8bit
+lr_scheduler: linear
+warmup_steps: 3
+weight_decay: 0.1
+adam_beta1: 0.8
+adam_beta2: 0.95
+adam_epsilon: 1e-6
+max_grad_norm: 0
+output_dir: out
+logging_steps: 2
+eval_steps: 2
+save_steps: 0.5
+save_total_limit: 0
+save_only_model: true
+resume_from_checkpoint: out/checkpoint-3
+auto_resume_from_checkpoints: true
+seed: 7
+shuffle_merged_datasets: false
+dataset_exact_deduplication: true
+chat_template_jinja: "{{ x }}"
+tokenizer_config: tok
+special_tokens: {pad_token: <pad>, additional_special_tokens: [<a>]}
+sequence_len: 1024
+strict: true
+)");
+  const TrlConfig& trl = config.trl;
+  CHECK(trl.num_generations == 4);
+  CHECK(*trl.num_generations_eval == 1);
+  CHECK(*trl.steps_per_generation == 2);
+  CHECK(trl.num_iterations == 2);
+  CHECK(trl.max_completion_length == 64);
+  CHECK(trl.temperature == 0.7);
+  CHECK(trl.top_p == 0.9);
+  CHECK(trl.top_k == 20);
+  CHECK(trl.min_p == 0.05);
+  CHECK(trl.repetition_penalty == 1.1);
+  CHECK(trl.chat_template_kwargs.dump() == R"({"enable_thinking":false})");
+  CHECK(trl.loss_type == "dr_grpo");
+  CHECK(config.beta == 0.04);
+  CHECK(trl.epsilon == 0.1);
+  CHECK(*trl.epsilon_high == 0.28);
+  CHECK(*trl.delta == 1.5);
+  CHECK(trl.mask_truncated_completions);
+  CHECK(trl.scale_rewards == "batch");
+  CHECK(trl.reward_weights == std::vector<double>{2});
+  CHECK(trl.reward_timeout == 5);
+  CHECK(trl.log_completions);
+  CHECK(*trl.num_completions_to_print == 3);
+  REQUIRE(config.test_datasets.size() == 1);
+  const auto& source = config.test_datasets[0].source;
+  CHECK(source.path == "t.jsonl");
+  CHECK(source.split == "train[:5]");
+  CHECK(source.data_files == std::vector<std::string>{"a.jsonl"});
+  CHECK(source.ds_type == "json");
+  CHECK(source.name == "main");
+  CHECK(source.field == "data");
+  CHECK(source.revision == "r");
+  CHECK(config.test_datasets[0].type["field_prompt"] == "q");
+  CHECK(config.gradient_accumulation_steps == 2);
+  CHECK(*config.eval_batch_size == 3);
+  CHECK(config.num_epochs == 2.5);
+  CHECK(*config.max_steps == 7);
+  CHECK(config.lr_scheduler == "linear");
+  CHECK(*config.warmup_steps == 3);
+  CHECK(config.weight_decay == 0.1);
+  CHECK(config.adam_beta1 == 0.8);
+  CHECK(config.adam_beta2 == 0.95);
+  CHECK(config.adam_epsilon == 1e-6);
+  CHECK(config.max_grad_norm == 0);
+  CHECK(config.output_dir == "out");
+  CHECK(*config.logging_steps == 2);
+  CHECK(*config.eval_steps == 2);
+  CHECK(*config.save_steps == 0.5);
+  CHECK(config.save_total_limit == 4);  // 0 means the default
+  CHECK(config.save_only_model);
+  CHECK(*config.resume_from_checkpoint == "out/checkpoint-3");
+  CHECK(config.auto_resume_from_checkpoints);
+  CHECK(config.seed == 7);
+  CHECK_FALSE(config.shuffle_merged_datasets);
+  CHECK(config.dataset_exact_deduplication);
+  CHECK(*config.chat_template == "jinja");
+  CHECK(*config.tokenizer_config == "tok");
+  CHECK(*config.special_tokens.pad_token == "<pad>");
+  CHECK(config.special_tokens.additional_special_tokens == std::vector<std::string>{"<a>"});
+  CHECK(config.sequence_len == 1024);
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(lacks(config.warnings[0], {"adamw_bnb_8bit", "AdamW"}) == "");
+}
+
+TEST_CASE("scale_rewards is a boolean or a word") {
+  CHECK(parse(minimal + "  scale_rewards: true\n").trl.scale_rewards == "group");
+  CHECK(parse(minimal + "  scale_rewards: false\n").trl.scale_rewards == "none");
+  CHECK(parse(minimal + "  scale_rewards: none\n").trl.scale_rewards == "none");
+  CHECK(parse(minimal, {"--no-trl.scale-rewards"}).trl.scale_rewards == "none");
+  CHECK(lacks(error_of(minimal + "  scale_rewards: bach\n"), {"config.6: ", "did you mean batch?"}) == "");
+}
+
+TEST_CASE("generation_kwargs override the sampling keys") {
+  const RunConfig config = parse(minimal + "  temperature: 0.5\n  top_k: 5\n  generation_kwargs: {temperature: 0.9}\n");
+  CHECK(config.trl.temperature == 0.9);
+  CHECK(config.trl.top_k == 5);
+  CHECK(lacks(error_of(minimal + "  generation_kwargs: {seed: 1}\n"), {"config.4: ", "trl.generation_kwargs.seed"}) ==
+        "");
+}
+
+TEST_CASE("beta: trl.beta, then rl_beta, then dpo_beta, then 0") {
+  CHECK(parse(minimal).beta == 0.0);
+  CHECK(parse(minimal + "rl_beta: 0.2\n").beta == 0.2);
+  CHECK(parse(minimal + "  beta: 0.1\nrl_beta: 0.2\n").beta == 0.1);
+  CHECK(parse(minimal + "  beta: 0.0\nrl_beta: 0.2\n").beta == 0.0);
+  CHECK(parse(minimal + "dpo_beta: 0.3\n").beta == 0.3);
+  CHECK(parse(minimal + "rl_beta: 0.2\ndpo_beta: 0.3\n").beta == 0.2);
+  CHECK(lacks(error_of(minimal + "beta: 0.3\n"), {"config.8: ", "trl.beta", "c.yaml:9"}) == "");
+  CHECK(parse(minimal + "  beta: 0.1\nbeta: 0.1\n").beta == 0.1);
+}
+
+TEST_CASE("batch_size stands for the accumulation") {
+  CHECK(parse(minimal + "batch_size: 32\n").gradient_accumulation_steps == 4);
+  CHECK(lacks(error_of(minimal + "batch_size: 30\n"), {"config.11: ", "30 and 8", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(minimal + "batch_size: 32\ngradient_accumulation_steps: 4\n"),
+              {"config.8: ", "remove batch_size"}) == "");
+  CHECK(lacks(error_of(without("micro_batch_size") + "batch_size: 8\n"), {"config.8: ", "micro_batch_size"}) == "");
+  CHECK(parse(without("micro_batch_size") + "gradient_accumulation_steps: 8\n").gradient_accumulation_steps == 8);
+}
+
+TEST_CASE("required keys") {
+  CHECK(lacks(error_of(without("base_model")), {"config.7: ", "base_model", "c.yaml"}) == "");
+  CHECK(lacks(error_of(without("rl:")), {"config.7: ", "rl is missing"}) == "");
+  CHECK(lacks(error_of(without("learning_rate")), {"config.7: ", "learning_rate"}) == "");
+  CHECK(lacks(error_of(without("  reward_funcs")), {"config.7: ", "trl.reward_funcs"}) == "");
+  CHECK(lacks(error_of("rl: grpo\nbase_model: m\nlearning_rate: 1\ntrl: {reward_funcs: [a.b]}\n"),
+              {"config.7: ", "datasets"}) == "");
+  CHECK(lacks(error_of(minimal, {"--datasets.0.path="}), {"config.7: ", "datasets[0]", "c.yaml:4"}) == "");
+  CHECK(lacks(error_of(minimal, {"--datasets", "[]"}), {"config.7: ", "datasets is empty"}) == "");
+  CHECK(lacks(error_of(minimal, {"--trl.reward_funcs", "[]"}), {"config.7: ", "trl.reward_funcs is empty"}) == "");
+}
+
+TEST_CASE("unknown keys name file, line and the nearest known key") {
+  CHECK(lacks(error_of(minimal + "  max_completion_lenght: 5\n"),
+              {"config.4: ", "trl.max_completion_lenght", "c.yaml:9", "did you mean trl.max_completion_length?"}) ==
+        "");
+  CHECK(lacks(error_of(minimal + "gradient_acumulation_steps: 5\n"),
+              {"config.4: ", "did you mean gradient_accumulation_steps?"}) == "");
+  CHECK(lacks(error_of(minimal + "num_generations: 5\n"), {"config.4: ", "written trl.num_generations"}) == "");
+  CHECK(lacks(error_of(minimal + "  learning_rate: 5\n"), {"config.4: ", "written learning_rate"}) == "");
+  CHECK(lacks(error_of(minimal + "zzzz: 5\n"), {"config.4: ", "zzzz", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(minimal, {"--datasets.0.typ", "x"}),
+              {"config.4: ", "datasets[0].typ", "command line --datasets.0.typ", "type"}) == "");
+  CHECK(lacks(error_of(minimal + "special_tokens: {pad_tokn: x}\n"), {"config.4: ", "special_tokens.pad_token"}) == "");
+  CHECK(exit_code_of([&] { (void)parse(minimal + "zzzz: 5\n"); }) == 2);
+}
+
+TEST_CASE("recipes: known ones that are not in this build are told so before anything else") {
+  for (const char* name : {"dpo", "ipo", "kto", "orpo", "simpo", "cpo", "rloo", "gdpo", "ebft"}) {
+    INFO(name);
+    CHECK(lacks(error_of("rl: " + std::string(name) + "\nunknown_key: 1\n"),
+                {"config.9: ", name, "expected grpo", "c.yaml:1"}) == "");
+  }
+  CHECK(lacks(error_of("rl: gpro\n"), {"config.6: ", "did you mean grpo?"}) == "");
+}
+
+TEST_CASE("what this build lacks is an error that says what works, never ignored") {
+  CHECK(lacks(error_of(minimal + "adapter: lora\n"),
+              {"config.10: ", "adapter: lora", "c.yaml:9", "trains all weights"}) == "");
+  CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit"}) == "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n"), {"config.10: ", "trl.use_vllm", "set trl.use_vllm: false"}) ==
+        "");
+  CHECK(lacks(error_of(minimal + "  loss_type: cispo\n"),
+              {"config.10: ", "trl.loss_type cispo", "grpo, bnpo, dr_grpo, dapo"}) == "");
+  CHECK(lacks(error_of(minimal + "  importance_sampling_level: sequence\n"), {"config.10: "}) == "");
+  CHECK(lacks(error_of(minimal + "  multi_objective_aggregation: normalize_then_sum\n"), {"config.10: "}) == "");
+  CHECK(lacks(error_of(minimal + "  top_entropy_quantile: 0.2\n"), {"config.10: ", "trl.top_entropy_quantile"}) == "");
+  CHECK(lacks(error_of(minimal + "  entropy_coef: 0.01\n"), {"config.10: ", "trl.entropy_coef"}) == "");
+  CHECK(lacks(error_of(minimal + "lr_scheduler: rex\n"), {"config.10: ", "lr_scheduler rex", "linear, cosine"}) == "");
+  CHECK(lacks(error_of(minimal + "lr_scheduler_kwargs: {num_cycles: 2}\n"), {"config.10: ", "lr_scheduler_kwargs"}) ==
+        "");
+  CHECK(lacks(error_of(minimal + "optimizer: muon\n"), {"config.10: ", "optimizer muon", "adamw_torch"}) == "");
+  CHECK(lacks(error_of(minimal + "optimizer: adamm\n"), {"config.6: "}) == "");
+  CHECK(lacks(error_of(minimal + "save_strategy: best\n"), {"config.10: ", "save_strategy best"}) == "");
+  CHECK(lacks(error_of(minimal + "save_safetensors: false\n"), {"config.10: "}) == "");
+  CHECK(lacks(error_of(minimal + "context_parallel_size: 2\n"), {"config.10: ", "one process"}) == "");
+  CHECK(lacks(error_of(minimal + "deepspeed: zero3.json\n"), {"config.10: "}) == "");
+  CHECK(
+      parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
+}
+
+TEST_CASE("keys without effect give one warning with the reason, unless they are off") {
+  CHECK(lacks(warning_of(minimal + "flash_attention: true\n"),
+              {"flash_attention (c.yaml:9) has no effect", "one attention path"}) == "");
+  CHECK(lacks(warning_of(minimal + "wandb_project: x\n"), {"wandb_project", "metrics.jsonl"}) == "");
+  CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
+  CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16", "float32"}) == "");
+  CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "use_vllm"}) == "");
+  CHECK(lacks(warning_of(minimal + "vllm: {port: 9000}\n"), {"vllm (c.yaml:9)"}) == "");
+  CHECK(lacks(warning_of(minimal + "plugins: [axolotl.integrations.liger.LigerPlugin]\n"),
+              {"LigerPlugin", "not loaded"}) == "");
+  CHECK(lacks(warning_of(minimal + "cosine_constant_lr_ratio: 0.5\n"),
+              {"cosine_constant_lr_ratio", "cosine_min_lr_ratio"}) == "");
+  CHECK(lacks(warning_of(minimal + "cosine_min_lr_ratio: 0.5\nlr_scheduler: linear\n"),
+              {"cosine_min_lr_ratio", "linear"}) == "");
+  CHECK(lacks(warning_of(minimal + "val_set_size: 0.1\nevaluation_strategy: epoch\n"),
+              {"evaluation_strategy is now eval_strategy"}) == "");
+  CHECK(lacks(warning_of(minimal, {"--datasets.0.field-messages", "m"}), {"datasets[0].field_messages"}) == "");
+  CHECK(parse(minimal +
+              "bf16: auto\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")
+            .warnings.empty());
+}
+
+TEST_CASE("removed keys") {
+  CHECK(lacks(error_of(minimal + "rope_scaling: {type: linear}\n"), {"config.13: ", "rope_scaling", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(minimal + "rpo_alpha: 1\n"), {"config.13: "}) == "");
+}
+
+TEST_CASE("wrong types") {
+  CHECK(lacks(error_of(minimal, {"--micro-batch-size", "eight"}),
+              {"config.5: ", "micro_batch_size", "command line --micro-batch-size", "an integer"}) == "");
+  CHECK(lacks(error_of(minimal + "max_steps: [1]\n"), {"config.5: ", "max_steps", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(minimal + "test_datasets: {path: x}\n"), {"config.5: ", "test_datasets", "dash"}) == "");
+  CHECK(lacks(error_of(minimal, {"--datasets.0.type", "[a]"}), {"config.5: ", "datasets[0].type"}) == "");
+  CHECK(lacks(error_of(minimal, {"--datasets", "x.jsonl"}), {"config.5: ", "datasets"}) == "");
+  CHECK(lacks(error_of(minimal, {"--trl", "x"}), {"config.5: ", "trl"}) == "");
+  CHECK(lacks(error_of(minimal + "  chat_template_kwargs: 3\n"), {"config.5: ", "chat_template_kwargs"}) == "");
+  CHECK(lacks(error_of(minimal + "seed: -1\n"), {"config.6: ", "seed"}) == "");
+}
+
+TEST_CASE("packing and keys of other recipes do not go with grpo") {
+  CHECK(lacks(error_of(minimal + "sample_packing: true\n"), {"config.8: ", "sample_packing", "c.yaml:9"}) == "");
+  CHECK(parse(minimal + "sample_packing: false\n").warnings.empty());
+  CHECK(lacks(error_of(minimal + "dpo_loss_type: [ipo]\n"), {"config.8: ", "dpo_loss_type"}) == "");
+}
+
+TEST_CASE("a file on disk with overrides") {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.write("c.yaml", minimal);
+  const std::vector<std::string> overrides = {"--trl.beta", "0.5"};
+  CHECK(load_run_config(file, overrides).beta == 0.5);
+  CHECK(lacks(raised_by([&] { (void)load_run_config(scratch.path() / "no.yaml"); }), {"config.1: "}) == "");
+}

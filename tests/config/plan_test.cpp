@@ -1,0 +1,111 @@
+#include <support/scratch.hpp>
+
+#include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/validate.hpp>
+
+using namespace rlalgo::config;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
+using Unit = Interval::Unit;
+
+namespace {
+RunConfig base() {
+  RunConfig config;
+  config.micro_batch_size = 8;  // one prompt of eight completions per step: rows = steps of an epoch
+  return config;
+}
+Plan plan_of(const RunConfig& config, std::int64_t rows = 1000, bool evaluates = false) {
+  return make_plan(config, geometry_of(config), rows, evaluates);
+}
+}  // namespace
+
+TEST_CASE("the number of steps") {
+  RunConfig config = base();
+  CHECK(plan_of(config, 100).total_steps == 100);
+  config.num_epochs = 2.5;
+  CHECK(plan_of(config, 101).total_steps == 253);  // ⌈252.5⌉
+  config.max_steps = 7;
+  CHECK(plan_of(config, 100).total_steps == 7);
+  config.max_steps.reset();
+  config.num_epochs = 1;
+  config.micro_batch_size = 4;
+  config.gradient_accumulation_steps = 4;  // 16 completions of 2 prompts per step
+  CHECK(plan_of(config, 101).total_steps == 50);
+  config.trl.num_iterations = 2;
+  CHECK(plan_of(config, 101).total_steps == 100);
+}
+
+TEST_CASE("warm-up: given, a ratio, or three percent; never 1") {
+  RunConfig config = base();
+  CHECK(plan_of(config, 1000).warmup_steps == 30);
+  CHECK(plan_of(config, 101).warmup_steps == 4);  // ⌈3.03⌉
+  CHECK(plan_of(config, 20).warmup_steps == 2);   // ⌈0.6⌉ = 1 becomes 2
+  config.warmup_steps = 0;
+  CHECK(plan_of(config).warmup_steps == 0);
+  config.warmup_steps = 1;
+  CHECK(plan_of(config).warmup_steps == 2);
+  config.warmup_steps.reset();
+  config.warmup_ratio = 0.1;
+  CHECK(plan_of(config, 1005).warmup_steps == 101);
+  config.warmup_ratio = 0.0;
+  CHECK(plan_of(config).warmup_steps == 0);
+}
+
+TEST_CASE("logging: given, or half a percent between 1 and 10") {
+  RunConfig config = base();
+  CHECK(plan_of(config, 100).logging_steps == 1);
+  CHECK(plan_of(config, 1000).logging_steps == 5);
+  CHECK(plan_of(config, 9999).logging_steps == 10);
+  config.logging_steps = 25;
+  CHECK(plan_of(config).logging_steps == 25);
+}
+
+TEST_CASE("saving: every epoch unless told otherwise") {
+  RunConfig config = base();
+  CHECK(plan_of(config).save == Interval{Unit::epochs, 0});
+  config.save_steps = 20;
+  CHECK(plan_of(config).save == Interval{Unit::steps, 20});
+  config.save_steps = 0.1;
+  CHECK(plan_of(config, 1001).save == Interval{Unit::steps, 101});  // ⌈100.1⌉
+  config.save_steps.reset();
+  config.save_strategy = "steps";
+  CHECK(plan_of(config).save == Interval{Unit::steps, 500});
+  config.save_strategy = "no";
+  CHECK(plan_of(config).save == Interval{});
+  config.save_strategy.reset();
+  config.saves_per_epoch = 4;
+  config.num_epochs = 2;
+  CHECK(plan_of(config).save == Interval{Unit::steps, 250});  // 1/8 of 2000
+  config.saves_per_epoch = 1;
+  config.num_epochs = 1;
+  CHECK(plan_of(config).save == Interval{Unit::epochs, 0});
+}
+
+TEST_CASE("evaluation: only with data; before the first step only when a key asks for it") {
+  RunConfig config = base();
+  CHECK(plan_of(config).eval == Interval{});
+  CHECK(plan_of(config, 1000, true).eval == Interval{Unit::epochs, 0});
+  CHECK_FALSE(plan_of(config, 1000, true).eval_first);
+  config.eval_steps = 50;
+  CHECK(plan_of(config).eval == Interval{});
+  CHECK(plan_of(config, 1000, true).eval == Interval{Unit::steps, 50});
+  CHECK(plan_of(config, 1000, true).eval_first);
+  config.eval_steps.reset();
+  config.eval_strategy = "steps";
+  CHECK(plan_of(config, 1000, true).eval == Interval{Unit::steps, 5});  // as often as logging
+  config.eval_strategy = "no";
+  CHECK(plan_of(config, 1000, true).eval == Interval{});
+  CHECK_FALSE(plan_of(config, 1000, true).eval_first);
+  config.eval_strategy.reset();
+  config.evals_per_epoch = 2;
+  CHECK(plan_of(config, 1000, true).eval == Interval{Unit::steps, 500});
+  CHECK(plan_of(config, 1000, true).eval_first);
+}
+
+TEST_CASE("fewer rows than one generation needs") {
+  RunConfig config = base();
+  config.gradient_accumulation_steps = 4;
+  CHECK(lacks(raised_by([&] { (void)plan_of(config, 3); }),
+              {"config.11: ", "3 rows", "at least 4 (32 completions / 8 per prompt)"}) == "");
+  CHECK(plan_of(config, 4).total_steps == 1);
+}

@@ -1,0 +1,117 @@
+#include <support/scratch.hpp>
+
+#include <rlalgo/config/document.hpp>
+#include <rlalgo/config/overrides.hpp>
+#include <rlalgo/config/reader.hpp>
+
+using namespace rlalgo::config;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
+
+namespace {
+// The value of key `k` as T, or what reading it raises.
+template <class T>
+T read(const std::string& yaml, T value = {}) {
+  const Document document = parse_document(yaml, "c.yaml");
+  Findings findings;
+  Reader(document.root, "s.", findings).read("k", value);
+  return value;
+}
+template <class T>
+std::string error_of(const std::string& yaml) {
+  return raised_by([&] { (void)read<T>(yaml); });
+}
+}  // namespace
+
+TEST_CASE("numbers may be texts, whole floats are integers") {
+  CHECK(read<double>("k: \"1e-5\"\n") == 1e-5);
+  CHECK(read<double>("k: 3\n") == 3.0);
+  CHECK(read<std::int64_t>("k: 8.0\n") == 8);
+  CHECK(read<std::int64_t>("k: '8'\n") == 8);
+  CHECK(read<std::int64_t>("k: 1e3\n") == 1000);
+  CHECK(read<bool>("k: 'yes'\n"));
+  CHECK(read<bool>("k: 1\n"));
+  CHECK_FALSE(read<bool>("k: No\n", true));
+  CHECK(read<std::vector<double>>("k: [1, '2.5']\n") == std::vector<double>{1.0, 2.5});
+  CHECK(*read<std::optional<std::string>>("k: x\n") == "x");
+}
+
+TEST_CASE("null and absence leave the default") {
+  CHECK(read<std::int64_t>("k:\n", 7) == 7);
+  CHECK(read<std::int64_t>("other: 1\n", 7) == 7);
+  CHECK_FALSE(read<std::optional<double>>("k: ~\n").has_value());
+}
+
+TEST_CASE("the wrong type names key, line, found and expected") {
+  CHECK(lacks(error_of<std::int64_t>("a: 1\nk: eight\n"),
+              {"config.5: ", "s.k", "c.yaml:2", "the text \"eight\"", "an integer"}) == "");
+  CHECK(lacks(error_of<std::int64_t>("k: 1.5\n"), {"config.5: ", "the number 1.5"}) == "");
+  CHECK(lacks(error_of<std::int64_t>("k: true\n"), {"config.5: ", "the boolean true"}) == "");
+  CHECK(lacks(error_of<double>("k: .nan\n"), {"config.5: ", "a number"}) == "");
+  CHECK(lacks(error_of<double>("k: [1]\n"), {"config.5: ", "a list of 1"}) == "");
+  CHECK(lacks(error_of<bool>("k: maybe\n"), {"config.5: ", "true or false"}) == "");
+  CHECK(lacks(error_of<std::string>("k: 42\n"), {"config.5: ", "in quotes"}) == "");
+  CHECK(lacks(error_of<std::string>("k: {a: 1}\n"), {"config.5: ", "a mapping"}) == "");
+  CHECK(lacks(error_of<std::vector<std::string>>("k: a.b\n"), {"config.5: ", "a list"}) == "");
+  CHECK(lacks(error_of<std::vector<std::string>>("k: [a, [b]]\n"), {"config.5: ", "s.k[1]"}) == "");
+}
+
+TEST_CASE("on the command line every scalar is a text and one item is a list") {
+  Document document = parse_document("a: 1\n", "c.yaml");
+  apply_overrides(document, std::vector<std::string>{"--k", "42", "--l", "a.b"});
+  Findings findings;
+  Reader reader(document.root, "", findings);
+  std::string text;
+  std::vector<std::string> list;
+  reader.read("k", text);
+  reader.read("l", list);
+  CHECK(text == "42");
+  CHECK(list == std::vector<std::string>{"a.b"});
+  CHECK(findings.given.at("k").text() == "command line --k");
+}
+
+TEST_CASE("words out of a list") {
+  const auto choose = [](const std::string& yaml) {
+    const Document document = parse_document(yaml, "c.yaml");
+    Findings findings;
+    std::string out = "default";
+    Reader(document.root, "", findings).read_choice("k", out, {"no", "steps", "epoch"});
+    return out;
+  };
+  CHECK(choose("k: steps\n") == "steps");
+  CHECK(choose("k: no\n") == "no");  // YAML's false
+  CHECK(choose("k:\n") == "default");
+  CHECK(lacks(raised_by([&] { choose("k: step\n"); }),
+              {"config.6: ", "c.yaml:1", "no, steps, epoch", "did you mean steps?"}) == "");
+  CHECK(lacks(raised_by([&] { choose("k: [a]\n"); }), {"config.5: "}) == "");
+}
+
+TEST_CASE("the first key that nobody took is an error with the nearest match") {
+  const Document document = parse_document("beta: 1\nlearnin_rate: 2\n", "c.yaml");
+  Findings findings;
+  Reader reader(document.root, "trl.", findings);
+  double value = 0;
+  reader.read("beta", value);
+  reader.recognise("epsilon");
+  CHECK(lacks(raised_by([&] { reader.finish({"learning_rate"}); }), {"config.4: ", "trl.learnin_rate", "c.yaml:2"}) ==
+        "");
+  reader.recognise("learning_rate");
+  CHECK(lacks(raised_by([&] { reader.finish(); }), {"config.4: ", "did you mean trl.learning_rate?"}) == "");
+  reader.recognise("learnin_rate");
+  CHECK(raised_by([&] { reader.finish(); }) == "nothing");
+}
+
+TEST_CASE("a key that belongs to another section is told so") {
+  const Document document = parse_document("num_generations: 4\n", "c.yaml");
+  Findings findings;
+  const Reader reader(document.root, "", findings);
+  CHECK(lacks(raised_by([&] { reader.finish({"trl.num_generations"}); }),
+              {"config.4: ", "written trl.num_generations"}) == "");
+}
+
+TEST_CASE("a section must be a mapping") {
+  const Document document = parse_document("trl: [a]\n", "c.yaml");
+  Findings findings;
+  CHECK(lacks(raised_by([&] { Reader reader(*document.root.find("trl"), "trl.", findings); }),
+              {"config.5: ", "value of trl has", "c.yaml:1"}) == "");
+}
