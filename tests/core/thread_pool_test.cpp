@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 
 using rlalgo::core::ThreadPool;
@@ -55,9 +56,39 @@ TEST_CASE("an exception in a task is rethrown once and leaves the pool usable") 
 TEST_CASE("a worker takes part when tasks are long") {
   ThreadPool pool(2);
   std::atomic<int> by_worker{0};
-  pool.run(20, [&](std::uint32_t, int thread) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  pool.run(200, [&](std::uint32_t, int thread) {
+    if (by_worker == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (thread == 1) by_worker.fetch_add(1);
   });
   CHECK(by_worker > 0);
+}
+
+TEST_CASE("after a worker stalls, the caller works alone for a while and then shares again") {
+  ThreadPool pool(2);
+  const auto shared = [&] {  // did a worker take part in 2,000 tasks of about 10 µs?
+    std::atomic<int> by_worker{0};
+    pool.run(2000, [&](std::uint32_t, int thread) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(10);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      if (thread == 1) by_worker.fetch_add(1);
+    });
+    return by_worker > 0;
+  };
+  const auto shared_in_time = [&] {  // the machine may be busy
+    const rlalgo::core::Deadline deadline(20.0);
+    while (!deadline.passed())
+      if (shared()) return true;
+    return false;
+  };
+  CHECK(shared_in_time());
+  std::atomic<bool> worker_holds_one{false};
+  pool.run(2000, [&](std::uint32_t, int thread) {
+    if (thread == 1 && !worker_holds_one.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(80));
+    if (thread == 0)
+      for (int i = 0; i < 100 && !worker_holds_one; ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  });
+  REQUIRE(worker_holds_one);
+  CHECK_FALSE(shared());
+  CHECK(shared_in_time());
 }

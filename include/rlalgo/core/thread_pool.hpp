@@ -10,6 +10,7 @@
 // throws, the first exception (in time) is rethrown; whether the other tasks still ran is not specified.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -24,12 +25,15 @@
 namespace rlalgo::core {
 
 class ThreadPool {
+  using Clock = std::chrono::steady_clock;
+  static constexpr Clock::duration stall = std::chrono::microseconds(300);
+  static constexpr Clock::duration longest_penalty = std::chrono::milliseconds(100);
+
  public:
   // `threads` includes the caller; workers start at the first run that can use them.
   explicit ThreadPool(int threads, double spin_seconds = 50e-6)
       : threads_(threads < 1 ? 1 : threads),
-        spin_(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-            std::chrono::duration<double>(spin_seconds))) {}
+        spin_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(spin_seconds))) {}
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool() {
@@ -43,11 +47,10 @@ class ThreadPool {
 
   template <class F>
   void run(std::uint32_t tasks, F&& f) {
-    if (threads_ == 1 || tasks <= 1) {
-      for (std::uint32_t task = 0; task < tasks; ++task) f(task, 0);
-      return;
-    }
+    if (threads_ == 1 || tasks <= 1) return alone(tasks, f);
     const std::lock_guard lock(mutex_);
+    const auto begin = Clock::now();
+    if (begin < alone_until_) return alone(tasks, f);
     if (workers_.empty()) start();
     using Function = std::remove_reference_t<F>;
     invoke_ = [](void* function, std::uint32_t task, int thread) { (*static_cast<Function*>(function))(task, thread); };
@@ -60,9 +63,9 @@ class ThreadPool {
       epoch_.fetch_add(1);
       epoch_.notify_all();
     }
-    while (work(0)) {
-    }
-    wait_for_claimed();
+    std::uint32_t own = 0;
+    while (work(0)) ++own;
+    wait_for_claimed(begin, own);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
@@ -94,29 +97,42 @@ class ThreadPool {
     return true;
   }
 
-  void wait_for_claimed() {
-    const auto give_up = std::chrono::steady_clock::now() + spin_;
-    for (;;) {
-      for (int i = 0; i < 32; ++i) {
-        if (unfinished_.load() == 0) return;
-        pause();
-      }
-      if (std::chrono::steady_clock::now() >= give_up) break;
+  template <class F>
+  static void alone(std::uint32_t tasks, F&& f) {
+    for (std::uint32_t task = 0; task < tasks; ++task) f(task, 0);
+  }
+
+  void wait_for_claimed(Clock::time_point begin, std::uint32_t own) {
+    if (unfinished_.load() == 0) return;
+    const auto idle = Clock::now();
+    auto now = idle;
+    while (unfinished_.load() != 0 && now < idle + spin_) {
+      for (int i = 0; i < 32 && unfinished_.load() != 0; ++i) pause();
+      now = Clock::now();
+    }
+    if (unfinished_.load() == 0) {
+      penalty_ -= penalty_ / 64;
+      return;
     }
     for (std::uint32_t left = unfinished_.load(); left != 0; left = unfinished_.load()) unfinished_.wait(left);
+    now = Clock::now();
+    // A wait far longer than the caller's own tasks took means that a worker lost its core.
+    if (own == 0 || now - idle < 4 * ((idle - begin) / own) + stall) return;
+    penalty_ = std::min(longest_penalty, std::max<Clock::duration>(2 * penalty_, 2 * (now - idle)));
+    alone_until_ = now + penalty_;
   }
 
   void idle(int thread) {
     while (!stop_.load()) {
       if (work(thread)) continue;
-      const auto give_up = std::chrono::steady_clock::now() + spin_;
+      const auto give_up = Clock::now() + spin_;
       bool found = false;
       do {
         for (int i = 0; i < 32 && !found; ++i) {
           pause();
           found = static_cast<std::uint32_t>(ticket_.load(std::memory_order_relaxed)) != 0 || stop_.load();
         }
-      } while (!found && std::chrono::steady_clock::now() < give_up);
+      } while (!found && Clock::now() < give_up);
       if (found) continue;
       // Either this worker sees the new ticket below, or run() sees the sleeper and moves the epoch (both are
       // sequentially consistent): no wake-up is lost.
@@ -128,7 +144,9 @@ class ThreadPool {
   }
 
   int threads_;
-  std::chrono::steady_clock::duration spin_;
+  Clock::duration spin_;
+  Clock::duration penalty_{};  // length of the last spell alone
+  Clock::time_point alone_until_{};
   std::mutex mutex_;
   std::vector<std::thread> workers_;
   void (*invoke_)(void*, std::uint32_t, int) = nullptr;
