@@ -137,7 +137,7 @@ def check_mirror(root, headers):
 def repository_files(root):
     for top in ("include", "examples", "tests", "benchmarks", "scripts", "cmake", "conan", "docs"):
         for path in sorted((root / top).rglob("*")):
-            if "__pycache__" not in path.parts:
+            if not {"__pycache__", "build"} & set(path.parts[len(root.parts) :]):
                 yield path
 
 

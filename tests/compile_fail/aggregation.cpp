@@ -7,8 +7,9 @@
 // An aggregation serves an estimator when it can call it.
 struct NeedsWhiten {
   template <class A>
-    requires requires(const A& estimator) { estimator.whiten(); }
-  rlalgo::aggregation::Result operator()(const A&, const rlalgo::core::RewardTable&, const rlalgo::core::Groups&) const {
+  requires requires(const A& estimator) { estimator.whiten(); }
+  rlalgo::aggregation::Result operator()(const A&, const rlalgo::core::RewardTable&,
+                                         const rlalgo::core::Groups&) const {
     return {};
   }
 };

@@ -30,12 +30,13 @@ int main() {
   }
   float *device_value = nullptr, *device_mask = nullptr, *device_out = nullptr;
   const std::size_t bytes = value.size() * sizeof(float), out_bytes = found.size() * sizeof(float);
-  const bool ran = good(cudaMalloc(&device_value, bytes), "malloc") && good(cudaMalloc(&device_mask, bytes), "malloc") &&
-                   good(cudaMalloc(&device_out, out_bytes), "malloc") &&
-                   good(cudaMemcpy(device_value, value.data(), bytes, cudaMemcpyHostToDevice), "copy in") &&
-                   good(cudaMemcpy(device_mask, mask.data(), bytes, cudaMemcpyHostToDevice), "copy in") &&
-                   good(rlalgo::cuda::masked_row_sum(device_value, device_mask, device_out, rows, columns, nullptr), "launch") &&
-                   good(cudaMemcpy(found.data(), device_out, out_bytes, cudaMemcpyDeviceToHost), "copy out");
+  const bool ran =
+      good(cudaMalloc(&device_value, bytes), "malloc") && good(cudaMalloc(&device_mask, bytes), "malloc") &&
+      good(cudaMalloc(&device_out, out_bytes), "malloc") &&
+      good(cudaMemcpy(device_value, value.data(), bytes, cudaMemcpyHostToDevice), "copy in") &&
+      good(cudaMemcpy(device_mask, mask.data(), bytes, cudaMemcpyHostToDevice), "copy in") &&
+      good(rlalgo::cuda::masked_row_sum(device_value, device_mask, device_out, rows, columns, nullptr), "launch") &&
+      good(cudaMemcpy(found.data(), device_out, out_bytes, cudaMemcpyDeviceToHost), "copy out");
   cudaFree(device_value);
   cudaFree(device_mask);
   cudaFree(device_out);

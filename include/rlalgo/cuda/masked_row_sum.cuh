@@ -1,7 +1,8 @@
 // Row sums under a mask, on a GPU: out[r] = Σ_t mask[r, t]·value[r, t].
 //
-// Shapes: value, mask [rows, columns] f32, row-major, device memory; out [rows] f32. One block per row; f32 accumulation in
-// a fixed order, so equal inputs give equal bits. A mask value of 0 hides its entry even when that entry is NaN.
+// Shapes: value, mask [rows, columns] f32, row-major, device memory; out [rows] f32. One block per row; f32
+// accumulation in a fixed order, so equal inputs give equal bits. A mask value of 0 hides its entry even when that
+// entry is NaN.
 //
 // Errors: the launcher returns the launch's cudaError_t; it does not wait for the stream.
 #pragma once
@@ -15,8 +16,8 @@ namespace rlalgo::cuda {
 inline constexpr int masked_row_sum_threads = 256;  // per block; a power of two, as the reduction tree needs
 
 template <int Threads>
-__global__ void masked_row_sum_kernel(const float* __restrict__ value, const float* __restrict__ mask, float* __restrict__ out,
-                                      std::int64_t columns) {
+__global__ void masked_row_sum_kernel(const float* __restrict__ value, const float* __restrict__ mask,
+                                      float* __restrict__ out, std::int64_t columns) {
   __shared__ float partial[Threads];
   const std::int64_t row = blockIdx.x;
   const float* row_value = value + row * columns;
@@ -33,8 +34,8 @@ __global__ void masked_row_sum_kernel(const float* __restrict__ value, const flo
   if (threadIdx.x == 0) out[row] = partial[0];
 }
 
-inline cudaError_t masked_row_sum(const float* value, const float* mask, float* out, std::int64_t rows, std::int64_t columns,
-                                  cudaStream_t stream) {
+inline cudaError_t masked_row_sum(const float* value, const float* mask, float* out, std::int64_t rows,
+                                  std::int64_t columns, cudaStream_t stream) {
   if (rows == 0) return cudaSuccess;
   masked_row_sum_kernel<masked_row_sum_threads>
       <<<static_cast<unsigned>(rows), masked_row_sum_threads, 0, stream>>>(value, mask, out, columns);
