@@ -200,6 +200,22 @@ TEST_CASE("beta: trl.beta, then rl_beta, then dpo_beta, then 0") {
   CHECK(parse(minimal + "  beta: 0.1\nbeta: 0.1\n").beta == 0.1);
 }
 
+TEST_CASE("schedule options") {
+  CHECK(*parse(minimal + "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n")
+             .cosine_min_lr_ratio == 0.1);
+  CHECK(
+      *parse(minimal + "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 5e-7}\n").cosine_min_lr_ratio ==
+      Approx(0.5));
+  CHECK(lacks(error_of(minimal + "lr_scheduler: cosine_with_min_lr\n"), {"config.7: ", "min_lr_rate"}) == "");
+  CHECK(lacks(error_of(minimal + "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_rate: 1}\n"),
+              {"config.4: ", "expected min_lr, min_lr_rate"}) == "");
+  CHECK(parse(minimal + "lr_quadratic_warmup: true\n").lr_quadratic_warmup);
+  CHECK(lacks(warning_of(minimal + "lr_quadratic_warmup: true\nlr_scheduler: linear\n"),
+              {"lr_quadratic_warmup", "linear"}) == "");
+  CHECK(lacks(warning_of(minimal + "lr_quadratic_warmup: true\ncosine_min_lr_ratio: 0.1\n"),
+              {"cosine_min_lr_ratio", "plain cosine"}) == "");
+}
+
 TEST_CASE("batch_size stands for the accumulation") {
   CHECK(parse(minimal + "batch_size: 32\n").gradient_accumulation_steps == 4);
   CHECK(lacks(error_of(minimal + "batch_size: 30\n"), {"config.11: ", "30 and 8", "c.yaml:9"}) == "");

@@ -1,6 +1,7 @@
 #include <support/scratch.hpp>
 
 #include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/supported.hpp>
 #include <rlalgo/config/validate.hpp>
 
 using namespace rlalgo::config;
@@ -108,4 +109,32 @@ TEST_CASE("fewer rows than one generation needs") {
   CHECK(lacks(raised_by([&] { (void)plan_of(config, 3); }),
               {"config.11: ", "3 rows", "at least 4 (32 completions / 8 per prompt)"}) == "");
   CHECK(plan_of(config, 4).total_steps == 1);
+}
+
+TEST_CASE("the schedule takes the cosine keys only where they act") {
+  RunConfig config = base();
+  config.learning_rate = 0.5;
+  config.cosine_constant_lr_ratio = 0.8;
+  const Plan plan = plan_of(config, 1000);
+  CHECK(schedule_of(config, plan).name == "cosine");
+  CHECK(schedule_of(config, plan).learning_rate == 0.5);
+  CHECK(schedule_of(config, plan).warmup_steps == 30);
+  CHECK(schedule_of(config, plan).total_steps == 1000);
+  CHECK(schedule_of(config, plan).constant_ratio == 0.0);  // without cosine_min_lr_ratio it does nothing
+  config.cosine_min_lr_ratio = 0.1;
+  CHECK(schedule_of(config, plan).min_ratio == 0.1);
+  CHECK(schedule_of(config, plan).constant_ratio == 0.8);
+  config.lr_quadratic_warmup = true;
+  CHECK(schedule_of(config, plan).quadratic_warmup);
+  CHECK(schedule_of(config, plan).min_ratio == 0.0);
+  config.lr_scheduler = "linear";
+  CHECK_FALSE(schedule_of(config, plan).quadratic_warmup);
+  CHECK(schedule_of(config, plan).min_ratio == 0.0);
+  config.lr_scheduler = "cosine_with_min_lr";
+  CHECK(schedule_of(config, plan).min_ratio == 0.1);
+  CHECK(schedule_of(config, plan).constant_ratio == 0.0);
+}
+
+TEST_CASE("every schedule that the configuration accepts exists") {
+  for (const std::string& name : schedulers().supported) CHECK_NOTHROW(rlalgo::optim::Schedule({.name = name}));
 }

@@ -49,8 +49,7 @@ namespace detail {
 [[nodiscard]] inline std::optional<std::filesystem::path> resume_path(const RunConfig& c) {
   if (c.resume_from_checkpoint) return std::filesystem::path(*c.resume_from_checkpoint);
   if (!c.auto_resume_from_checkpoints) return std::nullopt;
-  if (const auto latest = trainer::latest_checkpoint(c.output_dir)) return latest->path;
-  return std::nullopt;
+  return trainer::latest_checkpoint(c.output_dir);
 }
 
 }  // namespace detail

@@ -20,6 +20,7 @@
 
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 
 namespace rlalgo::config {
@@ -95,6 +96,21 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
   plan.eval_first =
       plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch);
   return plan;
+}
+
+// The learning-rate schedule of a planned run. As in axolotl, the cosine keys act on `cosine` only:
+// cosine_constant_lr_ratio together with cosine_min_lr_ratio, and lr_quadratic_warmup with a plain cosine.
+[[nodiscard]] inline optim::ScheduleConfig schedule_of(const RunConfig& config, const Plan& plan) {
+  optim::ScheduleConfig out{.name = config.lr_scheduler,
+                            .learning_rate = config.learning_rate,
+                            .warmup_steps = plan.warmup_steps,
+                            .total_steps = plan.total_steps};
+  const bool cosine = config.lr_scheduler == "cosine";
+  out.quadratic_warmup = cosine && config.lr_quadratic_warmup;
+  if (out.quadratic_warmup || !(cosine || config.lr_scheduler == "cosine_with_min_lr")) return out;
+  out.min_ratio = config.cosine_min_lr_ratio.value_or(0.0);
+  if (cosine && config.cosine_min_lr_ratio) out.constant_ratio = config.cosine_constant_lr_ratio.value_or(0.0);
+  return out;
 }
 
 }  // namespace rlalgo::config

@@ -20,6 +20,7 @@
 #include <rlalgo/dapo.hpp>
 #include <rlalgo/dr_grpo.hpp>
 #include <rlalgo/grpo.hpp>
+#include <rlalgo/loss/any_loss.hpp>
 #include <rlalgo/loss/sequence_ratio.hpp>
 
 namespace rlalgo::config {
@@ -42,7 +43,8 @@ template <class Ratio, class Kl, class Visit>
 auto with_reduction(const RunConfig& c, typename Kl::Config kl, Visit&& visit) {
   const auto loss = [&]<class R>(typename R::Config reduction) {
     using L = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, R>;
-    return visit(L({.surrogate = clipped_ratio(c), .ratio = {}, .kl = kl, .reduction = reduction}));
+    return visit(
+        loss::AnyLossLike<L>(L({.surrogate = clipped_ratio(c), .ratio = {}, .kl = kl, .reduction = reduction})));
   };
   const std::string& name = c.trl.loss_type;
   if (name == "grpo") return loss.template operator()<loss::SequenceMean>({});
@@ -65,7 +67,8 @@ auto with_kl(const RunConfig& c, Visit&& visit) {
 
 }  // namespace detail
 
-// Calls `visit(loss)` with the loss that the configuration names; all results have one type.
+// Calls `visit(loss)` with the loss that the configuration names, erased to one type per set of needs (with and without
+// reference), so that a visitor that makes a trainer is compiled twice, not once per method. All results have one type.
 template <class Visit>
 auto with_policy_gradient(const RunConfig& c, Visit&& visit) {
   if (c.trl.importance_sampling_level == "sequence") return detail::with_kl<loss::SequenceRatio>(c, visit);

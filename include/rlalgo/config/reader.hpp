@@ -196,8 +196,10 @@ class Reader {
       for (const std::string& name : elsewhere)
         if (name.substr(name.rfind('.') + 1) == member.key) remedy = "this key is written " + name;
       const Place& place = member.value.place.command_line() ? member.value.place : member.place;
-      core::raise_usage("config", 4,
-                        {.what = "unknown key " + prefix_ + member.key, .where = place.text(), .remedy = remedy});
+      const std::string all = remedy.empty() && known_.size() <= 8 ? joined(known_) : "";
+      core::raise_usage(
+          "config", 4,
+          {.what = "unknown key " + prefix_ + member.key, .expected = all, .where = place.text(), .remedy = remedy});
     }
   }
 

@@ -60,7 +60,6 @@ struct RecognisedKey {
       {"loraplus_lr_ratio", groups},
       {"optim_args", "use adam_beta1, adam_beta2, adam_epsilon and weight_decay"},
       {"optim_target_modules", "AdamW trains all weights"},
-      {"lr_quadratic_warmup", "the warm-up is linear"},
       {"neftune_noise_alpha", "no noise is added to embeddings"},
       {"noisy_embedding_alpha", "no noise is added to embeddings"},
       {"early_stopping_patience", "set max_steps, or stop with Ctrl-C: the run saves and can be resumed"},

@@ -111,9 +111,9 @@ struct RunConfig {
   std::string optimizer = "adamw_torch_fused";  // any AdamW spelling
   double learning_rate = 0.0;                   // required
   std::string lr_scheduler = "cosine";
-  data::Json lr_scheduler_kwargs = nullptr;
   std::optional<double> cosine_min_lr_ratio;
   std::optional<double> cosine_constant_lr_ratio;
+  bool lr_quadratic_warmup = false;
   std::optional<std::int64_t> warmup_steps;
   std::optional<double> warmup_ratio;
   double weight_decay = 0.0;

@@ -47,7 +47,7 @@ struct Names {
       .known = {"linear", "cosine", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial",
                 "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
                 "warmup_stable_decay", "one_cycle", "rex"},
-      .supported = {"linear", "cosine", "constant", "constant_with_warmup"},
+      .supported = {"linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr"},
   };
   return names;
 }

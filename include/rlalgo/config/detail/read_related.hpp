@@ -36,10 +36,14 @@ inline void warn_of_schedule(Reader& reader, const RunConfig& config) {
     reader.findings().warnings.push_back(std::string(key) + " (" + reader.section().find(key)->place.text() +
                                          ") has no effect: " + reason);
   };
-  if (config.cosine_min_lr_ratio && config.lr_scheduler != "cosine")
-    idle("cosine_min_lr_ratio", "lr_scheduler is " + config.lr_scheduler);
-  if (config.cosine_constant_lr_ratio && (config.lr_scheduler != "cosine" || !config.cosine_min_lr_ratio))
-    idle("cosine_constant_lr_ratio", "it needs lr_scheduler: cosine and cosine_min_lr_ratio");
+  const bool cosine = config.lr_scheduler == "cosine";
+  const std::string other = "lr_scheduler is " + config.lr_scheduler;
+  if (reader.given("cosine_min_lr_ratio") && !cosine) idle("cosine_min_lr_ratio", other);
+  if (reader.given("cosine_min_lr_ratio") && cosine && config.lr_quadratic_warmup)
+    idle("cosine_min_lr_ratio", "lr_quadratic_warmup goes with a plain cosine");
+  if (config.cosine_constant_lr_ratio && (!cosine || !config.cosine_min_lr_ratio || config.lr_quadratic_warmup))
+    idle("cosine_constant_lr_ratio", "it needs lr_scheduler: cosine, cosine_min_lr_ratio and a linear warm-up");
+  if (config.lr_quadratic_warmup && !cosine) idle("lr_quadratic_warmup", other);
 }
 
 inline void read_related_keys(Reader& reader, RunConfig& config) {
