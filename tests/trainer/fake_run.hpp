@@ -27,7 +27,9 @@ using rlalgo::trainer::Json;
 struct TempDir {
   fs::path path;
   TempDir() {
-    std::string name = (fs::temp_directory_path() / "rlalgo_trainer_XXXXXX").string();
+    // In memory where there is such a place: the runs flush every file to disk.
+    const fs::path base = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+    std::string name = (base / "rlalgo_trainer_XXXXXX").string();
     path = ::mkdtemp(name.data());
   }
   TempDir(const TempDir&) = delete;

@@ -56,13 +56,21 @@ struct Checkpoint {
   return found;
 }
 
-// Removes what a killed run left under construction. Call only while no other run writes in output_dir.
+// Removes what a killed run left under construction: checkpoints (`.checkpoint-….tmp`) and files that were about to get
+// their name (`<file>.tmp.<process>`). Call only while no other run writes in output_dir.
 inline void clean_leftovers(const std::filesystem::path& output_dir) {
+  const auto unfinished_file = [](const std::string& name) {
+    for (const std::string_view file :
+         {"metrics.jsonl", "samples.jsonl", "run.json", "report.html", trainer_state_file})
+      if (name.starts_with(std::string(file) + ".tmp.")) return true;
+    return false;
+  };
   std::error_code error;
   std::vector<std::filesystem::path> leftovers;
   for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(".checkpoint-") && name.ends_with(".tmp")) leftovers.push_back(entry.path());
+    if ((name.starts_with(".checkpoint-") && name.ends_with(".tmp")) || unfinished_file(name))
+      leftovers.push_back(entry.path());
   }
   for (const auto& path : leftovers) detail::remove_leftover(path);
 }
@@ -178,23 +186,31 @@ inline Json read_json(const std::filesystem::path& path) {
                  .where = path.string(),
                  .remedy = "copy it again, or resume from another checkpoint"});
   };
-  if (!loaded.state.is_object() || loaded.state.value("format", Json()) != state_format)
-    incomplete("format " + (loaded.state.is_object() ? loaded.state.value("format", Json()).dump() : "of another kind"),
-               "format " + std::to_string(state_format) + " in " + state_file);
-  for (const char* key : {"step", "epoch", "identity", "settings", "window", "owner", "has_optimizer", "files"})
-    if (!loaded.state.contains(key)) incomplete(std::string("no \"") + key + "\" in " + state_file, "all entries");
-  for (const auto& [name, size] : loaded.state["files"].items()) {
-    std::error_code error;
-    const auto found = std::filesystem::file_size(path / name, error);
-    if (error) incomplete("no readable file " + name, name + " of " + size.dump() + " bytes");
-    if (found != size.get<std::uintmax_t>())
-      incomplete(name + " of " + std::to_string(found) + " bytes", size.dump() + " bytes");
+  try {
+    if (!loaded.state.is_object() || loaded.state.value("format", Json()) != state_format)
+      incomplete(
+          "format " + (loaded.state.is_object() ? loaded.state.value("format", Json()).dump() : "of another kind"),
+          "format " + std::to_string(state_format) + " in " + state_file);
+    for (const char* key :
+         {"step", "epoch", "identity", "settings", "totals", "window", "owner", "has_optimizer", "files"})
+      if (!loaded.state.contains(key)) incomplete(std::string("no \"") + key + "\" in " + state_file, "all entries");
+    for (const auto& [name, size] : loaded.state["files"].items()) {
+      std::error_code error;
+      const auto found = std::filesystem::file_size(path / name, error);
+      if (error) incomplete("no readable file " + name, name + " of " + size.dump() + " bytes");
+      if (found != size.get<std::uintmax_t>())
+        incomplete(name + " of " + std::to_string(found) + " bytes", size.dump() + " bytes");
+    }
+    loaded.step = loaded.state["step"].get<std::int64_t>();
+    const Json trainer_state = detail::read_json(path / trainer_state_file);
+    if (!trainer_state.is_object() || !trainer_state.contains("log_history") ||
+        !trainer_state["log_history"].is_array())
+      incomplete(std::string("no log_history in ") + trainer_state_file, "the records so far");
+    loaded.history = trainer_state["log_history"];
+    for (const Json& record : loaded.history) (void)to_record(record);
+  } catch (const Json::exception& error) {
+    incomplete(std::string("an entry of another type (") + error.what() + ")", "the entries that rlalgo writes");
   }
-  loaded.step = loaded.state["step"].get<std::int64_t>();
-  const Json trainer_state = detail::read_json(path / trainer_state_file);
-  if (!trainer_state.is_object() || !trainer_state.contains("log_history") || !trainer_state["log_history"].is_array())
-    incomplete(std::string("no log_history in ") + trainer_state_file, "the records so far");
-  loaded.history = trainer_state["log_history"];
   return loaded;
 }
 

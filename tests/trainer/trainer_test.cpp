@@ -1,0 +1,146 @@
+#include <support/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/reward/functor.hpp>
+#include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+#include <support/bandit.hpp>
+
+using namespace rlalgo;
+namespace fs = std::filesystem;
+
+namespace {
+
+// −Σ A·exp(x − o)·m / tokens of the step: enough to see which columns and counts the trainer hands over.
+struct RatioLoss {
+  struct Config {};
+  static constexpr loss::Needs needs{.old_log_prob = true};
+  static constexpr loss::RowKind rows = loss::RowKind::samples;
+  loss::Result operator()(const loss::Scored& s, const loss::Counts& counts) const {
+    const at::Tensor old = s.old_log_prob.defined() ? s.old_log_prob : s.log_prob.detach();
+    const at::Tensor ratio = (s.log_prob - old).exp();
+    loss::Result result;
+    result.value = -(ratio * s.advantage.index_select(0, s.row) * s.mask).sum() / counts.tokens;
+    result.metrics.mean("ratio", ratio.sum().item<double>(), static_cast<double>(ratio.numel()));
+    return result;
+  }
+};
+
+using Pulls = support::BanditPulls;
+using TestTrainer = trainer::Trainer<RatioLoss, advantage::GroupRelative, sampler::Rollouts<Pulls>,
+                                     aggregation::SumThenNormalize, sync::SharedWeights>;
+
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "rlalgo_trainer_XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+};
+
+struct Run {
+  std::shared_ptr<support::Bandit> bandit = std::make_shared<support::Bandit>(4, at::kDouble);
+  Pulls pulls{*bandit, 3};
+  std::unique_ptr<TestTrainer> trainer;
+
+  Run(sampler::Geometry geometry, std::int64_t steps, const fs::path& output,
+      std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1) {
+    std::vector<data::TokenizedPrompt> prompts(3);
+    for (std::size_t i = 0; i < prompts.size(); ++i) prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = "p", .columns = {}};
+    const auto reward = reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); });
+    sync::SharedWeights sync;
+    sampler::RolloutsConfig config;
+    config.geometry = geometry;
+    auto rollouts = std::make_shared<sampler::Rollouts<Pulls>>(
+        prompts, pulls, std::vector<sampler::WeightedReward>{{reward}}, [](auto) { return std::string("t"); }, config,
+        sync.version_source());
+    trainer::TrainerConfig settings;
+    settings.schedule = {.name = "constant", .learning_rate = learning_rate, .warmup_steps = 0, .total_steps = steps};
+    settings.loop.max_steps = steps;
+    settings.loop.output_dir = output;
+    settings.loop.save = trainer::Cadence::steps(1);
+    settings.loop.resume_from_checkpoint = resume;
+    trainer = std::make_unique<TestTrainer>(
+        settings, TestTrainer::Parts{.policy = bandit, .loss = {}, .estimator = advantage::GroupRelative(), .sampler = rollouts,
+                                     .aggregation = {}, .sync = sync});
+  }
+};
+
+std::string bytes(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a bandit learns its best arm") {
+  const Folder folder;
+  Run run({.micro_batch_size = 24, .num_generations = 8}, 40, folder.path);
+  CHECK(run.trainer->run().step == 40);
+  const at::Tensor p = at::log_softmax(run.bandit->logits.detach(), 0).exp();
+  CHECK(p[3].item<double>() > 0.8);
+  CHECK(run.trainer->version() == 40);
+}
+
+TEST_CASE("the update does not depend on the split into micro-batches") {
+  const Folder folder;
+  std::vector<at::Tensor> logits;
+  for (const std::int64_t parts : {1, 2, 3, 8}) {
+    Run run({.micro_batch_size = 24 / parts, .gradient_accumulation_steps = parts, .steps_per_generation = parts, .num_generations = 8},
+            1, folder.path / std::to_string(parts));
+    const trainer::StepResult result = run.trainer->step(0);
+    CHECK(result.metrics.value("ratio") == 1.0);
+    logits.push_back(run.bandit->logits.detach().clone());
+  }
+  for (const at::Tensor& other : logits) CHECK((other - logits[0]).abs().max().item<double>() < 1e-12);
+  CHECK(logits[0].abs().max().item<double>() > 1e-3);
+}
+
+TEST_CASE("old log-probs are those of the weights that generated") {
+  const Folder folder;
+  SECTION("several iterations over one generation: remembered from the first pass") {
+    Run run({.micro_batch_size = 24, .num_iterations = 2, .num_generations = 8}, 2, folder.path);
+    CHECK(run.trainer->step(0).metrics.value("ratio") == 1.0);
+    CHECK(run.trainer->step(1).metrics.value("ratio") != 1.0);
+    CHECK(run.trainer->step(2).metrics.value("ratio") == 1.0);
+  }
+  SECTION("a generation for two optimizer steps: rows of the second are scored ahead") {
+    Run run({.micro_batch_size = 12, .steps_per_generation = 2, .num_generations = 8}, 2, folder.path);
+    CHECK(run.trainer->step(0).metrics.value("ratio") == 1.0);
+    CHECK(run.trainer->step(1).metrics.value("ratio") != 1.0);
+  }
+}
+
+TEST_CASE("a resumed run makes the bytes of one that was never stopped") {
+  const Folder folder;
+  const sampler::Geometry geometry{.micro_batch_size = 12, .steps_per_generation = 2, .num_iterations = 2, .num_generations = 8};
+  Run whole(geometry, 6, folder.path / "whole");
+  whole.trainer->run();
+  for (const std::int64_t stop : {1, 2, 3, 5}) {
+    const fs::path part = folder.path / ("part" + std::to_string(stop));
+    Run first(geometry, stop, part);
+    first.trainer->run();
+    Run second(geometry, 6, part, part / ("checkpoint-" + std::to_string(stop)));
+    second.trainer->run();
+    CHECK(bytes(part / "model.safetensors") == bytes(folder.path / "whole" / "model.safetensors"));
+    CHECK(bytes(part / "checkpoint-6" / "optimizer.safetensors") ==
+          bytes(folder.path / "whole" / "checkpoint-6" / "optimizer.safetensors"));
+  }
+}
+
+TEST_CASE("a loss that is not finite stops the run before the weights are touched") {
+  const Folder folder;
+  Run run({.micro_batch_size = 24, .num_generations = 8}, 2, folder.path);
+  {
+    const at::NoGradGuard guard;
+    run.bandit->logits.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  CHECK_THROWS_WITH(run.trainer->step(0), Catch::Contains("[rlalgo.trainer.") && Catch::Contains("not finite"));
+}
