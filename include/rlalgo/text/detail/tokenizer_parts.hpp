@@ -267,7 +267,10 @@ class TokenizerBuilder {
     for (const AddedToken& token : parts_.added) {
       parts_.special[static_cast<std::size_t>(token.id)] = token.special;
       if (token.normalized) {
-        parts_.normalized_matcher.insert(parts_.normalizer.apply(token.content), token);
+        // From here on the token is what it looks like after normalization, when decoding too.
+        std::string& name = parts_.names[static_cast<std::size_t>(token.id)];
+        name = parts_.normalizer.apply(token.content);
+        parts_.normalized_matcher.insert(name, token);
       } else {
         parts_.raw_matcher.insert(token.content, token);
       }
