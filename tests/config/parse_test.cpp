@@ -77,7 +77,8 @@ TEST_CASE("every kind of key reaches its field") {
   reward_weights: [2]
   reward_timeout: 5
   log_completions: yes
-  num_completions_to_print: 3
+  importance_sampling_level: sequence
+  use_bias_correction_kl: true
 test_datasets:
   - {path: t.jsonl, split: "train[:5]", data_files: a.jsonl, ds_type: json, name: main, field: data, revision: r, type: {field_prompt: q}}
 gradient_accumulation_steps: 2
@@ -105,8 +106,7 @@ shuffle_merged_datasets: false
 dataset_exact_deduplication: true
 chat_template_jinja: "{{ x }}"
 tokenizer_config: tok
-special_tokens: {pad_token: <pad>, additional_special_tokens: [<a>]}
-sequence_len: 1024
+model_revision: abc
 strict: true
 )");
   const TrlConfig& trl = config.trl;
@@ -131,7 +131,8 @@ strict: true
   CHECK(trl.reward_weights == std::vector<double>{2});
   CHECK(trl.reward_timeout == 5);
   CHECK(trl.log_completions);
-  CHECK(*trl.num_completions_to_print == 3);
+  CHECK(trl.importance_sampling_level == "sequence");
+  CHECK(trl.use_bias_correction_kl);
   REQUIRE(config.test_datasets.size() == 1);
   const auto& source = config.test_datasets[0].source;
   CHECK(source.path == "t.jsonl");
@@ -166,9 +167,7 @@ strict: true
   CHECK(config.dataset_exact_deduplication);
   CHECK(*config.chat_template == "jinja");
   CHECK(*config.tokenizer_config == "tok");
-  CHECK(*config.special_tokens.pad_token == "<pad>");
-  CHECK(config.special_tokens.additional_special_tokens == std::vector<std::string>{"<a>"});
-  CHECK(config.sequence_len == 1024);
+  CHECK(*config.model_revision == "abc");
   REQUIRE(config.warnings.size() == 1);
   CHECK(lacks(config.warnings[0], {"adamw_bnb_8bit", "AdamW"}) == "");
 }
@@ -269,7 +268,8 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
         "");
   CHECK(lacks(error_of(minimal + "  loss_type: cispo\n"),
               {"config.10: ", "trl.loss_type cispo", "grpo, bnpo, dr_grpo, dapo"}) == "");
-  CHECK(lacks(error_of(minimal + "  importance_sampling_level: sequence\n"), {"config.10: "}) == "");
+  CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
+        "");
   CHECK(lacks(error_of(minimal + "  multi_objective_aggregation: normalize_then_sum\n"), {"config.10: "}) == "");
   CHECK(lacks(error_of(minimal + "  top_entropy_quantile: 0.2\n"), {"config.10: ", "trl.top_entropy_quantile"}) == "");
   CHECK(lacks(error_of(minimal + "  entropy_coef: 0.01\n"), {"config.10: ", "trl.entropy_coef"}) == "");
@@ -290,6 +290,8 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "flash_attention: true\n"),
               {"flash_attention (c.yaml:9) has no effect", "one attention path"}) == "");
   CHECK(lacks(warning_of(minimal + "wandb_project: x\n"), {"wandb_project", "metrics.jsonl"}) == "");
+  CHECK(lacks(warning_of(minimal + "special_tokens: {pad_token: x}\n"), {"special_tokens.pad_token", "padded"}) == "");
+  CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "never cut"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
   CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16", "float32"}) == "");
   CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "use_vllm"}) == "");

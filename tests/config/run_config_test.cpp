@@ -18,7 +18,6 @@ TEST_CASE("defaults are axolotl's, and TRL's in the trl section") {
   CHECK(config.save_total_limit == 4);
   CHECK(config.output_dir == "./model-out");
   CHECK(config.seed == 42);
-  CHECK(config.sequence_len == 512);
   CHECK(config.shuffle_merged_datasets);
   CHECK(config.beta == 0.0);
   CHECK(config.trl.num_generations == 8);
@@ -28,7 +27,6 @@ TEST_CASE("defaults are axolotl's, and TRL's in the trl section") {
   CHECK(config.trl.max_completion_length == 512);
   CHECK(config.trl.temperature == 1.0);
   CHECK(config.trl.scale_rewards == "group");
-  CHECK(config.trl.ref_model_mixup_alpha == 0.9);
   CHECK(config.trl.reward_timeout == 60.0);
 }
 

@@ -47,7 +47,6 @@ TEST_CASE("values out of range name key, value and place") {
       {"rl_beta", [](RunConfig& c) { c.beta = -0.1; }},
       {"trl.reward_timeout", [](RunConfig& c) { c.trl.reward_timeout = 0; }},
       {"trl.num_generations_eval", [](RunConfig& c) { c.trl.num_generations_eval = 0; }},
-      {"trl.num_completions_to_print", [](RunConfig& c) { c.trl.num_completions_to_print = -1; }},
       {"trl.num_generations", [](RunConfig& c) { c.trl.num_generations = 1; }},
       {"trl.num_iterations", [](RunConfig& c) { c.trl.num_iterations = 0; }},
       {"trl.steps_per_generation", [](RunConfig& c) { c.trl.steps_per_generation = 0; }},
@@ -74,7 +73,6 @@ TEST_CASE("values out of range name key, value and place") {
       {"saves_per_epoch", [](RunConfig& c) { c.saves_per_epoch = 0; }},
       {"val_set_size", [](RunConfig& c) { c.val_set_size = 100; }},
       {"val_set_size", [](RunConfig& c) { c.val_set_size = 1; }},
-      {"sequence_len", [](RunConfig& c) { c.sequence_len = 0; }},
   };
   for (const auto& [key, change] : cases) {
     INFO(key);

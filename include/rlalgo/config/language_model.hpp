@@ -61,10 +61,11 @@ struct LanguageModel {
 };
 
 // A directory, or an id in the hub cache.
-[[nodiscard]] inline std::filesystem::path resolve_model(const std::string& name, const std::string& place) {
+[[nodiscard]] inline std::filesystem::path resolve_model(const std::string& name, const std::string& place,
+                                                         const std::string& revision = {}) {
   if (std::filesystem::exists(name)) return name;
   if (data::is_hub_id(name))
-    if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name)) return *cached;
+    if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name, revision)) return *cached;
   core::raise_usage("config", 20,
                     {.what = "there is no such model",
                      .found = name,
@@ -74,7 +75,8 @@ struct LanguageModel {
 }
 
 [[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
-  const std::filesystem::path directory = resolve_model(config.base_model, config.place("base_model"));
+  const std::filesystem::path directory =
+      resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or(""));
   std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
   const std::filesystem::path tokenizer_directory =
       config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config")) : directory;

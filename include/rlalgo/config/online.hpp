@@ -11,6 +11,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
@@ -18,15 +19,6 @@
 #include <rlalgo/trainer/online.hpp>
 
 namespace rlalgo::config {
-
-[[nodiscard]] inline sampler::Geometry geometry(const RunConfig& c) {
-  return sampler::Geometry::resolve({.micro_batch_size = c.micro_batch_size,
-                                     .gradient_accumulation_steps = c.gradient_accumulation_steps,
-                                     .steps_per_generation = 1,
-                                     .num_iterations = c.trl.num_iterations,
-                                     .num_generations = c.trl.num_generations},
-                                    c.trl.steps_per_generation.value_or(0), c.trl.generation_batch_size.value_or(0));
-}
 
 [[nodiscard]] inline inference::SamplingConfig sampling(const RunConfig& c, std::vector<data::TokenId> stop_ids) {
   return {.temperature = c.trl.temperature,
@@ -58,7 +50,7 @@ namespace detail {
 [[nodiscard]] inline trainer::OnlineConfig online_config(const RunConfig& c, const LanguageModel& model,
                                                          std::int64_t rows, bool evaluates) {
   trainer::OnlineConfig out;
-  out.rollouts = {.geometry = geometry(c),
+  out.rollouts = {.geometry = geometry_of(c),
                   .seed = c.seed,
                   .shuffle = c.trl.shuffle_dataset,
                   .sampling = sampling(c, model.stop_ids),
@@ -70,12 +62,7 @@ namespace detail {
   trainer::TrainerConfig& t = out.trainer;
   t.max_grad_norm = c.max_grad_norm;
   t.adamw = {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
-  t.schedule = {.name = c.lr_scheduler,
-                .learning_rate = c.learning_rate,
-                .warmup_steps = plan.warmup_steps,
-                .total_steps = plan.total_steps,
-                .min_ratio = c.cosine_min_lr_ratio.value_or(0.0),
-                .constant_ratio = c.cosine_constant_lr_ratio.value_or(0.0)};
+  t.schedule = schedule_of(c, plan);
   trainer::LoopConfig& loop = t.loop;
   loop.output_dir = c.output_dir;
   loop.title = c.rl + " (" + c.trl.loss_type + ") on " + std::filesystem::path(c.base_model).filename().string();

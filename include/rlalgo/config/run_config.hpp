@@ -23,11 +23,6 @@ struct DatasetConfig {
   Place place = {};
 };
 
-struct SpecialTokens {
-  std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
-  std::vector<std::string> additional_special_tokens;
-};
-
 // The `trl:` section; unset numbers have TRL's defaults.
 struct TrlConfig {
   // Rewards
@@ -64,18 +59,10 @@ struct TrlConfig {
   bool mask_truncated_completions = false;
   double top_entropy_quantile = 1.0;
   double entropy_coef = 0.0;
-  std::optional<double> off_policy_mask_threshold;
   bool use_bias_correction_kl = false;
-
-  // Reference model
-  bool sync_ref_model = false;
-  double ref_model_mixup_alpha = 0.9;      // axolotl's; TRL 0.6
-  std::int64_t ref_model_sync_steps = 64;  // axolotl's; TRL 512
 
   // Logging
   bool log_completions = false;
-  std::optional<std::int64_t> num_completions_to_print;
-  bool log_unique_prompts = false;
 };
 
 struct RunConfig {
@@ -85,8 +72,6 @@ struct RunConfig {
   std::optional<std::string> tokenizer_config;  // base_model unless set
   std::optional<std::string> chat_template;
   std::optional<std::string> chat_template_jinja;
-  SpecialTokens special_tokens;
-  std::int64_t sequence_len = 512;
 
   // Recipe
   std::string rl;  // required: grpo

@@ -32,7 +32,7 @@ struct Names {
 }
 
 [[nodiscard]] inline const Names& importance_sampling_levels() {
-  static const Names names = {.known = {"token", "sequence"}, .supported = {"token"}};
+  static const Names names = {.known = {"token", "sequence"}, .supported = {"token", "sequence"}};
   return names;
 }
 

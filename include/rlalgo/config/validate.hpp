@@ -50,7 +50,6 @@ class Validator {
 
   void optimization() const {
     const RunConfig& c = config_;
-    at_least("sequence_len", static_cast<double>(c.sequence_len), 1);
     if (c.eval_batch_size) at_least("eval_batch_size", static_cast<double>(*c.eval_batch_size), 1);
     range("num_epochs", c.num_epochs, c.num_epochs > 0 && std::isfinite(c.num_epochs), "more than 0");
     if (c.max_steps) at_least("max_steps", static_cast<double>(*c.max_steps), 1);
@@ -118,8 +117,6 @@ class Validator {
           "more than 0 seconds");
     at_least("trl.max_completion_length", static_cast<double>(t.max_completion_length), 1);
     if (t.num_generations_eval) at_least("trl.num_generations_eval", static_cast<double>(*t.num_generations_eval), 1);
-    if (t.num_completions_to_print)
-      at_least("trl.num_completions_to_print", static_cast<double>(*t.num_completions_to_print), 0);
     range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),
           "more than 0 (log-probs are divided by it)");
     range("trl.top_p", t.top_p, t.top_p > 0 && t.top_p <= 1, "more than 0, at most 1 (1 = off)");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rlalgo/config/detail/read_datasets.hpp>
@@ -10,15 +11,18 @@
 
 namespace rlalgo::config::detail {
 
-inline void read_special_tokens(Reader& reader, SpecialTokens& tokens) {
+// Roles of tokens are those of the tokenizer's files; padding does not occur.
+inline void read_special_tokens(Reader& reader) {
   const Node* section = reader.take("special_tokens");
   if (section == nullptr) return;
+  static constexpr std::string_view files = "set it in tokenizer_config.json of the model's directory";
+  static constexpr RecognisedKey lacking[] = {
+      {"bos_token", files}, {"eos_token", files}, {"additional_special_tokens", files}};
+  static constexpr RecognisedKey idle[] = {{"pad_token", "sequences are never padded"},
+                                           {"unk_token", "every text has tokens"}};
   Reader nested(*section, "special_tokens.", reader.findings());
-  nested.read("bos_token", tokens.bos_token);
-  nested.read("eos_token", tokens.eos_token);
-  nested.read("pad_token", tokens.pad_token);
-  nested.read("unk_token", tokens.unk_token);
-  nested.read("additional_special_tokens", tokens.additional_special_tokens);
+  apply_lacking(nested, lacking);
+  apply_idle(nested, idle);
   nested.finish();
 }
 
@@ -42,8 +46,7 @@ inline void read_model(Reader& reader, RunConfig& config) {
   reader.read("tokenizer_config", config.tokenizer_config);
   reader.read("chat_template", config.chat_template);
   reader.read("chat_template_jinja", config.chat_template_jinja);
-  reader.read("sequence_len", config.sequence_len);
-  read_special_tokens(reader, config.special_tokens);
+  read_special_tokens(reader);
   read_precision(reader);
 }
 

@@ -67,6 +67,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("delta", trl.delta);
   read_name(reader, "importance_sampling_level", trl.importance_sampling_level, importance_sampling_levels());
   reader.read("mask_truncated_completions", trl.mask_truncated_completions);
+  reader.read("use_bias_correction_kl", trl.use_bias_correction_kl);
   if (reader.read("top_entropy_quantile", trl.top_entropy_quantile) && trl.top_entropy_quantile != 1.0)
     raise_lacking("trl.top_entropy_quantile", *reader.section().find("top_entropy_quantile"),
                   "set it to 1.0, or remove it");
@@ -74,8 +75,6 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     raise_lacking("trl.entropy_coef", *reader.section().find("entropy_coef"), "set it to 0.0, or remove it");
 
   reader.read("log_completions", trl.log_completions);
-  reader.read("num_completions_to_print", trl.num_completions_to_print);
-  reader.read("log_unique_prompts", trl.log_unique_prompts);
 
   apply_lacking(reader, lacking_trl_keys());
   apply_idle(reader, idle_trl_keys());
