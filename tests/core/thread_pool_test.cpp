@@ -83,11 +83,12 @@ TEST_CASE("after a worker stalls, the caller works alone for a while and then sh
   };
   CHECK(shared_in_time());
   std::atomic<bool> worker_holds_one{false};
-  pool.run(2000, [&](std::uint32_t, int thread) {
-    if (thread == 1 && !worker_holds_one.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(80));
-    if (thread == 0)
-      for (int i = 0; i < 100 && !worker_holds_one; ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  });
+  const rlalgo::core::Deadline deadline(20.0);
+  while (!worker_holds_one && !deadline.passed())
+    pool.run(100, [&](std::uint32_t, int thread) {
+      if (thread == 1 && !worker_holds_one.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(80));
+      if (thread == 0 && !worker_holds_one) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
   REQUIRE(worker_holds_one);
   CHECK_FALSE(shared());
   CHECK(shared_in_time());
