@@ -4,7 +4,8 @@
     check_architecture.py [ROOT]
 
 Rules (docs/architecture.md says why):
-    floors        a room includes only itself and rooms of lower floors; headers name each other as <rlalgo/room/name.hpp>
+    floors        a room includes only itself and rooms of lower floors (doors lie between trainer/ and config/); headers
+                  name each other as <rlalgo/room/name.hpp>
     detail        <room>/detail/ is included by its own room only
     torch_door    no torch/torch.h, torch/types.h, torch/all.h, torch/nn*, torch/optim* anywhere
     host_floors   no torch, ATen or c10 header in floors 0-1
@@ -82,7 +83,8 @@ def check_floors(headers):
             if other == room or other == "cuda":
                 continue
             if other == DOORS:
-                yield f"{where}: a room includes the door {target}"
+                if FLOOR.get(room, 0) <= DOOR_FLOOR and room != DOORS:
+                    yield f"{where}: {room} includes the door {target} above it"
             elif other not in FLOOR:
                 yield f"{where}: {target} is in no room"
             elif room == DOORS:

@@ -5,7 +5,8 @@
 // Counters: tokens/s. Threads: --threads=N before all other arguments (default: what LibTorch uses), for both sides.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
-#include <torch/types.h>
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <cstdint>
@@ -42,16 +43,16 @@ model::DecoderConfig shape(const std::string& name) {
 }
 
 model::DecoderWeights weights_of(const model::DecoderConfig& c, at::ScalarType dtype) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
-    return (torch::randn({rows, columns}) / std::sqrt(static_cast<double>(columns))).to(dtype);
+    return (at::randn({rows, columns}) / std::sqrt(static_cast<double>(columns))).to(dtype);
   };
   model::DecoderWeights w;
   w.embedding = matrix(c.vocab_size, c.hidden_size);
   for (std::int64_t l = 0; l < c.layers; ++l) {
     model::LayerWeights layer;
-    layer.input_norm = torch::ones({c.hidden_size}, dtype);
-    layer.post_attention_norm = torch::ones({c.hidden_size}, dtype);
+    layer.input_norm = at::ones({c.hidden_size}, dtype);
+    layer.post_attention_norm = at::ones({c.hidden_size}, dtype);
     layer.q_proj.weight = matrix(c.heads * c.head_dim, c.hidden_size);
     layer.k_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
     layer.v_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
@@ -61,7 +62,7 @@ model::DecoderWeights weights_of(const model::DecoderConfig& c, at::ScalarType d
     layer.down_proj.weight = matrix(c.hidden_size, c.intermediate_size);
     w.layers.push_back(layer);
   }
-  w.final_norm = torch::ones({c.hidden_size}, dtype);
+  w.final_norm = at::ones({c.hidden_size}, dtype);
   w.lm_head = w.embedding;
   return w;
 }
@@ -105,20 +106,20 @@ class PlainDecoder {
   PlainDecoder(const Model& model, std::int64_t batch) : c_(model.config), w_(model.weights), batch_(batch) {
     const std::int64_t length = prompt_tokens + new_tokens;
     for (std::int64_t l = 0; l < c_.layers; ++l) {
-      keys_.push_back(torch::zeros({batch, c_.kv_heads, length, c_.head_dim}));
-      values_.push_back(torch::zeros({batch, c_.kv_heads, length, c_.head_dim}));
+      keys_.push_back(at::zeros({batch, c_.kv_heads, length, c_.head_dim}));
+      values_.push_back(at::zeros({batch, c_.kv_heads, length, c_.head_dim}));
     }
     const at::Tensor inverse =
-        torch::pow(c_.rope.theta, -torch::arange(0, c_.head_dim, 2) / static_cast<double>(c_.head_dim));
-    const at::Tensor angle = torch::arange(length).unsqueeze(1) * inverse;
-    cos_ = torch::cat({angle, angle}, 1).cos();
-    sin_ = torch::cat({angle, angle}, 1).sin();
+        at::pow(c_.rope.theta, -at::arange(0, c_.head_dim, 2) / static_cast<double>(c_.head_dim));
+    const at::Tensor angle = at::arange(length).unsqueeze(1) * inverse;
+    cos_ = at::cat({angle, angle}, 1).cos();
+    sin_ = at::cat({angle, angle}, 1).sin();
   }
 
   // ids [batch, t] at positions [begin, begin + t) → next ids [batch, 1]
   at::Tensor step(const at::Tensor& ids, std::int64_t begin) {
     const std::int64_t t = ids.size(1), end = begin + t;
-    at::Tensor x = torch::embedding(w_.embedding, ids);
+    at::Tensor x = at::embedding(w_.embedding, ids);
     const at::Tensor c = cos_.slice(0, begin, end), s = sin_.slice(0, begin, end);
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const model::LayerWeights& layer = w_.layers[l];
@@ -134,7 +135,7 @@ class PlainDecoder {
                          layer.down_proj.weight);
     }
     const at::Tensor last = at::rms_norm(x.select(1, t - 1), {c_.hidden_size}, w_.final_norm, c_.rms_norm_eps);
-    return torch::multinomial(at::linear(last, w_.lm_head).softmax(-1), 1);
+    return at::multinomial(at::linear(last, w_.lm_head).softmax(-1), 1);
   }
 
  private:
@@ -143,7 +144,7 @@ class PlainDecoder {
   }
   at::Tensor rotate(const at::Tensor& x, const at::Tensor& c, const at::Tensor& s) const {
     const std::int64_t half = c_.head_dim / 2;
-    return x * c + torch::cat({-x.slice(3, half), x.slice(3, 0, half)}, 3) * s;
+    return x * c + at::cat({-x.slice(3, half), x.slice(3, 0, half)}, 3) * s;
   }
   const model::DecoderConfig& c_;
   const model::DecoderWeights& w_;
@@ -153,11 +154,11 @@ class PlainDecoder {
 };
 
 void plain(benchmark::State& state, const std::string& name) {
-  torch::NoGradGuard no_grad;
+  c10::NoGradGuard no_grad;
   const Model& model = model_of(name, at::kFloat);
   PlainDecoder decoder(model, state.range(0));
   const std::vector<data::TokenId> ids = prompt();
-  const at::Tensor first = torch::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).repeat({state.range(0), 1});
+  const at::Tensor first = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).repeat({state.range(0), 1});
   for (auto _ : state) {
     at::Tensor next = decoder.step(first, 0);
     for (std::int64_t n = 1; n < new_tokens; ++n) next = decoder.step(next, prompt_tokens + n - 1);

@@ -27,6 +27,7 @@ BROKEN = [
     ("floors", "a quoted include", {"include/rlalgo/core/error.hpp": '#include "other.hpp"\n'}),
     ("floors", "a room without floor", {"include/rlalgo/attic/x.hpp": "", "tests/attic/x_test.cpp": ""}),
     ("floors", "a door over config", {"include/rlalgo/grpo.hpp": "#include <rlalgo/config/read.hpp>\n"}),
+    ("floors", "a room under the doors", {"include/rlalgo/data/rows.hpp": '#include <rlalgo/grpo.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
     ("detail", "another room's detail", {"include/rlalgo/loss/concept.hpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("detail", "detail from an example", {"examples/rlalgo/main.cpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("torch_door", "torch/torch.h", {"include/rlalgo/loss/concept.hpp": "#include <torch/torch.h>\n"}),

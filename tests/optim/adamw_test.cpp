@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>

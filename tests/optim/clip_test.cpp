@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include <torch/types.h>
+#include <ATen/ATen.h>
 
 #include <rlalgo/optim/clip.hpp>
 
