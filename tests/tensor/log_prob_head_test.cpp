@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <rlalgo/tensor/log_prob_head.hpp>
 
@@ -96,7 +97,7 @@ TEST_CASE("the log-prob head's gradient is the finite difference of its value") 
   const LogProbOptions options{.temperature = 0.8, .entropy = true, .entropy_gradient = true, .tile_vocabulary = 4};
   const auto value = [&] { return weigh(log_prob_head(c.hidden, c.weight, c.targets, options, c.bias), true); };
   const auto analytic = gradients(value(), c);
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   const double step = 1e-6;
   for (std::size_t i = 0; i < analytic.size(); ++i) {
     Tensor flat = leaves(c)[i].view({-1});
@@ -137,7 +138,7 @@ TEST_CASE("the log-prob head in float32 and bfloat16 keeps float32 accuracy of i
 TEST_CASE("the log-prob head is exact at extreme logits") {
   Case c = make_case(3, 2, 50, at::kFloat, false);
   {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     c.hidden.mul_(3e4);
   }
   const LogProbOptions options{.entropy = true, .entropy_gradient = true, .tile_vocabulary = 7};
@@ -152,7 +153,7 @@ TEST_CASE("the log-prob head is exact at extreme logits") {
 TEST_CASE("the log-prob head records no graph where none is wanted") {
   const Case c = make_case(6, 4, 9, at::kDouble, false);
   {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     CHECK_FALSE(log_prob_head(c.hidden, c.weight, c.targets).log_prob.requires_grad());
   }
   // A frozen head: the gradient reaches the hidden states only.
@@ -220,7 +221,7 @@ TEST_CASE("the log-prob head notices a parameter update between forward and back
   const Case c = make_case(3, 4, 9);
   const Tensor loss = log_prob_head(c.hidden, c.weight, c.targets).log_prob.sum();
   {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     c.weight.add_(1.0);
   }
   CHECK_THROWS_WITH(loss.backward(), Catch::Matchers::Contains("[rlalgo.tensor.5]"));
