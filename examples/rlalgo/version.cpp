@@ -1,8 +1,8 @@
+#include <torch/headeronly/version.h>
 #include <Eigen/Core>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/version.hpp>
-#include <torch/version.h>
 
 #include "verbs.hpp"
 

@@ -24,6 +24,7 @@ struct Needs {
   bool reference_log_prob = false;  // of a frozen reference
   bool sampling_log_prob = false;   // as the generator reported them
   bool entropy = false;             // with gradient
+  friend constexpr bool operator==(const Needs&, const Needs&) = default;
 };
 
 struct Scored {

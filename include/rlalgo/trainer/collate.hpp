@@ -3,8 +3,9 @@
 //   sequences(rows)          → prompt and completion views, for model::build_tree
 //   collate(rows, log_probs) → loss::Scored: flat [N] columns, row after row, no padding
 //
-// Old log-probs: a row that was generated with the current weights has none yet; its old log-prob is the detached current
-// one (ratio exactly 1, with gradient), and `remember_old` stores it for later iterations over the same generation.
+// Old log-probs: a row that was generated with the current weights has none yet; its old log-prob is the detached
+// current one (ratio exactly 1, with gradient), and `remember_old` stores it for later iterations over the same
+// generation.
 #pragma once
 
 #include <cstdint>
@@ -93,15 +94,15 @@ template <class Column>
     advantages.push_back(r.advantage);
   }
   loss::Scored scored;
-  scored.log_prob = scores.log_prob;                                                    // [N]
-  scored.entropy = scores.entropy;                                                      // [N]
-  scored.mask = at::tensor(mask, options);                                              // [N]
-  scored.row = at::tensor(row, options.dtype(at::kLong));                               // [N]
-  scored.row_length = at::tensor(lengths, options);                                     // [R]
-  scored.advantage = at::tensor(advantages, options);                                   // [R]
+  scored.log_prob = scores.log_prob;                       // [N]
+  scored.entropy = scores.entropy;                         // [N]
+  scored.mask = at::tensor(mask, options);                 // [N]
+  scored.row = at::tensor(row, options.dtype(at::kLong));  // [N]
+  scored.row_length = at::tensor(lengths, options);        // [R]
+  scored.advantage = at::tensor(advantages, options);      // [R]
   if (needs.old_log_prob)
-    scored.old_log_prob = detail::concatenate(rows, [](const data::Rollout& r) -> auto& { return r.old_log_probs; }, total,
-                                              scored.log_prob);
+    scored.old_log_prob = detail::concatenate(
+        rows, [](const data::Rollout& r) -> auto& { return r.old_log_probs; }, total, scored.log_prob);
   if (needs.reference_log_prob)
     scored.reference_log_prob = detail::concatenate(
         rows, [](const data::Rollout& r) -> auto& { return r.reference_log_probs; }, total, scored.log_prob);

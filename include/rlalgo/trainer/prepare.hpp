@@ -29,7 +29,8 @@ namespace rlalgo::trainer {
 // Sets Rollout::advantage and adds frac_reward_zero_std: the share of rows whose scaling deviation is at most 1e-8 (an
 // undefined deviation counts as non-zero).
 template <class G, class A>
-void assign_advantages(const G& aggregation, const A& estimator, sampler::Generation& generation, core::Metrics& metrics) {
+void assign_advantages(const G& aggregation, const A& estimator, sampler::Generation& generation,
+                       core::Metrics& metrics) {
   const aggregation::Result result = aggregation(estimator, generation.rewards, generation.groups);
   double zero = 0;
   for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
@@ -39,7 +40,8 @@ void assign_advantages(const G& aggregation, const A& estimator, sampler::Genera
   metrics.mean("frac_reward_zero_std", zero, static_cast<double>(generation.rollouts.size()));
 }
 
-// Scores `rows` with `policy` in chunks of `rows_per_part` and stores the log-probs in the column that `column` selects.
+// Scores `rows` with `policy` in chunks of `rows_per_part` and stores the log-probs in the column that `column`
+// selects.
 template <class Column>
 void score_columns(model::Policy& policy, Rows rows, std::size_t rows_per_part, double temperature, Column column) {
   const c10::AutoGradMode no_gradient(false);

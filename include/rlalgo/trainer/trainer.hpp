@@ -7,25 +7,33 @@
 //   for each micro-batch: loss(score(part), counts).backward()
 //   world.sum(gradients); clip; optimizer; schedule; sync.publish(version)
 //
-// Contains no algorithm. Because denominators are global counts and gradients are summed, k micro-batches and w ranks give
-// the gradient of one. Loop control, logging, checkpoints and resume are in trainer/loop.hpp.
+// Contains no algorithm. Because denominators are global counts and gradients are summed, k micro-batches and w ranks
+// give the gradient of one. Loop control, logging, checkpoints and resume are in trainer/loop.hpp.
 //
-// Errors: [rlalgo.trainer.*] see loop.hpp and checkpoint.hpp; a loss or gradient that is not finite stops the run before
-// the weights are touched.
+// Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
+// parameter; [rlalgo.trainer.1] a loss or gradient that is not
+// finite, before the weights are touched; the others of loop.hpp and checkpoint.hpp.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <c10/core/GradMode.h>
 
 #include <rlalgo/advantage/concept.hpp>
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
@@ -41,8 +49,8 @@ namespace rlalgo::trainer {
 
 // What is independent of the method.
 struct TrainerConfig {
-  double temperature = 1.0;      // of the scored distribution; the generator's, so that the ratio compares like with like
-  double max_grad_norm = 1.0;    // global L2 norm; 0 = no clipping
+  double temperature = 1.0;    // of the scored distribution; the generator's, so that the ratio compares like with like
+  double max_grad_norm = 1.0;  // global L2 norm; 0 = no clipping
   double steps_per_epoch = 0.0;  // optimizer steps that make one pass over the data; 0 = unknown, epoch stays 0
   std::int64_t score_rows = 8;   // rows per forward pass when scoring without gradient
   optim::AdamWConfig adamw;
@@ -51,11 +59,11 @@ struct TrainerConfig {
 };
 
 template <class L, class S>
-concept SameRows = loss::Loss<L> && sampler::Sampler<S> && (L::rows == S::rows);
+concept SameRows = loss::Loss<L> && sampler::Sampler<S> &&(L::rows == S::rows);
 
 template <class L, class A, class S, class G, class Y>
-  requires loss::Loss<L> && advantage::AdvantageEstimator<A> && sampler::Sampler<S> && SameRows<L, S> &&
-           aggregation::AggregationFor<G, A> && sync::SyncPolicyFor<Y, S>
+requires loss::Loss<L> && advantage::AdvantageEstimator<A> && sampler::Sampler<S> && SameRows<L, S> &&
+    aggregation::AggregationFor<G, A> && sync::SyncPolicyFor<Y, S>
 class Trainer {
  public:
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
@@ -67,7 +75,8 @@ class Trainer {
     G aggregation;
     Y sync;
     std::shared_ptr<model::Policy> reference = nullptr;
-    std::shared_ptr<S> evaluation = nullptr;  // batches of a held-out split
+    std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
+    std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -78,8 +87,9 @@ class Trainer {
         optimizer_(parameters_, config_.adamw),
         schedule_(config_.schedule) {
     if (L::needs.reference_log_prob && !parts_.reference)
-      core::raise("trainer", 1, {.what = "the loss compares with a reference model, but there is none",
-                                 .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
+      core::raise("trainer", 20,
+                  {.what = "the loss compares with a reference model, but there is none",
+                   .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
     parts_.sync.publish(version_);
   }
 
@@ -113,11 +123,28 @@ class Trainer {
     parts_.sync.publish(++version_);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
+    latest_rows_.clear();
+    for (const auto& part : batch.parts) latest_rows_.insert(latest_rows_.end(), part.begin(), part.end());
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
-    for (const auto& part : batch.parts)
-      for (const auto* row : part)
-        result.tokens += static_cast<std::int64_t>(row->prompt_ids.size() + row->completion_ids.size());
+    for (const data::Rollout* row : latest_rows_)
+      result.tokens += static_cast<std::int64_t>(row->prompt_ids.size() + row->completion_ids.size());
     return result;
+  }
+
+  // Trains from the start, or from LoopConfig::resume_from_checkpoint, to the end or to an interruption.
+  Outcome run(std::span<Observer* const> observers = {}) {
+    Callbacks callbacks;
+    callbacks.train_step = [this](std::int64_t index) { return step(index); };
+    if (parts_.evaluation) callbacks.evaluate = [this] { return evaluate(); };
+    callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
+    callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
+    callbacks.restore_state = [this](const std::filesystem::path& directory, const Json& state) {
+      restore_state(directory, state);
+    };
+    if constexpr (S::generates) callbacks.samples = [this](std::size_t limit) { return latest_samples(limit); };
+    Loop loop(config_.loop, std::move(callbacks));
+    for (Observer* observer : observers) loop.observe(*observer);
+    return loop.run();
   }
 
   [[nodiscard]] std::int64_t version() const noexcept { return version_; }
@@ -131,13 +158,15 @@ class Trainer {
       const auto chunk = static_cast<std::size_t>(config_.score_rows);
       if constexpr (L::needs.reference_log_prob) {
         const auto rows = all_rollouts(batch);
-        score_columns(*parts_.reference, rows, chunk, config_.temperature,
-                      [](data::Rollout& r) -> auto& { return r.reference_log_probs; });
+        score_columns(
+            *parts_.reference, rows, chunk, config_.temperature,
+            [](data::Rollout & r) -> auto& { return r.reference_log_probs; });
       }
       if constexpr (L::needs.old_log_prob) {
         const auto rows = trained_later(batch);
-        score_columns(*parts_.policy, rows, chunk, config_.temperature,
-                      [](data::Rollout& r) -> auto& { return r.old_log_probs; });
+        score_columns(
+            *parts_.policy, rows, chunk, config_.temperature,
+            [](data::Rollout & r) -> auto& { return r.old_log_probs; });
       }
     }
   }
@@ -149,13 +178,16 @@ class Trainer {
     return {totals[0], totals[1], totals[2]};
   }
 
-  // Forward and backward of every micro-batch; returns the loss of the step on this rank.
+  // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
+  // rank.
   double accumulate(typename S::Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     double total = 0.0;
     for (const auto& part : batch.parts) {
+      if (part.empty()) continue;
       const auto views = sequences(part);
       const model::Scores scores = parts_.policy->score(
-          model::build_tree(views), {.temperature = config_.temperature, .entropy = true, .entropy_gradient = L::needs.entropy});
+          model::build_tree(views),
+          {.temperature = config_.temperature, .entropy = true, .entropy_gradient = L::needs.entropy});
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);
@@ -165,12 +197,73 @@ class Trainer {
     return total;
   }
 
+  // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
+  // differ by the weights only.
+  core::Metrics evaluate() {
+    const c10::AutoGradMode no_gradient(false);
+    const Json start = parts_.evaluation->state();
+    core::Metrics total;
+    for (std::int64_t index = 0; index < parts_.evaluation->steps(); ++index) {
+      typename S::Batch batch = parts_.evaluation->next(index);
+      total.merge(batch.metrics);
+      prepare(batch, total);
+      const loss::Counts counts = global_counts(batch);
+      const double loss = accumulate(batch, counts, total);
+      total.mean("loss", loss * counts.rows, counts.rows);
+    }
+    parts_.evaluation->restore(start);
+    return total;
+  }
+
+  std::vector<Sample> latest_samples(std::size_t limit) const {
+    std::vector<std::string> names;
+    for (const auto& reward : parts_.sampler->rewards()) names.push_back(reward.function->name());
+    std::vector<Sample> samples;
+    for (const data::Rollout* row : latest_rows_)
+      if (samples.size() < limit) samples.push_back(to_sample(*row, names));
+    return samples;
+  }
+
+  void save_model(const std::filesystem::path& directory) const {
+    if (parts_.save_model) return parts_.save_model(directory);
+    std::vector<model::NamedTensor> tensors;
+    for (const model::Parameter& p : parameters_) tensors.emplace_back(p.name, p.value.detach());
+    model::write_safetensors(directory / "model.safetensors", std::move(tensors));
+  }
+
+  Json save_state(const std::filesystem::path& directory) const {
+    model::write_safetensors(directory / optimizer_file, optimizer_.state());
+    return {{"version", version_}, {"sampler", parts_.sampler->state()}};
+  }
+
+  // Weights are copied into the tensors that the policy and its generator already share.
+  void restore_state(const std::filesystem::path& directory, const Json& state) {
+    const c10::AutoGradMode no_gradient(false);
+    const model::CheckpointFiles files(directory);
+    for (model::Parameter& p : parameters_) {
+      if (!files.contains(p.name))
+        core::raise("trainer", 21,
+                    {.what = "the checkpoint lacks a trained parameter",
+                     .found = "no tensor " + p.name,
+                     .where = directory.string(),
+                     .remedy = "resume with the base_model that the run was started with"});
+      p.value.copy_(files.read(p.name));
+    }
+    optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
+    parts_.sampler->restore(state.at("sampler"));
+    version_ = state.at("version").get<std::int64_t>();
+    parts_.sync.publish(version_);
+  }
+
+  static constexpr const char* optimizer_file = "optimizer.safetensors";
+
   TrainerConfig config_;
   Parts parts_;
   std::vector<model::Parameter> parameters_;
   optim::AdamW optimizer_;
   optim::Schedule schedule_;
-  std::int64_t version_ = 0;  // number of updates the weights have seen
+  std::int64_t version_ = 0;                 // number of updates the weights have seen
+  std::vector<data::Rollout*> latest_rows_;  // rows of the step just trained, valid until the next one
 };
 
 }  // namespace rlalgo::trainer

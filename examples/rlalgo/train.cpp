@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/online.hpp>
+#include <rlalgo/config/parse.hpp>
+#include <rlalgo/trainer/progress.hpp>
+#include <rlalgo/trainer/report.hpp>
+#include <rlalgo/trainer/tensorboard.hpp>
+
+#include "train_policy_gradient.hpp"
+#include "verbs.hpp"
+
+namespace rlalgo::cli {
+
+namespace {
+
+void tokenize(std::vector<data::TokenizedPrompt>& prompts, const config::LanguageModel& model,
+              const config::RunConfig& run) {
+  const std::int64_t limit = model.decoder->config().max_position_embeddings;
+  for (data::TokenizedPrompt& prompt : prompts) {
+    prompt.ids = model.encode(prompt.prompt, run.trl.chat_template_kwargs);
+    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
+      core::raise("cli", 5,
+                  {.what = "a prompt leaves no room for a completion",
+                   .found = std::to_string(prompt.ids.size()) + " tokens",
+                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
+                   .where = "dataset row " + std::to_string(prompt.row),
+                   .remedy = "shorten or drop the row"});
+  }
+}
+
+}  // namespace
+
+int train(const Arguments& arguments) {
+  if (arguments.empty() || arguments[0].starts_with("--"))
+    core::raise_usage("cli", 4,
+                      {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
+  const std::filesystem::path file = arguments[0];
+  const config::RunConfig run = config::load_run_config(file, std::span(arguments).subspan(1));
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+
+  config::Prompts prompts = config::load_prompts(run);
+  for (const std::string& note : prompts.notes) std::cerr << "note: " << note << "\n";
+  auto rewards = config::weighted_rewards(run, file);
+  const config::LanguageModel model = config::load_language_model(run);
+  tokenize(prompts.train, model, run);
+  tokenize(prompts.evaluation, model, run);
+
+  inference::LocalEngine engine(model.decoder->config(), model.decoder->weights());
+  const trainer::OnlineConfig settings =
+      config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
+
+  trainer::Progress progress;
+  trainer::ReportWriter report;
+  trainer::TensorBoard tensorboard;
+  std::vector<trainer::Observer*> observers = {&progress, &report};
+  if (run.use_tensorboard) observers.push_back(&tensorboard);
+
+  const trainer::Outcome outcome =
+      train_policy_gradient(run, settings,
+                            {.policy = model.decoder,
+                             .generator = engine,
+                             .prompts = std::move(prompts.train),
+                             .rewards = std::move(rewards),
+                             .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
+                             .reference = run.beta != 0.0 ? model.decoder->frozen_copy() : nullptr,
+                             .evaluation_prompts = std::move(prompts.evaluation),
+                             .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }},
+                            observers);
+  std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
+            << ", model and report in " << run.output_dir << "\n";
+  return outcome.exit_code();
+}
+
+}  // namespace rlalgo::cli

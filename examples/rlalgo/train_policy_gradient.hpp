@@ -1,0 +1,21 @@
+// Runs a training whose parts are assembled: the one translation unit in which policy-gradient trainers are compiled.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/trainer/loop.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+namespace rlalgo::cli {
+
+trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
+                                       trainer::OnlineInputs<inference::LocalEngine> inputs,
+                                       std::span<trainer::Observer* const> observers);
+
+}  // namespace rlalgo::cli

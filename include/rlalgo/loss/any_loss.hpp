@@ -1,0 +1,35 @@
+// A loss chosen at run time among losses with the same needs: one trainer type for a whole family of methods.
+//
+// The configuration boundary erases the formula, not the contract: what the trainer has to compute (`needs`) and what
+// rows mean stay in the type. One indirect call per micro-batch.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include <rlalgo/loss/concept.hpp>
+
+namespace rlalgo::loss {
+
+template <Needs needs_, RowKind rows_>
+class AnyLoss {
+ public:
+  struct Config {};
+  static constexpr Needs needs = needs_;
+  static constexpr RowKind rows = rows_;
+
+  template <Loss L>
+  requires(!std::same_as<L, AnyLoss> && L::needs == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
+      : call_(std::move(loss)) {}
+
+  Result operator()(const Scored& scored, const Counts& counts) const { return call_(scored, counts); }
+
+ private:
+  std::function<Result(const Scored&, const Counts&)> call_;
+};
+
+// The erased form of a loss type.
+template <Loss L>
+using AnyLossLike = AnyLoss<L::needs, L::rows>;
+
+}  // namespace rlalgo::loss

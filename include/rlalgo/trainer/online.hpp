@@ -1,0 +1,94 @@
+// Online RL put together: a policy that generates its own training data, scored by reward functions.
+//
+// What the doors of policy-gradient methods share. A door picks loss, estimator and aggregation; this header turns
+// prompts, generator and rewards into the sampler, the sync policy and the trainer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+
+namespace rlalgo::trainer {
+
+// Token ids as decimal numbers: the text of a completion where there is no tokenizer.
+[[nodiscard]] inline std::string ids_as_text(std::span<const data::TokenId> ids) {
+  std::string text;
+  for (const data::TokenId id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
+  return text;
+}
+
+// What the user brings.
+template <inference::Generator G>
+struct OnlineInputs {
+  std::shared_ptr<model::Policy> policy;
+  G& generator;  // must outlive the trainer
+  std::vector<data::TokenizedPrompt> prompts;
+  std::vector<sampler::WeightedReward> rewards;
+  sampler::Decode decode = ids_as_text;
+  std::shared_ptr<model::Policy> reference = nullptr;                 // for losses with a KL penalty
+  std::vector<data::TokenizedPrompt> evaluation_prompts = {};         // held out; empty: no evaluation
+  std::function<void()> weights_changed = {};                         // see sync::SharedWeights
+  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
+};
+
+// Settings of the sampling side.
+struct OnlineConfig {
+  sampler::RolloutsConfig rollouts;
+  std::int64_t evaluation_generations = 0;  // completions per held-out prompt; 0 = as in training
+  std::int64_t evaluation_batch_size = 0;   // rows per micro-batch of an evaluation; 0 = as in training
+  TrainerConfig trainer;                    // temperature and steps_per_epoch are taken from the rollouts
+};
+
+template <class L, class A, inference::Generator G, class Aggregation>
+using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, sync::SharedWeights>;
+
+template <class L, class A, class Aggregation, inference::Generator G>
+[[nodiscard]] OnlineTrainer<L, A, G, Aggregation> make_online(OnlineConfig config, L loss, A estimator,
+                                                              Aggregation aggregation, OnlineInputs<G> inputs) {
+  sync::SharedWeights sync(std::move(inputs.weights_changed));
+  const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings) {
+    return std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards, inputs.decode,
+                                                  settings, sync.version_source());
+  };
+  const sampler::Geometry& g = config.rollouts.geometry;
+  std::shared_ptr<sampler::Rollouts<G>> evaluation;
+  if (!inputs.evaluation_prompts.empty()) {
+    sampler::RolloutsConfig settings = config.rollouts;
+    const std::int64_t copies = config.evaluation_generations > 0 ? config.evaluation_generations : g.num_generations;
+    const std::int64_t rows = config.evaluation_batch_size > 0 ? config.evaluation_batch_size : g.micro_batch_size;
+    settings.geometry =
+        sampler::Geometry::evaluation(static_cast<std::int64_t>(inputs.evaluation_prompts.size()), copies, rows);
+    settings.shuffle = false;
+    evaluation = rollouts(std::move(inputs.evaluation_prompts), settings);
+  }
+  TrainerConfig settings = std::move(config.trainer);
+  settings.temperature = config.rollouts.sampling.temperature;
+  settings.score_rows = g.micro_batch_size;
+  const auto size = static_cast<std::int64_t>(inputs.prompts.size());
+  settings.steps_per_epoch =
+      static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
+  auto sampler = rollouts(std::move(inputs.prompts), config.rollouts);
+  return OnlineTrainer<L, A, G, Aggregation>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                                   .loss = std::move(loss),
+                                                                   .estimator = std::move(estimator),
+                                                                   .sampler = std::move(sampler),
+                                                                   .aggregation = std::move(aggregation),
+                                                                   .sync = std::move(sync),
+                                                                   .reference = std::move(inputs.reference),
+                                                                   .evaluation = std::move(evaluation),
+                                                                   .save_model = std::move(inputs.save_model)});
+}
+
+}  // namespace rlalgo::trainer
