@@ -1,9 +1,9 @@
 // Trains the quickstart's checkpoint from nothing by next-token prediction on sloppy solutions of its word problems.
 //
-//   quickstart_pretrain MODEL_DIR [--steps 1500] [--batch 64]
+//   quickstart_pretrain MODEL_DIR [--steps 1000] [--batch 64]
 //
 // MODEL_DIR holds the tokenizer of make_tokenizer; config.json, generation_config.json and model.safetensors are added. The
-// same machine makes the same bytes each time. A Qwen3-style decoder of 0.6 million parameters, saved in bf16.
+// same machine makes the same bytes each time. A Qwen3-style decoder of 0.7 million parameters, saved in bf16.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -72,7 +72,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const std::filesystem::path directory = argv[1];
-  std::int64_t steps = 1500, batch = 64;
+  std::int64_t steps = 1000, batch = 64;
   for (int i = 2; i + 1 < argc; i += 2) (std::string(argv[i]) == "--steps" ? steps : batch) = std::stol(argv[i + 1]);
 
   const text::Tokenizer tokenizer = text::Tokenizer::from_directory(directory);

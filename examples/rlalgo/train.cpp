@@ -8,9 +8,6 @@
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/parse.hpp>
-#include <rlalgo/trainer/progress.hpp>
-#include <rlalgo/trainer/report.hpp>
-#include <rlalgo/trainer/tensorboard.hpp>
 
 #include "train_policy_gradient.hpp"
 #include "verbs.hpp"
@@ -55,12 +52,6 @@ int train(const Arguments& arguments) {
   const trainer::OnlineConfig settings =
       config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
 
-  trainer::Progress progress;
-  trainer::ReportWriter report;
-  trainer::TensorBoard tensorboard;
-  std::vector<trainer::Observer*> observers = {&progress, &report};
-  if (run.use_tensorboard) observers.push_back(&tensorboard);
-
   const trainer::Outcome outcome =
       train_policy_gradient(run, settings,
                             {.policy = model.decoder,
@@ -70,8 +61,7 @@ int train(const Arguments& arguments) {
                              .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
                              .reference = run.beta != 0.0 ? model.decoder->frozen_copy() : nullptr,
                              .evaluation_prompts = std::move(prompts.evaluation),
-                             .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }},
-                            observers);
+                             .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }});
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
             << ", model and report in " << run.output_dir << "\n";
   return outcome.exit_code();

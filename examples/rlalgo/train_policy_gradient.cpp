@@ -5,13 +5,12 @@
 namespace rlalgo::cli {
 
 trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
-                                       trainer::OnlineInputs<inference::LocalEngine> inputs,
-                                       std::span<trainer::Observer* const> observers) {
+                                       trainer::OnlineInputs<inference::LocalEngine> inputs) {
   return config::with_policy_gradient(run, [&](auto loss) {
     auto trainer =
         trainer::make_online(settings, std::move(loss), advantage::GroupRelative(config::group_relative(run)),
                              aggregation::SumThenNormalize(), std::move(inputs));
-    return trainer.run(observers);
+    return trainer.run();
   });
 }
 

@@ -1,10 +1,6 @@
 // Runs a training whose parts are assembled: the one translation unit in which policy-gradient trainers are compiled.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/inference/local_engine.hpp>
@@ -15,7 +11,6 @@
 namespace rlalgo::cli {
 
 trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
-                                       trainer::OnlineInputs<inference::LocalEngine> inputs,
-                                       std::span<trainer::Observer* const> observers);
+                                       trainer::OnlineInputs<inference::LocalEngine> inputs);
 
 }  // namespace rlalgo::cli

@@ -66,6 +66,9 @@ namespace detail {
   trainer::LoopConfig& loop = t.loop;
   loop.output_dir = c.output_dir;
   loop.title = c.rl + " (" + c.trl.loss_type + ") on " + std::filesystem::path(c.base_model).filename().string();
+  loop.progress = true;
+  loop.report = true;
+  loop.tensorboard = c.use_tensorboard;
   loop.max_steps = plan.total_steps;
   loop.num_epochs = c.num_epochs;
   loop.train_batch_size = c.micro_batch_size;
