@@ -11,7 +11,7 @@ case ${1:-} in -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 scripts/setup.sh -- rlalgo
 rlalgo=build/release/bin/rlalgo
 config=examples/quickstart/config.yaml
-question=$(sed -n '3s/.*"question":"\([^"]*\)".*/\1/p' examples/quickstart/data/test.jsonl)
+question=$(sed -n '7s/.*"question":"\([^"]*\)".*/\1/p' examples/quickstart/data/test.jsonl)
 
 answer() { # MODEL_DIR
   printf '%s' "$question" | "$rlalgo" inference "$1" --chat --temperature 1 --top-p 1 --top-k 0 --repetition-penalty 1 \

@@ -21,7 +21,8 @@ class Bandit : public rlalgo::model::Policy {
   explicit Bandit(std::int64_t arms, at::ScalarType type = at::kFloat)
       : logits(at::zeros({arms}, at::TensorOptions().dtype(type)).requires_grad_(true)) {}
 
-  rlalgo::model::Scores score(const rlalgo::model::TokenTree& tree, const rlalgo::model::ScoreOptions& options) override {
+  rlalgo::model::Scores score(const rlalgo::model::TokenTree& tree,
+                              const rlalgo::model::ScoreOptions& options) override {
     const at::Tensor log_probs = at::log_softmax(logits / options.temperature, 0);
     const at::Tensor arms = at::tensor(tree.target, at::TensorOptions().dtype(at::kLong));
     const at::Tensor entropy = -(log_probs.exp() * log_probs).sum().detach();

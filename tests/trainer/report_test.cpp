@@ -136,6 +136,14 @@ TEST_CASE("axes have round numbers inside their range") {
   CHECK(thin[0].value == 2.0);
   CHECK(thin[1].value == 6.0);
   CHECK(thin[1].step == 4.0);
-  // Exponential average with its start corrected: (0.5·1 + 1·3) / 1.5.
-  CHECK(detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx((0.5 * 1 + 3) / 1.5));
+  // Mean of the forward average (0.5·1 + 1·3) / 1.5 and the backward average 3.
+  CHECK(detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx(((0.5 * 1 + 3) / 1.5 + 3) / 2));
+  std::vector<detail::Point> noise;
+  std::vector<detail::Point> schedule;
+  for (int i = 0; i < 50; ++i) {
+    noise.push_back({static_cast<double>(i), static_cast<double>(i % 2)});
+    schedule.push_back({static_cast<double>(i), static_cast<double>(i < 10 ? i : 60 - i)});
+  }
+  CHECK(detail::is_noisy(noise));
+  CHECK_FALSE(detail::is_noisy(schedule));
 }

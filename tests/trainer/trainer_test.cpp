@@ -53,7 +53,8 @@ struct Run {
   Run(sampler::Geometry geometry, std::int64_t steps, const fs::path& output,
       std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1) {
     std::vector<data::TokenizedPrompt> prompts(3);
-    for (std::size_t i = 0; i < prompts.size(); ++i) prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = "p", .columns = {}};
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = "p", .columns = {}};
     const auto reward = reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); });
     sync::SharedWeights sync;
     sampler::RolloutsConfig config;
@@ -67,9 +68,12 @@ struct Run {
     settings.loop.output_dir = output;
     settings.loop.save = trainer::Cadence::steps(1);
     settings.loop.resume_from_checkpoint = resume;
-    trainer = std::make_unique<TestTrainer>(
-        settings, TestTrainer::Parts{.policy = bandit, .loss = {}, .estimator = advantage::GroupRelative(), .sampler = rollouts,
-                                     .aggregation = {}, .sync = sync});
+    trainer = std::make_unique<TestTrainer>(settings, TestTrainer::Parts{.policy = bandit,
+                                                                         .loss = {},
+                                                                         .estimator = advantage::GroupRelative(),
+                                                                         .sampler = rollouts,
+                                                                         .aggregation = {},
+                                                                         .sync = sync});
   }
 };
 
@@ -93,7 +97,10 @@ TEST_CASE("the update does not depend on the split into micro-batches") {
   const Folder folder;
   std::vector<at::Tensor> logits;
   for (const std::int64_t parts : {1, 2, 3, 8}) {
-    Run run({.micro_batch_size = 24 / parts, .gradient_accumulation_steps = parts, .steps_per_generation = parts, .num_generations = 8},
+    Run run({.micro_batch_size = 24 / parts,
+             .gradient_accumulation_steps = parts,
+             .steps_per_generation = parts,
+             .num_generations = 8},
             1, folder.path / std::to_string(parts));
     const trainer::StepResult result = run.trainer->step(0);
     CHECK(result.metrics.value("ratio") == 1.0);
@@ -120,7 +127,8 @@ TEST_CASE("old log-probs are those of the weights that generated") {
 
 TEST_CASE("a resumed run makes the bytes of one that was never stopped") {
   const Folder folder;
-  const sampler::Geometry geometry{.micro_batch_size = 12, .steps_per_generation = 2, .num_iterations = 2, .num_generations = 8};
+  const sampler::Geometry geometry{
+      .micro_batch_size = 12, .steps_per_generation = 2, .num_iterations = 2, .num_generations = 8};
   Run whole(geometry, 6, folder.path / "whole");
   whole.trainer->run();
   for (const std::int64_t stop : {1, 2, 3, 5}) {

@@ -1,0 +1,58 @@
+#include <support/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <rlalgo/config/language_model.hpp>
+
+using namespace rlalgo;
+namespace fs = std::filesystem;
+
+namespace {
+const fs::path quickstart = fs::path(RLALGO_TEST_DIR).parent_path() / "examples" / "quickstart" / "model";
+
+config::RunConfig run_with(const std::string& model) {
+  config::RunConfig run;
+  run.base_model = model;
+  return run;
+}
+std::string bytes(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+}  // namespace
+
+TEST_CASE("a model directory gives decoder, tokenizer, template and end tokens") {
+  const config::LanguageModel model = config::load_language_model(run_with(quickstart.string()));
+  REQUIRE(model.chat_template);
+  CHECK(model.stop_ids == std::vector<data::TokenId>{*model.tokenizer.eos_id()});
+  const data::Json chat = {{{"role", "user"}, {"content", "How many pears?"}}};
+  const auto ids = model.encode(chat);
+  CHECK(model.tokenizer.decode(ids, false) == "<|im_start|>user\nHow many pears?<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(model.tokenizer.decode(model.encode("How many pears?"), false) == "How many pears?");
+}
+
+TEST_CASE("what was loaded is saved as a model directory of its own") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  config::RunConfig run = run_with(quickstart.string());
+  run.chat_template = "llama3";
+  run.chat_template_jinja = std::nullopt;
+  const config::LanguageModel model = config::load_language_model(run);
+  model.save(folder);
+  CHECK(bytes(folder / "tokenizer.json") == bytes(quickstart / "tokenizer.json"));
+  CHECK(bytes(folder / "chat_template.jinja") == model.chat_template->source());
+  const config::LanguageModel again = config::load_language_model(run_with(folder.string()));
+  CHECK(again.chat_template->source() == model.chat_template->source());
+  CHECK(again.decoder->named_tensors().front().second.equal(model.decoder->named_tensors().front().second));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a model that is nowhere is config.20 and a chat without template config.21") {
+  CHECK_THROWS_WITH(config::load_language_model(run_with("no/such-model")), Catch::Contains("[rlalgo.config.20]"));
+  config::LanguageModel model = config::load_language_model(run_with(quickstart.string()));
+  model.chat_template.reset();
+  CHECK_THROWS_WITH(model.encode(data::Json::array({{{"role", "user"}, {"content", "x"}}})),
+                    Catch::Contains("[rlalgo.config.21]"));
+}

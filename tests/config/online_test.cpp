@@ -1,0 +1,78 @@
+#include <support/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include <rlalgo/config/online.hpp>
+
+using namespace rlalgo;
+namespace fs = std::filesystem;
+
+namespace {
+const fs::path quickstart = fs::path(RLALGO_TEST_DIR).parent_path() / "examples" / "quickstart" / "model";
+
+config::RunConfig example() {
+  config::RunConfig run;
+  run.base_model = quickstart.string();
+  run.rl = "grpo";
+  run.micro_batch_size = 4;
+  run.gradient_accumulation_steps = 3;
+  run.trl.num_generations = 6;
+  run.trl.num_iterations = 2;
+  run.trl.temperature = 0.7;
+  run.trl.max_completion_length = 33;
+  run.learning_rate = 1e-3;
+  run.lr_scheduler = "linear";
+  run.max_steps = 40;
+  run.save_steps = 10;
+  return run;
+}
+}  // namespace
+
+TEST_CASE("every setting of a run arrives where it is used") {
+  const config::RunConfig run = example();
+  const config::LanguageModel model = config::load_language_model(run);
+  const trainer::OnlineConfig out = config::online_config(run, model, 50, false);
+  CHECK(out.rollouts.geometry.completions() == 12);
+  CHECK(out.rollouts.geometry.prompts() == 2);
+  CHECK(out.rollouts.geometry.num_iterations == 2);
+  CHECK(out.rollouts.sampling.temperature == 0.7);
+  CHECK(out.rollouts.sampling.max_new_tokens == 33);
+  CHECK(out.rollouts.sampling.stop_ids == model.stop_ids);
+  CHECK(out.trainer.schedule.learning_rate == 1e-3);
+  CHECK(out.trainer.schedule.total_steps == 40);
+  CHECK(out.trainer.schedule.warmup_steps == 2);  // ⌈0.03 · 40⌉
+  CHECK(out.trainer.loop.max_steps == 40);
+  CHECK(out.trainer.loop.save.every == 10);
+  CHECK_FALSE(out.trainer.loop.resume_from_checkpoint);
+}
+
+TEST_CASE("automatic resume takes the newest checkpoint there is") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  config::RunConfig run = example();
+  run.output_dir = folder.string();
+  run.auto_resume_from_checkpoints = true;
+  const config::LanguageModel model = config::load_language_model(run);
+  CHECK_FALSE(config::online_config(run, model, 50, false).trainer.loop.resume_from_checkpoint);
+  fs::create_directories(folder / "checkpoint-9");
+  fs::create_directories(folder / "checkpoint-10");
+  CHECK(config::online_config(run, model, 50, false).trainer.loop.resume_from_checkpoint == folder / "checkpoint-10");
+  fs::remove_all(folder);
+}
+
+TEST_CASE("rewards come with their weights, Python beside the configuration is found") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  std::ofstream(folder / "my_rewards.py") << "def one(completions, **kwargs):\n    return [1.0] * len(completions)\n";
+  config::RunConfig run = example();
+  run.trl.reward_funcs = {"builtin.gsm8k_accuracy", "my_rewards.one"};
+  run.trl.reward_weights = {2.0, 0.5};
+  const auto rewards = config::weighted_rewards(run, folder / "config.yaml");
+  REQUIRE(rewards.size() == 2);
+  CHECK(rewards[0].function->name() == "gsm8k_accuracy");
+  CHECK(rewards[0].weight == 2.0);
+  CHECK(rewards[1].function->name() == "one");
+  CHECK(rewards[1].weight == 0.5);
+  fs::remove_all(folder);
+}

@@ -1,0 +1,23 @@
+#include <rlalgo/dr_grpo.hpp>
+#include <support/catch.hpp>
+#include <support/door.hpp>
+
+using namespace rlalgo;
+
+TEST_CASE("dr_grpo: every token weighs 1 / (rows · max_completion_length), advantages are not scaled") {
+  for (const std::int64_t parts : {1, 2, 3, 12}) {
+    const support::DoorStep step = support::run_door(
+        DrGrpoConfig<>{}, [](auto config, auto inputs) { return make_dr_grpo(config, std::move(inputs)); }, parts);
+    REQUIRE(step.rows.size() == 12);
+    const double tokens = support::token_count(step.rows);
+    REQUIRE(tokens > 12);
+    const double expected = support::expected_norm(step.rows, [&](double /*n*/) { return 1.0 / (3.0 * 12.0); });
+    CHECK(expected > 0.01);
+    CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
+    CHECK(step.result.metrics.value("clip_ratio/region_mean") == 0.0);
+  }
+}
+
+TEST_CASE("dr_grpo: the default advantage is not divided by the deviation") {
+  CHECK(DrGrpoConfig<>{}.advantage.scale == advantage::Scale::none);
+}

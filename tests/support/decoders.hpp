@@ -1,0 +1,30 @@
+// Small configurations of each architecture.
+#pragma once
+
+#include <string>
+
+#include <rlalgo/model/hf_config.hpp>
+
+namespace rlalgo::support {
+
+// config.json of a decoder with every count small and odd where it may be.
+inline model::Json small_config(const std::string& model_type) {
+  model::Json json = {{"model_type", model_type},
+                      {"vocab_size", 23},
+                      {"hidden_size", 12},
+                      {"intermediate_size", 10},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 4},
+                      {"num_key_value_heads", 2},
+                      {"head_dim", 6},
+                      {"rms_norm_eps", 1e-5},
+                      {"max_position_embeddings", 512},
+                      {"rope_theta", 100.0},
+                      {"initializer_range", 0.4},
+                      {"tie_word_embeddings", model_type != "qwen3"},
+                      {"eos_token_id", 2}};
+  if (model_type == "llama") json["mlp_bias"] = json["attention_bias"] = true;
+  return json;
+}
+
+}  // namespace rlalgo::support

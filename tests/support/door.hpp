@@ -1,0 +1,92 @@
+// Runs one step of a door on a bandit and computes the same gradient norm from the paper's formula, by plain autograd.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/reward/functor.hpp>
+#include <rlalgo/trainer/online.hpp>
+#include <support/bandit.hpp>
+
+namespace support {
+
+struct DoorStep {
+  rlalgo::trainer::StepResult result;
+  std::vector<rlalgo::data::Rollout> rows;  // of the step, advantages set
+};
+
+inline constexpr std::int64_t door_arms = 4;
+inline constexpr std::int64_t door_group = 6;
+
+inline double door_reward(const std::vector<std::int32_t>& ids) {
+  double sum = 0;
+  for (const std::int32_t id : ids) sum += id;
+  return sum / 3.0;
+}
+
+// `make` is the door: config and inputs → trainer. Completions have 1 to 3 tokens.
+template <class Config, class Make>
+DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
+  const auto bandit = std::make_shared<Bandit>(door_arms, at::kDouble);
+  BanditPulls pulls{*bandit, 3};
+  std::vector<rlalgo::data::Rollout> rows;
+  const auto reward = rlalgo::reward::from("sum", [&](const rlalgo::reward::Sample& s) {
+    rlalgo::data::Rollout row;
+    row.completion_ids.assign(s.ids.begin(), s.ids.end());
+    rows.push_back(row);
+    return door_reward(row.completion_ids);
+  });
+  config.run.rollouts.geometry = {.micro_batch_size = 2 * door_group / parts,
+                                  .gradient_accumulation_steps = parts,
+                                  .steps_per_generation = parts,
+                                  .num_generations = door_group};
+  config.run.rollouts.sampling.max_new_tokens = 3;
+  config.run.trainer.max_grad_norm = 0;
+  config.run.trainer.schedule = {.name = "constant", .learning_rate = 0.1};
+  config.run.trainer.loop.max_steps = 1;
+  std::vector<rlalgo::data::TokenizedPrompt> prompts(2);
+  for (auto& p : prompts) p = {.row = 0, .ids = {0}, .prompt = "p", .columns = {}};
+  auto trainer = make(config, rlalgo::trainer::OnlineInputs<BanditPulls>{
+                                  .policy = bandit, .generator = pulls, .prompts = prompts, .rewards = {{reward}}});
+  DoorStep out{trainer.step(0), std::move(rows)};
+  for (std::size_t begin = 0; begin < out.rows.size(); begin += door_group) {
+    double mean = 0, square = 0;
+    for (std::size_t i = begin; i < begin + door_group; ++i)
+      mean += door_reward(out.rows[i].completion_ids) / door_group;
+    for (std::size_t i = begin; i < begin + door_group; ++i)
+      square += std::pow(door_reward(out.rows[i].completion_ids) - mean, 2);
+    const double deviation = std::sqrt(square / (door_group - 1));
+    for (std::size_t i = begin; i < begin + door_group; ++i) {
+      const double centred = door_reward(out.rows[i].completion_ids) - mean;
+      out.rows[i].advantage =
+          config.advantage.scale == rlalgo::advantage::Scale::none ? centred : centred / (deviation + 1e-4);
+    }
+  }
+  return out;
+}
+
+// ‖∇‖ of −Σ_i A_i·weight(n_i)·Σ_t x_it at uniform logits: on-policy, every clipped surrogate has this gradient.
+inline double expected_norm(const std::vector<rlalgo::data::Rollout>& rows,
+                            const std::function<double(double n)>& weight) {
+  std::vector<double> gradient(door_arms, 0.0);
+  for (const auto& row : rows)
+    for (const std::int32_t id : row.completion_ids)
+      for (std::int32_t arm = 0; arm < door_arms; ++arm)
+        gradient[static_cast<std::size_t>(arm)] -= row.advantage *
+                                                   weight(static_cast<double>(row.completion_ids.size())) *
+                                                   ((arm == id ? 1.0 : 0.0) - 1.0 / door_arms);
+  double square = 0;
+  for (const double g : gradient) square += g * g;
+  return std::sqrt(square);
+}
+
+inline double token_count(const std::vector<rlalgo::data::Rollout>& rows) {
+  double n = 0;
+  for (const auto& row : rows) n += static_cast<double>(row.completion_ids.size());
+  return n;
+}
+
+}  // namespace support
