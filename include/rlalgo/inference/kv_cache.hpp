@@ -65,6 +65,13 @@ class KvCache {
     child.pages.back() = copy;
   }
 
+  // Makes `child` (empty) what `parent` was, and `parent` empty.
+  void transfer(Sequence& parent, Sequence& child) {
+    child.length = std::exchange(parent.length, 0);
+    child.pages.assign(parent.pages.begin(), parent.pages.end());
+    parent.pages.clear();
+  }
+
   void release(Sequence& sequence) {
     for (float* page : sequence.pages)
       if (--users(page) == 0) free_.push_back(page);

@@ -196,7 +196,10 @@ class LocalEngine {
         c.ids.reserve(static_cast<std::size_t>(std::min<std::int64_t>(room(call, r), 4096)));
         c.log_probs.reserve(c.ids.capacity());
       }
-      longest = std::max(longest, static_cast<std::int64_t>(call.requests[r].prompt.size()) + room(call, r));
+      const std::int64_t prompt = static_cast<std::int64_t>(call.requests[r].prompt.size());
+      longest = std::max(longest, prompt + room(call, r));
+      call.prompts[r].sequence.pages.reserve(pages_for(prompt));
+      call.prompts[r].last_hidden.reserve(static_cast<std::size_t>(decoder_.hidden_size));
     }
     forward_.reserve(longest);
     const std::size_t wide = static_cast<std::size_t>(engine_.max_slots);
@@ -339,7 +342,7 @@ class LocalEngine {
     Prompt& prompt = call.prompts[slot.request];
     const bool last = ++prompt.forked == static_cast<std::int64_t>(call.completions[slot.request].size());
     if (last)
-      std::swap(slot.sequence, prompt.sequence);
+      cache_.transfer(prompt.sequence, slot.sequence);
     else if (!ended)
       cache_.fork(prompt.sequence, slot.sequence);
   }

@@ -202,6 +202,7 @@ class TokenDraw {
 
   void gather_above(float threshold) {
     kept_.clear();
+    kept_.reserve(row_.size());
     for (std::int64_t j = 0; j < size(); ++j)
       if (row_[static_cast<std::size_t>(j)] >= threshold)
         kept_.push_back({static_cast<data::TokenId>(j), row_[static_cast<std::size_t>(j)]});

@@ -1,37 +1,34 @@
-// cos and sin of the rotary embedding, per position, in f32 as the training side computes them.
+// cos and sin of the rotary embedding per position, from the model's own frequencies, in f32 as the training side has them.
 //
-//   inv_i = theta^(−2i/D), rescaled for Llama 3; angle = position · inv_i;
-//   (x_i, x_{i+D/2}) ← (x_i cos − x_{i+D/2} sin, x_{i+D/2} cos + x_i sin)
+//   angle = position · inv_i;  (x_i, x_{i+D/2}) ← (x_i cos − x_{i+D/2} sin, x_{i+D/2} cos + x_i sin)
+//
+// The values are computed one by one (std::cos), so that an entry does not depend on how far the table reaches.
 #pragma once
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <numbers>
 #include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/rope.hpp>
+#include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::inference::detail {
 
 class RotaryTable {
  public:
-  RotaryTable(const model::RopeConfig& rope, std::int64_t head_dim) : half_(head_dim / 2) {
-    for (std::int64_t i = 0; i < half_; ++i) {
-      const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-      inverse_.push_back(rescale(rope, 1.0f / static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)))));
-    }
-  }
+  RotaryTable(const model::RopeConfig& rope, std::int64_t head_dim)
+      : frequencies_(model::rope_frequencies(rope, head_dim)), half_(frequencies_.numel()) {}
 
   // Makes positions [0, count) available.
   void reserve(std::int64_t count) {
-    for (std::int64_t position = positions_; position < count; ++position)
-      for (const float inverse : inverse_) {
-        const float angle = static_cast<float>(position) * inverse;
+    const float* const inverse = frequencies_.const_data_ptr<float>();
+    for (; positions_ < count; ++positions_)
+      for (std::int64_t i = 0; i < half_; ++i) {
+        const float angle = static_cast<float>(positions_) * inverse[i];
         cos_.push_back(std::cos(angle));
         sin_.push_back(std::sin(angle));
       }
-    positions_ = std::max(positions_, count);
   }
 
   void rotate(float* x, std::int64_t position) const {
@@ -46,21 +43,10 @@ class RotaryTable {
   }
 
  private:
-  static float rescale(const model::RopeConfig& rope, float inverse) {
-    if (rope.kind == model::RopeConfig::Kind::standard) return inverse;
-    const double wavelength = 2.0 * std::numbers::pi / inverse;
-    const double low = rope.original_max_position_embeddings / rope.low_freq_factor;
-    const double high = rope.original_max_position_embeddings / rope.high_freq_factor;
-    if (wavelength > low) return static_cast<float>(inverse / rope.factor);
-    if (wavelength < high) return inverse;
-    const double smooth = (rope.original_max_position_embeddings / wavelength - rope.low_freq_factor) /
-                          (rope.high_freq_factor - rope.low_freq_factor);
-    return static_cast<float>((1.0 - smooth) * inverse / rope.factor + smooth * inverse);
-  }
-
+  tensor::Tensor frequencies_;  // [D/2]
   std::int64_t half_;
   std::int64_t positions_ = 0;
-  std::vector<float> inverse_, cos_, sin_;  // [D/2], [positions, D/2]
+  std::vector<float> cos_, sin_;  // [positions, D/2]
 };
 
 }  // namespace rlalgo::inference::detail

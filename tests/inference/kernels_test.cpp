@@ -1,0 +1,218 @@
+// The inner loops against sums in f64, at sizes that fit no tile, and batch 1 against batch n bit for bit.
+#include <support/catch.hpp>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/inference/detail/best_kernels.hpp>
+
+using namespace rlalgo;
+using namespace rlalgo::inference::detail;
+
+namespace {
+
+std::vector<float> random(std::int64_t n, std::uint64_t salt) {
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < n; ++i)
+    out.push_back(
+        static_cast<float>(2.0 * core::uniform({salt, core::Stream::test}, 0, static_cast<std::uint64_t>(i)) - 1.0));
+  return out;
+}
+
+std::vector<const Kernels*> tables() {
+  std::vector<const Kernels*> all{&portable::kernels};
+  if (&best_kernels() != all[0]) all.push_back(&best_kernels());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
+  for (const Kernels* kernels : tables())
+    for (const std::int64_t k : {1, 7, 8, 37, 64, 641, 1536}) {
+      const std::int64_t n = 23, rows = 11;
+      const std::vector<float> x = random(rows * (k + 5), 1);
+      std::vector<float> w = random(n * k, 2);
+      std::vector<std::uint16_t> half;
+      for (float& value : w) {  // values that bf16 holds exactly, so that both formats must give the same bits
+        half.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
+        value = std::bit_cast<float>(static_cast<std::uint32_t>(half.back()) << 16U);
+      }
+      std::vector<float> single(static_cast<std::size_t>(rows * n));
+      for (std::int64_t i = 0; i < rows; ++i)
+        kernels->linear_f32({.x = x.data() + i * (k + 5),
+                             .m = 1,
+                             .k = k,
+                             .ldx = k + 5,
+                             .w = w.data(),
+                             .begin = 0,
+                             .end = n,
+                             .y = single.data() + i * n,
+                             .ldy = n});
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t c = 0; c < n; ++c) {
+          double sum = 0, size = 0;
+          for (std::int64_t j = 0; j < k; ++j) {
+            const double term = static_cast<double>(x[static_cast<std::size_t>(i * (k + 5) + j)]) *
+                                w[static_cast<std::size_t>(c * k + j)];
+            sum += term;
+            size += std::abs(term);
+          }
+          REQUIRE(std::abs(single[static_cast<std::size_t>(i * n + c)] - sum) <= 1e-6 * size + 1e-12);
+        }
+      for (std::int64_t m = 1; m <= rows; ++m)
+        for (const std::int64_t begin : {0, 5}) {
+          const std::int64_t end = begin == 0 ? n : n - 2;
+          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f), z = y;
+          LinearArgs args{.x = x.data(),
+                          .m = m,
+                          .k = k,
+                          .ldx = k + 5,
+                          .w = w.data(),
+                          .begin = begin,
+                          .end = end,
+                          .y = y.data() + begin,
+                          .ldy = n};
+          kernels->linear_f32(args);
+          args.w = half.data();
+          args.y = z.data() + begin;
+          kernels->linear_bf16(args);
+          bool same = true;
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t c = 0; c < n; ++c) {
+              const std::size_t at = static_cast<std::size_t>(i * n + c);
+              const float expected = c >= begin && c < end ? single[at] : -7.0f;  // nothing else is written
+              same = same && y[at] == expected && z[at] == expected;
+            }
+          INFO("k " << k << " m " << m << " begin " << begin);
+          REQUIRE(same);
+        }
+    }
+}
+
+TEST_CASE("exponential sums are accurate to f32, from the largest to the smallest terms") {
+  for (const Kernels* kernels : tables()) {
+    std::vector<float> x, terms;
+    for (float v = -100.0f; v <= 0.0f; v += 0.0137f) x.push_back(v);
+    for (const std::int64_t n : {1, 8, 15, 4096}) {
+      const float* from = x.data() + static_cast<std::int64_t>(x.size()) - n;
+      terms.assign(static_cast<std::size_t>(n), -1.0f);
+      const float sum = kernels->exp_sum(from, -0.25f, 0.8f, terms.data(), n);
+      double expected = 0;
+      for (std::int64_t j = 0; j < n; ++j) expected += std::exp((static_cast<double>(from[j]) + 0.25) * 0.8);
+      CHECK(sum == Approx(expected).epsilon(2e-6));
+      CHECK(kernels->exp_sum(from, -0.25f, 0.8f, nullptr, n) == sum);
+    }
+    for (const float v : x) {
+      float term = -1.0f;
+      kernels->exp_sum(&v, 0.0f, 1.0f, &term, 1);
+      if (v < -87.4f)
+        REQUIRE(term == 0.0f);
+      else if (v > -87.3f)
+        REQUIRE(std::abs(term / std::exp(static_cast<double>(v)) - 1.0) < 3e-7);
+    }
+    float term = 0.0f;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    CHECK(std::isnan(kernels->exp_sum(&nan, 0.0f, 1.0f, &term, 1)));
+  }
+}
+
+TEST_CASE("maximum finds the largest element and anything that is not finite") {
+  for (const Kernels* kernels : tables())
+    for (const std::int64_t n : {1, 7, 8, 9, 16, 33, 100}) {
+      std::vector<float> x = random(n, 3);
+      for (std::int64_t at = 0; at < n; ++at) {
+        std::vector<float> y = x;
+        y[static_cast<std::size_t>(at)] = 5.0f;
+        REQUIRE(kernels->maximum(y.data(), n).max == 5.0f);
+        REQUIRE(kernels->maximum(y.data(), n).finite);
+        for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                                std::numeric_limits<float>::quiet_NaN()}) {
+          y[static_cast<std::size_t>(at)] = bad;
+          REQUIRE_FALSE(kernels->maximum(y.data(), n).finite);
+        }
+      }
+      for (float& v : x) v -= 10.0f;  // all negative: a padding zero must not win
+      REQUIRE(kernels->maximum(x.data(), n).max < 0.0f);
+    }
+}
+
+TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length") {
+  for (const Kernels* kernels : tables())
+    for (const std::int64_t d : {8, 40, 64})
+      for (const std::int64_t group : {1, 2, 3, 4, 7})
+        for (const std::int64_t length : {1, 31, 32, 33, 100}) {
+          const std::int64_t count = (length + page_positions - 1) / page_positions, page = 2 * d * page_positions;
+          std::vector<float> memory = random(count * page + 16, 4);
+          const float nan = std::numeric_limits<float>::quiet_NaN();
+          std::vector<const float*> pages;
+          for (std::int64_t p = 0; p < count; ++p) pages.push_back(memory.data() + 16 + p * page);
+          for (std::int64_t t = length; t < count * page_positions; ++t)  // what lies behind the end must not matter
+            for (std::int64_t j = 0; j < d; ++j) {
+              float* base = memory.data() + 16 + t / page_positions * page;
+              base[j * page_positions + t % page_positions] = nan;
+              base[d * page_positions + t % page_positions * d + j] = nan;
+            }
+          const std::vector<float> q = random(group * d, 5);
+          std::vector<float> out(static_cast<std::size_t>(group * d)),
+              scores(static_cast<std::size_t>(group * count * page_positions));
+          kernels->attention({.q = q.data(),
+                              .ldq = d,
+                              .group = group,
+                              .d = d,
+                              .pages = pages.data(),
+                              .key_offset = 0,
+                              .value_offset = d * page_positions,
+                              .length = length,
+                              .scale = 0.7f,
+                              .scores = scores.data(),
+                              .out = out.data(),
+                              .ldo = d});
+          for (std::int64_t h = 0; h < group; ++h) {
+            std::vector<double> p, expected(static_cast<std::size_t>(d));
+            double total = 0;
+            for (std::int64_t t = 0; t < length; ++t) {
+              double score = 0;
+              for (std::int64_t j = 0; j < d; ++j)
+                score += static_cast<double>(q[static_cast<std::size_t>(h * d + j)]) *
+                         pages[static_cast<std::size_t>(t / page_positions)][j * page_positions + t % page_positions];
+              p.push_back(std::exp(0.7 * score));
+              total += p.back();
+            }
+            for (std::int64_t t = 0; t < length; ++t)
+              for (std::int64_t j = 0; j < d; ++j)
+                expected[static_cast<std::size_t>(j)] += p[static_cast<std::size_t>(t)] / total *
+                                                         pages[static_cast<std::size_t>(t / page_positions)]
+                                                              [d * page_positions + t % page_positions * d + j];
+            for (std::int64_t j = 0; j < d; ++j)
+              REQUIRE(out[static_cast<std::size_t>(h * d + j)] ==
+                      Approx(expected[static_cast<std::size_t>(j)]).margin(2e-6));
+          }
+        }
+}
+
+TEST_CASE("norm and activation are their formulas at any length") {
+  for (const Kernels* kernels : tables())
+    for (const std::int64_t n : {1, 8, 10, 16, 37, 576}) {
+      const std::vector<float> x = random(n, 6), w = random(n, 7);
+      std::vector<float> out(static_cast<std::size_t>(n));
+      kernels->rms_norm(x.data(), w.data(), 1e-5f, out.data(), n);
+      double square = 0;
+      for (const float v : x) square += static_cast<double>(v) * v;
+      for (std::size_t j = 0; j < out.size(); ++j)
+        REQUIRE(out[j] ==
+                Approx(w[j] * x[j] / std::sqrt(square / static_cast<double>(n) + 1e-5)).epsilon(1e-5).margin(1e-7));
+      std::vector<float> gate = x;
+      for (float& v : gate) v *= 20.0f;
+      const std::vector<float> before = gate;
+      kernels->silu_multiply(gate.data(), w.data(), n);
+      for (std::size_t j = 0; j < gate.size(); ++j)
+        REQUIRE(
+            gate[j] ==
+            Approx(before[j] / (1.0 + std::exp(-static_cast<double>(before[j]))) * w[j]).epsilon(1e-5).margin(1e-7));
+    }
+}

@@ -1,0 +1,86 @@
+#include <support/catch.hpp>
+
+#include <set>
+
+#include <rlalgo/inference/kv_cache.hpp>
+
+using rlalgo::inference::KvCache;
+
+TEST_CASE("keys and values of all layers and heads lie apart, inside the page") {
+  const KvCache cache(3, 2, 10);
+  CHECK(cache.padded_head_dim() == 16);
+  std::set<std::int64_t> offsets;
+  for (std::int64_t l = 0; l < 3; ++l)
+    for (std::int64_t h = 0; h < 2; ++h)
+      for (const std::int64_t offset : {cache.key_offset(l, h), cache.value_offset(l, h)}) {
+        CHECK(offset % (16 * 32) == 0);
+        CHECK(static_cast<std::size_t>(offset + 16 * 32) * sizeof(float) <= cache.page_bytes());
+        offsets.insert(offset);
+      }
+  CHECK(offsets.size() == 12);
+}
+
+TEST_CASE("a fork shares full pages, copies the last one, and leaves the parent as it was") {
+  KvCache cache(1, 1, 8);
+  KvCache::Sequence parent, first, second;
+  cache.extend(parent, 70);
+  REQUIRE(parent.pages.size() == 3);
+  parent.pages[2][5] = 42.0f;
+  cache.fork(parent, first);
+  cache.fork(parent, second);
+  CHECK(cache.pages_in_use() == 5);
+  CHECK(first.length == 70);
+  CHECK(first.pages[0] == parent.pages[0]);
+  CHECK(first.pages[1] == second.pages[1]);
+  CHECK(first.pages[2] != parent.pages[2]);
+  CHECK(first.pages[2] != second.pages[2]);
+  CHECK(first.pages[2][5] == 42.0f);
+  first.pages[2][5] = 1.0f;
+  CHECK(parent.pages[2][5] == 42.0f);
+  CHECK(second.pages[2][5] == 42.0f);
+
+  cache.extend(first, 26);
+  CHECK(first.pages.size() == 3);
+  cache.extend(first, 1);
+  CHECK(first.pages.size() == 4);
+
+  cache.release(parent);  // the children keep what they share
+  CHECK(cache.pages_in_use() == 5);
+  KvCache::Sequence heir;
+  const std::vector<float*> pages = second.pages;
+  cache.transfer(second, heir);
+  CHECK(heir.pages == pages);
+  CHECK(heir.length == 70);
+  CHECK(second.pages.empty());
+  CHECK(second.length == 0);
+  CHECK(cache.pages_in_use() == 5);
+  cache.release(heir);
+  cache.release(first);
+  cache.release(second);
+  CHECK(cache.pages_in_use() == 0);
+}
+
+TEST_CASE("a fork at a page boundary copies nothing") {
+  KvCache cache(2, 2, 8);
+  KvCache::Sequence parent, child;
+  cache.extend(parent, 64);
+  cache.fork(parent, child);
+  CHECK(cache.pages_in_use() == 2);
+  CHECK(child.pages == parent.pages);
+  cache.extend(child, 1);
+  CHECK(child.pages.size() == 3);
+  CHECK(parent.pages.size() == 2);
+}
+
+TEST_CASE("freed pages are used again before new ones are made") {
+  KvCache cache(1, 1, 8);
+  for (int round = 0; round < 5; ++round) {
+    KvCache::Sequence a, b;
+    cache.extend(a, 100);
+    cache.fork(a, b);
+    cache.release(a);
+    cache.release(b);
+  }
+  CHECK(cache.pages_allocated() == 5);
+  CHECK(cache.pages_in_use() == 0);
+}
