@@ -2,6 +2,7 @@
 # Prepares this machine and builds. Used by scripts/quickstart.sh, scripts/test.sh and .ci/run; may be run by hand.
 #
 #   scripts/setup.sh [--preset NAME] [--format] [--keep-going] [--] [TARGET …]
+#     --format: clang-format, too   --keep-going: build what can be built after an error
 #
 # Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
 # preset (default: release) and builds the named targets (none named: configures only). Each part is skipped when done.
@@ -21,14 +22,15 @@ packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv ca-c
 tools=(g++ cmake ninja pkg-config python3)
 
 preset=release
+extra=()
 keep_going=()
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=$2; shift 2 ;;
-    --format) packages+=(clang-format-14); shift ;;
+    --format) extra=(clang-format-14); shift ;;
     --keep-going) keep_going=(-k 0); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) echo "setup.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     *) break ;;
   esac
@@ -41,7 +43,7 @@ stop() { say "$*"; exit 1; }
 # --- Debian packages -----------------------------------------------------------------------------------------------
 missing_packages() {
   local state
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || echo "$package"
   done
@@ -55,7 +57,7 @@ install_packages() {
     stop "missing programs: ${missing[*]}. This script installs packages on Debian and Ubuntu only; install these," \
       "and the libraries that README.md lists, with your system's package manager."
   fi
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} = 0 ] && return
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
   if [ "$(id -u)" != 0 ]; then
@@ -125,12 +127,13 @@ stamp=$build/setup.stamp
 facts="$(printf '%s\n' "${packages[@]}" "${RLALGO_DEPS_DIR:-}" "${RLALGO_TORCH_ROOT:-}" "${CMAKE_PREFIX_PATH:-}" | sort)"
 torch_there() { given_torch || unpacked_torch; }
 if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there; then
-  install_packages
+  install_packages "${packages[@]}"
   torch_there || unpack_torch
   mkdir -p "$build"
   rm -f "$build/CMakeCache.txt" "$build/build.ninja"  # they may name a LibTorch that is no longer meant
   printf '%s\n' "$facts" >"$stamp"
 fi
+if [ ${#extra[@]} -gt 0 ]; then install_packages "${extra[@]}"; fi
 if [ ! -e "$build/build.ninja" ]; then
   cmake --preset "$preset" >"$build/configure.log" 2>&1 || {
     cat "$build/configure.log" >&2
