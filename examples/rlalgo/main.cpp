@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <string>
 #include <string_view>
 
 #include <rlalgo/core/error.hpp>
@@ -33,6 +34,17 @@ void print_usage(std::ostream& out) {
   for (const Verb& verb : verbs) out << "  rlalgo " << verb.usage << "\n      " << verb.what << "\n";
 }
 
+// A failure without a number gets one.
+int run(const Verb& verb, const rlalgo::cli::Arguments& arguments) {
+  try {
+    return verb.run(arguments);
+  } catch (const rlalgo::core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    rlalgo::core::raise("cli", 2, {.what = "unexpected failure", .found = error.what()});
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -44,17 +56,14 @@ int main(int argc, char** argv) {
   const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& v) {
     return v.name == name || (v.name == "version" && name == "--version");
   });
-  if (verb == verbs.end()) {
-    std::cerr << "[rlalgo.cli.1] there is no verb '" << name << "'; run `rlalgo help` for the list\n";
-    return 2;
-  }
   try {
-    return verb->run({argv + 2, argv + argc});
+    if (verb == verbs.end())
+      rlalgo::core::raise_usage(
+          "cli", 1,
+          {.what = "there is no such verb", .found = std::string(name), .remedy = "run `rlalgo help` for the list"});
+    return run(*verb, {argv + 2, argv + argc});
   } catch (const rlalgo::core::Error& error) {
     std::cerr << "error: " << error.what() << "\n";
     return error.exit_code();
-  } catch (const std::exception& error) {
-    std::cerr << "error: [rlalgo.cli.2] unexpected failure: " << error.what() << "\n";
-    return 1;
   }
 }
