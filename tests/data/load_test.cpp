@@ -42,6 +42,7 @@ TEST_CASE("an empty file and a missing path") {
   CHECK(lacks(error_of(source(scratch.write("rows.jsonl", ""))), {"data.5: "}) == "");
   const ScopedVariable cache("HF_HUB_CACHE", scratch.path().string());
   CHECK(lacks(error_of(source("owner/nothing")), {"data.1: ", "nothing is downloaded"}) == "");
+  CHECK(lacks(error_of(source("./nothing.jsonl")), {"data.1: ", "./nothing.jsonl", "the working directory"}) == "");
   CHECK(lacks(error_of(DatasetSource{}), {"data.1: ", "neither path nor data_files"}) == "");
 }
 
@@ -56,6 +57,11 @@ TEST_CASE("a directory is read by the splits its files and folders are named aft
   CHECK(load(source(a)).size() == 4);
   CHECK(load(source(a, "test")).size() == 2);
   CHECK(lacks(error_of(source(a, "tset")), {"data.7: ", "test, train", "did you mean test?"}) == "");
+  DatasetSource typed = source(a);
+  typed.ds_type = "json";
+  CHECK(load(typed).size() == 4);  // README.md and LICENSE are no rows
+  typed.ds_type = "text";
+  CHECK(lacks(error_of(typed), {"data.1: ", "no dataset file"}) == "");
   scratch.write("b/validation/part-1.jsonl", numbered(0, 2));
   scratch.write("b/validation/part-0.jsonl", numbered(2, 3));
   const Table validation = load(source((scratch.path() / "b").string(), "validation"));

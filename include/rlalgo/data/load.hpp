@@ -135,17 +135,17 @@ inline std::string split_named_in(const std::string& text) {
 inline SplitFiles discover(const fs::path& directory, const std::string& ds_type) {
   std::vector<fs::path> files;
   fs::path unread;
-  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || name.starts_with('.')) continue;
     if (name == "dataset_info.json" || name == "dataset_infos.json" || name == "state.json") continue;
-    if (!format_of(entry.path(), ds_type, false).empty())
-      files.push_back(entry.path());
-    else if (lowered_extension(entry.path()) != ".md" && !lowered_extension(entry.path()).empty())
+    const std::string format = format_of(entry.path(), "", false);
+    if (!format.empty() && (ds_type.empty() || ds_type == format)) files.push_back(entry.path());
+    if (format.empty() && entry.path().has_extension() && lowered_extension(entry.path()) != ".md")
       unread = entry.path();
   }
   if (files.empty()) {
-    if (!unread.empty()) format_of(unread, ds_type, true);
+    if (!unread.empty()) format_of(unread, "", true);
     core::raise("data", 1,
                 {.what = "the dataset directory holds no dataset file",
                  .expected = ".json, .jsonl or .txt files",
@@ -182,8 +182,10 @@ inline SplitFiles files_of(const DatasetSource& source) {
                    .found = "neither a file or directory nor a dataset in the cache",
                    .expected = "a local path, or an id under " + hub_cache_directory().string(),
                    .where = "datasets path \"" + source.path + "\"",
-                   .remedy = "nothing is downloaded: fetch it first (hf download --repo-type dataset " + source.path +
-                             ") or give a local path"});
+                   .remedy = is_hub_id(source.path)
+                                 ? "nothing is downloaded: fetch it first (hf download --repo-type dataset " +
+                                       source.path + ") or give a local path"
+                                 : "relative paths start from the working directory, " + fs::current_path().string()});
     }
     root = !source.name.empty() && fs::is_directory(*cached / source.name, error) ? *cached / source.name : *cached;
   }
