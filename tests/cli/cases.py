@@ -1,0 +1,105 @@
+"""What the command-line tests share: a scratch folder, a small configuration, running the program, counting results."""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+QUICKSTART = ROOT / "examples" / "quickstart"
+BASE = {
+    "base_model": str(QUICKSTART / "model"),
+    "rl": "grpo",
+    "datasets": [{"path": str(QUICKSTART / "data" / "train.jsonl"), "type": "rewards.oai_gsm8k_transform"}],
+    "trl": {"loss_type": "grpo", "num_generations": 4, "max_completion_length": 12,
+            "reward_funcs": ["builtin.gsm8k_accuracy"]},
+    "micro_batch_size": 8,
+    "learning_rate": 1e-3,
+    "max_steps": 2,
+    "save_strategy": "no",
+    "output_dir": "out",
+}
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def expect(self, code, *parts):
+        assert self.code == code, f"exit status {self.code} instead of {code}\n{self.out[-500:]}{self.err[-1500:]}"
+        for part in parts:
+            assert part in self.err + self.out, f"{part!r} is not in\n{self.err[-1500:]}"
+        return self
+
+
+class Case:
+    """One scratch folder with a program to run in it."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, pathlib.Path(folder)
+
+    def config(self, changes=None, drop=(), text=None, name="config.yaml"):
+        """Writes a configuration (JSON is YAML): BASE, changed; `trl` is merged."""
+        merged = json.loads(json.dumps(BASE))
+        for key, value in (changes or {}).items():
+            if key == "trl":
+                merged["trl"].update(value)
+            else:
+                merged[key] = value
+        for key in drop:
+            del merged[key]
+        (self.folder / name).write_text(text if text is not None else json.dumps(merged, indent=1))
+        return name
+
+    def start(self, *arguments, stdin=subprocess.DEVNULL, env=None):
+        return subprocess.Popen([self.program, *map(str, arguments)], cwd=self.folder, stdin=stdin, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+
+    def run(self, *arguments, stdin=None, timeout=120, env=None):
+        process = self.start(*arguments, stdin=subprocess.PIPE, env=env)
+        out, err = process.communicate(stdin or "", timeout=timeout)
+        return Result(process.returncode, out, err)
+
+    def train(self, changes=None, *overrides, **more):
+        return self.run("train", self.config(changes), *overrides, **more)
+
+    def metrics(self, folder="out"):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+    def model_copy(self):
+        target = self.folder / "model"
+        shutil.copytree(QUICKSTART / "model", target)
+        return target
+
+    def no_output(self, folder="out"):
+        left = [p.name for p in (self.folder / folder).glob("*")] if (self.folder / folder).exists() else []
+        assert not [n for n in left if n.endswith(".safetensors") or ".tmp" in n], f"left behind: {left}"
+
+
+def without_times(records):
+    return [{k: v for k, v in r.items() if not k.startswith("time/")} for r in records]
+
+
+def main(cases):
+    """Runs the functions of `cases` (name → function of a Case); prints ok/FAIL lines."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rlalgo", required=True)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    failed = 0
+    for name, function in cases.items():
+        if arguments.only not in name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="rlalgo-cli-") as folder:
+            try:
+                function(Case(os.path.abspath(arguments.rlalgo), folder))
+                print(f"ok {name}", flush=True)
+            except Exception as error:  # one failed case must not hide the others
+                failed += 1
+                text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
+                print(f"FAIL {name} {' | '.join(text.splitlines())[:1500]}", flush=True)
+    sys.exit(1 if failed else 0)

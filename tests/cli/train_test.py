@@ -1,0 +1,176 @@
+"""Training as a user sees it: outputs, overrides, resume after a kill, Ctrl-C, inference, report."""
+import json
+import pathlib
+import random
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cases import QUICKSTART, main, without_times  # noqa: E402
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def header(path):
+    raw = path.read_bytes()
+    return json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+
+
+@case
+def outputs(c):
+    c.train({"save_steps": 1, "save_strategy": "steps", "trl": {"num_iterations": 2}}).expect(0)
+    out = c.folder / "out"
+    for name in ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                 "metrics.jsonl", "report.html", "trainer_state.json", "checkpoint-1/optimizer.safetensors", "checkpoint-2/model.safetensors"]:
+        assert (out / name).is_file(), f"{name} is missing"
+    assert list(out.glob("runs/**/events.out.tfevents.*")), "no TensorBoard events"
+    assert not list(out.rglob("*.tmp*")), "temporary files stay"
+    ours, base = header(out / "model.safetensors"), header(QUICKSTART / "model" / "model.safetensors")
+    assert {k: v["shape"] for k, v in ours.items() if k != "__metadata__"} == \
+        {k: v["shape"] for k, v in base.items() if k != "__metadata__"}
+    first, second = c.metrics()
+    assert first["step"] == 1 and second["step"] == 2
+    for name in ["loss", "grad_norm", "learning_rate", "reward", "reward_std", "rewards/gsm8k_accuracy/mean", "entropy",
+                 "completions/mean_length", "completions/clipped_ratio", "clip_ratio/region_mean", "frac_reward_zero_std",
+                 "num_tokens", "time/step", "time/generate", "time/train"]:
+        assert isinstance(first[name], (int, float)), name
+    assert "reward" not in second, "the second iteration over a generation has no rewards of its own"
+    html = (out / "report.html").read_text()
+    assert "<svg" in html and "http://" not in html.replace("http://www.w3.org", ""), "the report is not self-contained"
+
+
+@case
+def overrides(c):
+    c.train({}, "--max-steps", "1", "--trl.num-generations=8", "--output-dir", "other").expect(0)
+    assert len(c.metrics("other")) == 1
+    assert not (c.folder / "out").exists()
+
+
+@case
+def unknown_override(c):
+    c.train({}, "--lerning-rate", "1").expect(2, "learning_rate")
+
+
+@case
+def same_bytes_twice(c):
+    c.train({"output_dir": "a"}).expect(0)
+    c.train({"output_dir": "b"}).expect(0)
+    assert (c.folder / "a/model.safetensors").read_bytes() == (c.folder / "b/model.safetensors").read_bytes()
+    assert without_times(c.metrics("a")) == without_times(c.metrics("b"))
+
+
+LONG = {"max_steps": 6, "save_steps": 1, "save_strategy": "steps", "logging_steps": 2, "lr_scheduler": "linear",
+        "micro_batch_size": 4, "gradient_accumulation_steps": 2, "trl": {"num_iterations": 2, "beta": 0.02}}
+
+
+@case
+def resume_after_kill(c):
+    """Killed at random moments and resumed each time: the bytes and records of an undisturbed run."""
+    c.train({**LONG, "output_dir": "whole"}).expect(0)
+    name = c.config({**LONG, "auto_resume_from_checkpoints": True}, name="killed.yaml")
+    dice = random.Random(11)
+    for _ in range(6):
+        process = c.start("train", name)
+        time.sleep(dice.uniform(0.05, 0.9))
+        process.kill()
+        process.communicate()
+    c.run("train", name).expect(0)
+    for file in ["model.safetensors", "checkpoint-6/optimizer.safetensors"]:
+        assert (c.folder / "out" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), f"{file} differs"
+    assert without_times(c.metrics("out")) == without_times(c.metrics("whole"))
+
+
+@case
+def resume_by_name(c):
+    c.train({**LONG, "output_dir": "whole"}).expect(0)
+    c.train({**LONG, "output_dir": "out", "max_steps": 3, "lr_scheduler": "constant"}).expect(0)
+    c.train({**LONG, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(0)
+    assert (c.folder / "half/model.safetensors").read_bytes() == (c.folder / "whole/model.safetensors").read_bytes()
+    c.train({**LONG}, "--resume-from-checkpoint", "none/checkpoint-3").expect(1, "[rlalgo.trainer.4]", "none/checkpoint-3")
+    c.train({**LONG, "seed": 1}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "[rlalgo.trainer.6]", "seed")
+
+
+@case
+def control_c(c):
+    process = c.start("train", c.config({"max_steps": 100000, "save_strategy": "epoch", "logging_steps": 1}))
+    line = process.stdout.readline()
+    while line and "step 2/" not in line:
+        line = process.stdout.readline()
+    assert line, process.stderr.read()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, f"exit status {process.returncode}\n{err}"
+    checkpoints = [p.name for p in (c.folder / "out").glob("checkpoint-*")]
+    assert len(checkpoints) == 1, checkpoints
+    assert (c.folder / "out" / "model.safetensors").is_file()
+
+
+@case
+def python_reward(c):
+    (c.folder / "rewards.py").write_text(
+        "def short(completions, completion_ids, answer, trainer_state, **kwargs):\n"
+        "    print('noise on standard output')\n"
+        "    assert isinstance(answer[0], str) and trainer_state is not None\n"
+        "    assert completions[0][0]['role'] == 'assistant'\n"
+        "    return [-float(len(ids)) for ids in completion_ids]\n")
+    c.train({"trl": {"reward_funcs": ["rewards.short", "builtin.gsm8k_format"], "reward_weights": [0.1, 1.0]}}).expect(0)
+    record = c.metrics()[0]
+    assert abs(record["rewards/short/mean"] + record["completions/mean_length"]) < 1e-9
+    weighted = 0.1 * record["rewards/short/mean"] + record["rewards/gsm8k_format/mean"]
+    assert abs(record["reward"] - weighted) < 1e-9
+
+
+@case
+def evaluation(c):
+    c.train({"val_set_size": 0.004, "eval_steps": 1, "eval_strategy": "steps"}).expect(0)
+    evaluations = [r for r in c.metrics() if "eval_reward" in r]
+    assert [r["step"] for r in evaluations] == [0, 1, 2], evaluations
+    assert "eval_rewards/gsm8k_accuracy/mean" in evaluations[0] and "eval_loss" in evaluations[0]
+
+
+@case
+def split_does_not_matter(c):
+    """One optimizer step of 16 rows: the same loss, gradient norm and metrics in 1, 2 and 4 micro-batches."""
+    records = []
+    for parts in (1, 2, 4):
+        c.train({"micro_batch_size": 16 // parts, "gradient_accumulation_steps": parts, "max_steps": 1,
+                 "output_dir": f"out{parts}", "trl": {"beta": 0.0}}).expect(0)
+        records.append({k: v for k, v in c.metrics(f"out{parts}")[0].items() if not k.startswith("time/")})
+    for other in records[1:]:
+        for name, value in records[0].items():
+            # The number of rows per forward pass changes float rounding, nothing else.
+            assert abs(value - other[name]) <= 2e-5 * max(1.0, abs(value)), f"{name}: {value} and {other[name]}"
+
+
+@case
+def inference(c):
+    question = "Jon finds 10 pears on Monday and 12 on Tuesday. How many pears does Jon find in all?"
+    greedy = c.run("inference", QUICKSTART / "model", "--chat", "--temperature", "0", "--repetition-penalty", "1", stdin=question)
+    greedy.expect(0)
+    assert "pears" in greedy.out and "<|im_end|>" not in greedy.out, greedy.out
+    same = c.run("inference", QUICKSTART / "model", "--chat", "--temperature", "0", "--repetition-penalty", "1", stdin=question)
+    assert same.out == greedy.out
+    c.run("inference", QUICKSTART / "model", "--temprature", "0", stdin="x").expect(2, "[rlalgo.cli.8]", "temperature")
+
+
+@case
+def report_and_version(c):
+    c.train().expect(0)
+    (c.folder / "out/report.html").unlink()
+    c.run("report", "out").expect(0)
+    assert "<svg" in (c.folder / "out/report.html").read_text()
+    c.run("report").expect(2, "[rlalgo.cli.3]")
+    assert "LibTorch" in c.run("version").expect(0).out
+    c.run("dance").expect(2, "[rlalgo.cli.1]")
+    c.run().expect(2, "usage")
+
+
+if __name__ == "__main__":
+    main(CASES)
