@@ -37,6 +37,11 @@ class Validator {
                        .expected = expected,
                        .where = config_.place(key)});
   }
+  // Counts stay below 10^9, so that products of two of them cannot overflow.
+  void count(const std::string& key, std::int64_t value, std::int64_t least) const {
+    range(key, static_cast<double>(value), value >= least && value <= most,
+          value < least ? std::to_string(least) + " or more" : "at most " + std::to_string(most));
+  }
   void at_least(const std::string& key, double value, double least) const {
     range(key, value, value >= least && std::isfinite(value), spelled(least) + " or more");
   }
@@ -50,9 +55,9 @@ class Validator {
 
   void optimization() const {
     const RunConfig& c = config_;
-    if (c.eval_batch_size) at_least("eval_batch_size", static_cast<double>(*c.eval_batch_size), 1);
-    range("num_epochs", c.num_epochs, c.num_epochs > 0 && std::isfinite(c.num_epochs), "more than 0");
-    if (c.max_steps) at_least("max_steps", static_cast<double>(*c.max_steps), 1);
+    if (c.eval_batch_size) count("eval_batch_size", *c.eval_batch_size, 1);
+    range("num_epochs", c.num_epochs, c.num_epochs > 0 && c.num_epochs <= most, "more than 0");
+    if (c.max_steps) count("max_steps", *c.max_steps, 1);
     at_least("learning_rate", c.learning_rate, 0);
     at_least("weight_decay", c.weight_decay, 0);
     range("adam_beta1", c.adam_beta1, c.adam_beta1 >= 0 && c.adam_beta1 < 1, "from 0 up to, not including, 1");
@@ -60,7 +65,7 @@ class Validator {
     range("adam_epsilon", c.adam_epsilon, c.adam_epsilon > 0 && std::isfinite(c.adam_epsilon), "more than 0");
     at_least("max_grad_norm", c.max_grad_norm, 0);
     not_both("warmup_steps", "warmup_ratio", "remove one");
-    if (c.warmup_steps) at_least("warmup_steps", static_cast<double>(*c.warmup_steps), 0);
+    if (c.warmup_steps) count("warmup_steps", *c.warmup_steps, 0);
     if (c.warmup_ratio) fraction("warmup_ratio", *c.warmup_ratio);
     if (c.cosine_min_lr_ratio) fraction("cosine_min_lr_ratio", *c.cosine_min_lr_ratio);
     if (c.cosine_constant_lr_ratio) fraction("cosine_constant_lr_ratio", *c.cosine_constant_lr_ratio);
@@ -68,8 +73,8 @@ class Validator {
 
   void cadence() const {
     const RunConfig& c = config_;
-    if (c.logging_steps) at_least("logging_steps", static_cast<double>(*c.logging_steps), 1);
-    at_least("save_total_limit", static_cast<double>(c.save_total_limit), 1);
+    if (c.logging_steps) count("logging_steps", *c.logging_steps, 1);
+    count("save_total_limit", c.save_total_limit, 1);
     not_both("save_steps", "saves_per_epoch", "remove one");
     not_both("eval_steps", "evals_per_epoch", "remove one");
     interval("save", c.save_steps, c.save_strategy, c.saves_per_epoch);
@@ -115,12 +120,12 @@ class Validator {
       range("trl.reward_weights", weight, std::isfinite(weight), "finite numbers");
     range("trl.reward_timeout", t.reward_timeout, t.reward_timeout > 0 && std::isfinite(t.reward_timeout),
           "more than 0 seconds");
-    at_least("trl.max_completion_length", static_cast<double>(t.max_completion_length), 1);
-    if (t.num_generations_eval) at_least("trl.num_generations_eval", static_cast<double>(*t.num_generations_eval), 1);
+    count("trl.max_completion_length", t.max_completion_length, 1);
+    if (t.num_generations_eval) count("trl.num_generations_eval", *t.num_generations_eval, 1);
     range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),
           "more than 0 (log-probs are divided by it)");
     range("trl.top_p", t.top_p, t.top_p > 0 && t.top_p <= 1, "more than 0, at most 1 (1 = off)");
-    at_least("trl.top_k", static_cast<double>(t.top_k), 0);
+    count("trl.top_k", t.top_k, 0);
     range("trl.min_p", t.min_p, t.min_p >= 0 && t.min_p <= 1, "from 0 (off) to 1");
     range("trl.repetition_penalty", t.repetition_penalty,
           t.repetition_penalty > 0 && std::isfinite(t.repetition_penalty), "more than 0 (1 = off)");
@@ -142,10 +147,11 @@ class Validator {
   void geometry() const {
     const RunConfig& c = config_;
     const TrlConfig& t = c.trl;
-    at_least("micro_batch_size", static_cast<double>(c.micro_batch_size), 1);
-    at_least("gradient_accumulation_steps", static_cast<double>(c.gradient_accumulation_steps), 1);
-    at_least("trl.num_iterations", static_cast<double>(t.num_iterations), 1);
-    range("trl.num_generations", static_cast<double>(t.num_generations), t.num_generations >= 2,
+    count("micro_batch_size", c.micro_batch_size, 1);
+    count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1);
+    count("trl.num_iterations", t.num_iterations, 1);
+    range("trl.num_generations", static_cast<double>(t.num_generations),
+          t.num_generations >= 2 && t.num_generations <= most,
           "2 or more: the completions of a group are compared with each other");
     not_both("trl.generation_batch_size", "trl.steps_per_generation",
              "remove one: generation_batch_size = micro_batch_size × steps_per_generation");
@@ -153,7 +159,7 @@ class Validator {
     const std::int64_t unit = std::lcm(b, t.num_generations);
     const auto next = [&](std::int64_t n) { return (n + unit - 1) / unit * unit; };
     if (t.generation_batch_size) {
-      at_least("trl.generation_batch_size", static_cast<double>(*t.generation_batch_size), 1);
+      count("trl.generation_batch_size", *t.generation_batch_size, 1);
       if (*t.generation_batch_size % unit != 0)
         indivisible("trl.generation_batch_size", std::to_string(*t.generation_batch_size),
                     "a multiple of micro_batch_size (" + std::to_string(b) + ") and of trl.num_generations (" +
@@ -161,7 +167,7 @@ class Validator {
                     "the next that works is " + std::to_string(next(*t.generation_batch_size)));
       return;
     }
-    if (t.steps_per_generation) at_least("trl.steps_per_generation", static_cast<double>(*t.steps_per_generation), 1);
+    if (t.steps_per_generation) count("trl.steps_per_generation", *t.steps_per_generation, 1);
     const std::string key = t.steps_per_generation ? "trl.steps_per_generation" : "gradient_accumulation_steps";
     const std::int64_t steps = t.steps_per_generation.value_or(c.gradient_accumulation_steps);
     if (b * steps % t.num_generations == 0) return;
@@ -174,6 +180,8 @@ class Validator {
   }
 
  private:
+  static constexpr std::int64_t most = 1000000000;
+
   void fraction(const std::string& key, double value) const {
     range(key, value, value >= 0 && value <= 1, "from 0 to 1");
   }
@@ -192,10 +200,9 @@ class Validator {
   void interval(const std::string& name, const std::optional<double>& steps, const std::optional<std::string>& strategy,
                 const std::optional<std::int64_t>& per_epoch) const {
     if (steps)
-      range(name + "_steps", *steps,
-            *steps > 0 && std::isfinite(*steps) && (*steps < 1 || std::floor(*steps) == *steps),
+      range(name + "_steps", *steps, *steps > 0 && *steps <= most && (*steps < 1 || std::floor(*steps) == *steps),
             "a whole number of steps, or a fraction of all steps below 1");
-    if (per_epoch) at_least(name + "s_per_epoch", static_cast<double>(*per_epoch), 1);
+    if (per_epoch) count(name + "s_per_epoch", *per_epoch, 1);
     if (strategy && *strategy != "steps") {
       for (const std::string& key : {name + "_steps", name + "s_per_epoch"})
         if (config_.was_set(key))
