@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <span>
@@ -277,25 +279,55 @@ TEST_CASE("wrong counts and things that are no numbers") {
 }
 
 TEST_CASE("a function that hangs is killed at its deadline, with everything it started") {
-  Bench bench(1.0);
+  Bench bench(4.0);
   const std::string pid_file = (bench.directory.path() / "pids").string();
   bench.columns = {{{"pid_file", pid_file}}, {{"pid_file", pid_file}}};
   const core::Stopwatch watch;
   const std::string text = bench.error(6, "rewards.hangs");
-  CHECK(watch.seconds() < 10.0);
-  CHECK_THAT(text, Catch::Contains("'rewards.hangs'") && Catch::Contains("no answer after 1.0 s") &&
-                       Catch::Contains("within 1.0 s") && Catch::Contains("step 7"));
+  CHECK(watch.seconds() < 60.0);
+  CHECK_THAT(text, Catch::Contains("'rewards.hangs'") && Catch::Contains("no answer after 4.") &&
+                       Catch::Contains("within 4.0 s") && Catch::Contains("step 7"));
   pid_t python = 0, child = 0;
   std::ifstream(pid_file) >> python >> child;
   REQUIRE(python > 0);
-  CHECK(gone_within(python, 5.0));
-  CHECK(gone_within(child, 5.0));
+  CHECK(gone_within(python, 20.0));
+  CHECK(gone_within(child, 20.0));
   CHECK_THAT(bench.error(7, "rewards.length"), Catch::Contains("signal 9"));
 }
 
 TEST_CASE("a function that spins without letting go is killed too") {
-  Bench bench(0.5);
-  CHECK_THAT(bench.error(6, "rewards.spins"), Catch::Contains("0.5 s"));
+  Bench bench(1.0);
+  CHECK_THAT(bench.error(6, "rewards.spins"), Catch::Contains("within 1.0 s"));
+}
+
+TEST_CASE("what Python prints goes to stderr, not to stdout") {
+  const support::ScratchDirectory directory;
+  const std::string out = directory.write("out", ""), err = directory.write("err", "");
+  const int saved[2] = {::dup(1), ::dup(2)};
+  {
+    const int files[2] = {::open(out.c_str(), O_WRONLY), ::open(err.c_str(), O_WRONLY)};
+    for (int i = 0; i < 2; ++i) {
+      ::dup2(files[i], i + 1);
+      ::close(files[i]);
+    }
+  }
+  Values values;
+  {
+    Bench bench;
+    values = bench.call("rewards.prints");
+  }
+  for (int i = 0; i < 2; ++i) {
+    ::dup2(saved[i], i + 1);
+    ::close(saved[i]);
+  }
+  CHECK(values == Values{1, 1});
+  const auto text = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  CHECK(text(out).empty());
+  for (const char* line : {"{\"values\": [9, 9]}", "printed", "raw", "from a child"})
+    CHECK_THAT(text(err), Catch::Contains(line));
 }
 
 TEST_CASE("printing damages nothing; input is empty") {
@@ -309,10 +341,10 @@ TEST_CASE("the death of the process is reported with how it ended") {
   for (const auto& [function, how] : {std::pair{"rewards.dies", "exit status 5"},
                                       {"rewards.crashes", "signal 11"},
                                       {"rewards.forks_and_dies", "exit status 6"}}) {
-    Bench bench(20.0);
+    Bench bench(100.0);
     const core::Stopwatch watch;
     CHECK_THAT(bench.error(7, function), Catch::Contains(how));
-    CHECK(watch.seconds() < 15.0);
+    CHECK(watch.seconds() < 60.0);
     CHECK_THAT(bench.error(7, "rewards.length"), Catch::Contains(how));
   }
 }
@@ -434,7 +466,7 @@ TEST_CASE("when the trainer is killed in the middle of a call, Python goes too")
   }
   REQUIRE(trainer > 0);
   pid_t python = 0, child = 0;
-  for (const core::Deadline deadline(30.0); child == 0 && !deadline.passed();) {
+  for (const core::Deadline deadline(60.0); child == 0 && !deadline.passed();) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::ifstream(pid_file) >> python >> child;
   }
@@ -443,6 +475,6 @@ TEST_CASE("when the trainer is killed in the middle of a call, Python goes too")
   ::waitpid(trainer, &status, 0);
   REQUIRE(python > 0);
   REQUIRE(child > 0);
-  CHECK(gone_within(python, 5.0));
-  CHECK(gone_within(child, 5.0));
+  CHECK(gone_within(python, 20.0));
+  CHECK(gone_within(child, 20.0));
 }

@@ -363,6 +363,7 @@ TEST_CASE("a run resumed from a saved state goes on bit for bit, half-trained ge
       Rollouts first = first_bench.sampler(c);
       Rollouts second = second_bench.sampler(c);
       for (std::int64_t step = 0; step < saved_at; ++step) {
+        straight_bench.version = first_bench.version = step;
         train_on(straight.next(step));
         train_on(first.next(step));
       }
@@ -370,6 +371,7 @@ TEST_CASE("a run resumed from a saved state goes on bit for bit, half-trained ge
       second.restore(nlohmann::ordered_json::parse(saved));
       CHECK(second.state().dump() == saved);
       for (std::int64_t step = saved_at; step < saved_at + 4; ++step) {
+        straight_bench.version = second_bench.version = step;
         const RolloutBatch x = straight.next(step);
         const RolloutBatch y = second.next(step);
         train_on(x);

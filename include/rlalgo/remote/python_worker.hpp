@@ -85,7 +85,7 @@ class PythonWorker {
 
  private:
   using Json = reward::Json;
-  static constexpr double dying_seconds = 1.0;  // what a process that closed its channel is given to end by itself
+  static constexpr double dying_seconds = 5.0;  // what a process that closed its channel is given to end by itself
 
   void start() {
     const int error = process_.start({config_.python, "-u", "-c", detail::worker_source});

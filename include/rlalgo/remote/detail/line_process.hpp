@@ -169,11 +169,11 @@ class LineProcess {
     ::close(std::exchange(channel_, -1));
   }
 
-  // Orderly end: the child sees the end of its input, runs its exit handlers, and is ended after two seconds at most.
+  // Orderly end: the child sees the end of its input, runs its exit handlers, and is ended after five seconds at most.
   void finish() {
     if (child_ <= 0) return;
     ::shutdown(channel_, SHUT_WR);
-    stop(2.0);
+    stop(5.0);
   }
 
   pid_t child_ = -1;
