@@ -1,8 +1,12 @@
 #include <rlalgo/trainer/metrics_log.hpp>
 
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include <support/catch.hpp>
 
-#include "trainer/fake_run.hpp"
+#include "trainer/files.hpp"
 
 using namespace rlalgo::trainer;
 
@@ -28,4 +32,20 @@ TEST_CASE("metrics.jsonl grows by whole lines and starts over from a history") {
 TEST_CASE("a directory that is not there is a numbered error") {
   MetricsLog log("/nonexistent/rlalgo");
   CHECK(fake::error_of([&] { log.append({1, 0, {}}); }) == "core.1");
+}
+
+TEST_CASE("a line that does not fit is a numbered error and leaves whole lines only") {
+  const fake::TempDir dir;
+  const int status = fake::in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{100, 100};  // bytes: the first line fits, the second only in part
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    MetricsLog log(dir.path);
+    log.append({1, 0.5, {{"a metric of some length", 0.125}}});
+    return fake::error_of([&] { log.append({2, 0.5, {{"a metric of some length", 0.125}}}); }) == "core.1" ? 0 : 1;
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(fake::read(dir.path / "metrics.jsonl") ==
+        "{\"step\": 1, \"epoch\": 0.5, \"a metric of some length\": 0.125}\n");
 }

@@ -136,8 +136,8 @@ TEST_CASE("axes have round numbers inside their range") {
   CHECK(thin[0].value == 2.0);
   CHECK(thin[1].value == 6.0);
   CHECK(thin[1].step == 4.0);
-  // Mean of the forward average (0.5·1 + 1·3) / 1.5 and the backward average 3.
-  CHECK(detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx(((0.5 * 1 + 3) / 1.5 + 3) / 2));
+  // At the second point: forward sum 0.25·1 + 0.5·3 with weight 0.75, backward sum 0.5·3 with weight 0.5.
+  CHECK(detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx((0.25 * 1 + 0.5 * 3 + 0.5 * 3) / 1.25));
   std::vector<detail::Point> noise;
   std::vector<detail::Point> schedule;
   for (int i = 0; i < 50; ++i) {

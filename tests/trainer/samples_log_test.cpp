@@ -2,7 +2,7 @@
 
 #include <support/catch.hpp>
 
-#include "trainer/fake_run.hpp"
+#include "trainer/files.hpp"
 
 using namespace rlalgo::trainer;
 

@@ -1,8 +1,9 @@
 // report.html: the run on one self-contained page (no external resources): curves, settings, sample completions.
 //
 // Built from metrics.jsonl, samples.jsonl and run.json of an output_dir, so it can be made while the run goes on, after
-// it was killed, and by `rlalgo report DIR`. Curves with 40 points or more show their values faintly and an exponential
-// average (0.8) in full; more than 300 points are averaged in runs. Samples of at most 40 logged steps are shown.
+// it was killed, and by `rlalgo report DIR`. A noisy curve of 40 points or more shows its values faintly and a
+// two-sided exponential average (0.8) in full; more than 300 points are averaged in runs. Samples of at most 40 logged
+// steps are shown.
 //
 // Errors: [rlalgo.trainer.10] no metrics.jsonl in the directory; [rlalgo.trainer.11] a damaged line (file:line);
 // [rlalgo.core.1] the page cannot be written.
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -64,13 +66,19 @@ class ReportPage {
     return "";
   }
 
+  // Three significant digits.
+  [[nodiscard]] static std::string brief(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", value);
+    return text;
+  }
   // First and newest value of a metric: "0.12 → 0.84".
   [[nodiscard]] std::string change(const std::string& name) const {
     const auto it = data_.points.find(name);
     if (it == data_.points.end() || it->second.empty()) return "";
     const auto& points = it->second;
-    if (points.size() == 1) return short_number(points[0].value);
-    return short_number(points.front().value) + " → " + short_number(points.back().value);
+    if (points.size() == 1) return brief(points[0].value);
+    return brief(points.front().value) + " → " + brief(points.back().value);
   }
 
   [[nodiscard]] std::string tiles() const {
@@ -83,14 +91,14 @@ class ReportPage {
     tile(std::to_string(step) + (has_max ? " / " + data_.run["max_steps"].dump() : ""), "steps logged");
     tile(change("reward"), "reward, first → newest");
     tile(change("eval_reward"), "held-out reward");
-    tile(change("loss"), "loss, first → newest");
+    if (!data_.points.contains("reward")) tile(change("loss"), "loss, first → newest");
     const auto tokens = data_.points.find("num_tokens");
     if (tokens != data_.points.end() && !tokens->second.empty())
       tile(short_number(tokens->second.back().value), "tokens");
     const double seconds = training_seconds();
     if (seconds > 0) {
       tile(format_duration(seconds), "time in training steps");
-      tile(short_number(std::round(seconds / static_cast<double>(step) * 1000) / 1000) + " s", "per step");
+      tile(brief(seconds / static_cast<double>(step)) + " s", "per step");
     }
     return out + "</div>\n";
   }

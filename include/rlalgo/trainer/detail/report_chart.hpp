@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -105,17 +106,40 @@ struct Chart {
   return out;
 }
 
-// Exponential moving average, corrected for its start.
+// Exponential average over both sides of each point, so that it lags behind neither: the weighted mean of a forward and
+// a backward average, each with the weight it has gathered since its start.
 [[nodiscard]] inline std::vector<Point> smoothed(const std::vector<Point>& points, double keep) {
+  std::vector<double> sums(points.size(), 0.0);
+  std::vector<double> weights(points.size(), 0.0);
+  const auto pass = [&](std::size_t first, std::size_t count, std::ptrdiff_t direction) {
+    double sum = 0.0;
+    double weight = 0.0;
+    for (std::size_t n = 0, i = first; n < count; ++n, i += static_cast<std::size_t>(direction)) {
+      sum = keep * sum + (1 - keep) * points[i].value;
+      weight = keep * weight + (1 - keep);
+      sums[i] += sum;
+      weights[i] += weight;
+    }
+  };
+  pass(0, points.size(), 1);
+  pass(points.size() - 1, points.size(), -1);
   std::vector<Point> out;
-  double sum = 0.0;
-  double weight = 0.0;
-  for (const Point& p : points) {
-    sum = keep * sum + (1 - keep) * p.value;
-    weight = keep * weight + (1 - keep);
-    out.push_back({p.step, sum / weight});
-  }
+  for (std::size_t i = 0; i < points.size(); ++i) out.push_back({points[i].step, sums[i] / weights[i]});
   return out;
+}
+
+// A curve that goes up and down many times its range; a schedule or a running total is not.
+[[nodiscard]] inline bool is_noisy(const std::vector<Point>& points) {
+  if (points.size() < 40) return false;
+  double travelled = 0.0;
+  double low = points[0].value;
+  double high = low;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    travelled += std::abs(points[i].value - points[i - 1].value);
+    low = std::min(low, points[i].value);
+    high = std::max(high, points[i].value);
+  }
+  return travelled > 3 * (high - low);
 }
 
 class ChartDrawing {
@@ -215,7 +239,7 @@ class ChartDrawing {
     const bool evaluation = series.name.starts_with("eval_");
     const std::string c = color(index);
     std::string out;
-    const bool noisy = series.points.size() >= 40 && !evaluation;
+    const bool noisy = !evaluation && is_noisy(series.points);
     if (noisy) out += "<path class=\"raw c" + c + "\" d=\"" + path(series.points) + "\"/>";
     std::string xs, steps, values;
     for (const Point& p : series.points) {

@@ -112,6 +112,7 @@ struct ReportData {
       {"Gradient norm", {"grad_norm"}},
       {"Learning rate", {"learning_rate"}},
       {"Tokens so far", {"num_tokens"}},
+      {"Seconds per evaluation", {"time/eval"}},
       {"Seconds per step", {"step_time", "time/*"}},
   };
   std::vector<Chart> charts;

@@ -17,17 +17,17 @@ h2{font-size:17px;margin:36px 0 12px}
 .chip{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid currentColor;font-size:13px;font-weight:600;vertical-align:3px;margin-left:10px;color:var(--soft)}
 .chip.finished{color:var(--good)}.chip.failed,.chip.interrupted{color:var(--bad)}.chip.running{color:var(--s0)}
 .note{border-left:3px solid var(--bad);background:var(--card);padding:8px 14px;margin:14px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0 0}
 .tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.tile{padding:10px 14px}.tile b{display:block;font-size:19px;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
+.tile{padding:10px 14px}.tile b{display:block;font-size:18px;white-space:nowrap;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:14px}
-.card{padding:12px 14px 8px;min-width:0}
-.card h3{font-size:14px;margin:0;font-weight:600}
-.card .read{float:right;color:var(--soft);font-size:12.5px;font-variant-numeric:tabular-nums}
+.card{padding:12px 14px 8px;min-width:0;display:flex;flex-direction:column;position:relative}
+.card h3{font-size:14px;margin:0;padding-right:90px;font-weight:600}
+.card .read{position:absolute;right:14px;top:13px;color:var(--soft);font-size:12.5px;font-variant-numeric:tabular-nums}
 .legend{display:flex;flex-wrap:wrap;gap:1px 12px;margin:2px 0 0;font-size:12.5px;color:var(--soft)}
 .legend span{overflow-wrap:anywhere}.legend i{display:inline-block;width:14px;height:3px;border-radius:2px;vertical-align:middle;margin-right:5px}
 .legend b{color:var(--ink);font-weight:550;font-variant-numeric:tabular-nums}
-svg{display:block;width:100%;height:auto;margin-top:4px;overflow:visible}
+svg{display:block;width:100%;height:auto;margin-top:auto;padding-top:4px;overflow:visible}
 svg text{fill:var(--soft);font-size:10.5px;font-variant-numeric:tabular-nums}
 svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .guide{stroke:var(--soft);stroke-dasharray:2 3;visibility:hidden}
 svg path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}
