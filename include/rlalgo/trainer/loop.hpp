@@ -235,6 +235,7 @@ class Loop {
     totals_.loss += result.loss;
     totals_.tokens += result.tokens;
     window_.add(result, seconds);
+    for (const std::string& warning : result.warnings) message("warning: " + warning);
     for (Observer* o : observers_) o->on_step({step_, config_.max_steps, seconds, result});
     if (step_ % config_.logging_steps == 0 || (config_.logging_first_step && step_ == 1)) emit_window();
     if (config_.eval.due(step_, epoch_before, epoch_)) evaluate();

@@ -71,6 +71,8 @@ template <class L, class A, class Aggregation, inference::Generator G>
     settings.geometry =
         sampler::Geometry::evaluation(static_cast<std::int64_t>(inputs.evaluation_prompts.size()), copies, rows);
     settings.shuffle = false;
+    settings.count_tokens = false;
+    settings.seed = ~settings.seed;  // draws of its own: evaluation shares no random number with training
     evaluation = rollouts(std::move(inputs.evaluation_prompts), settings);
   }
   TrainerConfig settings = std::move(config.trainer);

@@ -100,6 +100,7 @@ class Trainer {
     typename S::Batch batch = parts_.sampler->next(index);
     result.seconds = {{"generate", batch.generation_seconds}, {"reward", batch.reward_seconds}};
     result.metrics.merge(batch.metrics);
+    result.warnings = batch.warnings;
 
     core::Stopwatch score_watch;
     prepare(batch, result.metrics);
