@@ -3,9 +3,9 @@
 // Both versions run in turns inside one loop, so that a busy neighbour slows both; `ratio` is the median of the
 // per-turn quotients head/materialised (below 1: the head is faster), `cpu_ratio` the same of processor time. Peak
 // bytes are what the allocator held at most beyond what lived before and beyond the gradients that are the result.
+#include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/CPUAllocator.h>
-#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <chrono>

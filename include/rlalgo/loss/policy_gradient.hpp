@@ -37,6 +37,10 @@ class PolicyGradient {
       "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction>: the fourth part is not a Reduction; it "
       "needs a Config and `Tensor operator()(const Tensor& per_token, const Scored&, const Counts&) const` "
       "(SequenceMean, TokenMean, FixedLength, GlobalTokenCount and LengthWeighted are)");
+  static_assert(
+      !IgnoresRatio<S> || L::unit == Unit::token,
+      "loss::PolicyGradient: this surrogate does not read the importance ratio, so a ratio per row would have "
+      "no effect; take TokenRatio");
 
  public:
   struct Config {

@@ -54,6 +54,12 @@ concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, core:
   { surrogate(terms, metrics) } -> std::same_as<Tensor>;
 };
 
+// A surrogate that weighs tokens by something else than the importance ratio says so.
+template <class T>
+concept IgnoresRatio = requires {
+  requires T::ignores_ratio;
+};
+
 // What keeps the policy near a reference: the policy's loss per token [N] → the same with β·k added.
 template <class T>
 concept KlPenalty = requires(const T& kl, const Tensor& per_token, const PolicyTerms& terms, core::Metrics& metrics) {
