@@ -157,10 +157,10 @@ def run(program, scratch, timeout):
     return Outcome(passed, failed, text, time.monotonic() - start)
 
 
-def is_built(build, target):
-    """False when the last build of the target failed or is not up to date."""
-    done = subprocess.run(["ninja", "-C", str(build), "-n", target], capture_output=True, text=True)
-    return done.returncode == 0 and "no work to do" in done.stdout
+def build_again(build, target):
+    """Why a target cannot be built, or None. Called only after a build with errors, to find out whose they are."""
+    done = subprocess.run(["ninja", "-C", str(build), "-j", "1", target], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return None if done.returncode == 0 else done.stdout[-4000:]
 
 
 def main():
@@ -169,7 +169,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--targets", action="store_true", help="print the build targets of the tests and stop")
     parser.add_argument("--force", action="store_true", help="run programs that have not changed, too")
-    parser.add_argument("--check-built", action="store_true", help="the build failed: find out which targets are stale")
+    parser.add_argument("--check-built", action="store_true", help="the build had errors: find out whose they are")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one program")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_intermixed_args()
@@ -184,10 +184,13 @@ def main():
     memory_file = build / "test-results.json"
     memory = json.loads(memory_file.read_text()) if memory_file.exists() else {}
     total = Outcome()
+    targets = sorted({p.target for p in programs if p.target}) if arguments.check_built else []
+    unbuilt = {target: why for target in targets if (why := build_again(build, target))}
 
     def one(program):
-        if program.target and (not program.path.exists() or arguments.check_built and not is_built(build, program.target)):
-            return program, Outcome(failed=1, output=f"FAIL {program.label}: target {program.target} was not built"), ""
+        if program.target in unbuilt or program.target and not program.path.exists():
+            why = unbuilt.get(program.target, "")
+            return program, Outcome(failed=1, output=f"FAIL {program.label}: {program.target} was not built\n{why}"), ""
         if program.kind not in ("catch", "cli"):
             return program, run(program, build / "test-scratch", arguments.timeout), ""
         mark = fingerprint(program, fixtures)

@@ -55,7 +55,7 @@ install_packages() {
     for tool in "${tools[@]}"; do command -v "$tool" >/dev/null || missing+=("$tool"); done
     [ ${#missing[@]} = 0 ] && return
     stop "missing programs: ${missing[*]}. This script installs packages on Debian and Ubuntu only; install these," \
-      "and the libraries that README.md lists, with your system's package manager."
+      "and what these Debian packages hold, with your system's package manager: $*"
   fi
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} = 0 ] && return

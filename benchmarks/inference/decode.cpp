@@ -3,9 +3,9 @@
 // each.
 //
 // Counters: tokens/s. Threads: --threads=N before all other arguments (default: what LibTorch uses), for both sides.
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
-#include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>

@@ -95,8 +95,8 @@ TEST_CASE("a mapping that is wrong") {
 TEST_CASE("a row that lacks a field, or has another type there") {
   CHECK(lacks(row_error("rewards.oai_gsm8k_transform", R"({"qestion": "q", "answer": "a"})"),
               {"data.10: ", "\"question\"", "rows.jsonl:5", "did you mean qestion?"}) == "");
-  CHECK(lacks(row_error("rewards.oai_gsm8k_transform", R"({"question": 3, "answer": "a"})"), {"data.10: ", "found 3"}) ==
-        "");
+  CHECK(lacks(row_error("rewards.oai_gsm8k_transform", R"({"question": 3, "answer": "a"})"),
+              {"data.10: ", "found 3"}) == "");
   CHECK(lacks(row_error("rewards.oai_gsm8k_transform", R"({"question": "q", "answer": null})"), {"data.10: "}) == "");
   CHECK(lacks(row_error(Json::parse(R"({"field_prompt": "q"})"), R"({"q": 3})"), {"data.10: "}) == "");
   CHECK(lacks(row_error(Json::parse(R"({"field_prompt": "q", "plain": true})"), R"({"q": []})"),

@@ -76,8 +76,9 @@ TEST_CASE("a group encodes its prompt once") {
 }
 
 TEST_CASE("rows fork late, repeat, and end inside one another") {
-  const std::vector<Row> rows = {{{1, 2}, {3, 4, 5, 6}}, {{1, 2}, {3, 4, 7, 8}}, {{1, 2}, {3, 4, 5, 6}}, {{1, 2}, {3}},
-                                 {{1, 2}, {3, 4, 5, 6, 9, 10}}, {{1}, {2, 3, 4, 7, 8, 1}}, {{5}, {1, 1}}};
+  const std::vector<Row> rows = {{{1, 2}, {3, 4, 5, 6}}, {{1, 2}, {3, 4, 7, 8}},        {{1, 2}, {3, 4, 5, 6}},
+                                 {{1, 2}, {3}},          {{1, 2}, {3, 4, 5, 6, 9, 10}}, {{1}, {2, 3, 4, 7, 8, 1}},
+                                 {{5}, {1, 1}}};
   const TokenTree tree = model::build_tree(views(rows));
   check_rows(tree, rows);
   // 1 2 3 4 | 5 6 9 | 7 8 and 5 1: every distinct prefix once.

@@ -54,7 +54,7 @@ TEST_CASE("the report of a run shows its curves, samples and settings and needs 
 }
 
 TEST_CASE("every metric is in exactly one chart, the evaluation's beside the training's") {
-  detail::ReportData data;
+  rlalgo::trainer::detail::ReportData data;
   for (const char* name :
        {"loss", "reward", "reward_std", "rewards/a/mean", "rewards/b/mean", "rewards/a/std", "rewards/chosen", "my/own",
         "eval_reward", "eval_only", "eval_my/own", "clip_ratio/low_mean", "clip_ratio/low_min", "clip_ratio/high_max",
@@ -64,8 +64,9 @@ TEST_CASE("every metric is in exactly one chart, the evaluation's beside the tra
   }
   std::map<std::string, int> seen;
   std::map<std::string, std::string> chart_of;
-  for (const detail::Chart& chart : detail::arrange_charts(data))
-    for (const detail::Series& series : chart.series) ++seen[series.name], chart_of[series.name] = chart.title;
+  for (const rlalgo::trainer::detail::Chart& chart : rlalgo::trainer::detail::arrange_charts(data))
+    for (const rlalgo::trainer::detail::Series& series : chart.series)
+      ++seen[series.name], chart_of[series.name] = chart.title;
   CHECK(seen.size() == data.names.size());
   for (const auto& [name, times] : seen) {
     INFO(name);
@@ -78,8 +79,8 @@ TEST_CASE("every metric is in exactly one chart, the evaluation's beside the tra
 }
 
 TEST_CASE("text of models and users cannot become markup") {
-  CHECK(detail::escape_html("a<b>&\"'\n\t") == "a&lt;b&gt;&amp;&quot;&#39;\n\t");
-  CHECK(detail::escape_html(std::string("\x01\x7f", 2)) == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(rlalgo::trainer::detail::escape_html("a<b>&\"'\n\t") == "a&lt;b&gt;&amp;&quot;&#39;\n\t");
+  CHECK(rlalgo::trainer::detail::escape_html(std::string("\x01\x7f", 2)) == "\xEF\xBF\xBD\xEF\xBF\xBD");
   const fake::TempDir dir;
   std::ofstream(dir.path / "metrics.jsonl")
       << R"({"step": 1, "epoch": 0, "rewards/<img src=x onerror=1>/mean": 1.0, "loss": 1})"
@@ -124,26 +125,27 @@ TEST_CASE("a long run gives a page of bounded size") {
 }
 
 TEST_CASE("axes have round numbers inside their range") {
-  CHECK(detail::ticks(0, 1, 4, false) == std::vector<double>{0, 0.5, 1});
-  CHECK(detail::ticks(0, 100, 5, true) == std::vector<double>{0, 20, 40, 60, 80, 100});
-  CHECK(detail::ticks(1, 3, 5, true) == std::vector<double>{1, 2, 3});
+  CHECK(rlalgo::trainer::detail::ticks(0, 1, 4, false) == std::vector<double>{0, 0.5, 1});
+  CHECK(rlalgo::trainer::detail::ticks(0, 100, 5, true) == std::vector<double>{0, 20, 40, 60, 80, 100});
+  CHECK(rlalgo::trainer::detail::ticks(1, 3, 5, true) == std::vector<double>{1, 2, 3});
   for (const double scale : {1e-9, 1.0, 1e9})
-    for (const double v : detail::ticks(-0.3 * scale, 0.7 * scale, 4, false))
+    for (const double v : rlalgo::trainer::detail::ticks(-0.3 * scale, 0.7 * scale, 4, false))
       CHECK((v >= -0.3001 * scale && v <= 0.7001 * scale));
-  const std::vector<detail::Point> points = {{1, 1}, {2, 3}, {3, 5}, {4, 7}};
-  const auto thin = detail::thinned(points, 2);
+  const std::vector<rlalgo::trainer::detail::Point> points = {{1, 1}, {2, 3}, {3, 5}, {4, 7}};
+  const auto thin = rlalgo::trainer::detail::thinned(points, 2);
   REQUIRE(thin.size() == 2);
   CHECK(thin[0].value == 2.0);
   CHECK(thin[1].value == 6.0);
   CHECK(thin[1].step == 4.0);
   // At the second point: forward sum 0.25·1 + 0.5·3 with weight 0.75, backward sum 0.5·3 with weight 0.5.
-  CHECK(detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx((0.25 * 1 + 0.5 * 3 + 0.5 * 3) / 1.25));
-  std::vector<detail::Point> noise;
-  std::vector<detail::Point> schedule;
+  CHECK(rlalgo::trainer::detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value ==
+        Approx((0.25 * 1 + 0.5 * 3 + 0.5 * 3) / 1.25));
+  std::vector<rlalgo::trainer::detail::Point> noise;
+  std::vector<rlalgo::trainer::detail::Point> schedule;
   for (int i = 0; i < 50; ++i) {
     noise.push_back({static_cast<double>(i), static_cast<double>(i % 2)});
     schedule.push_back({static_cast<double>(i), static_cast<double>(i < 10 ? i : 60 - i)});
   }
-  CHECK(detail::is_noisy(noise));
-  CHECK_FALSE(detail::is_noisy(schedule));
+  CHECK(rlalgo::trainer::detail::is_noisy(noise));
+  CHECK_FALSE(rlalgo::trainer::detail::is_noisy(schedule));
 }

@@ -16,34 +16,34 @@ enum class Finish { stop, length, aborted };  // ended by an end token, by the l
 
 // A dataset row that can be prompted: the tokens to feed the model, and everything the rewards may ask for.
 struct TokenizedPrompt {
-  std::int64_t row = 0;       // index in the dataset
-  std::vector<TokenId> ids;   // rendered and tokenized, generation prompt included
-  Json prompt;                // the source: a string, or a list of {"role", "content"} messages
-  Json columns;               // the other dataset columns, an object
+  std::int64_t row = 0;      // index in the dataset
+  std::vector<TokenId> ids;  // rendered and tokenized, generation prompt included
+  Json prompt;               // the source: a string, or a list of {"role", "content"} messages
+  Json columns;              // the other dataset columns, an object
 };
 
 // One completion as a generator returns it.
 struct Completion {
-  std::vector<TokenId> ids;       // up to and including the end token
-  std::vector<float> log_probs;   // [ids] nats, under the distribution that was sampled from; empty = not known
+  std::vector<TokenId> ids;      // up to and including the end token
+  std::vector<float> log_probs;  // [ids] nats, under the distribution that was sampled from; empty = not known
   Finish finish = Finish::stop;
 };
 
 // One sample of a generation batch.
 struct Rollout {
-  std::int64_t row = 0;                       // dataset row of the prompt
-  Json prompt;                                // string or messages
-  Json columns;                               // other dataset columns, object
-  std::vector<TokenId> prompt_ids;            //
-  std::vector<TokenId> completion_ids;        // [T]
-  std::vector<float> sampling_log_probs;      // [T] or empty: from the generator
-  std::vector<float> old_log_probs;           // [T] or empty: of the policy that generated, by the trainer's own scoring
-  std::vector<float> reference_log_probs;     // [T] or empty
-  std::vector<std::uint8_t> loss_mask;        // [T] or empty = all ones; 0 = token came from a tool or environment
-  std::string text;                           // decoded completion, special tokens skipped
+  std::int64_t row = 0;                    // dataset row of the prompt
+  Json prompt;                             // string or messages
+  Json columns;                            // other dataset columns, object
+  std::vector<TokenId> prompt_ids;         //
+  std::vector<TokenId> completion_ids;     // [T]
+  std::vector<float> sampling_log_probs;   // [T] or empty: from the generator
+  std::vector<float> old_log_probs;        // [T] or empty: of the policy that generated, by the trainer's own scoring
+  std::vector<float> reference_log_probs;  // [T] or empty
+  std::vector<std::uint8_t> loss_mask;     // [T] or empty = all ones; 0 = token came from a tool or environment
+  std::string text;                        // decoded completion, special tokens skipped
   Finish finish = Finish::stop;
-  std::int64_t weights_version = 0;           // version of the weights that generated it
-  std::vector<double> rewards;                // one per reward function, NaN = not applicable
+  std::int64_t weights_version = 0;  // version of the weights that generated it
+  std::vector<double> rewards;       // one per reward function, NaN = not applicable
   double advantage = 0.0;
 };
 

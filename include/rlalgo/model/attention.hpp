@@ -3,17 +3,19 @@
 //   o_t = Σ_{j visible to t} softmax_j(q_t·k_j/√D) v_j
 //
 // Grouped queries: head h reads key/value head h / (n/k). Pieces of the plan are computed by ATen's blocked CPU kernel
-// (Dao et al., arXiv 2205.14135, which never holds a score matrix) and merged: with partial results (o_a, ℓ_a), (o_b, ℓ_b),
-// ℓ the log-sum-exp of the scores,   ℓ = log(e^{ℓ_a} + e^{ℓ_b}),   o = e^{ℓ_a − ℓ} o_a + e^{ℓ_b − ℓ} o_b.
-// The backward pass of each piece with the merged o and ℓ is exactly that piece's share of the gradient.
+// (Dao et al., arXiv 2205.14135, which never holds a score matrix) and merged: with partial results (o_a, ℓ_a), (o_b,
+// ℓ_b), ℓ the log-sum-exp of the scores,   ℓ = log(e^{ℓ_a} + e^{ℓ_b}),   o = e^{ℓ_a − ℓ} o_a + e^{ℓ_b − ℓ} o_b. The
+// backward pass of each piece with the merged o and ℓ is exactly that piece's share of the gradient.
 //
 // Shapes: q [T, n, D], k and v [T, kv, D], contiguous; o [T, n, D]; ℓ [T, n] in float (double for double).
-// Dtypes: float32, float64, bfloat16, float16.
+// Dtypes: float32, float64, bfloat16.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -50,7 +52,9 @@ struct HeadShape {
   [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }
 };
 
-[[nodiscard]] inline HeadShape head_shape(const Tensor& q, const Tensor& k) { return {q.size(1), k.size(1), q.size(2)}; }
+[[nodiscard]] inline HeadShape head_shape(const Tensor& q, const Tensor& k) {
+  return {q.size(1), k.size(1), q.size(2)};
+}
 
 // Tokens [begin, begin + count) of x [T, heads, D] as [kv, group, count, D]; keys and values repeat over the group with
 // stride 0.
@@ -58,7 +62,8 @@ struct HeadShape {
   const std::int64_t row = x.size(1) * s.width;
   const bool keys = x.size(1) == s.kv_heads;
   const std::int64_t step = keys ? s.width : s.group() * s.width;
-  return x.as_strided({s.kv_heads, s.group(), count, s.width}, {step, keys ? 0 : s.width, row, 1}, x.storage_offset() + begin * row);
+  return x.as_strided({s.kv_heads, s.group(), count, s.width}, {step, keys ? 0 : s.width, row, 1},
+                      x.storage_offset() + begin * row);
 }
 
 // ℓ [T, n] in the same arrangement, [kv, group, count].
@@ -68,47 +73,40 @@ struct HeadShape {
 
 enum class Padding { repeat_last, zero };
 
-// The segments of a padded piece as [B·kv, group, L, D], copied. The padding repeats the last token: a padded query then
-// has the finite scores of a real one, and no real query sees a padded key.
-[[nodiscard]] inline Tensor gather_padded(const Tensor& x, const HeadShape& s, const AttentionPlan::Own& own, Padding padding) {
+// The segments of a padded piece as [B·kv, group, L, D], copied. The padding repeats the last token: a padded query
+// then has the finite scores of a real one, and no real query sees a padded key.
+[[nodiscard]] inline Tensor gather_padded(const Tensor& x, const HeadShape& s, const AttentionPlan::Own& own,
+                                          Padding padding) {
   const std::int64_t heads = x.size(1), width = x.size(2), length = own.length;
   const auto batch = static_cast<std::int64_t>(own.begins.size());
   const Tensor out = at::empty({batch, heads, length, width}, x.options());
-  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    const T* from = x.const_data_ptr<T>();
-    T* to = out.mutable_data_ptr<T>();
-    for (std::size_t b = 0; b < own.begins.size(); ++b) {
-      for (std::int64_t h = 0; h < heads; ++h) {
-        for (std::int64_t l = 0; l < length; ++l, to += width) {
-          const bool real = l < own.sizes[b];
-          const T* source = from + ((own.begins[b] + (real ? l : own.sizes[b] - 1)) * heads + h) * width;
-          if (real || padding == Padding::repeat_last) {
-            std::copy(source, source + width, to);
-          } else {
-            std::fill(to, to + width, T(0));
-          }
+  const std::size_t bytes = static_cast<std::size_t>(width) * x.element_size();
+  const char* from = static_cast<const char*>(x.const_data_ptr());
+  char* to = static_cast<char*>(out.mutable_data_ptr());
+  for (std::size_t b = 0; b < own.begins.size(); ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t l = 0; l < length; ++l, to += bytes) {
+        const bool real = l < own.sizes[b];
+        if (real || padding == Padding::repeat_last) {
+          const std::int64_t token = own.begins[b] + (real ? l : own.sizes[b] - 1);
+          std::memcpy(to, from + static_cast<std::size_t>(token * heads + h) * bytes, bytes);
+        } else {
+          std::memset(to, 0, bytes);  // zero in every floating type
         }
       }
     }
-  });
+  }
   const bool keys = heads == s.kv_heads;
   return out.as_strided({batch * s.kv_heads, s.group(), length, width},
                         {(keys ? 1 : s.group()) * length * width, keys ? 0 : length * width, width, 1});
 }
 
 [[nodiscard]] inline Tensor gather_padded_log_sum(const Tensor& x, const HeadShape& s, const AttentionPlan::Own& own) {
-  const std::int64_t length = own.length;
   const auto batch = static_cast<std::int64_t>(own.begins.size());
-  const Tensor out = at::empty({batch * s.kv_heads, s.group(), length}, x.options());
-  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    const T* from = x.const_data_ptr<T>();
-    T* to = out.mutable_data_ptr<T>();
-    for (std::size_t b = 0; b < own.begins.size(); ++b)
-      for (std::int64_t h = 0; h < s.heads; ++h)
-        for (std::int64_t l = 0; l < length; ++l, ++to)
-          *to = from[(own.begins[b] + std::min(l, own.sizes[b] - 1)) * s.heads + h];
-  });
-  return out;
+  // [T, n] gathered as one value per head, [B, n, L, 1].
+  const HeadShape each{s.heads, s.heads, 1};
+  return gather_padded(x.unsqueeze(2), each, own, Padding::repeat_last)
+      .view({batch * s.kv_heads, s.group(), own.length});
 }
 
 // The token rows of a piece: entry b of its batch holds `sizes[b]` tokens from `begins[b]`.
@@ -117,8 +115,8 @@ struct PieceRows {
 };
 
 // Writes a piece's result [B·kv, group, L, D] to rows of `out`; with `merge`, into what is there by log-sum-exp.
-inline void store_piece(const Tensor& value, const Tensor& log_sum, const HeadShape& s, const PieceRows& rows, bool merge,
-                        AttentionOutput& out) {
+inline void store_piece(const Tensor& value, const Tensor& log_sum, const HeadShape& s, const PieceRows& rows,
+                        bool merge, AttentionOutput& out) {
   dispatch_floating(out.value.scalar_type(), [&]<class T>(T) {
     using A = Accumulator<T>;
     const T* from = value.const_data_ptr<T>();
@@ -183,7 +181,8 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
 
 }  // namespace detail
 
-[[nodiscard]] inline AttentionOutput attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPlan& plan) {
+[[nodiscard]] inline AttentionOutput attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                       const AttentionPlan& plan) {
   const detail::HeadShape s = detail::head_shape(q, k);
   AttentionOutput out{at::empty_like(q),
                       at::empty({plan.tokens, s.heads}, q.options().dtype(detail::accumulator_type(q.scalar_type())))};
@@ -193,7 +192,8 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
       return one ? detail::heads_view(x, s, own.begins[0], own.length)
                  : detail::gather_padded(x, s, own, detail::Padding::repeat_last);
     };
-    const auto [value, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(arrange(q), arrange(k), arrange(v), 0.0, true);
+    const auto [value, log_sum] =
+        at::_scaled_dot_product_flash_attention_for_cpu(arrange(q), arrange(k), arrange(v), 0.0, true);
     detail::store_piece(value, log_sum, s, {own.begins, own.sizes}, false, out);
   }
   for (const auto& c : plan.cross) {
@@ -206,8 +206,9 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
   return out;
 }
 
-[[nodiscard]] inline AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                          const AttentionOutput& out, const AttentionPlan& plan) {
+[[nodiscard]] inline AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                          const Tensor& v, const AttentionOutput& out,
+                                                          const AttentionPlan& plan) {
   const detail::HeadShape s = detail::head_shape(q, k);
   AttentionGradient result{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
   for (const auto& own : plan.own) {
@@ -230,8 +231,8 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
     const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         detail::heads_view(grad, s, c.query_begin, queries), detail::heads_view(q, s, c.query_begin, queries),
         detail::heads_view(k, s, c.key_begin, keys), detail::heads_view(v, s, c.key_begin, keys),
-        detail::heads_view(out.value, s, c.query_begin, queries), detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0,
-        false);
+        detail::heads_view(out.value, s, c.query_begin, queries),
+        detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false);
     detail::add_piece(gq, s, {{c.query_begin}, {queries}}, true, result.q);
     detail::add_piece(gk, s, {{c.key_begin}, {keys}}, true, result.k);
     detail::add_piece(gv, s, {{c.key_begin}, {keys}}, true, result.v);

@@ -3,8 +3,9 @@
 //   own     each segment causally over itself. Short segments of similar length share one padded piece.
 //   cross   a run of queries over a run of earlier keys, all of them visible, no mask.
 //
-// Segments that lie side by side and see the same stretch of an ancestor share one cross piece: all completions of a group
-// read their prompt in one product. The pieces of one query are merged by their log-sum-exp, so no [T, T] mask exists.
+// Segments that lie side by side and see the same stretch of an ancestor share one cross piece: all completions of a
+// group read their prompt in one product. The pieces of one query are merged by their log-sum-exp, so no [T, T] mask
+// exists.
 //
 // Errors: [rlalgo.model.16] the segments do not form a valid forest.
 #pragma once
@@ -47,7 +48,10 @@ inline constexpr std::int64_t longest_padded_segment = 128;
 
 [[noreturn]] inline void raise_bad_tree(std::size_t segment, const std::string& found, const std::string& expected) {
   core::raise("model", 16,
-              {.what = "invalid token tree", .found = found, .expected = expected, .where = "segment " + std::to_string(segment)});
+              {.what = "invalid token tree",
+               .found = found,
+               .expected = expected,
+               .where = "segment " + std::to_string(segment)});
 }
 
 }  // namespace detail
@@ -60,7 +64,8 @@ inline constexpr std::int64_t longest_padded_segment = 128;
   for (std::size_t s = 0; s < tree.segments.size(); ++s) {
     const Segment& segment = tree.segments[s];
     const std::int64_t size = segment.end - segment.begin;
-    if (segment.begin != covered || size < 0) detail::raise_bad_tree(s, "begin " + std::to_string(segment.begin), std::to_string(covered));
+    if (segment.begin != covered || size < 0)
+      detail::raise_bad_tree(s, "begin " + std::to_string(segment.begin), std::to_string(covered));
     covered = segment.end;
     if (size == 0) continue;
     if (size > detail::longest_padded_segment) {
@@ -98,7 +103,8 @@ inline constexpr std::int64_t longest_padded_segment = 128;
     }
   }
   if (covered != plan.tokens) {
-    detail::raise_bad_tree(tree.segments.size(), std::to_string(covered) + " tokens in segments", std::to_string(plan.tokens));
+    detail::raise_bad_tree(tree.segments.size(), std::to_string(covered) + " tokens in segments",
+                           std::to_string(plan.tokens));
   }
   for (auto& [length, group] : short_segments) {
     // No row needs more than the longest of its group.

@@ -2,8 +2,8 @@
 //
 //   index: {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}
 //
-// Errors: [rlalgo.model.13] no usable weight file · 14 the index is malformed or disagrees with its shards; and those of
-// safetensors.hpp.
+// Errors: [rlalgo.model.13] no usable weight file · 14 the index is malformed or disagrees with its shards; and those
+// of safetensors.hpp.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,8 @@ class CheckpointFiles {
   void add(std::unique_ptr<SafetensorsFile> file) {
     for (const auto& [name, entry] : file->entries()) {
       if (!places_.emplace(name, Place{file.get(), &entry}).second) {
-        core::raise("model", 14, {.what = "two shards hold the same tensor", .found = name, .where = file->path().string()});
+        core::raise("model", 14,
+                    {.what = "two shards hold the same tensor", .found = name, .where = file->path().string()});
       }
     }
     files_.push_back(std::move(file));
@@ -76,7 +77,8 @@ class CheckpointFiles {
     std::map<std::string, std::string> home;
     std::vector<std::string> shards;
     for (const auto& [name, file] : index["weight_map"].items()) {
-      if (!file.is_string()) fail("the index of the shards is malformed", file.dump(), "a file name for tensor " + name);
+      if (!file.is_string())
+        fail("the index of the shards is malformed", file.dump(), "a file name for tensor " + name);
       home[name] = file.get<std::string>();
       // A name with a folder in it could point anywhere.
       if (std::filesystem::path(home[name]).filename() != home[name]) {
@@ -103,7 +105,8 @@ class CheckpointFiles {
 inline constexpr std::uint64_t default_shard_limit = 5'000'000'000;  // bytes of tensor data in one file
 
 // Writes model.safetensors, or shards with an index when the tensors exceed `shard_limit` bytes. Tensors keep the given
-// order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed last.
+// order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed
+// last.
 inline void write_checkpoint_files(const std::filesystem::path& directory, const std::vector<NamedTensor>& tensors,
                                    std::uint64_t shard_limit = default_shard_limit) {
   std::vector<std::vector<NamedTensor>> shards(1);
@@ -141,7 +144,8 @@ inline void write_checkpoint_files(const std::filesystem::path& directory, const
     const std::string name = item.path().filename().string();
     const bool weights = name == "model.safetensors" || name == "model.safetensors.index.json" ||
                          (name.starts_with("model-") && name.ends_with(".safetensors"));
-    if (weights && std::find(written.begin(), written.end(), name) == written.end()) std::filesystem::remove(item.path());
+    if (weights && std::find(written.begin(), written.end(), name) == written.end())
+      std::filesystem::remove(item.path());
   }
 }
 

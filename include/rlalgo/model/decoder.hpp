@@ -38,7 +38,9 @@ class Decoder : public Policy {
  public:
   // `hf` keeps the original config.json for saving; the weights must fit it.
   Decoder(HfConfig hf, DecoderWeights weights)
-      : hf_(std::move(hf)), weights_(std::move(weights)), frequencies_(rope_frequencies(config().rope, config().head_dim)) {
+      : hf_(std::move(hf)),
+        weights_(std::move(weights)),
+        frequencies_(rope_frequencies(config().rope, config().head_dim)) {
     if (config().tied_embeddings) weights_.lm_head = weights_.embedding;
   }
 
@@ -87,8 +89,9 @@ class Decoder : public Policy {
   // Every tensor on disk, trained or not, sorted by name.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_tensors() const {
     std::vector<std::pair<std::string, Tensor>> out;
-    visit_weights(config(), weights_,
-                  [&](const std::string& name, const Tensor& value, const auto&, WeightRole) { out.emplace_back(name, value); });
+    visit_weights(config(), weights_, [&](const std::string& name, const Tensor& value, const auto&, WeightRole) {
+      out.emplace_back(name, value);
+    });
     std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     return out;
   }
@@ -102,12 +105,16 @@ class Decoder : public Policy {
   [[nodiscard]] std::unique_ptr<Decoder> frozen_copy() const {
     const c10::NoGradGuard no_grad;
     DecoderWeights copy = weights_;
-    visit_weights(config(), copy, [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach().clone(); });
+    visit_weights(config(), copy,
+                  [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach().clone(); });
     return std::make_unique<Decoder>(hf_, std::move(copy));
   }
 
  private:
+  // Holds handles to the weights, so that a backward pass may outlive the decoder.
   struct Tape {
+    DecoderConfig config;
+    DecoderWeights weights;
     std::vector<std::int64_t> ids;
     AttentionPlan plan;
     RopeTable rope;
@@ -150,7 +157,7 @@ class Decoder : public Policy {
     }
     if (!graph) return value;
     const Tensor anchor = at::zeros({1}, value.options()).requires_grad_(true);
-    return tensor::attach_gradient(value, {anchor}, [this, tape](const Tensor& grad) {
+    return tensor::attach_gradient(value, {anchor}, [tape](const Tensor& grad) {
       backward(*tape, grad);
       return std::vector<Tensor>{at::zeros({1}, grad.options())};
     });
@@ -167,6 +174,8 @@ class Decoder : public Policy {
     }
     const RmsNormOutput normed = rms_norm(x, weights_.final_norm, config().rms_norm_eps);
     if (keep) {
+      tape.config = config();
+      tape.weights = weights_;
       tape.ids = tree.ids;
       tape.last = x;
       tape.scale = normed.scale;
@@ -174,23 +183,23 @@ class Decoder : public Policy {
     return normed.value;
   }
 
-  void backward(Tape& tape, const Tensor& grad_out) {
+  static void backward(Tape& tape, const Tensor& grad_out) {
     if (std::exchange(tape.used, true)) {
       core::raise("model", 18,
                   {.what = "backward ran twice through one forward pass of the decoder",
                    .remedy = "score the batch again, or add the losses before calling backward"});
     }
     const c10::NoGradGuard no_grad;
-    const LayerContext context{config(), tape.plan, tape.rope};
-    Tensor grad = rms_norm_backward(grad_out.contiguous(), tape.last, weights_.final_norm, tape.scale, {},
-                                    gradient_buffer(weights_.final_norm));
-    for (std::size_t i = weights_.layers.size(); i-- > 0;) {
-      grad = layer_backward(context, weights_.layers[i], std::move(tape.layers.back()), grad);
+    const LayerContext context{tape.config, tape.plan, tape.rope};
+    Tensor grad = rms_norm_backward(grad_out.contiguous(), tape.last, tape.weights.final_norm, tape.scale, {},
+                                    gradient_buffer(tape.weights.final_norm));
+    for (std::size_t i = tape.weights.layers.size(); i-- > 0;) {
+      grad = layer_backward(context, tape.weights.layers[i], std::move(tape.layers.back()), grad);
       tape.layers.pop_back();
     }
-    if (Tensor gradient = gradient_buffer(weights_.embedding); gradient.defined()) {
+    if (Tensor gradient = gradient_buffer(tape.weights.embedding); gradient.defined()) {
       detail::dispatch_floating(grad.scalar_type(), [&]<class T>(T) {
-        const std::int64_t width = config().hidden_size;
+        const std::int64_t width = tape.config.hidden_size;
         const T* from = grad.const_data_ptr<T>();
         T* to = gradient.mutable_data_ptr<T>();
         for (const std::int64_t id : tape.ids) {

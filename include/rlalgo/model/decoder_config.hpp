@@ -32,7 +32,7 @@ struct DecoderConfig {
   bool qkv_bias = false;     // q_proj, k_proj, v_proj
   bool output_bias = false;  // o_proj
   bool mlp_bias = false;
-  bool qk_norm = false;      // RMS norm per head before the rotation (Qwen3)
+  bool qk_norm = false;  // RMS norm per head before the rotation (Qwen3)
   bool tied_embeddings = false;
   RopeConfig rope;
 };

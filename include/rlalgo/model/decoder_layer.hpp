@@ -1,7 +1,7 @@
 // One pre-norm transformer layer over a token tree, forward and hand-written backward.
 //
-//   m = x + o_proj(attention(rope(q), rope(k), v)),   q, k, v = projections of rms_norm(x) (q, k normalised per head: Qwen3)
-//   y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
+//   m = x + o_proj(attention(rope(q), rope(k), v)),   q, k, v = projections of rms_norm(x) (q, k normalised per head:
+//   Qwen3) y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
 //
 // Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388, as transformers computes
 // them. Shapes: x [T, H]; y [S, H], where S = T, or the number of `rows` when only those are wanted of the last layer.
@@ -38,14 +38,14 @@ struct LayerTape {
   Tensor raw_q, raw_k;            // before the norm per head
   Tensor input_scale, q_scale, k_scale, middle_scale;
   AttentionOutput attention;
-  Tensor rows;              // [S] int64, or undefined: all
-  Tensor attended, middle;  // [S, n·D], [S, H]
+  Tensor rows;                     // [S] int64, or undefined: all
+  Tensor attended, middle;         // [S, n·D], [S, H]
   Tensor middle_normed, gate, up;  // [S, H], [S, I], [S, I]
 };
 
 // `tape` may be null: nothing is kept then. `rows` undefined: all rows.
-[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x, const Tensor& rows,
-                                          LayerTape* tape) {
+[[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+                                          const Tensor& rows, LayerTape* tape) {
   const DecoderConfig& c = context.config;
   const std::int64_t tokens = x.size(0);
   RmsNormOutput normed = rms_norm(x, w.input_norm, c.rms_norm_eps);
@@ -97,7 +97,8 @@ struct LayerTape {
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
-[[nodiscard]] inline Tensor layer_backward(const LayerContext& context, const LayerWeights& w, LayerTape tape, Tensor grad) {
+[[nodiscard]] inline Tensor layer_backward(const LayerContext& context, const LayerWeights& w, LayerTape tape,
+                                           Tensor grad) {
   const DecoderConfig& c = context.config;
   const std::int64_t tokens = tape.input.size(0);
   {
@@ -138,7 +139,8 @@ struct LayerTape {
   accumulate_linear_gradient(w.v_proj, grad_v, tape.normed);
   const Tensor grad_normed =
       at::mm(grad_q, w.q_proj.weight).addmm_(grad_k, w.k_proj.weight).addmm_(grad_v, w.v_proj.weight);
-  return rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad, gradient_buffer(w.input_norm));
+  return rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
+                           gradient_buffer(w.input_norm));
 }
 
 }  // namespace rlalgo::model

@@ -6,8 +6,8 @@
 // The original JSON is kept, so that a model is saved with the keys its readers know. What this library would compute
 // wrongly is refused: other architectures, other activations, other RoPE types, a sliding window that is on.
 //
-// Errors: [rlalgo.model.7] directory missing · 8 config.json missing or not JSON · 9 a field missing or of the wrong type
-// or value · 10 unsupported architecture · 11 unsupported feature · 12 unknown RoPE type.
+// Errors: [rlalgo.model.7] directory missing · 8 config.json missing or not JSON · 9 a field missing or of the wrong
+// type or value · 10 unsupported architecture · 11 unsupported feature · 12 unknown RoPE type.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ using Json = nlohmann::ordered_json;
 
 struct HfConfig {
   DecoderConfig decoder;
-  Json json;                                  // config.json as it was
-  std::vector<std::int64_t> eos_token_ids;    // of config.json
+  Json json;                                // config.json as it was
+  std::vector<std::int64_t> eos_token_ids;  // of config.json
   std::optional<std::int64_t> bos_token_id, pad_token_id;
 };
 
@@ -60,10 +60,13 @@ namespace detail {
     Json json = Json::parse(stream);
     if (json.is_object()) return json;
     core::raise("model", 8,
-                {.what = path.filename().string() + " is not a JSON object", .found = json.type_name(), .where = path.string()});
+                {.what = path.filename().string() + " is not a JSON object",
+                 .found = json.type_name(),
+                 .where = path.string()});
   } catch (const nlohmann::json::parse_error& error) {
-    core::raise("model", 8,
-                {.what = path.filename().string() + " is not valid JSON", .found = error.what(), .where = path.string()});
+    core::raise(
+        "model", 8,
+        {.what = path.filename().string() + " is not valid JSON", .found = error.what(), .where = path.string()});
   }
 }
 
@@ -106,14 +109,16 @@ class JsonFields {
     if (value == nullptr) return {};
     if (value->is_number_integer()) return {value->get<std::int64_t>()};
     const auto is_integer = [](const Json& v) { return v.is_number_integer(); };
-    if (!value->is_array() || !std::all_of(value->begin(), value->end(), is_integer)) wrong(key, *value, "integer or list of integers");
+    if (!value->is_array() || !std::all_of(value->begin(), value->end(), is_integer))
+      wrong(key, *value, "integer or list of integers");
     return value->get<std::vector<std::int64_t>>();
   }
   // A required count.
   [[nodiscard]] std::int64_t positive(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt) const {
     const auto value = integer(key);
     if (!value && !fallback) {
-      core::raise("model", 9, {.what = "a required field is missing", .found = "no " + std::string(key), .where = where_});
+      core::raise("model", 9,
+                  {.what = "a required field is missing", .found = "no " + std::string(key), .where = where_});
     }
     const std::int64_t n = value ? *value : *fallback;
     if (n < 1 || n > std::numeric_limits<std::int32_t>::max()) wrong(key, Json(n), "a positive count");
@@ -163,7 +168,9 @@ class JsonFields {
   rope.kind = RopeConfig::Kind::llama3;
   const auto required = [&](std::string_view name) {
     const auto value = inner.number(name);
-    if (!value) core::raise("model", 9, {.what = "a required field is missing", .found = "no " + std::string(name), .where = inner.where()});
+    if (!value)
+      core::raise("model", 9,
+                  {.what = "a required field is missing", .found = "no " + std::string(name), .where = inner.where()});
     if (!(*value > 0)) inner.wrong(name, Json(*value), "a positive number");
     return *value;
   };
@@ -173,9 +180,9 @@ class JsonFields {
   if (rope.high_freq_factor <= rope.low_freq_factor) {
     inner.wrong("high_freq_factor", Json(rope.high_freq_factor), "more than low_freq_factor");
   }
-  rope.original_max_position_embeddings = inner.number("original_max_position_embeddings")
-                                              .value_or(fields.number("original_max_position_embeddings")
-                                                            .value_or(static_cast<double>(max_positions)));
+  rope.original_max_position_embeddings =
+      inner.number("original_max_position_embeddings")
+          .value_or(fields.number("original_max_position_embeddings").value_or(static_cast<double>(max_positions)));
   return rope;
 }
 
@@ -189,7 +196,8 @@ class JsonFields {
   const std::string type = fields.text("model_type").value_or("");
   std::string architecture;
   if (const Json* list = fields.find("architectures"); list != nullptr) {
-    if (!list->is_array() || list->empty() || !list->front().is_string()) fields.wrong("architectures", *list, "list of names");
+    if (!list->is_array() || list->empty() || !list->front().is_string())
+      fields.wrong("architectures", *list, "list of names");
     architecture = list->front().get<std::string>();
   }
   const auto match = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
@@ -215,7 +223,8 @@ class JsonFields {
   c.kv_heads = fields.positive("num_key_value_heads", c.heads);
   c.head_dim = fields.positive("head_dim", c.model_type == "qwen3" ? 128 : c.hidden_size / c.heads);
   c.max_position_embeddings = fields.positive("max_position_embeddings", c.model_type == "llama" ? 2048 : 32768);
-  if (c.heads % c.kv_heads != 0) fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
+  if (c.heads % c.kv_heads != 0)
+    fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
   if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
   c.rms_norm_eps = fields.number("rms_norm_eps").value_or(1e-6);
   c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
@@ -226,7 +235,8 @@ class JsonFields {
   c.qk_norm = c.model_type == "qwen3";
   c.rope = detail::parse_rope(fields, c.max_position_embeddings);
 
-  if (const auto activation = fields.text("hidden_act"); activation && *activation != "silu" && *activation != "swish") {
+  if (const auto activation = fields.text("hidden_act");
+      activation && *activation != "silu" && *activation != "swish") {
     fields.unsupported("hidden_act", Json(*activation), "\"silu\"");
   }
   if (const auto partial = fields.number("partial_rotary_factor"); partial && *partial != 1.0) {

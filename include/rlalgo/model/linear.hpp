@@ -2,8 +2,8 @@
 //
 //   y = x Wᵀ + b,   ∂x = ∂y W,   ∂W += ∂yᵀ x,   ∂b += Σ_rows ∂y
 //
-// Shapes: x [R, in], W [out, in], b [out], y [R, out]. Weight gradients are added to `weight.grad()` in place, so that a
-// micro-batch needs no second copy of them; a weight that does not require grad gets none.
+// Shapes: x [R, in], W [out, in], b [out], y [R, out]. Weight gradients are added to `weight.grad()` in place, so that
+// a micro-batch needs no second copy of them; a weight that does not require grad gets none.
 #pragma once
 
 #include <ATen/ops/addmm.h>

@@ -4,8 +4,8 @@
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
-// Errors: [rlalgo.model.19] a tensor is missing · 20 a tensor nobody expects · 21 a tensor of a wrong shape; and those of
-// hf_config.hpp and checkpoint_files.hpp.
+// Errors: [rlalgo.model.19] a tensor is missing · 20 a tensor nobody expects · 21 a tensor of a wrong shape; and those
+// of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
 #include <cmath>
@@ -27,6 +27,7 @@
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
 
@@ -101,6 +102,7 @@ namespace detail {
 // The decoder's shape comes from `hf` (parse_hf_config of a config.json, in a file or in code).
 [[nodiscard]] inline std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,
                                                              at::ScalarType dtype = at::ScalarType::Float) {
+  detail::dispatch_floating(dtype, [](auto) {});  // weights are floating point
   DecoderWeights weights;
   weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
   const double deviation = hf.json.value("initializer_range", 0.02);

@@ -1,7 +1,7 @@
 // What the trainer needs of a model: scores for the targets of a token tree, and parameters to update.
 //
-// The decoder of this room is one implementation; a bandit with a table of logits is another (examples/01_bandit). Called
-// once per micro-batch, so a virtual call costs nothing that can be measured.
+// The decoder of this room is one implementation; a bandit with a table of logits is another (examples/01_bandit).
+// Called once per micro-batch, so a virtual call costs nothing that can be measured.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ using tensor::Tensor;
 
 struct Parameter {
   std::string name;
-  Tensor value;               // leaf; requires_grad when it is trained
-  bool weight_decay = true;   // false for norms and biases
+  Tensor value;              // leaf; requires_grad when it is trained
+  bool weight_decay = true;  // false for norms and biases
 };
 
 struct ScoreOptions {
-  double temperature = 1.0;  // logits are divided by it before the log-softmax
-  bool entropy = false;      // also return the entropy of each predicting distribution
+  double temperature = 1.0;       // logits are divided by it before the log-softmax
+  bool entropy = false;           // also return the entropy of each predicting distribution
   bool entropy_gradient = false;  // … with graph
 };
 

@@ -4,8 +4,8 @@
 //   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
 //
 // Source: Zhang & Sennrich, arXiv 1910.07467, eq. 4. As transformers does, x·r is rounded to the dtype of x before the
-// product with w. Shapes: x [R, H] contiguous, w [H], r [R] in the accumulator dtype. ∂w is summed in row order, so that it
-// does not depend on the number of threads.
+// product with w. Shapes: x [R, H] contiguous, w [H], r [R] in the accumulator dtype. ∂w is summed in row order, so
+// that it does not depend on the number of threads.
 #pragma once
 
 #include <cmath>
@@ -62,15 +62,16 @@ A lane_sum(std::int64_t n, F&& f) {
       });
       const A s = A(1) / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(epsilon));
       scale[r] = s;
-      for (std::int64_t j = 0; j < width; ++j) to[j] = static_cast<T>(static_cast<T>(static_cast<A>(from[j]) * s) * w[j]);
+      for (std::int64_t j = 0; j < width; ++j)
+        to[j] = static_cast<T>(static_cast<T>(static_cast<A>(from[j]) * s) * w[j]);
     }
   });
   return out;
 }
 
 // Returns ∂x, added to `grad_x` when that is defined (the residual branch); adds ∂w to `grad_weight` [H] when defined.
-[[nodiscard]] inline Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& scale,
-                                              Tensor grad_x, Tensor grad_weight) {
+[[nodiscard]] inline Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                              const Tensor& scale, Tensor grad_x, Tensor grad_weight) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
   const bool add = grad_x.defined();
   if (!add) grad_x = at::empty_like(x);
@@ -84,9 +85,8 @@ A lane_sum(std::int64_t n, F&& f) {
     std::vector<A> sum(grad_weight.defined() ? static_cast<std::size_t>(width) : 0);
     for (std::int64_t row = 0; row < rows; ++row, g += width, from += width, to += width) {
       const A s = r[row];
-      const A dot = detail::lane_sum<A>(width, [&](std::int64_t j) {
-        return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]);
-      });
+      const A dot = detail::lane_sum<A>(
+          width, [&](std::int64_t j) { return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]); });
       const A pull = dot * s * s * s / static_cast<A>(width);
       if (add) {
         for (std::int64_t j = 0; j < width; ++j)
@@ -103,7 +103,8 @@ A lane_sum(std::int64_t n, F&& f) {
     }
     if (grad_weight.defined()) {
       T* d = grad_weight.mutable_data_ptr<T>();
-      for (std::int64_t j = 0; j < width; ++j) d[j] = static_cast<T>(static_cast<A>(d[j]) + sum[static_cast<std::size_t>(j)]);
+      for (std::int64_t j = 0; j < width; ++j)
+        d[j] = static_cast<T>(static_cast<A>(d[j]) + sum[static_cast<std::size_t>(j)]);
     }
   });
   return grad_x;

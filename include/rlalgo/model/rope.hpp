@@ -1,6 +1,7 @@
 // Rotary position embedding in the half-split form of Llama and Qwen.
 //
-//   θ_i = p · inv_i,   (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i < D/2
+//   θ_i = p · inv_i,   (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i <
+//   D/2
 //
 // Source: Su et al., arXiv 2104.09864, eq. 34 in the pairing of transformers' rotate_half; Llama 3's rescaling of inv:
 // with wavelength λ = 2π/inv, O original positions: λ < O/high unchanged · λ > O/low inv/factor · between, with
@@ -31,7 +32,8 @@ struct RopeTable {
 
 // inv_i, [D/2] float32.
 [[nodiscard]] inline Tensor rope_frequencies(const RopeConfig& rope, std::int64_t head_dim) {
-  const Tensor exponents = at::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(head_dim));
+  const Tensor exponents =
+      at::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(head_dim));
   Tensor inverse = at::pow(at::Scalar(rope.theta), exponents).reciprocal_();
   if (rope.kind == RopeConfig::Kind::llama3) {
     const auto low_wavelength = static_cast<float>(rope.original_max_position_embeddings / rope.low_freq_factor);

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -50,9 +51,9 @@ struct SafetensorsDtype {
 };
 
 inline constexpr SafetensorsDtype safetensors_dtypes[] = {
-    {"BOOL", at::ScalarType::Bool, 0}, {"U8", at::ScalarType::Byte, 1},       {"I8", at::ScalarType::Char, 2},
-    {"I16", at::ScalarType::Short, 3}, {"F16", at::ScalarType::Half, 4},      {"BF16", at::ScalarType::BFloat16, 5},
-    {"I32", at::ScalarType::Int, 6},   {"F32", at::ScalarType::Float, 7},     {"F64", at::ScalarType::Double, 8},
+    {"BOOL", at::ScalarType::Bool, 0}, {"U8", at::ScalarType::Byte, 1},   {"I8", at::ScalarType::Char, 2},
+    {"I16", at::ScalarType::Short, 3}, {"F16", at::ScalarType::Half, 4},  {"BF16", at::ScalarType::BFloat16, 5},
+    {"I32", at::ScalarType::Int, 6},   {"F32", at::ScalarType::Float, 7}, {"F64", at::ScalarType::Double, 8},
     {"I64", at::ScalarType::Long, 9},
 };
 
@@ -137,7 +138,8 @@ class SafetensorsFile {
     }
     const Entry& entry = found->second;
     Tensor out = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
-    if (entry.end > entry.begin) std::memcpy(out.mutable_data_ptr(), data_.data() + entry.begin, entry.end - entry.begin);
+    if (entry.end > entry.begin)
+      std::memcpy(out.mutable_data_ptr(), data_.data() + entry.begin, entry.end - entry.begin);
     return out;
   }
 
@@ -160,7 +162,8 @@ class SafetensorsFile {
       fail(2, "the safetensors file is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
     }
     std::uint64_t length = 0;
-    for (int i = 7; i >= 0; --i) length = length << 8U | std::to_integer<std::uint64_t>(bytes[static_cast<std::size_t>(i)]);
+    for (int i = 7; i >= 0; --i)
+      length = length << 8U | std::to_integer<std::uint64_t>(bytes[static_cast<std::size_t>(i)]);
     if (length < 2 || length > largest_header || length > bytes.size() - 8) {
       fail(2, "the header length of the safetensors file is impossible", std::to_string(length) + " bytes",
            "2 to " + std::to_string(std::min<std::uint64_t>(largest_header, bytes.size() - 8)));
@@ -172,7 +175,8 @@ class SafetensorsFile {
       std::set<std::string> names;
       // The parser would let a later duplicate of a key win in silence.
       const auto unique = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::ordered_json& parsed) {
-        if (depth == 1 && event == nlohmann::json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second) {
+        if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+            !names.insert(parsed.get<std::string>()).second) {
           fail(3, "a tensor is described twice", parsed.get<std::string>(), "one description");
         }
         return true;
@@ -197,7 +201,10 @@ class SafetensorsFile {
   }
 
   [[nodiscard]] Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value) const {
-    const auto is_count = [](const nlohmann::ordered_json& v) { return v.is_number_unsigned(); };
+    const auto is_count = [](const nlohmann::ordered_json& v) {
+      return v.is_number_unsigned() &&
+             v.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+    };
     if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() || !value.contains("shape") ||
         !value["shape"].is_array() || !std::all_of(value["shape"].begin(), value["shape"].end(), is_count) ||
         !value.contains("data_offsets") || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2 ||
@@ -214,7 +221,8 @@ class SafetensorsFile {
                    .where = path_.string() + ", tensor " + name,
                    .remedy = "convert the checkpoint to bf16 or f32"});
     }
-    Entry entry{known->type, {}, value["data_offsets"][0].get<std::size_t>(), value["data_offsets"][1].get<std::size_t>()};
+    Entry entry{
+        known->type, {}, value["data_offsets"][0].get<std::size_t>(), value["data_offsets"][1].get<std::size_t>()};
     if (entry.begin > entry.end || entry.end > data_.size()) {
       fail(5, "a tensor's offsets lie outside the file",
            "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + ")",
@@ -230,8 +238,10 @@ class SafetensorsFile {
       if (n != 0 && elements > data_.size() / n) fits = false;
       elements = fits ? elements * n : elements;
     }
-    if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end()) elements = 0;
-    else if (!fits) elements = UINT64_MAX / 8;
+    if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
+      elements = 0;
+    else if (!fits)
+      elements = UINT64_MAX / 8;
     if (elements * c10::elementSize(entry.dtype) != entry.end - entry.begin) {
       fail(5, "a tensor's offsets do not match its shape and dtype", std::to_string(entry.end - entry.begin) + " bytes",
            value["shape"].dump() + " × " + std::to_string(c10::elementSize(entry.dtype)) + " bytes", name);
@@ -249,7 +259,8 @@ class SafetensorsFile {
     std::size_t reached = 0;
     for (const auto& [name, entry] : order) {
       if (entry->begin < reached) {
-        fail(5, "two tensors overlap", "begin " + std::to_string(entry->begin), "at least " + std::to_string(reached), *name);
+        fail(5, "two tensors overlap", "begin " + std::to_string(entry->begin), "at least " + std::to_string(reached),
+             *name);
       }
       if (entry->begin > reached) {
         fail(5, "bytes before this tensor belong to no tensor", "begin " + std::to_string(entry->begin),
@@ -308,8 +319,9 @@ inline void write_safetensors(const std::filesystem::path& path, std::vector<Nam
       core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.first, .where = path.string()});
     }
     const std::uint64_t bytes = stored_bytes(entry.second);
-    header[entry.first] = {
-        {"dtype", dtype_of(entry).name}, {"shape", entry.second.sizes().vec()}, {"data_offsets", {offset, offset + bytes}}};
+    header[entry.first] = {{"dtype", dtype_of(entry).name},
+                           {"shape", entry.second.sizes().vec()},
+                           {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();

@@ -1,12 +1,13 @@
 // Folds plain sequences into a token tree: a radix trie over token ids.
 //
-// Rows that start alike share their tokens up to the first difference, wherever it lies: the prompt of a group, a system
-// message of the whole batch, the common beginning of two completions, all of a row that occurs twice. A segment ends only
-// where rows part. Segments come depth first, children in order of first appearance, so that all descendants of a segment
-// are contiguous (which is what attention_plan.hpp joins into one product).
+// Rows that start alike share their tokens up to the first difference, wherever it lies: the prompt of a group, a
+// system message of the whole batch, the common beginning of two completions, all of a row that occurs twice. A segment
+// ends only where rows part. Segments come depth first, children in order of first appearance, so that all descendants
+// of a segment are contiguous (which is what attention_plan.hpp joins into one product).
 //
 // The last token of a row predicts nothing that is scored and is left out unless `keep_last`; a row with an empty
-// completion then adds no token. Targets: row after row; completion token i of a row is predicted by the token before it.
+// completion then adds no token. Targets: row after row; completion token i of a row is predicted by the token before
+// it.
 //
 // Errors: [rlalgo.model.22] a row with an empty prompt.
 #pragma once
@@ -153,7 +154,8 @@ class TreeBuilder {
         tree_.ids.push_back(token(node.row, i));
         tree_.positions.push_back(i);
       }
-      for (auto child = node.children.rbegin(); child != node.children.rend(); ++child) open.emplace_back(*child, segment);
+      for (auto child = node.children.rbegin(); child != node.children.rend(); ++child)
+        open.emplace_back(*child, segment);
     }
   }
 
@@ -163,7 +165,8 @@ class TreeBuilder {
     const auto first = static_cast<std::ptrdiff_t>(tree_.source.size());
     // From the last target backwards, up the chain.
     std::size_t node = leaf_[row];
-    for (std::int64_t i = prompt + static_cast<std::int64_t>(completion.size()) - 2; i >= prompt - 1 && !completion.empty(); --i) {
+    for (std::int64_t i = prompt + static_cast<std::int64_t>(completion.size()) - 2;
+         i >= prompt - 1 && !completion.empty(); --i) {
       while (i < nodes_[node].begin) node = nodes_[node].parent;
       tree_.source.push_back(nodes_[node].first_id + i - nodes_[node].begin);
     }

@@ -1,7 +1,7 @@
 // Names, shapes and roles of a decoder's tensors, as Hugging Face checkpoints of Llama, Qwen2 and Qwen3 spell them.
 //
-// H hidden, I intermediate, n heads, k key/value heads, d head_dim, V vocabulary. Loading, saving, initialising, copying
-// and listing parameters all walk this one list.
+// H hidden, I intermediate, n heads, k key/value heads, d head_dim, V vocabulary. Loading, saving, initialising,
+// copying and listing parameters all walk this one list.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace rlalgo::model {
 
 enum class WeightRole { matrix, bias, norm };
 
-// Calls visit(name, tensor, shape, role) for every tensor of the architecture; a tied lm_head is not visited. `Weights` is
-// DecoderWeights or const DecoderWeights, its `layers` already of the right count.
+// Calls visit(name, tensor, shape, role) for every tensor of the architecture; a tied lm_head is not visited. `Weights`
+// is DecoderWeights or const DecoderWeights, its `layers` already of the right count.
 template <class Weights, class Visit>
 void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
   using Shape = std::vector<std::int64_t>;
@@ -26,7 +26,8 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
     visit(name + ".weight", part.weight, Shape{out, in}, WeightRole::matrix);
     if (bias) visit(name + ".bias", part.bias, Shape{out}, WeightRole::bias);
   };
-  visit(std::string("model.embed_tokens.weight"), weights.embedding, Shape{c.vocab_size, c.hidden_size}, WeightRole::matrix);
+  visit(std::string("model.embed_tokens.weight"), weights.embedding, Shape{c.vocab_size, c.hidden_size},
+        WeightRole::matrix);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     auto& layer = weights.layers[i];
     const std::string prefix = "model.layers." + std::to_string(i) + ".";
@@ -39,7 +40,8 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
       visit(prefix + "self_attn.q_norm.weight", layer.q_norm, Shape{c.head_dim}, WeightRole::norm);
       visit(prefix + "self_attn.k_norm.weight", layer.k_norm, Shape{c.head_dim}, WeightRole::norm);
     }
-    visit(prefix + "post_attention_layernorm.weight", layer.post_attention_norm, Shape{c.hidden_size}, WeightRole::norm);
+    visit(prefix + "post_attention_layernorm.weight", layer.post_attention_norm, Shape{c.hidden_size},
+          WeightRole::norm);
     linear(prefix + "mlp.gate_proj", layer.gate_proj, c.intermediate_size, c.hidden_size, c.mlp_bias);
     linear(prefix + "mlp.up_proj", layer.up_proj, c.intermediate_size, c.hidden_size, c.mlp_bias);
     linear(prefix + "mlp.down_proj", layer.down_proj, c.hidden_size, c.intermediate_size, c.mlp_bias);

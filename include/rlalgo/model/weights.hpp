@@ -18,11 +18,11 @@ struct Linear {
 };
 
 struct LayerWeights {
-  Tensor input_norm;                           // [H]
-  Linear q_proj, k_proj, v_proj, o_proj;       // [n·d, H], [k·d, H], [k·d, H], [H, n·d]
-  Tensor q_norm, k_norm;                       // [d] or undefined
-  Tensor post_attention_norm;                  // [H]
-  Linear gate_proj, up_proj, down_proj;        // [I, H], [I, H], [H, I]
+  Tensor input_norm;                      // [H]
+  Linear q_proj, k_proj, v_proj, o_proj;  // [n·d, H], [k·d, H], [k·d, H], [H, n·d]
+  Tensor q_norm, k_norm;                  // [d] or undefined
+  Tensor post_attention_norm;             // [H]
+  Linear gate_proj, up_proj, down_proj;   // [I, H], [I, H], [H, I]
 };
 
 struct DecoderWeights {

@@ -26,6 +26,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/trainer/checkpoint.hpp>
+#include <rlalgo/trainer/detail/final_files.hpp>
 #include <rlalgo/trainer/detail/output_lock.hpp>
 #include <rlalgo/trainer/interrupt.hpp>
 #include <rlalgo/trainer/metric_window.hpp>
@@ -117,11 +118,17 @@ class Loop {
  public:
   Loop(LoopConfig config, Callbacks callbacks) : config_(std::move(config)), callbacks_(std::move(callbacks)) {
     check();
+    if (config_.progress) observers_.push_back(&progress_);
+    if (config_.tensorboard) observers_.push_back(&board_);
+    if (config_.report) observers_.push_back(&report_);
   }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
 
-  // The observer must outlive run().
+  // The observer must outlive run(). It is called after the loop's own: progress line, TensorBoard, report.
   void observe(Observer& observer) { observers_.push_back(&observer); }
 
+  // Once per Loop.
   Outcome run() {
     detail::make_directory(config_.output_dir);
     const detail::OutputLock lock(config_.output_dir);
@@ -130,12 +137,6 @@ class Loop {
     SamplesLog samples(config_.output_dir);
     log_ = &log;
     samples_ = &samples;
-    Progress progress;
-    TensorBoard board;
-    ReportWriter report;
-    if (config_.progress) observers_.push_back(&progress);
-    if (config_.tensorboard) observers_.push_back(&board);
-    if (config_.report) observers_.push_back(&report);
     const Interrupt interrupt;
     try {
       const Outcome outcome = run_steps();
@@ -145,7 +146,7 @@ class Loop {
     } catch (const std::exception& error) {
       // The error is on its way to the user; a second one while closing (the same full disk) must not hide it.
       try {
-        describe("failed", error.what());
+        if (announced_) describe("failed", error.what());  // a refused resume leaves the former run's files alone
         for (Observer* o : observers_) o->on_finish();
       } catch (const std::exception& second) {
         message(std::string("while closing the run: ") + second.what());
@@ -221,6 +222,7 @@ class Loop {
 
   void announce_start() {
     describe("running");
+    announced_ = true;
     const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps, last_record_};
     for (Observer* o : observers_) o->on_start(start);
   }
@@ -303,24 +305,8 @@ class Loop {
     message("saved " + path.string());
   }
 
-  // The model into output_dir itself: built aside, then moved file by file, so that each file is whole at any moment.
   void save_final() {
-    if (callbacks_.save_model) {
-      const std::filesystem::path building = config_.output_dir / ".checkpoint-final.tmp";
-      detail::remove_leftover(building);
-      try {
-        detail::make_directory(building);
-        callbacks_.save_model(building);
-        detail::sync_tree(building);
-        for (const auto& entry : std::filesystem::directory_iterator(building))
-          std::filesystem::rename(entry.path(), config_.output_dir / entry.path().filename());
-        core::AtomicFile::sync_directory(config_.output_dir);
-      } catch (...) {
-        detail::remove_leftover(building);
-        throw;
-      }
-      detail::remove_leftover(building);
-    }
+    if (callbacks_.save_model) detail::publish_files(config_.output_dir, callbacks_.save_model);
     std::vector<std::string> history = log_->lines();
     Record summary{step_,
                    epoch_,
@@ -344,6 +330,9 @@ class Loop {
 
   LoopConfig config_;
   Callbacks callbacks_;
+  Progress progress_;
+  TensorBoard board_;
+  ReportWriter report_;
   std::vector<Observer*> observers_;
   MetricsLog* log_ = nullptr;
   SamplesLog* samples_ = nullptr;
@@ -354,6 +343,7 @@ class Loop {
   std::int64_t last_record_ = 0;  // newest record in the resumed history
   std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
   double epoch_ = 0.0;
+  bool announced_ = false;
   std::string started_ = utc_now();
   core::Stopwatch runtime_;
 };

@@ -1,4 +1,5 @@
-// cos and sin of the rotary embedding per position, from the model's own frequencies, in f32 as the training side has them.
+// cos and sin of the rotary embedding per position, from the model's own frequencies, in f32 as the training side has
+// them.
 //
 //   angle = position · inv_i;  (x_i, x_{i+D/2}) ← (x_i cos − x_{i+D/2} sin, x_{i+D/2} cos + x_i sin)
 //

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -20,19 +19,21 @@ using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>
   return type == at::ScalarType::Double ? at::ScalarType::Double : at::ScalarType::Float;
 }
 
-// f(T{}) with T = float, double, c10::BFloat16 or c10::Half. Raises model.15 for another type.
+// f(T{}) with T = float, double or c10::BFloat16. Raises model.15 for another type.
 template <class F>
 decltype(auto) dispatch_floating(at::ScalarType type, F&& f) {
   switch (type) {
-    case at::ScalarType::Float: return std::forward<F>(f)(float{});
-    case at::ScalarType::Double: return std::forward<F>(f)(double{});
-    case at::ScalarType::BFloat16: return std::forward<F>(f)(c10::BFloat16{});
-    case at::ScalarType::Half: return std::forward<F>(f)(c10::Half{});
+    case at::ScalarType::Float:
+      return std::forward<F>(f)(float{});
+    case at::ScalarType::Double:
+      return std::forward<F>(f)(double{});
+    case at::ScalarType::BFloat16:
+      return std::forward<F>(f)(c10::BFloat16{});
     default:
       core::raise("model", 15,
                   {.what = "the decoder cannot compute in this dtype",
                    .found = c10::toString(type),
-                   .expected = "float32, float64, bfloat16 or float16"});
+                   .expected = "float32, float64 or bfloat16"});
   }
 }
 

@@ -68,6 +68,8 @@ struct Node {
   std::vector<std::vector<NodePtr>> bodies;
   std::vector<Parameter> parameters;
   int depth = 1;  // of the expression tree below
+  // macro, call_block: the body names the variables that take what no parameter takes
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
 };
 
 }  // namespace rlalgo::text::detail

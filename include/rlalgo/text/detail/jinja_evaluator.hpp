@@ -167,20 +167,29 @@ class Evaluator final : public Runtime {
         scope.set(parameter.name, Value::undefined("parameter '" + parameter.name + "' was not provided"));
       }
     }
-    const std::size_t extra = std::min(arguments.positional.size(), node.parameters.size());
-    scope.set("varargs", Value::tuple(List(arguments.positional.begin() + static_cast<std::ptrdiff_t>(extra),
-                                           arguments.positional.end())));
+    if (arguments.positional.size() > node.parameters.size() && !node.uses_varargs) {
+      fail("macro '" + shown + "' takes not more than " + std::to_string(node.parameters.size()) + " argument(s)");
+    }
+    const auto extra = static_cast<std::ptrdiff_t>(std::min(arguments.positional.size(), node.parameters.size()));
+    if (node.uses_varargs) {
+      scope.set("varargs", Value::tuple(List(arguments.positional.begin() + extra, arguments.positional.end())));
+    }
     Dict others;
+    bool has_caller = false;
     for (const auto& [name, value] : arguments.named) {
       const bool known = std::any_of(node.parameters.begin(), node.parameters.end(),
                                      [&, &key = name](const auto& p) { return p.name == key; });
-      if (name == "caller") {
+      if (name == "caller" && node.uses_caller) {
         scope.set(name, value);
-      } else if (!known) {
+        has_caller = true;
+      } else if (!known && node.uses_kwargs) {
         others.set(Value(name), value);
+      } else if (!known) {
+        fail("macro '" + shown + "' takes no keyword argument '" + name + "'");
       }
     }
-    scope.set("kwargs", Value(std::move(others)));
+    if (node.uses_kwargs) scope.set("kwargs", Value(std::move(others)));
+    if (node.uses_caller && !has_caller) scope.set("caller", Value::undefined("No caller defined"));
     std::string out;
     run(node.bodies[0], scope, out);
     return out;
@@ -289,7 +298,7 @@ class Evaluator final : public Runtime {
   }
 
   Flow loop(const Node& node, Scope& scope, std::string& out) {
-    std::shared_ptr<const List> items = iterate(evaluate(*node.parts[1], scope));
+    std::shared_ptr<const List> items = iterate(evaluate(*node.parts[1], scope)).shared();
     if (node.parts[2]) {
       List kept;
       for (const Value& item : *items) {
@@ -316,7 +325,7 @@ class Evaluator final : public Runtime {
     Arguments out;
     for (const NodePtr& argument : node.arguments) {
       if (argument->kind == NodeKind::spread) {
-        for (const Value& item : *iterate(evaluate(*argument->parts[0], scope))) out.positional.push_back(item);
+        for (const Value& item : iterate(evaluate(*argument->parts[0], scope))) out.positional.push_back(item);
       } else if (argument->kind == NodeKind::spread_named) {
         const Value mapping = evaluate(*argument->parts[0], scope);
         if (!mapping.is_dict()) fail("argument after ** must be a mapping, not " + mapping.type_name());

@@ -213,6 +213,9 @@ class ExpressionParser {
         if (token.text == "true" || token.text == "True") return literal(token.line, true);
         if (token.text == "false" || token.text == "False") return literal(token.line, false);
         if (token.text == "none" || token.text == "None") return literal(token.line, Value());
+        uses_varargs_ |= token.text == "varargs";
+        uses_kwargs_ |= token.text == "kwargs";
+        uses_caller_ |= token.text == "caller";
         return make(NodeKind::name, token.line, token.text);
       case TokenKind::string: {
         std::string text;
@@ -357,7 +360,7 @@ class ExpressionParser {
 
   std::string dotted_name() {
     std::string name = expect_identifier();
-    while (accept_symbol(".")) name += "." + expect_identifier();
+    while (accept_symbol(".")) name.append(1, '.').append(expect_identifier());
     return name;
   }
 
@@ -407,6 +410,7 @@ class ExpressionParser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  bool uses_varargs_ = false, uses_kwargs_ = false, uses_caller_ = false;  // seen since the innermost macro began
 };
 
 }  // namespace rlalgo::text::detail

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -87,7 +88,8 @@ class Filters {
          [](Runtime&, const Value& v, const Arguments&) -> Value {
            std::int64_t words = 0;
            bool inside = false;
-           for (const std::string_view c : characters(v.text())) {
+           const std::string text = v.text();
+           for (const std::string_view c : characters(text)) {
              const bool now = is_word(scalar_at(c, 0).value);
              words += now && !inside ? 1 : 0;
              inside = now;
@@ -98,6 +100,7 @@ class Filters {
         {"int", to_int},
         {"float",
          [](Runtime&, const Value& v, const Arguments& a) -> Value {
+           v.require_defined();
            if (v.is_number()) return v.real();
            const std::optional<double> parsed = v.is_string() ? parse_float(v.string()) : std::nullopt;
            return parsed ? Value(*parsed) : a.get(0, "default", 0.0);
@@ -112,7 +115,11 @@ class Filters {
         {"round", round},
         {"attr",
          [](Runtime& runtime, const Value& v, const Arguments& a) -> Value {
-           return runtime.attribute(v, a.get(0, "name").text());
+           const std::string name = a.get(0, "name").text();
+           if (!v.is_dict()) return runtime.attribute(v, name);
+           // Attributes only, not keys.
+           const std::optional<Value> method = container_method(v, name);
+           return method ? *method : Value::undefined("'dict object' has no attribute '" + name + "'");
          }},
     };
   }
@@ -126,7 +133,8 @@ class Filters {
   static Value words_title(Runtime&, const Value& v, const Arguments&) {
     std::string out;
     bool beginning = true;
-    for (const std::string_view c : characters(v.text())) {
+    const std::string text = v.text();
+    for (const std::string_view c : characters(text)) {
       const char32_t value = scalar_at(c, 0).value;
       const bool separates =
           is_python_space(value) ||
@@ -225,6 +233,7 @@ class Filters {
   static Value to_int(Runtime&, const Value& v, const Arguments& a) {
     const Value otherwise = a.get(0, "default", 0);
     const std::int64_t base = integer_argument(a.get(1, "base", 10), "base");
+    v.require_defined();
     if (v.is_integral()) return v.integer();
     std::optional<double> real;
     if (v.is_float()) real = v.real();

@@ -117,7 +117,8 @@ inline std::string format_percent(std::string_view format, const Value& values) 
     }
     out += format_number(flags + (width > 0 ? std::to_string(width) : ""), precision, conversion, argument);
   }
-  if (values.is_tuple() && used < values.list().size()) fail("not all arguments converted during string formatting");
+  const std::size_t given = values.is_tuple() ? values.list().size() : values.is_dict() ? 0 : 1;
+  if (used < given) fail("not all arguments converted during string formatting");
   return out;
 }
 

@@ -98,7 +98,7 @@ inline Dict make_dict(const Arguments& arguments) {
     if (from->is_dict()) {
       dict = from->dict();
     } else {
-      for (const Value& pair : *iterate(*from)) {
+      for (const Value& pair : iterate(*from)) {
         const auto items = iterate(pair);
         if (items->size() != 2)
           fail("dictionary update sequence element has length " + std::to_string(items->size()) + "; 2 is required");

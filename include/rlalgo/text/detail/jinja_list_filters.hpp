@@ -22,7 +22,7 @@ class ListFilters {
  public:
   static std::vector<std::pair<std::string_view, FilterBody>> all() {
     return {
-        {"list", [](Runtime&, const Value& v, const Arguments&) -> Value { return iterate(v); }},
+        {"list", [](Runtime&, const Value& v, const Arguments&) -> Value { return iterate(v).shared(); }},
         {"first",
          [](Runtime&, const Value& v, const Arguments&) -> Value {
            const auto items = iterate(v);
@@ -107,7 +107,7 @@ class ListFilters {
     const Value attribute = a.get(1, "attribute");
     std::string out;
     bool first = true;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       if (!std::exchange(first, false)) out += glue;
       out += by_path(runtime, item, attribute).text();
     }
@@ -140,7 +140,7 @@ class ListFilters {
     const bool sensitive = a.get(1, "case_sensitive").truthy();
     const Value attribute = a.get(2, "attribute");
     std::vector<std::pair<Value, Value>> keyed;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       if (attribute.is_string() && attribute.string().find(',') != std::string::npos) {
         List keys;
         for (const std::string& part : split_by(attribute.string(), ",", -1, false))
@@ -159,7 +159,7 @@ class ListFilters {
     const bool sensitive = a.get(0, "case_sensitive").truthy();
     const Value attribute = a.get(1, "attribute");
     List seen, out;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       runtime.charge(seen.size() / 16 + 1);
       Value key = folded(by_path(runtime, item, attribute), sensitive);
       if (std::any_of(seen.begin(), seen.end(), [&](const Value& s) { return s.equals(key); })) continue;
@@ -190,7 +190,7 @@ class ListFilters {
     bool real = start.is_float();
     double total = start.is_number() ? start.real() : 0.0;
     std::int64_t exact = start.is_integral() ? start.integer() : 0;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       const Value value = by_path(runtime, item, attribute);
       value.require_defined();
       if (!value.is_number()) fail("unsupported operand type(s) for +: 'int' and '" + value.type_name() + "'");
@@ -205,14 +205,15 @@ class ListFilters {
   // map(filter, …) or map(attribute=…, default=…)
   static Value map(Runtime& runtime, const Value& v, const Arguments& a) {
     List out;
+    if (!v.truthy()) return generator({});  // numbers and none too
     if (a.positional.empty()) {
       const Value* attribute = a.find(0, "attribute");
       if (attribute == nullptr) fail("map requires a filter argument");
       const Value* otherwise = a.find(1, "default");
-      for (const Value& item : *iterate(v)) out.push_back(by_path(runtime, item, *attribute, otherwise));
+      for (const Value& item : iterate(v)) out.push_back(by_path(runtime, item, *attribute, otherwise));
     } else {
       const std::string& name = string_argument(&a.positional[0], "map");
-      for (const Value& item : *iterate(v)) out.push_back(runtime.filter(name, item, rest(a, 1)));
+      for (const Value& item : iterate(v)) out.push_back(runtime.filter(name, item, rest(a, 1)));
     }
     runtime.charge(out.size());
     return generator(std::move(out));
@@ -222,8 +223,9 @@ class ListFilters {
   static Value select(Runtime& runtime, const Value& v, const Arguments& a, bool by_attribute, bool keep) {
     const std::size_t first = by_attribute ? 1 : 0;
     if (by_attribute && a.positional.empty()) fail("Missing parameter for attribute name");
+    if (!v.truthy()) return generator({});
     List out;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       runtime.charge(1);
       const Value tested = by_attribute ? by_path(runtime, item, a.positional[0]) : item;
       const bool passed = a.positional.size() > first ? runtime.test(string_argument(&a.positional[first], "select"),
@@ -240,7 +242,7 @@ class ListFilters {
     const Value* otherwise = a.find(1, "default");
     const bool sensitive = a.get(2, "case_sensitive").truthy();
     std::vector<std::pair<Value, Value>> keyed;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       const Value key = by_path(runtime, item, attribute, otherwise);
       keyed.emplace_back(folded(key, sensitive), Value::tuple({key, item}));
     }
@@ -269,7 +271,7 @@ class ListFilters {
     const Value fill = a.get(1, "fill_with");
     if (size < 1 || size > 100'000) fail("batch: linecount must be from 1 to 100,000");
     List out, row;
-    for (const Value& item : *iterate(v)) {
+    for (const Value& item : iterate(v)) {
       if (static_cast<std::int64_t>(row.size()) == size) out.push_back(Value(std::exchange(row, {})));
       row.push_back(item);
     }

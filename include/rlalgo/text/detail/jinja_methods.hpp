@@ -59,16 +59,16 @@ inline std::int64_t integer_argument(const Value& value, const char* what) {
   return value.integer();
 }
 
-// Clamped [start, stop) of a sequence of `length` items, as Python slices with step 1.
+// [start, stop) of a sequence of `length` items, as Python's methods take them: a start behind the end stays there.
 inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, std::size_t first,
                                                     std::int64_t length) {
   const auto bound = [&](std::size_t index, std::int64_t otherwise) {
     const Value value = arguments.get(index, "");
     if (value.is_none()) return otherwise;
     const std::int64_t at = integer_argument(value, "slice indices");
-    return std::clamp<std::int64_t>(at < 0 ? at + length : at, 0, length);
+    return std::clamp<std::int64_t>(at < 0 ? at + length : at, 0, length + 1);
   };
-  return {bound(first, 0), bound(first + 1, length)};
+  return {bound(first, 0), std::min(bound(first + 1, length), length)};
 }
 
 class StringMethods {
@@ -183,6 +183,7 @@ class StringMethods {
     std::string part = s;
     if (a.positional.size() > 1) {
       const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
+      if (begin > end) return false;
       part = slice(s, begin, end);
     }
     const auto fits = [&](const std::string& affix) { return start ? part.starts_with(affix) : part.ends_with(affix); };
@@ -216,7 +217,7 @@ class StringMethods {
   static Value join(const std::string& s, const Arguments& a) {
     std::string out;
     bool first = true;
-    for (const Value& item : *iterate(a.get(0, "iterable"))) {
+    for (const Value& item : iterate(a.get(0, "iterable"))) {
       if (!item.is_string()) fail("sequence item: expected str instance, " + item.type_name() + " found");
       if (!std::exchange(first, false)) out += s;
       out += item.string();

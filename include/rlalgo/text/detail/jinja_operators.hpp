@@ -40,9 +40,7 @@ class Operators {
   // value[start:stop:step]; none where a bound is absent.
   static Value slice(const Value& value, const Value& start, const Value& stop, const Value& step) {
     value.require_defined();
-    if (!value.is_string() && !value.is_sequence()) {
-      return Value::undefined("'" + value.type_name() + "' object is not subscriptable by a slice");
-    }
+    if (!value.is_string() && !value.is_sequence()) fail("'" + value.type_name() + "' object cannot be sliced");
     const std::int64_t stride = step.is_none() ? 1 : bound(step);
     if (stride == 0) fail("slice step cannot be zero");
     std::vector<std::string_view> letters;

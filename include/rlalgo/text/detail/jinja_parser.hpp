@@ -102,10 +102,19 @@ class TemplateParser : ExpressionParser {
 
   NodePtr with_body(NodePtr node, std::string_view end) {
     end_block();
-    const int loops =
-        std::exchange(loops_, node->kind == NodeKind::with || node->kind == NodeKind::filter_block ? loops_ : 0);
+    const bool is_macro = node->kind == NodeKind::macro || node->kind == NodeKind::call_block;
+    const int loops = std::exchange(loops_, node->kind == NodeKind::with ? loops_ : 0);
+    const bool varargs = std::exchange(uses_varargs_, uses_varargs_ && !is_macro);
+    const bool kwargs = std::exchange(uses_kwargs_, uses_kwargs_ && !is_macro);
+    const bool caller = std::exchange(uses_caller_, uses_caller_ && !is_macro);
     node->bodies.push_back(statements({end}));
+    node->uses_varargs = uses_varargs_;
+    node->uses_kwargs = uses_kwargs_;
+    node->uses_caller = uses_caller_;
     loops_ = loops;
+    uses_varargs_ |= varargs;
+    uses_kwargs_ |= kwargs;
+    uses_caller_ |= caller;
     end_block();
     return node;
   }
@@ -114,7 +123,7 @@ class TemplateParser : ExpressionParser {
     NodePtr node = make(NodeKind::branches, line);
     std::string end = "elif";
     while (end == "elif") {
-      node->parts.push_back(tuple_expression());
+      node->parts.push_back(tuple_expression(false));
       end_block();
       node->bodies.push_back(statements({"elif", "else", "endif"}, &end));
     }

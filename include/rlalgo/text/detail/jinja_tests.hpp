@@ -1,12 +1,16 @@
 // Jinja2's tests: "x is defined", "x is divisibleby 3" …
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <rlalgo/text/detail/jinja_methods.hpp>
+#include <rlalgo/text/detail/jinja_operators.hpp>
 #include <rlalgo/text/detail/jinja_value.hpp>
 
 namespace rlalgo::text::detail {
@@ -34,6 +38,14 @@ inline bool apply_test(Runtime& runtime, const std::string& name, const Value& v
     if (found == nullptr) fail("the test '" + name + "' needs an argument");
     return *found;
   };
+  static constexpr std::string_view with_argument[] = {
+      "divisibleby", "eq", "equalto", "==",          "ne", "!=", "lt", "lessthan", "<",
+      "le",          "<=", "gt",      "greaterthan", ">",  "ge", ">=", "in",       "sameas"};
+  const bool takes_argument =
+      std::find(std::begin(with_argument), std::end(with_argument), name) != std::end(with_argument);
+  if (arguments.positional.size() + arguments.named.size() > (takes_argument ? 1 : 0)) {
+    fail("the test '" + name + "' was given too many arguments");
+  }
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();
   if (name == "none") return value.is_none();
@@ -52,10 +64,9 @@ inline bool apply_test(Runtime& runtime, const std::string& name, const Value& v
   if (name == "iterable") return is_iterable(value);
   if (name == "callable") return value.is_undefined() || (value.is_object() && value.object().callable());
   if (name == "odd" || name == "even" || name == "divisibleby") {
-    const std::int64_t divisor = name == "divisibleby" ? integer_argument(other(), "divisor") : 2;
-    if (divisor == 0) fail("integer modulo by zero");
-    const std::int64_t rest = divisor == -1 ? 0 : integer_argument(value, "the tested value") % divisor;
-    return name == "odd" ? rest != 0 : rest == 0;
+    const Value divisor = name == "divisibleby" ? other() : Value(2);
+    const Value rest = Operators(runtime).apply("%", value, divisor);
+    return name == "odd" ? rest.equals(1) : rest.equals(0);
   }
   if (name == "eq" || name == "equalto" || name == "==") return value.equals(other());
   if (name == "ne" || name == "!=") return !value.equals(other());

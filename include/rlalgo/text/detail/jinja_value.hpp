@@ -343,8 +343,22 @@ inline bool less(const Value& a, const Value& b, const char* symbol = "<") {
        b.type_name() + "'");
 }
 
+// Shared items that can be looped over directly: for (const Value& item : iterate(value)).
+class Items {
+ public:
+  Items(std::shared_ptr<const List> list) : list_(std::move(list)) {}
+  [[nodiscard]] auto begin() const { return list_->begin(); }
+  [[nodiscard]] auto end() const { return list_->end(); }
+  const List* operator->() const { return list_.get(); }
+  const List& operator*() const { return *list_; }
+  [[nodiscard]] const std::shared_ptr<const List>& shared() const { return list_; }
+
+ private:
+  std::shared_ptr<const List> list_;
+};
+
 // The items of a list, tuple, dict (keys), string (characters) or iterable object; undefined has none.
-inline std::shared_ptr<const List> iterate(const Value& value) {
+inline Items iterate(const Value& value) {
   if (value.is_undefined()) return std::make_shared<const List>();
   if (value.is_sequence()) return value.shared_list();
   if (value.is_object()) {
@@ -379,11 +393,13 @@ inline bool contains(const Value& haystack, const Value& needle) {
     }
     return haystack.string().find(needle.string()) != std::string::npos;
   }
+  if (haystack.is_dict() && (needle.is_list() || needle.is_dict()))
+    fail("unhashable type: '" + needle.type_name() + "'");
   if (haystack.is_dict()) return haystack.dict().find(needle) != nullptr;
   if (!haystack.is_undefined() && !haystack.is_sequence() && !haystack.is_object()) {
     fail("argument of type '" + haystack.type_name() + "' is not iterable");
   }
-  for (const Value& item : *iterate(haystack)) {
+  for (const Value& item : iterate(haystack)) {
     if (item.equals(needle)) return true;
   }
   return false;

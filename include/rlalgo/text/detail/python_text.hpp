@@ -28,7 +28,8 @@ namespace rlalgo::text::detail {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<std::uint8_t>(c) & 0xC0U) != 0x80U; }));
 }
 
-// Each code point as a view of its bytes.
+// Each code point as a view of its bytes; the text must outlive the result.
+std::vector<std::string_view> characters(std::string&& text) = delete;
 [[nodiscard]] inline std::vector<std::string_view> characters(std::string_view text) {
   std::vector<std::string_view> out;
   for (std::size_t i = 0; i < text.size();) {
@@ -62,31 +63,24 @@ struct StripSides {
   return text;
 }
 
-// str.split(None, limit); limit < 0: no limit.
+// str.split(None, limit) and rsplit; limit < 0: no limit. What the limit leaves over keeps the spaces at its far end.
 [[nodiscard]] inline std::vector<std::string> split_spaces(std::string_view text, std::int64_t limit, bool from_right) {
   std::vector<std::string> out;
-  text = python_strip(text, {});
-  while (!text.empty()) {
+  for (text = python_strip(text, {!from_right, from_right}); !text.empty();
+       text = python_strip(text, {!from_right, from_right}), --limit) {
     if (limit == 0) {
       out.emplace_back(text);
       break;
     }
-    std::size_t at = 0;
-    if (from_right) {
-      at = text.size();
-      while (at > 0) {
-        const std::size_t last = previous_scalar(text, at);
-        if (is_python_space(scalar_at(text, last).value)) break;
-        at = last;
-      }
-      out.emplace_back(text.substr(at));
-      text = python_strip(text.substr(0, at), {false, true});
-    } else {
-      while (at < text.size() && !is_python_space(scalar_at(text, at).value)) at += scalar_at(text, at).length;
-      out.emplace_back(text.substr(0, at));
-      text = python_strip(text.substr(at), {true, false});
+    std::size_t word = 0;  // bytes of the word at the near end
+    while (word < text.size()) {
+      const std::size_t at = from_right ? previous_scalar(text, text.size() - word) : word;
+      const Scalar c = scalar_at(text, at);
+      if (is_python_space(c.value)) break;
+      word += c.length;
     }
-    --limit;
+    out.emplace_back(from_right ? text.substr(text.size() - word) : text.substr(0, word));
+    from_right ? text.remove_suffix(word) : text.remove_prefix(word);
   }
   if (from_right) std::reverse(out.begin(), out.end());
   return out;

@@ -1,0 +1,104 @@
+#include <rlalgo/model/decoder_layer.hpp>
+
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/model/weight_names.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+struct Setup {
+  model::DecoderConfig config;
+  model::DecoderWeights weights;
+  model::TokenTree tree;
+  model::AttentionPlan plan;
+  model::RopeTable rope;
+
+  explicit Setup(const std::string& type)
+      : config(model::parse_hf_config(support::small_config(type), "test").decoder) {
+    config.layers = 1;
+    weights.layers.resize(1);
+    model::visit_weights(config, weights,
+                         [](const std::string&, at::Tensor& value, const auto& shape, model::WeightRole) {
+                           value = at::randn(shape, at::kDouble).requires_grad_();
+                         });
+    tree.segments = {{0, 4, -1, 0}, {4, 6, 0, 4}, {6, 9, 0, 4}};
+    tree.positions = {0, 1, 2, 3, 4, 5, 4, 5, 6};
+    tree.ids.assign(9, 0);
+    plan = model::plan_attention(tree);
+    rope = model::rope_table(model::rope_frequencies(config.rope, config.head_dim), tree.positions);
+  }
+  [[nodiscard]] model::LayerContext context() const { return {config, plan, rope}; }
+};
+
+// The layer from differentiable ATen operations.
+at::Tensor reference(const Setup& s, const at::Tensor& x) {
+  const auto& c = s.config;
+  const auto& w = s.weights.layers[0];
+  const auto norm = [&](const at::Tensor& t, const at::Tensor& weight) {
+    return t * (t.square().mean(-1, true) + c.rms_norm_eps).rsqrt() * weight;
+  };
+  const auto map = [](const at::Tensor& t, const model::Linear& l) {
+    return at::linear(t, l.weight, l.bias.defined() ? std::optional(l.bias) : std::nullopt);
+  };
+  const auto rotate = [&](const at::Tensor& t) {
+    const auto cosine = s.rope.cosine.to(at::kDouble).unsqueeze(1), sine = s.rope.sine.to(at::kDouble).unsqueeze(1);
+    const auto halves = t.chunk(2, -1);
+    return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+  };
+  const auto n = norm(x, w.input_norm);
+  auto q = map(n, w.q_proj).view({-1, c.heads, c.head_dim}), k = map(n, w.k_proj).view({-1, c.kv_heads, c.head_dim});
+  const auto v = map(n, w.v_proj).view({-1, c.kv_heads, c.head_dim});
+  if (c.qk_norm) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+  const auto attended = model::attention(rotate(q), rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
+  const auto m = x + map(attended, w.o_proj);
+  const auto u = norm(m, w.post_attention_norm);
+  return m + map(at::silu(map(u, w.gate_proj)) * map(u, w.up_proj), w.down_proj);
+}
+
+}  // namespace
+
+TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
+  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+    for (const bool some : {false, true}) {
+      Setup s(type);
+      const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();
+      const at::Tensor rows = some ? at::tensor({std::int64_t{3}, std::int64_t{5}, std::int64_t{8}}) : at::Tensor();
+      auto expected = reference(s, x);
+      if (some) expected = expected.index_select(0, rows);
+      const auto grad = at::randn_like(expected);
+      expected.backward(grad);
+      std::vector<at::Tensor> gradients;
+      const auto each = [&](auto&& f) {
+        model::visit_weights(s.config, s.weights,
+                             [&](const std::string& name, at::Tensor& value, const auto&, model::WeightRole) {
+                               if (name.starts_with("model.layers")) f(name, value);
+                             });
+      };
+      each([&](const std::string&, at::Tensor& value) {
+        gradients.push_back(value.grad().clone());
+        value.mutable_grad() = at::Tensor();
+      });
+
+      const c10::NoGradGuard no_grad;
+      model::LayerTape tape;
+      const auto out = model::layer_forward(s.context(), s.weights.layers[0], x.detach(), rows, &tape);
+      CHECK(out.allclose(expected, 1e-10, 1e-10));
+      CHECK(model::layer_forward(s.context(), s.weights.layers[0], x.detach(), rows, nullptr).equal(out));
+      const auto grad_x = model::layer_backward(s.context(), s.weights.layers[0], std::move(tape), grad.clone());
+      CHECK(grad_x.allclose(x.grad(), 1e-9, 1e-9));
+      std::size_t i = 0;
+      each([&](const std::string& name, at::Tensor& value) {
+        INFO(type << " " << name);
+        CHECK(value.grad().allclose(gradients[i++], 1e-9, 1e-9));
+      });
+    }
+  }
+}

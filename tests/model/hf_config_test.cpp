@@ -1,0 +1,164 @@
+#include <rlalgo/model/hf_config.hpp>
+
+#include <string>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+using model::Json;
+using support::lacks;
+using support::raised_by;
+
+namespace {
+
+model::DecoderConfig parse(const Json& json) { return model::parse_hf_config(json, "config.json").decoder; }
+
+Json with(Json json, const std::string& key, Json value) {
+  json[key] = std::move(value);
+  return json;
+}
+
+std::string error(const Json& json) {
+  return raised_by([&] { (void)parse(json); });
+}
+
+const Json llama = support::small_config("llama"), qwen2 = support::small_config("qwen2"),
+           qwen3 = support::small_config("qwen3");
+
+}  // namespace
+
+TEST_CASE("architectures differ in biases, head norms and ties") {
+  const auto l = parse(llama), q2 = parse(qwen2), q3 = parse(qwen3);
+  CHECK((l.qkv_bias && l.output_bias && l.mlp_bias && !l.qk_norm && l.tied_embeddings));
+  CHECK((q2.qkv_bias && !q2.output_bias && !q2.mlp_bias && !q2.qk_norm && q2.tied_embeddings));
+  CHECK((!q3.qkv_bias && !q3.output_bias && !q3.mlp_bias && q3.qk_norm && !q3.tied_embeddings));
+  CHECK(l.head_dim == 6);
+  CHECK(l.kv_heads == 2);
+}
+
+TEST_CASE("missing fields take the defaults of transformers; null counts as missing") {
+  Json json = {{"architectures", {"LlamaForCausalLM"}},
+               {"vocab_size", 10},
+               {"hidden_size", 12},
+               {"intermediate_size", 8},
+               {"num_hidden_layers", 1},
+               {"num_attention_heads", 3},
+               {"head_dim", nullptr}};
+  const auto c = parse(json);
+  CHECK(c.model_type == "llama");
+  CHECK(c.kv_heads == 3);
+  CHECK(c.head_dim == 4);
+  CHECK(c.rms_norm_eps == 1e-6);
+  CHECK(c.rope.theta == 10000.0);
+  CHECK_FALSE(c.tied_embeddings);
+  json["architectures"] = {"Qwen3ForCausalLM"};
+  CHECK(parse(json).head_dim == 128);
+}
+
+TEST_CASE("RoPE is read in the old and the new spelling") {
+  const Json scaling = {
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  Json old = with(with(llama, "rope_theta", 500000.0), "rope_scaling", with(scaling, "type", "llama3"));
+  Json current = llama;
+  current.erase("rope_theta");
+  current["rope_parameters"] = with(with(scaling, "rope_type", "llama3"), "rope_theta", 500000.0);
+  for (const auto& json :
+       {old, with(with(llama, "rope_theta", 500000.0), "rope_scaling", with(scaling, "rope_type", "llama3")),
+        current}) {
+    const auto rope = parse(json).rope;
+    CHECK(rope.kind == model::RopeConfig::Kind::llama3);
+    CHECK(rope.theta == 500000.0);
+    CHECK(rope.factor == 8.0);
+    CHECK(rope.high_freq_factor == 4.0);
+    CHECK(rope.original_max_position_embeddings == 64.0);
+  }
+  old["rope_scaling"].erase("original_max_position_embeddings");
+  CHECK(parse(old).rope.original_max_position_embeddings == 512.0);
+  CHECK(parse(with(llama, "rope_scaling", nullptr)).rope.kind == model::RopeConfig::Kind::standard);
+  CHECK(parse(with(llama, "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}})).rope.theta == 7.0);
+
+  CHECK(lacks(error(with(llama, "rope_scaling", {{"type", "yarn"}, {"factor", 2.0}})),
+              {"model.12", "yarn", "rope_scaling"}) == "");
+  CHECK(lacks(error(with(llama, "rope_scaling", {{"rope_type", "llama3"}})), {"model.9", "factor", "rope_scaling"}) ==
+        "");
+  CHECK(lacks(error(with(llama, "rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}})),
+              {"model.11", "partial"}) == "");
+}
+
+TEST_CASE("unknown architectures are refused by name with the list of those that work") {
+  CHECK(lacks(error(with(llama, "model_type", "gpt2")), {"model.10", "gpt2", "llama", "qwen2", "qwen3"}) == "");
+  CHECK(lacks(error(with(llama, "architectures", {"LlamaForSequenceClassification"})),
+              {"model.10", "LlamaForSequenceClassification"}) == "");
+  CHECK(lacks(error(with(qwen2, "architectures", {"Qwen3ForCausalLM"})), {"model.10"}) == "");
+  Json nothing = llama;
+  nothing.erase("model_type");
+  CHECK(lacks(error(nothing), {"model.10"}) == "");
+}
+
+TEST_CASE("what would be computed wrongly is refused") {
+  CHECK(lacks(error(with(llama, "hidden_act", "gelu")), {"model.11", "hidden_act", "gelu"}) == "");
+  CHECK(lacks(error(with(llama, "quantization_config", {{"bits", 4}})), {"model.11", "quantization_config"}) == "");
+  Json window = with(with(with(qwen2, "use_sliding_window", true), "sliding_window", 64), "max_window_layers", 1);
+  CHECK(lacks(error(window), {"model.11", "use_sliding_window"}) == "");
+  CHECK(error(with(window, "use_sliding_window", false)) == "nothing");
+  CHECK(error(with(window, "max_window_layers", 2)) == "nothing");  // no layer is reached
+  CHECK(error(with(window, "sliding_window", 512)) == "nothing");   // wider than the context
+  CHECK(lacks(error(with(qwen2, "layer_types", {"full_attention", "sliding_attention"})),
+              {"model.11", "sliding_attention"}) == "");
+  CHECK(error(with(window, "layer_types", {"full_attention", "full_attention"})) == "nothing");
+}
+
+TEST_CASE("wrong fields are named") {
+  for (const char* key :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"}) {
+    Json json = llama;
+    json.erase(key);
+    CHECK(lacks(error(json), {"model.9", key, "config.json"}) == "");
+    CHECK(lacks(error(with(llama, key, 0)), {"model.9", key}) == "");
+    CHECK(lacks(error(with(llama, key, "many")), {"model.9", key, "many"}) == "");
+  }
+  CHECK(lacks(error(with(llama, "num_key_value_heads", 3)), {"model.9", "num_key_value_heads", "divisor"}) == "");
+  CHECK(lacks(error(with(llama, "head_dim", 5)), {"model.9", "head_dim", "even"}) == "");
+  CHECK(lacks(error(with(llama, "tie_word_embeddings", 1)), {"model.9", "tie_word_embeddings"}) == "");
+  CHECK(lacks(error(with(llama, "eos_token_id", "x")), {"model.9", "eos_token_id"}) == "");
+}
+
+TEST_CASE("the original JSON is kept as it was") {
+  const Json json = with(llama, "some_future_key", {{"a", 1}});
+  CHECK(model::parse_hf_config(json, "x").json.dump() == json.dump());
+}
+
+TEST_CASE("files: missing directory, missing and broken config.json, end ids") {
+  const support::ScratchDirectory scratch;
+  const auto read = [](const std::filesystem::path& path) {
+    return raised_by([&] { (void)model::read_hf_config(path); });
+  };
+  CHECK(lacks(read(scratch.path() / "none"), {"model.7", "none", "base_model"}) == "");
+  CHECK(lacks(read(scratch.path()), {"model.8", "config.json"}) == "");
+  scratch.write("config.json", "{\"model_type\":");
+  CHECK(lacks(read(scratch.path()), {"model.8", "not valid JSON"}) == "");
+  scratch.write("config.json", "[]");
+  CHECK(lacks(read(scratch.path()), {"model.8", "array"}) == "");
+  scratch.write("config.json", llama.dump());
+  CHECK(read(scratch.path()) == "nothing");
+  CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{2});
+  CHECK_FALSE(model::read_generation_config(scratch.path()).has_value());
+  scratch.write("generation_config.json",
+                R"({"eos_token_id":[4,5],"temperature":0.7,"top_k":20,"do_sample":true,"pad_token_id":null})");
+  const auto generation = model::read_generation_config(scratch.path());
+  REQUIRE(generation.has_value());
+  CHECK(generation->eos_token_ids == std::vector<std::int64_t>{4, 5});
+  CHECK(generation->temperature == 0.7);
+  CHECK(generation->top_k == 20);
+  CHECK(generation->do_sample == true);
+  CHECK_FALSE(generation->pad_token_id.has_value());
+  CHECK_FALSE(generation->top_p.has_value());
+  CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{4, 5});
+  scratch.write("generation_config.json", R"({"temperature":1.0})");
+  CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{2});
+  scratch.write("generation_config.json", R"({"top_p":"high"})");
+  CHECK(lacks(raised_by([&] { (void)model::read_generation_config(scratch.path()); }),
+              {"model.9", "top_p", "generation_config.json"}) == "");
+}

@@ -1,0 +1,84 @@
+#include <rlalgo/model/save.hpp>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include <rlalgo/model/load.hpp>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+const auto golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model";
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream out;
+  out << stream.rdbuf();
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("loading and saving gives the bytes that transformers wrote") {
+  const support::ScratchDirectory scratch;
+  for (const std::string name : {"llama", "llama3_rope"}) {
+    model::save_decoder(*model::load_decoder(golden / name), scratch.path());
+    CHECK(read_file(scratch.path() / "model.safetensors") == read_file(golden / name / "model.safetensors"));
+    CHECK(read_file(scratch.path() / "config.json") == read_file(golden / name / "config.json"));
+  }
+  // A bf16 file that is trained in bf16 stays one.
+  model::save_decoder(*model::load_decoder(golden / "qwen3", at::kBFloat16), scratch.path());
+  CHECK(read_file(scratch.path() / "model.safetensors") == read_file(golden / "qwen3/model.safetensors"));
+  CHECK(read_file(scratch.path() / "config.json") == read_file(golden / "qwen3/config.json"));
+}
+
+TEST_CASE("config.json names the dtype of the file in the spelling it came in") {
+  const support::ScratchDirectory scratch;
+  model::save_decoder(*model::load_decoder(golden / "qwen3"), scratch.path());
+  auto json = model::Json::parse(read_file(scratch.path() / "config.json"));
+  CHECK(json["dtype"] == "float32");
+  CHECK_FALSE(json.contains("torch_dtype"));
+  model::save_decoder(*model::load_decoder(golden / "llama", at::kBFloat16), scratch.path());
+  json = model::Json::parse(read_file(scratch.path() / "config.json"));
+  CHECK(json["torch_dtype"] == "bfloat16");
+  CHECK_FALSE(json.contains("dtype"));
+  CHECK(json["rope_theta"] == 500.0);
+  CHECK_FALSE(json.contains("rope_parameters"));
+  CHECK(model::load_decoder(scratch.path())->dtype() == at::kFloat);
+}
+
+TEST_CASE("generation_config.json is the given one, or holds the token ids of config.json") {
+  const support::ScratchDirectory scratch;
+  const auto policy = model::load_decoder(golden / "llama3_rope");
+  model::save_decoder(*policy, scratch.path() / "deep/er");
+  CHECK(model::read_generation_config(scratch.path() / "deep/er")->eos_token_ids == std::vector<std::int64_t>{2, 4});
+  model::save_decoder(*policy, scratch.path(),
+                      {.generation_config = model::Json{{"eos_token_id", 9}, {"temperature", 0.5}}});
+  CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{9});
+}
+
+TEST_CASE("a sharded save loads to the same weights") {
+  const support::ScratchDirectory scratch;
+  const auto policy = model::load_decoder(golden / "qwen2");
+  model::save_decoder(*policy, scratch.path(), {.shard_limit = 30'000});
+  CHECK_FALSE(std::filesystem::exists(scratch.path() / "model.safetensors"));
+  const auto back = model::load_decoder(scratch.path());
+  const auto a = policy->named_tensors(), b = back->named_tensors();
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK((a[i].first == b[i].first && a[i].second.equal(b[i].second)));
+}
+
+TEST_CASE("a place that cannot be written is an error with the system's reason") {
+  const support::ScratchDirectory scratch;
+  scratch.write("file", "");
+  const auto policy = model::load_decoder(golden / "llama");
+  CHECK(support::lacks(support::raised_by([&] { model::save_decoder(*policy, scratch.path() / "file/model"); }),
+                       {"core.1", "Not a directory"}) == "");
+}

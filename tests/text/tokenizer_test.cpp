@@ -1,0 +1,266 @@
+#include <support/catch.hpp>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/text/tokenizer.hpp>
+
+namespace {
+
+using namespace rlalgo;
+using text::Json;
+using text::Tokenizer;
+using Ids = std::vector<std::int32_t>;
+
+const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/text";
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file.is_open());
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What an encoder that fails says.
+std::string error_of(const std::string& tokenizer_json, const Json& config = {}) {
+  try {
+    static_cast<void>(Tokenizer::from_json(tokenizer_json, config));
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// A byte-level tokenizer over a, b, c and the merges given, with any further fields.
+std::string tiny(const std::string& merges = R"(["a b", "ab c"])", const std::string& more = "") {
+  return R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}, )" +
+         more +
+         R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, "bc": 5, "Ġ": 6}, "merges": )" +
+         merges + "}}";
+}
+
+bool has(const std::string& where, const std::string& what) { return where.find(what) != std::string::npos; }
+
+// Counter-based, so that every run sees the same texts.
+std::string random_text(std::uint64_t index) {
+  static const std::vector<std::string> pieces = {
+      "a",          "B", "word",     "日本",         "é",  "é",   "😀",  " ",  "  ", "\n", "\r\n",
+      "\t",         "1", "23",       "4567",         "'s", "'LL", "'",  ".",  ",",  "!?", "_",
+      "<|im_end|>", "ſ", "\xC2\xA0", "\xE3\x80\x80", "½",  "٣",   "'ſ", "नि", "-",  "=>", "\xEF\xBB\xBF"};
+  std::string text;
+  const core::PhiloxKey key{.seed = 11, .stream = core::Stream::test};
+  const std::uint32_t length = core::philox(key, index, 0)[0] % 24;
+  for (std::uint32_t i = 1; i <= length; ++i) text += pieces[core::philox(key, index, i)[0] % pieces.size()];
+  return text;
+}
+
+}  // namespace
+
+// ids recorded from the Python package tokenizers 0.23 by scripts/fixtures/text_tokenizers.py
+TEST_CASE("encodes and decodes as the tokenizers library does") {
+  const std::string style =
+      GENERATE("gpt2", "llama3", "qwen2", "smollm2", "qwen35", "camel", "flags", "sentencepiece", "metaspace");
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / style);
+  const Json cases = Json::parse(read(golden / (style + ".cases.json")));
+  const std::size_t count = cases["texts"].size();
+  REQUIRE(count > 40);
+  for (std::size_t i = 0; i < count; ++i) {
+    // A null stands for: as without special tokens, or as the text.
+    const auto text = cases["texts"][i].get<std::string>();
+    const auto plain = cases["plain_ids"][i].get<Ids>();
+    const auto with_special = cases["ids"][i].is_null() ? plain : cases["ids"][i].get<Ids>();
+    const auto decoded = cases["decoded"][i].is_null() ? text : cases["decoded"][i].get<std::string>();
+    const auto skipped = cases["skipped"][i].is_null() ? text : cases["skipped"][i].get<std::string>();
+    INFO(style << " " << Json(text).dump());
+    CHECK(tokenizer.encode(text, false) == plain);
+    CHECK(tokenizer.encode(text) == with_special);
+    CHECK(tokenizer.decode(plain, false) == decoded);
+    CHECK(tokenizer.decode(plain) == skipped);
+  }
+}
+
+TEST_CASE("merges the lowest rank first, the leftmost on ties") {
+  // "abc": rank 0 is b+c, so a+bc remains, and no merge makes a+bc.
+  CHECK(Tokenizer::from_json(tiny(R"(["b c", "a b", "ab c"])")).encode("abc") == Ids{0, 5});
+  // rank 0 is a+b, then ab+c
+  CHECK(Tokenizer::from_json(tiny()).encode("abc") == Ids{4});
+  // pairs instead of strings are the same merges
+  CHECK(Tokenizer::from_json(tiny(R"([["a", "b"], ["ab", "c"]])")).encode("abcab") == Ids{4, 3});
+}
+
+TEST_CASE("short and long pre-tokens merge alike") {
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / "gpt2");
+  text::detail::TokenizerFile file = text::detail::parse_tokenizer_file(read(golden / "gpt2/tokenizer.json"), "gpt2");
+  const text::detail::TokenizerParts parts = text::detail::TokenizerBuilder(std::move(file), Json(), Json()).build();
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    std::string piece = random_text(i);
+    if (piece.size() > 64) piece.resize(64);
+    Ids by_scan, by_heap;
+    parts.bpe.merge(piece, by_scan);
+    parts.bpe.merge(piece, by_heap, true);
+    CHECK(by_scan == by_heap);
+  }
+  // 100,000 letters in one pre-token: quadratic work would take minutes
+  const std::string text(100'000, 'e');
+  CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+}
+
+TEST_CASE("reads ill-formed UTF-8 as replacement characters") {
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / "gpt2");
+  const std::string fffd = "\xEF\xBF\xBD";
+  const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"a\xFFz", "a" + fffd + "z"},          // a byte that never occurs
+      {"\xE6\x97", fffd},                    // a truncated character is one piece
+      {"\xE6\x97x", fffd + "x"},             //
+      {"\xC0\xAF", fffd + fffd},             // an overlong form: no byte of it can begin a character
+      {"\xED\xA0\x80", fffd + fffd + fffd},  // a surrogate
+      {"\xF0\x9F\x98\xF0\x9F\x98\x80", fffd + "\xF0\x9F\x98\x80"},
+      {"\xF4\x90\x80\x80", fffd + fffd + fffd + fffd},  // above U+10FFFF
+      {"\x80\x80", fffd + fffd},
+  };
+  for (const auto& [bad, good] : pairs) {
+    CHECK(tokenizer.encode(bad) == tokenizer.encode(good));
+    CHECK(tokenizer.decode(tokenizer.encode(bad)) == good);
+  }
+}
+
+TEST_CASE("knows its special tokens") {
+  const std::string added =
+      R"("added_tokens": [{"id": 7, "content": "<e>", "special": true}, {"id": 8, "content": "<t>", "special": false}], )";
+  SECTION("from tokenizer_config.json") {
+    const Tokenizer tokenizer =
+        Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added),
+                             Json{{"eos_token", "<e>"}, {"bos_token", Json{{"content", "<s>"}, {"lstrip", false}}}});
+    CHECK(tokenizer.eos_token() == "<e>");
+    CHECK(tokenizer.eos_id() == 7);
+    CHECK(tokenizer.pad_id() == 7);  // no pad_token: the end token pads
+    CHECK(tokenizer.special_tokens().pad_is_eos);
+    CHECK(tokenizer.bos_id() == 9);  // not in tokenizer.json: added, one above the highest id
+    CHECK(tokenizer.vocab_size() == 10);
+    CHECK(tokenizer.is_special(7));
+    CHECK_FALSE(tokenizer.is_special(8));
+    CHECK_FALSE(tokenizer.is_special(-1));
+    CHECK_FALSE(tokenizer.unk_id());
+    CHECK(tokenizer.encode("abc<s>ab<e><t>") == Ids{4, 9, 3, 7, 8});
+    CHECK(tokenizer.decode(Ids{4, 9, 3, 7, 8}) == "abcab<t>");
+    CHECK(tokenizer.decode(Ids{4, 9, 3, 7, 8}, false) == "abc<s>ab<e><t>");
+    CHECK(tokenizer.decode(Ids{4, -5, 1000, 3}) == "abcab");  // ids that no token has
+    CHECK(tokenizer.token_id("Ġ") == 6);
+    CHECK(tokenizer.token(6) == "Ġ");
+    CHECK_FALSE(tokenizer.token_id("zz"));
+  }
+  SECTION("a role makes an ordinary added token special") {
+    const Tokenizer tokenizer =
+        Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), Json{{"eos_token", "<t>"}, {"pad_token", "<e>"}});
+    CHECK(tokenizer.is_special(8));
+    CHECK(tokenizer.pad_id() == 7);
+    CHECK(tokenizer.decode(Ids{4, 8}) == "abc");
+  }
+  SECTION("add_bos_token and add_eos_token replace the post-processor") {
+    Json config = {{"eos_token", "<e>"}, {"bos_token", "<t>"}, {"add_bos_token", true}, {"add_eos_token", true}};
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab") == Ids{8, 3, 7});
+    config["add_bos_token"] = false;
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab") == Ids{3, 7});
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab", false) == Ids{3});
+  }
+  SECTION("added_tokens_decoder names tokens that tokenizer.json lacks") {
+    const Tokenizer tokenizer = Tokenizer::from_json(
+        tiny(), Json{{"added_tokens_decoder", Json{{"7", Json{{"content", "<x>"}, {"special", true}}}}}});
+    CHECK(tokenizer.encode("ab<x>") == Ids{3, 7});
+  }
+}
+
+TEST_CASE("many threads encode at once") {
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / "qwen2");
+  std::vector<Ids> expected;
+  {
+    const Tokenizer other = Tokenizer::from_directory(golden / "qwen2");
+    for (std::uint64_t i = 0; i < 200; ++i) expected.push_back(other.encode(random_text(i)));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < 200; ++i) wrong += tokenizer.encode(random_text(i)) != expected[i] ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("saves what it was loaded from") {
+  const std::filesystem::path out =
+      std::filesystem::temp_directory_path() / ("rlalgo_text_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(out);
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / "llama3");
+  tokenizer.save(out);
+  const Tokenizer again = Tokenizer::from_directory(out);
+  CHECK(again.encode("Hello <|im_end|> 123") == tokenizer.encode("Hello <|im_end|> 123"));
+  CHECK(again.pad_id() == tokenizer.pad_id());
+  CHECK_FALSE(again.special_tokens().pad_is_eos);  // the saved configuration names the padding token
+  std::filesystem::remove_all(out);
+}
+
+TEST_CASE("says what is wrong with a tokenizer") {
+  const std::filesystem::path nowhere = std::filesystem::temp_directory_path() / "rlalgo_no_such_directory";
+  CHECK_THROWS_WITH(Tokenizer::from_directory(nowhere), Catch::Contains("[rlalgo.text.1]") &&
+                                                            Catch::Contains("tokenizer.json") &&
+                                                            Catch::Contains("rlalgo_no_such_directory"));
+
+  CHECK(has(error_of("{\"model\": "), "[rlalgo.text.2]"));
+  CHECK(has(error_of("[1, 2]"), "[rlalgo.text.2]"));
+  CHECK(has(error_of("version https://git-lfs.github.com/spec/v1"), "[rlalgo.text.2]"));
+  CHECK(has(error_of(tiny("[1]")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(tiny(R"(["a b c"])")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(tiny(R"([["a"]])")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(tiny(R"(["a b"])", R"("added_tokens": [{"id": 3}], )")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": {"a": "x"}, "merges": []}})"), "'a'"));
+  CHECK(
+      has(error_of(tiny(), Json{{"added_tokens_decoder", Json{{"x", Json{{"content", "<x>"}}}}}}), "[rlalgo.text.5]"));
+
+  const std::string unigram = error_of(R"({"model": {"type": "Unigram", "vocab": [["a", -1.0]]}})");
+  CHECK(has(unigram, "[rlalgo.text.3]"));
+  CHECK(has(unigram, "'Unigram'"));
+  CHECK(has(error_of(R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})"), "'WordPiece'"));
+  CHECK(has(error_of("{}"), "[rlalgo.text.3]"));
+  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "'Precompiled'"));
+  CHECK(has(error_of(tiny("[]", R"("post_processor": {"type": "Odd"}, )")), "'Odd'"));
+  CHECK(has(
+      error_of(
+          R"({"pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})"),
+      "'BertPreTokenizer'"));
+  CHECK(
+      has(error_of(R"({"decoder": {"type": "WordPiece"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})"),
+          "decoder"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "dropout": 0.1, "vocab": {"a": 0}, "merges": []}})"), "dropout"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "end_of_word_suffix": "</w>", "vocab": {"a": 0}, "merges": []}})"),
+            "end_of_word_suffix"));
+
+  const auto split = [](const std::string& regex) {
+    return error_of(R"({"pre_tokenizer": {"type": "Split", "behavior": "Isolated", "pattern": {"Regex": ")" + regex +
+                    R"("}}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  };
+  CHECK(has(split("(a"), "[rlalgo.text.4]"));
+  CHECK(has(split(R"(\\h+)"), "[rlalgo.text.4]"));
+  CHECK(has(split("a{1,2}+"), "[rlalgo.text.4]"));
+  CHECK(split("a+") == "no error");
+
+  const std::string no_merges = error_of(R"({"model": {"type": "BPE", "vocab": {"a": 0}}})");
+  CHECK(has(no_merges, "[rlalgo.text.5]"));
+  CHECK(has(no_merges, "merges"));
+  CHECK(has(error_of(tiny(R"(["b a"])")), "'ba'"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})"), "[rlalgo.text.5]"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": {}, "merges": []}})"), "[rlalgo.text.5]"));
+  CHECK(has(
+      error_of(tiny(
+          "[]",
+          R"("post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}], "special_tokens": {}}, )")),
+      "'<s>'"));
+  CHECK(
+      has(error_of(tiny("[]", R"("post_processor": {"type": "BertProcessing", "cls": ["x", 99], "sep": ["y", 1]}, )")),
+          "99"));
+}
