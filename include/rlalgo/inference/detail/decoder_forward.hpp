@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
