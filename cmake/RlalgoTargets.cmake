@@ -4,6 +4,7 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(range-v3 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(RLALGO_PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)
+include(RlalgoHttplib)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
 find_package(Threads REQUIRED)
 
@@ -40,7 +41,7 @@ endfunction()
 rlalgo_floor(host ${_rlalgo_host_headers})
 target_compile_features(rlalgo_host INTERFACE cxx_std_20)
 target_link_libraries(rlalgo_host INTERFACE Eigen3::Eigen nlohmann_json::nlohmann_json range-v3::range-v3
-  PkgConfig::RLALGO_PCRE2 ICU::uc ICU::i18n ICU::data Threads::Threads)
+  PkgConfig::RLALGO_PCRE2 httplib::httplib ICU::uc ICU::i18n ICU::data Threads::Threads)
 
 if(NOT RLALGO_HOST_ONLY)
   include(RlalgoLibTorch)

@@ -18,7 +18,7 @@ class Rlalgo(ConanFile):
     topics = ("reinforcement-learning", "language-models", "grpo", "libtorch", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    # system_dependencies: Eigen, range-v3, json, PCRE2, ICU and yaml-cpp come from the system instead of from Conan.
+    # system_dependencies: Eigen, range-v3, json, PCRE2, cpp-httplib, ICU and yaml-cpp come from the system instead of from Conan.
     options = {"system_dependencies": [True, False]}
     default_options = {"system_dependencies": False}
     no_copy_source = True
@@ -43,6 +43,7 @@ class Rlalgo(ConanFile):
         self.requires("nlohmann_json/3.11.3", transitive_headers=True)
         self.requires("pcre2/10.42", transitive_headers=True)
         self.requires("icu/72.1", transitive_headers=True)
+        self.requires("cpp-httplib/0.11.4", transitive_headers=True)
         self.requires("yaml-cpp/0.7.0", transitive_headers=True)
 
     def validate(self):

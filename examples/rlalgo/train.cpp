@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/parse.hpp>
@@ -48,19 +49,20 @@ int train(const Arguments& arguments) {
   tokenize(prompts.train, model, run);
   tokenize(prompts.evaluation, model, run);
 
-  inference::LocalEngine engine(model.decoder->config(), model.decoder->weights());
+  config::CompletionSource source(run, model);
   const trainer::OnlineConfig settings =
       config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
 
   const trainer::Outcome outcome =
       train_policy_gradient(run, settings,
                             {.policy = model.decoder,
-                             .generator = engine,
+                             .generator = source.generator(),
                              .prompts = std::move(prompts.train),
                              .rewards = std::move(rewards),
                              .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
                              .reference = run.beta != 0.0 ? model.decoder->frozen_copy() : nullptr,
                              .evaluation_prompts = std::move(prompts.evaluation),
+                             .sync = source.sync(),
                              .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }});
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
             << ", model and report in " << run.output_dir << "\n";

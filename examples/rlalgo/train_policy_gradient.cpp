@@ -5,11 +5,10 @@
 namespace rlalgo::cli {
 
 trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
-                                       trainer::OnlineInputs<inference::LocalEngine> inputs) {
+                                       trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync> inputs) {
   return config::with_policy_gradient(run, [&](auto loss) {
-    auto trainer =
-        trainer::make_online(settings, std::move(loss), advantage::GroupRelative(config::group_relative(run)),
-                             aggregation::SumThenNormalize(), std::move(inputs));
+    auto trainer = trainer::make_online(settings, std::move(loss), config::estimator(run),
+                                        config::reward_aggregation(run), std::move(inputs));
     return trainer.run();
   });
 }

@@ -28,8 +28,8 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using BnpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::TokenMean>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using Bnpo = trainer::OnlineTrainer<BnpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize>;
+template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
+using Bnpo = trainer::OnlineTrainer<BnpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct BnpoConfig {
@@ -39,8 +39,8 @@ struct BnpoConfig {
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G>
-[[nodiscard]] Bnpo<G, Kl, Ratio> make_bnpo(BnpoConfig<Kl> config, trainer::OnlineInputs<G> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
+[[nodiscard]] Bnpo<G, Kl, Ratio, Y> make_bnpo(BnpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
   return trainer::make_online(
       config.run, BnpoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
       advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));

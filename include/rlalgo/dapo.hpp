@@ -30,8 +30,8 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using DapoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::GlobalTokenCount>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using Dapo = trainer::OnlineTrainer<DapoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize>;
+template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
+using Dapo = trainer::OnlineTrainer<DapoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct DapoConfig {
@@ -41,8 +41,8 @@ struct DapoConfig {
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G>
-[[nodiscard]] Dapo<G, Kl, Ratio> make_dapo(DapoConfig<Kl> config, trainer::OnlineInputs<G> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
+[[nodiscard]] Dapo<G, Kl, Ratio, Y> make_dapo(DapoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
   return trainer::make_online(
       config.run, DapoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
       advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));

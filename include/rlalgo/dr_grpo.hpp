@@ -29,9 +29,9 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using DrGrpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::FixedLength>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
+template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
 using DrGrpo =
-    trainer::OnlineTrainer<DrGrpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize>;
+    trainer::OnlineTrainer<DrGrpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct DrGrpoConfig {
@@ -42,8 +42,8 @@ struct DrGrpoConfig {
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G>
-[[nodiscard]] DrGrpo<G, Kl, Ratio> make_dr_grpo(DrGrpoConfig<Kl> config, trainer::OnlineInputs<G> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
+[[nodiscard]] DrGrpo<G, Kl, Ratio, Y> make_dr_grpo(DrGrpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
   return trainer::make_online(
       config.run,
       DrGrpoLoss<Kl, Ratio>({.surrogate = config.clip,

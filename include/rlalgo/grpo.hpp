@@ -30,8 +30,8 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using GrpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::SequenceMean>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
-using Grpo = trainer::OnlineTrainer<GrpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize>;
+template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
+using Grpo = trainer::OnlineTrainer<GrpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct GrpoConfig {
@@ -41,8 +41,8 @@ struct GrpoConfig {
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G>
-[[nodiscard]] Grpo<G, Kl, Ratio> make_grpo(GrpoConfig<Kl> config, trainer::OnlineInputs<G> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
+[[nodiscard]] Grpo<G, Kl, Ratio, Y> make_grpo(GrpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
   return trainer::make_online(
       config.run, GrpoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
       advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));

@@ -115,12 +115,15 @@ def control_c(c):
 @case
 def python_reward(c):
     (c.folder / "rewards.py").write_text(
-        "def short(completions, completion_ids, answer, trainer_state, **kwargs):\n"
+        "def short(completions, completion_ids, answer, trainer_state, log_extra, **kwargs):\n"
         "    print('noise on standard output')\n"
         "    assert isinstance(answer[0], str) and trainer_state is not None\n"
         "    assert completions[0][0]['role'] == 'assistant'\n"
+        "    log_extra('gold', answer)\n"
         "    return [-float(len(ids)) for ids in completion_ids]\n")
     c.train({"trl": {"reward_funcs": ["rewards.short", "builtin.gsm8k_format"], "reward_weights": [0.1, 1.0]}}).expect(0)
+    samples = [json.loads(line) for line in (c.folder / "out" / "samples.jsonl").read_text().splitlines()]
+    assert samples and all(isinstance(sample["logged"]["gold"], str) for sample in samples)
     record = c.metrics()[0]
     assert abs(record["rewards/short/mean"] + record["completions/mean_length"]) < 1e-9
     weighted = 0.1 * record["rewards/short/mean"] + record["rewards/gsm8k_format/mean"]

@@ -252,7 +252,7 @@ TEST_CASE("unknown keys name file, line and the nearest known key") {
 }
 
 TEST_CASE("recipes: known ones that are not in this build are told so before anything else") {
-  for (const char* name : {"dpo", "ipo", "kto", "orpo", "simpo", "cpo", "rloo", "gdpo", "ebft"}) {
+  for (const char* name : {"dpo", "ipo", "kto", "orpo", "simpo", "cpo", "rloo", "ebft"}) {
     INFO(name);
     CHECK(lacks(error_of("rl: " + std::string(name) + "\nunknown_key: 1\n"),
                 {"config.9: ", name, "expected grpo", "c.yaml:1"}) == "");
@@ -264,14 +264,10 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "adapter: lora\n"),
               {"config.10: ", "adapter: lora", "c.yaml:9", "trains all weights"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit"}) == "");
-  CHECK(lacks(error_of(minimal + "  use_vllm: true\n"), {"config.10: ", "trl.use_vllm", "set trl.use_vllm: false"}) ==
-        "");
-  CHECK(lacks(error_of(minimal + "  loss_type: cispo\n"),
-              {"config.10: ", "trl.loss_type cispo", "grpo, bnpo, dr_grpo, dapo"}) == "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_lora_sync: true\n"),
+              {"config.10: ", "trl.vllm_lora_sync", "over HTTP"}) == "");
   CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
         "");
-  CHECK(lacks(error_of(minimal + "  multi_objective_aggregation: normalize_then_sum\n"), {"config.10: "}) == "");
-  CHECK(lacks(error_of(minimal + "  top_entropy_quantile: 0.2\n"), {"config.10: ", "trl.top_entropy_quantile"}) == "");
   CHECK(lacks(error_of(minimal + "  entropy_coef: 0.01\n"), {"config.10: ", "trl.entropy_coef"}) == "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: rex\n"), {"config.10: ", "lr_scheduler rex", "linear, cosine"}) == "");
   CHECK(lacks(error_of(minimal + "lr_scheduler_kwargs: {num_cycles: 2}\n"), {"config.10: ", "lr_scheduler_kwargs"}) ==
@@ -294,7 +290,7 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "never cut"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
   CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16", "float32"}) == "");
-  CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "use_vllm"}) == "");
+  CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "in this process"}) == "");
   CHECK(lacks(warning_of(minimal + "vllm: {port: 9000}\n"), {"vllm (c.yaml:9)"}) == "");
   CHECK(lacks(warning_of(minimal + "plugins: [axolotl.integrations.liger.LigerPlugin]\n"),
               {"LigerPlugin", "not loaded"}) == "");
@@ -308,6 +304,54 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(parse(minimal +
               "bf16: auto\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")
             .warnings.empty());
+}
+
+TEST_CASE("a generation server: its keys, their old names, what excludes what") {
+  const TrlConfig off = parse(minimal).trl;
+  CHECK_FALSE(off.generates_elsewhere());
+  const TrlConfig t = parse(minimal +
+                            "  use_vllm: true\n  vllm_server_host: gpu-7\n  vllm_server_port: 9001\n"
+                            "  vllm_server_timeout: 30\n  vllm_importance_sampling_mode: token_truncate\n"
+                            "  vllm_importance_sampling_cap: 2.0\n  vllm_importance_sampling_clip_min: 0.5\n"
+                            "  vllm_guided_decoding_regex: a+\n  generation_kwargs: {temperature: 0.7, seed: 3}\n")
+                          .trl;
+  CHECK(t.generates_elsewhere());
+  CHECK(t.vllm_server_host == "gpu-7");
+  CHECK(t.vllm_server_port == 9001);
+  CHECK(t.vllm_server_timeout == 30.0);
+  CHECK(t.vllm_importance_sampling_correction);
+  CHECK(t.vllm_importance_sampling_mode == "token_truncate");
+  CHECK(t.vllm_importance_sampling_clip_min == 0.5);
+  CHECK(t.vllm_importance_sampling_clip_max == 2.0);
+  CHECK(t.vllm_structured_outputs_regex == "a+");
+  CHECK(t.temperature == 0.7);
+  CHECK(t.generation_kwargs["seed"] == 3);
+  const TrlConfig open = parse(minimal + "  use_vllm: true\n  vllm_importance_sampling_clip_max:\n").trl;
+  CHECK_FALSE(open.vllm_importance_sampling_clip_max);
+  CHECK(lacks(warning_of(minimal + "  use_vllm: true\n  vllm_mode: colocate\n"), {"colocate", "in this process"}) ==
+        "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_mode: remote\n"), {"config.6: ", "colocate"}) == "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_server_port: 70000\n"), {"config.6: ", "65535"}) == "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_importance_sampling_clip_min: 4\n"),
+              {"config.6: ", "clip_max = 3"}) == "");
+  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_importance_sampling_mode: token_truncate\n"
+                                 "  vllm_importance_sampling_clip_max:\n"),
+              {"config.8: ", "bounds"}) == "");
+}
+
+TEST_CASE("gdpo presets the aggregation and keeps it; surrogates go with the ratio levels they read") {
+  std::string gdpo = minimal;
+  gdpo.replace(gdpo.find("rl: grpo"), 8, "rl: gdpo");
+  CHECK(parse(gdpo).trl.multi_objective_aggregation == "normalize_then_sum");
+  CHECK(lacks(error_of(gdpo + "  multi_objective_aggregation: sum_then_normalize\n"), {"config.8: ", "rl: grpo"}) ==
+        "");
+  CHECK(parse(minimal + "  multi_objective_aggregation: normalize_then_sum\n").rl == "grpo");
+  for (const char* bad : {"  loss_type: vespo\n  importance_sampling_level: sequence\n",
+                          "  loss_type: cispo\n  importance_sampling_level: sequence_token\n"})
+    CHECK(lacks(error_of(minimal + bad), {"config.8: ", "importance_sampling_level"}) == "");
+  CHECK(parse(minimal + "  loss_type: luspo\n  importance_sampling_level: sequence\n").trl.loss_type == "luspo");
+  CHECK(lacks(error_of(minimal + "  top_entropy_quantile: 1.2\n"), {"config.6: ", "from 0 to 1"}) == "");
+  CHECK(lacks(error_of(minimal + "  sapo_temperature_neg: 0\n"), {"config.6: "}) == "");
 }
 
 TEST_CASE("removed keys") {

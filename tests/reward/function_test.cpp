@@ -13,8 +13,10 @@ namespace {
 struct Fake final : reward::RewardFunction {
   std::vector<double> values;
   int fault = 0;
+  reward::Json notes = reward::Json::array({"x", "y"});
   [[nodiscard]] std::string name() const override { return "fake"; }
-  std::vector<double> operator()(const reward::RewardCall&) override {
+  std::vector<double> operator()(const reward::RewardCall& call) override {
+    if (call.log != nullptr) call.log->extras.emplace_back("notes", notes);
     if (fault == 1) throw std::runtime_error("no such key: answer");
     if (fault == 2) core::raise("remote", 6, {.what = "late"});
     return values;
@@ -30,6 +32,15 @@ TEST_CASE("a call returns one value per completion or fails with a number") {
   Fake fake;
   fake.values = {1, 2};
   CHECK(reward::evaluate(fake, call) == std::vector<double>{1, 2});
+  reward::RewardLog log;
+  call.log = &log;
+  CHECK(reward::evaluate(fake, call) == std::vector<double>{1, 2});
+  CHECK(log.extras.size() == 1);
+  for (const reward::Json& notes : {reward::Json::array({"x"}), reward::Json("xy")}) {
+    fake.notes = notes;
+    CHECK_THROWS_WITH(reward::evaluate(fake, call),
+                      Catch::Contains("[rlalgo.reward.4]") && Catch::Contains("1 entries in 'notes', expected 2"));
+  }
   fake.values = {1};
   CHECK_THROWS_WITH(reward::evaluate(fake, call), Catch::Contains("[rlalgo.reward.1]") && Catch::Contains("'fake'") &&
                                                       Catch::Contains("found 1, expected 2") &&

@@ -41,7 +41,12 @@ class FirstToken : public reward::RewardFunction {
     std::vector<double> out;
     for (const auto ids : call.completion_ids)
       out.push_back(ids.empty() || ids[0] == 9 ? std::numeric_limits<double>::quiet_NaN() : ids[0]);
-    if (call.log != nullptr) call.log->metrics.emplace_back("seen", static_cast<double>(call.size()));
+    if (call.log != nullptr) {
+      call.log->metrics.emplace_back("seen", static_cast<double>(call.size()));
+      data::Json first = data::Json::array();
+      for (const auto ids : call.completion_ids) first.push_back(ids.empty() ? -1 : ids[0]);
+      call.log->extras.emplace_back("first", std::move(first));
+    }
     return out;
   }
   int calls = 0;
@@ -202,6 +207,8 @@ TEST_CASE("a rollout carries everything that is known about a completion") {
   CHECK(batch.parts[0][2]->finish == Finish::length);
   CHECK(r.weights_version == 5);
   CHECK(r.rewards == std::vector<double>{1});
+  CHECK(r.logged == data::Json{{"first", 1}});
+  CHECK(batch.parts[0][2]->logged == data::Json{{"first", 3}});
   CHECK(r.loss_mask.empty());
   CHECK(r.old_log_probs.empty());
   CHECK(batch.fresh[0]->rewards(2, 0) == 3.0);
@@ -396,6 +403,7 @@ TEST_CASE("a run resumed from a saved state goes on bit for bit, half-trained ge
             CHECK(u.loss_mask == v.loss_mask);
             CHECK(u.text == v.text);
             CHECK(u.finish == v.finish);
+            CHECK(u.logged == v.logged);
             CHECK(u.weights_version == v.weights_version);
             CHECK(std::memcmp(&u.advantage, &v.advantage, sizeof(double)) == 0);
           }

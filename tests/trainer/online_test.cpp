@@ -28,7 +28,7 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   config.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 4};
   config.evaluation_generations = 2;
   config.evaluation_batch_size = 3;
-  config.trainer.schedule = {.name = "constant", .learning_rate = 0.05};
+  config.trainer.schedule = {.name = "constant", .learning_rate = 0.5};
   config.trainer.loop.max_steps = 6;
   config.trainer.loop.output_dir = folder;
   config.trainer.loop.progress = false;

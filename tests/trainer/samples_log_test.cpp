@@ -22,11 +22,13 @@ TEST_CASE("a rollout becomes a sample with one named reward per function") {
   rollout.rewards = {1.0, no_value};
   rollout.advantage = -0.5;
   rollout.finish = rlalgo::data::Finish::length;
+  rollout.logged = {{"parsed", 4}};
   const std::vector<rlalgo::data::Rollout> rollouts(3, rollout);
   const auto samples = to_samples(rollouts, {"accuracy", "format"}, 2);
   REQUIRE(samples.size() == 2);
   CHECK(samples[0].prompt == "2+2?");
   CHECK(samples[0].cut);
+  CHECK(samples[0].logged == Json{{"parsed", 4}});
   REQUIRE(samples[0].rewards.size() == 2);
   CHECK(samples[0].rewards[0] == std::pair<std::string, double>{"accuracy", 1.0});
   CHECK(std::isnan(samples[0].rewards[1].second));
@@ -37,12 +39,15 @@ TEST_CASE("samples.jsonl holds one object per sample and is cut back on resume")
   const fake::TempDir dir;
   SamplesLog log(dir.path);
   log.restart(0);
-  log.append(1, {{"p", "a\"b\n\xFF", {{"accuracy", 1.0}, {"format", no_value}}, 0.5, true}});
+  log.append(1, {{"p", "a\"b\n\xFF", {{"accuracy", 1.0}, {"format", no_value}}, 0.5, true, {}},
+                 {"q", "b", {}, 0, false, {{"note", "\xFF"}, {"n", nullptr}}}});
   const std::string first =
       "{\"step\": 1, \"prompt\": \"p\", \"completion\": \"a\\\"b\\n\xEF\xBF\xBD\", \"rewards\": {\"accuracy\": 1.0, "
-      "\"format\": null}, \"advantage\": 0.5, \"cut\": true}\n";
+      "\"format\": null}, \"advantage\": 0.5, \"cut\": true}\n"
+      "{\"step\": 1, \"prompt\": \"q\", \"completion\": \"b\", \"rewards\": {}, \"advantage\": 0.0, \"cut\": false, "
+      "\"logged\": {\"note\":\"\xEF\xBF\xBD\",\"n\":null}}\n";
   CHECK(fake::read(dir.path / "samples.jsonl") == first);
-  log.append(4, {{"p", "later", {}, 0, false}});
+  log.append(4, {{"p", "later", {}, 0, false, {}}});
   std::ofstream(dir.path / "samples.jsonl", std::ios::app) << "{\"step\": 1, \"prom";
   SamplesLog resumed(dir.path);
   resumed.restart(3);

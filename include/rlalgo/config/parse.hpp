@@ -92,6 +92,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   }();
   const Node* section = reader.take("trl");
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
+  if (config.rl == "gdpo") config.trl.multi_objective_aggregation = "normalize_then_sum";
   detail::read_trl(trl, config.trl);
 
   detail::read_model(reader, config);

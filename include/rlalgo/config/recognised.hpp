@@ -83,15 +83,12 @@ struct RecognisedKey {
 
 // The same for the trl section.
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_trl_keys() {
-  static constexpr std::string_view local = "completions are generated in this process; set trl.use_vllm: false";
   static constexpr std::string_view synchronous = "generation and training take turns; remove the key";
   static const std::vector<RecognisedKey> keys = {
-      {"use_vllm", local},
       {"rollout_func", "completions come from the model itself"},
       {"use_data_producer", synchronous},
       {"async_prefetch", synchronous},
       {"sync_ref_model", "the reference model stays as loaded; remove the key"},
-      {"off_policy_mask_threshold", "remove the key"},
       {"use_adaptive_entropy", "remove the key"},
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"environment_factory", "completions are single turns"},
@@ -338,30 +335,10 @@ struct RecognisedKey {
 }
 
 [[nodiscard]] inline std::span<const RecognisedKey> idle_trl_keys() {
-  static constexpr std::string_view local = "it concerns vLLM, and trl.use_vllm is not on";
   static constexpr std::string_view asynchronous = "it concerns asynchronous generation";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
   static constexpr std::string_view other_recipe = "it concerns another rl or another loss_type";
   static const std::vector<RecognisedKey> keys = {
-      {"vllm_mode", local},
-      {"vllm_server_host", local},
-      {"vllm_server_port", local},
-      {"vllm_server_timeout", local},
-      {"vllm_server_base_url", local},
-      {"vllm_group_port", local},
-      {"vllm_guided_decoding_regex", local},
-      {"vllm_structured_outputs_regex", local},
-      {"vllm_enable_sleep_mode", local},
-      {"vllm_model_impl", local},
-      {"vllm_gpu_memory_utilization", local},
-      {"vllm_max_model_length", local},
-      {"vllm_tensor_parallel_size", local},
-      {"vllm_importance_sampling_correction", local},
-      {"vllm_importance_sampling_mode", local},
-      {"vllm_importance_sampling_cap", local},
-      {"vllm_importance_sampling_clip_min", local},
-      {"vllm_importance_sampling_clip_max", local},
-      {"vllm_lora_sync", local},
       {"prefetch_depth", asynchronous},
       {"vllm_sync_interval", asynchronous},
       {"streaming_partial_batch", asynchronous},
@@ -394,12 +371,6 @@ struct RecognisedKey {
       {"entropy_coef_delta", "trl.use_adaptive_entropy is not on"},
       {"entropy_coef_min", "trl.use_adaptive_entropy is not on"},
       {"entropy_coef_max", "trl.use_adaptive_entropy is not on"},
-      {"sapo_temperature_neg", other_recipe},
-      {"sapo_temperature_pos", other_recipe},
-      {"vespo_k_pos", other_recipe},
-      {"vespo_lambda_pos", other_recipe},
-      {"vespo_k_neg", other_recipe},
-      {"vespo_lambda_neg", other_recipe},
       {"normalize_advantages", other_recipe},
       {"reward_clip_range", other_recipe},
       {"f_divergence_type", other_recipe},
@@ -411,6 +382,54 @@ struct RecognisedKey {
       {"max_length", other_recipe},
       {"padding_free", other_recipe},
       {"precompute_ref_batch_size", other_recipe},
+  };
+  return keys;
+}
+
+// Of a server that makes completions, while none does.
+[[nodiscard]] inline std::span<const RecognisedKey> idle_vllm_keys() {
+  static constexpr std::string_view local =
+      "it concerns a generation server, and completions are generated in this process";
+  static const std::vector<RecognisedKey> keys = {
+      {"vllm_mode", local},
+      {"vllm_server_host", local},
+      {"vllm_server_port", local},
+      {"vllm_server_timeout", local},
+      {"vllm_server_base_url", local},
+      {"vllm_group_port", local},
+      {"vllm_guided_decoding_regex", local},
+      {"vllm_structured_outputs_regex", local},
+      {"vllm_enable_sleep_mode", local},
+      {"vllm_model_impl", local},
+      {"vllm_gpu_memory_utilization", local},
+      {"vllm_max_model_length", local},
+      {"vllm_tensor_parallel_size", local},
+      {"vllm_importance_sampling_correction", local},
+      {"vllm_importance_sampling_mode", local},
+      {"vllm_importance_sampling_cap", local},
+      {"vllm_importance_sampling_clip_min", local},
+      {"vllm_importance_sampling_clip_max", local},
+      {"vllm_lora_sync", local},
+  };
+  return keys;
+}
+
+// With a generation server: what is not spoken yet, and what is the server's own business.
+[[nodiscard]] inline std::span<const RecognisedKey> lacking_server_keys() {
+  static const std::vector<RecognisedKey> keys = {
+      {"vllm_lora_sync", "weights travel over HTTP here; remove the key"},
+  };
+  return keys;
+}
+[[nodiscard]] inline std::span<const RecognisedKey> idle_server_keys() {
+  static constexpr std::string_view colocated = "it concerns vllm_mode: colocate";
+  static const std::vector<RecognisedKey> keys = {
+      {"vllm_group_port", "weights travel over HTTP, not over NCCL"},
+      {"vllm_enable_sleep_mode", colocated},
+      {"vllm_model_impl", colocated},
+      {"vllm_gpu_memory_utilization", colocated},
+      {"vllm_max_model_length", colocated},
+      {"vllm_tensor_parallel_size", colocated},
   };
   return keys;
 }

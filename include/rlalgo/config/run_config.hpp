@@ -49,15 +49,37 @@ struct TrlConfig {
   double repetition_penalty = 1.0;            // trl.generation_kwargs overrides these five, and is applied here
   data::Json chat_template_kwargs = nullptr;  // variables of the chat template
 
+  // Completions made by a server (TRL's vllm-serve protocol)
+  bool use_vllm = false;
+  std::string vllm_mode = "server";  // server; colocate = this process's own engine
+  std::string vllm_server_host = "0.0.0.0";
+  std::int64_t vllm_server_port = 8000;
+  std::optional<std::string> vllm_server_base_url;  // wins over host and port
+  double vllm_server_timeout = 240.0;               // seconds to wait for the server to be up
+  std::optional<std::string> vllm_structured_outputs_regex;
+  data::Json generation_kwargs = nullptr;  // passed on to the server
+  bool vllm_importance_sampling_correction = true;
+  std::string vllm_importance_sampling_mode = "sequence_mask";  // token|sequence _ truncate|mask
+  std::optional<double> vllm_importance_sampling_clip_min;
+  std::optional<double> vllm_importance_sampling_clip_max = 3.0;
+  [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
+
   // Loss
   std::string loss_type = "dapo";  // grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo
   std::optional<double> beta;      // see RunConfig::beta
   double epsilon = 0.2;
   std::optional<double> epsilon_high;               // epsilon unless set
   std::optional<double> delta;                      // two-sided clip
-  std::string importance_sampling_level = "token";  // token, sequence
+  std::string importance_sampling_level = "token";  // token, sequence, sequence_token
   bool mask_truncated_completions = false;
-  double top_entropy_quantile = 1.0;
+  double top_entropy_quantile = 1.0;  // 1 = off
+  std::optional<double> off_policy_mask_threshold;
+  double sapo_temperature_pos = 1.0;
+  double sapo_temperature_neg = 1.05;
+  double vespo_k_pos = 2.0;
+  double vespo_lambda_pos = 3.0;
+  double vespo_k_neg = 3.0;
+  double vespo_lambda_neg = 2.0;
   double entropy_coef = 0.0;
   bool use_bias_correction_kl = false;
 
@@ -74,7 +96,7 @@ struct RunConfig {
   std::optional<std::string> chat_template_jinja;
 
   // Recipe
-  std::string rl;  // required: grpo
+  std::string rl;  // required: grpo, gdpo
   std::optional<double> rl_beta;
   double beta = 0.0;  // derived: trl.beta, else rl_beta, else the recipe's default
 

@@ -17,7 +17,7 @@ struct Names {
 [[nodiscard]] inline const Names& recipes() {
   static const Names names = {
       .known = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "ebft"},
-      .supported = {"grpo"},
+      .supported = {"grpo", "gdpo"},
   };
   return names;
 }
@@ -26,19 +26,20 @@ struct Names {
 [[nodiscard]] inline const Names& loss_types() {
   static const Names names = {
       .known = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"},
-      .supported = {"grpo", "bnpo", "dr_grpo", "dapo"},
+      .supported = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"},
   };
   return names;
 }
 
 [[nodiscard]] inline const Names& importance_sampling_levels() {
-  static const Names names = {.known = {"token", "sequence"}, .supported = {"token", "sequence"}};
+  static const Names names = {.known = {"token", "sequence", "sequence_token"},
+                              .supported = {"token", "sequence", "sequence_token"}};
   return names;
 }
 
 [[nodiscard]] inline const Names& aggregations() {
   static const Names names = {.known = {"sum_then_normalize", "normalize_then_sum"},
-                              .supported = {"sum_then_normalize"}};
+                              .supported = {"sum_then_normalize", "normalize_then_sum"}};
   return names;
 }
 

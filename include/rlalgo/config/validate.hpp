@@ -141,6 +141,33 @@ class Validator {
     if (t.delta)
       range("trl.delta", *t.delta, *t.delta > 1 && std::isfinite(*t.delta),
             "more than 1 (usually more than 1 + epsilon_high)");
+    range("trl.top_entropy_quantile", t.top_entropy_quantile,
+          t.top_entropy_quantile >= 0 && t.top_entropy_quantile <= 1, "from 0 to 1 (1 = all tokens)");
+    if (t.off_policy_mask_threshold)
+      range("trl.off_policy_mask_threshold", *t.off_policy_mask_threshold, std::isfinite(*t.off_policy_mask_threshold),
+            "a finite number of nats per token");
+    for (const auto& [key, value] : {std::pair{"trl.sapo_temperature_pos", t.sapo_temperature_pos},
+                                     {"trl.sapo_temperature_neg", t.sapo_temperature_neg}})
+      range(key, value, value > 0 && std::isfinite(value), "more than 0");
+    ratio_level();
+  }
+
+  void generation_server() const {
+    const TrlConfig& t = config_.trl;
+    if (!t.generates_elsewhere()) return;
+    range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
+          t.vllm_server_port > 0 && t.vllm_server_port < 65536, "from 1 to 65535");
+    range("trl.vllm_server_timeout", t.vllm_server_timeout,
+          t.vllm_server_timeout > 0 && std::isfinite(t.vllm_server_timeout), "more than 0 seconds");
+    const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
+    if (low && high)
+      range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,
+            "less than vllm_importance_sampling_clip_max = " + spelled(*high));
+    if (t.vllm_importance_sampling_correction && t.vllm_importance_sampling_mode.ends_with("truncate") && !low && !high)
+      core::raise_usage("config", 8,
+                        {.what = "vllm_importance_sampling_mode truncates at bounds, and there are none",
+                         .where = config_.place("trl.vllm_importance_sampling_mode"),
+                         .remedy = "set trl.vllm_importance_sampling_clip_max"});
   }
 
   // Only the generation batch has to be divisible: a group may straddle micro-batches.
@@ -179,6 +206,16 @@ class Validator {
                     " (the next that works), or change trl.num_generations");
   }
 
+  // The aggregation of rl: gdpo is what the recipe is about.
+  void aggregation() const {
+    if (config_.rl != "gdpo" || config_.trl.multi_objective_aggregation == "normalize_then_sum") return;
+    core::raise_usage("config", 8,
+                      {.what = "rl: gdpo is trl.multi_objective_aggregation: normalize_then_sum",
+                       .found = config_.trl.multi_objective_aggregation,
+                       .where = config_.place("trl.multi_objective_aggregation"),
+                       .remedy = "remove the key, or set rl: grpo"});
+  }
+
  private:
   static constexpr std::int64_t most = 1000000000;
 
@@ -194,6 +231,19 @@ class Validator {
                        .expected = expected,
                        .where = config_.place(key),
                        .remedy = remedy});
+  }
+
+  // Score-function surrogates weigh by the ratio of a token, or of none.
+  void ratio_level() const {
+    const TrlConfig& t = config_.trl;
+    const bool clipped = t.loss_type != "cispo" && t.loss_type != "sapo" && t.loss_type != "vespo";
+    if (t.importance_sampling_level == "token" || clipped) return;
+    if (t.importance_sampling_level == "sequence" && t.loss_type != "vespo") return;
+    core::raise_usage("config", 8,
+                      {.what = "trl.loss_type: " + t.loss_type +
+                               " does not go with trl.importance_sampling_level: " + t.importance_sampling_level,
+                       .where = config_.place("trl.importance_sampling_level"),
+                       .remedy = "remove trl.importance_sampling_level"});
   }
 
   // save_steps/save_strategy/saves_per_epoch, or the same for eval.
@@ -225,6 +275,8 @@ inline void validate(const RunConfig& config) {
   rules.rollouts();
   rules.geometry();
   rules.loss();
+  rules.generation_server();
+  rules.aggregation();
   rules.optimization();
   rules.cadence();
 }

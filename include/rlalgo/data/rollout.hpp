@@ -45,6 +45,7 @@ struct Rollout {
   std::int64_t weights_version = 0;  // version of the weights that generated it
   std::vector<double> rewards;       // one per reward function, NaN = not applicable
   double advantage = 0.0;
+  Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
 };
 
 }  // namespace rlalgo::data

@@ -1,7 +1,7 @@
-// A loss chosen at run time among losses with the same needs: one trainer type for a whole family of methods.
+// A loss chosen at run time among losses whose needs are covered: one trainer type for a whole family of methods.
 //
-// The configuration boundary erases the formula, not the contract: what the trainer has to compute (`needs`) and what
-// rows mean stay in the type. One indirect call per micro-batch.
+// The configuration boundary erases the formula, not the contract: what the trainer has to compute (`needs`, which must
+// cover what the loss reads) and what rows mean stay in the type. One indirect call per micro-batch.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class AnyLoss {
   static constexpr RowKind rows = rows_;
 
   template <Loss L>
-  requires(!std::same_as<L, AnyLoss> && L::needs == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
+  requires(!std::same_as<L, AnyLoss> && (L::needs | needs_) == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
       : call_(std::move(loss)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const { return call_(scored, counts); }

@@ -25,6 +25,12 @@ struct Needs {
   bool sampling_log_prob = false;   // as the generator reported them
   bool entropy = false;             // with gradient
   friend constexpr bool operator==(const Needs&, const Needs&) = default;
+  friend constexpr Needs operator|(const Needs& a, const Needs& b) {
+    return {.old_log_prob = a.old_log_prob || b.old_log_prob,
+            .reference_log_prob = a.reference_log_prob || b.reference_log_prob,
+            .sampling_log_prob = a.sampling_log_prob || b.sampling_log_prob,
+            .entropy = a.entropy || b.entropy};
+  }
 };
 
 struct Scored {

@@ -1,9 +1,11 @@
-// The policy-gradient loss, composed of four parts.
+// The policy-gradient loss, composed of four parts and any number of token weights.
 //
-//   loss = Reduction( Surrogate( c, x, A ) + β·k ),   c = RatioLevel( x − o )
+//   loss = Reduction( Surrogate( c, x, A )·Π w + β·k ),   c = RatioLevel( x − o )
 //
 // A method of the GRPO family is a choice of parts: GRPO = ClippedRatio, TokenRatio, K3Kl or NoKl, SequenceMean; GSPO
-// takes SequenceRatio; Dr. GRPO, DAPO, BNPO and LUSPO take another reduction.
+// takes SequenceRatio; Dr. GRPO, DAPO, BNPO and LUSPO take another reduction. Weights (SamplingCorrection,
+// OffPolicyMask, TopEntropy) drop or scale tokens of the surrogate, never of the KL term, and leave the denominators
+// alone.
 //
 // Shapes: Scored [N] tokens of [R] rows → scalar. The sum over the micro-batches of all ranks is the loss of the step.
 // Without old log-probs the data are on-policy: o is the detached x, the ratio is 1 and carries the gradient.
@@ -11,12 +13,15 @@
 // Errors: loss.1 the batch has no advantages; those of the parts.
 #pragma once
 
+#include <tuple>
+#include <utility>
+
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/policy_terms.hpp>
 
 namespace rlalgo::loss {
 
-template <class S, class L, class K, class R>
+template <class S, class L, class K, class R, class... W>
 class PolicyGradient {
   static_assert(
       Surrogate<S>,
@@ -41,6 +46,11 @@ class PolicyGradient {
       !IgnoresRatio<S> || L::unit == Unit::token,
       "loss::PolicyGradient: this surrogate does not read the importance ratio, so a ratio per row would have "
       "no effect; take TokenRatio");
+  static_assert((TokenWeight<W> && ...),
+                "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction, Weights...>: a weight is not a "
+                "TokenWeight; it "
+                "needs a Config, constexpr `needs` and `Tensor operator()(const PolicyTerms&, core::Metrics&) const` "
+                "(SamplingCorrection, OffPolicyMask and TopEntropy are)");
 
  public:
   struct Config {
@@ -48,14 +58,20 @@ class PolicyGradient {
     typename L::Config ratio{};
     typename K::Config kl{};
     typename R::Config reduction{};
+    std::tuple<typename W::Config...> weights{};
   };
 
-  static constexpr Needs needs{.old_log_prob = true, .reference_log_prob = K::needs_reference};
+  static constexpr Needs needs =
+      (Needs{.old_log_prob = true, .reference_log_prob = K::needs_reference} | ... | W::needs);
   static constexpr RowKind rows = RowKind::samples;
 
   PolicyGradient() : PolicyGradient(Config{}) {}
   explicit PolicyGradient(Config config)
-      : surrogate_(config.surrogate), ratio_(config.ratio), kl_(config.kl), reduction_(config.reduction) {}
+      : surrogate_(config.surrogate),
+        ratio_(config.ratio),
+        kl_(config.kl),
+        reduction_(config.reduction),
+        weights_(std::apply([](const auto&... c) { return std::tuple<W...>(W(c)...); }, config.weights)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const {
     if (!scored.advantage.defined())
@@ -63,8 +79,11 @@ class PolicyGradient {
                   {.what = "a policy-gradient loss needs one advantage per row, and the batch has none",
                    .remedy = "use a sampler of rollouts with an advantage estimator"});
     Result result;
-    const PolicyTerms terms = make_terms(scored);
-    const Tensor per_token = kl_(surrogate_(terms, result.metrics), terms, result.metrics);  // [N]
+    PolicyTerms terms = make_terms(scored);
+    const Tensor weight = weigh(terms, result.metrics);
+    Tensor per_token = surrogate_(terms, result.metrics);  // [N]
+    if (weight.defined()) per_token = per_token.mul(weight);
+    per_token = kl_(per_token, terms, result.metrics);
     result.value = reduction_(per_token, scored, counts);
     if (scored.entropy.defined())
       result.metrics.mean("entropy", tensor::masked(scored.entropy.detach(), scored.mask).sum().template item<double>(),
@@ -73,6 +92,31 @@ class PolicyGradient {
   }
 
  private:
+  // Π w as [N]; undefined when there is no weight. A ratio that the surrogate takes itself goes into the terms instead.
+  Tensor weigh([[maybe_unused]] PolicyTerms& terms, [[maybe_unused]] core::Metrics& metrics) const {
+    Tensor product;
+    const auto apply = [&]<class V>(const V& part) {
+      const Tensor w = part(terms, metrics);
+      if constexpr (requires { V::is_sampling_ratio; }) {
+        if (takes_sampling_ratio(surrogate_)) {
+          terms.sampling_ratio = w;
+          terms.sampling_unit = part.unit();
+          return;
+        }
+      }
+      const Tensor spread = per_row(part) ? tensor::spread(w, terms.scored.row) : w;
+      product = product.defined() ? product.mul(spread) : spread;
+    };
+    std::apply([&](const auto&... part) { (apply(part), ...); }, weights_);
+    return product;
+  }
+
+  template <class V>
+  static bool per_row(const V& part) {
+    if constexpr (requires { part.unit(); }) return part.unit() == Unit::row;
+    return false;
+  }
+
   PolicyTerms make_terms(const Scored& s) const {
     const Tensor old = s.old_log_prob.defined() ? s.old_log_prob : s.log_prob.detach();
     const Tensor log_ratio = tensor::masked(s.log_prob.sub(old), s.mask);  // [N]
@@ -90,6 +134,7 @@ class PolicyGradient {
   L ratio_;
   K kl_;
   R reduction_;
+  std::tuple<W...> weights_;
 };
 
 }  // namespace rlalgo::loss

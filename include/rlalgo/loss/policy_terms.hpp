@@ -4,7 +4,8 @@
 //   ℓ = x − o                       log-ratio of a token
 //   c                               importance ratio: of a token [N], or of a whole row [R] (its RatioLevel decides)
 //   A                               advantage of a row
-//   loss = Reduction( Surrogate(c, x, A) + β·k )
+//   w                               weights of tokens that do not depend on the ratio: masks, corrections
+//   loss = Reduction( Surrogate(c, x, A)·w + β·k )
 //
 // Tokens whose mask is 0 enter as x = ℓ = 0, so whatever they hold cannot reach a value or a gradient.
 #pragma once
@@ -23,12 +24,14 @@ enum class Unit { token, row };  // what one importance ratio belongs to
 
 struct PolicyTerms {
   const Scored& scored;
-  Unit unit;               // of ratio and advantage
-  Tensor log_prob;         // [N] x
-  Tensor log_ratio;        // [N] ℓ
-  Tensor ratio;            // [N] or [R] c, with graph
-  Tensor advantage;        // like ratio
-  Tensor token_advantage;  // [N]
+  Unit unit;                         // of ratio and advantage
+  Tensor log_prob;                   // [N] x
+  Tensor log_ratio;                  // [N] ℓ
+  Tensor ratio;                      // [N] or [R] c, with graph
+  Tensor advantage;                  // like ratio
+  Tensor token_advantage;            // [N]
+  Tensor sampling_ratio{};           // ρ for a surrogate that takes it into a weight of its own, else undefined
+  Unit sampling_unit = Unit::token;  // [N] or [R]
 
   [[nodiscard]] std::int64_t rows() const { return scored.row_length.size(0); }
   // A tensor like ratio, as one value per token.
@@ -58,6 +61,23 @@ concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, core:
 template <class T>
 concept IgnoresRatio = requires {
   requires T::ignores_ratio;
+};
+
+// A surrogate that takes the ratio between generator and trainer into a weight of its own says so.
+template <class T>
+[[nodiscard]] constexpr bool takes_sampling_ratio(const T& surrogate) {
+  if constexpr (requires { surrogate.takes_sampling_ratio; }) return surrogate.takes_sampling_ratio;
+  return false;
+}
+
+// What the surrogate's loss of each token is multiplied with, without gradient: [N], or [R] where its unit() is the
+// row.
+template <class T>
+concept TokenWeight = requires(const T& weight, const PolicyTerms& terms, core::Metrics& metrics) {
+  typename T::Config;
+  requires std::constructible_from<T, typename T::Config>;
+  { T::needs } -> std::convertible_to<Needs>;
+  { weight(terms, metrics) } -> std::same_as<Tensor>;
 };
 
 // What keeps the policy near a reference: the policy's loss per token [N] → the same with β·k added.

@@ -1,7 +1,8 @@
 // VESPO: the score function weighted by a gamma-shaped function of the whole sequence's importance weight.
 //
 //   p = −sg(φ_i)·A·x,   φ = exp(λ + κ·s − λ·e^s) (φ = 1 on-policy),   s_i = clamp(Σ_t m clamp(ℓ, ±20), ln 1e-8, 20)
-//   (κ, λ) = (k_positive, lambda_positive) if A ≥ 0, else (k_negative, lambda_negative)
+//   with the ratio ρ between generator and trainer (SamplingCorrection):  s_i += Σ clamp(ln ρ, ln 1e-8, 20), then
+//   clamped (κ, λ) = (k_positive, lambda_positive) if A ≥ 0, else (k_negative, lambda_negative)
 //
 // Source: TRL's loss_type "vespo" (get_gamma_weights). A φ that is not finite counts as 0. The weight is of the
 // sequence whatever the ratio level, so only TokenRatio composes with it. The value is a score function: only its
@@ -25,13 +26,16 @@ struct Vespo {
     double lambda_negative = 2.0;
   };
   static constexpr bool ignores_ratio = true;
+  static constexpr bool takes_sampling_ratio = true;
 
   Vespo() = default;
   explicit Vespo(Config config) : config_(config) {}
 
   Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
     const Tensor log_ratio = terms.log_ratio.detach().clamp(-20.0, 20.0);
-    const Tensor s = tensor::row_sum(log_ratio, terms.scored.row, terms.rows()).clamp(std::log(1e-8), 20.0);  // [R]
+    Tensor s = tensor::row_sum(log_ratio, terms.scored.row, terms.rows());  // [R]
+    if (terms.sampling_ratio.defined()) s = s.add(sampling_part(terms));
+    s = s.clamp(std::log(1e-8), 20.0);
     const Tensor positive = terms.scored.advantage.ge(0).to(s.scalar_type());
     const auto choose = [&](double if_positive, double otherwise) {
       return positive.mul(if_positive - otherwise).add(otherwise);
@@ -44,6 +48,14 @@ struct Vespo {
   }
 
  private:
+  // Σ clamp(ln ρ) per row; a ratio per row stands for itself.
+  static Tensor sampling_part(const PolicyTerms& terms) {
+    const Tensor log_ratio = terms.sampling_ratio.log().clamp(std::log(1e-8), 20.0);
+    return terms.sampling_unit == Unit::row
+               ? log_ratio
+               : tensor::row_sum(tensor::masked(log_ratio, terms.scored.mask), terms.scored.row, terms.rows());
+  }
+
   Config config_;
 };
 

@@ -52,6 +52,7 @@ class RewardFunction {
 // Calls `function` and holds it to its contract. Numbered errors pass through as they are.
 [[nodiscard]] inline std::vector<double> evaluate(RewardFunction& function, const RewardCall& call) {
   std::vector<double> values;
+  const std::size_t logged_before = call.log == nullptr ? 0 : call.log->extras.size();
   try {
     values = function(call);
   } catch (const core::Error&) {
@@ -69,6 +70,16 @@ class RewardFunction {
                  .found = std::to_string(values.size()),
                  .expected = std::to_string(call.size()) + ", one per completion",
                  .where = "step " + std::to_string(call.step)});
+  if (call.log == nullptr) return values;
+  for (std::size_t k = logged_before; k < call.log->extras.size(); ++k) {
+    const auto& [column, entries] = call.log->extras[k];
+    if (!entries.is_array() || entries.size() != call.size())
+      core::raise("reward", 4,
+                  {.what = "the reward function '" + function.name() + "' logged a column of the wrong length",
+                   .found = std::to_string(entries.size()) + " entries in '" + column + "'",
+                   .expected = std::to_string(call.size()) + ", one per completion",
+                   .where = "step " + std::to_string(call.step)});
+  }
   return values;
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
@@ -16,10 +15,9 @@ namespace rlalgo::sampler {
 
 // One call of the generator, scored: N rollouts in groups.
 struct Generation {
-  std::vector<data::Rollout> rollouts;                     // [N]
-  core::Groups groups;                                     // over rollouts
-  core::RewardTable rewards;                               // [N, K]
-  std::vector<std::pair<std::string, data::Json>> extras;  // columns that reward functions logged, N entries each
+  std::vector<data::Rollout> rollouts;  // [N]
+  core::Groups groups;                  // over rollouts
+  core::RewardTable rewards;            // [N, K]
 };
 
 // The rows of one optimizer step, already cut into micro-batches. Pointers stay valid until the next call of next().

@@ -30,16 +30,16 @@ namespace rlalgo::trainer {
 }
 
 // What the user brings.
-template <inference::Generator G>
+template <inference::Generator G, class Y = sync::SharedWeights>
 struct OnlineInputs {
   std::shared_ptr<model::Policy> policy;
   G& generator;  // must outlive the trainer
   std::vector<data::TokenizedPrompt> prompts;
   std::vector<sampler::WeightedReward> rewards;
   sampler::Decode decode = ids_as_text;
-  std::shared_ptr<model::Policy> reference = nullptr;                 // for losses with a KL penalty
-  std::vector<data::TokenizedPrompt> evaluation_prompts = {};         // held out; empty: no evaluation
-  std::function<void()> weights_changed = {};                         // see sync::SharedWeights
+  std::shared_ptr<model::Policy> reference = nullptr;          // for losses with a KL penalty
+  std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
+  Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
 };
 
@@ -51,16 +51,15 @@ struct OnlineConfig {
   TrainerConfig trainer;                    // temperature and steps_per_epoch are taken from the rollouts
 };
 
-template <class L, class A, inference::Generator G, class Aggregation>
-using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, sync::SharedWeights>;
+template <class L, class A, inference::Generator G, class Aggregation, class Y = sync::SharedWeights>
+using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y>;
 
-template <class L, class A, class Aggregation, inference::Generator G>
-[[nodiscard]] OnlineTrainer<L, A, G, Aggregation> make_online(OnlineConfig config, L loss, A estimator,
-                                                              Aggregation aggregation, OnlineInputs<G> inputs) {
-  sync::SharedWeights sync(std::move(inputs.weights_changed));
+template <class L, class A, class Aggregation, inference::Generator G, class Y>
+[[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y> make_online(OnlineConfig config, L loss, A estimator,
+                                                                 Aggregation aggregation, OnlineInputs<G, Y> inputs) {
   const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings) {
     return std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards, inputs.decode,
-                                                  settings, sync.version_source());
+                                                  settings, inputs.sync.version_source());
   };
   const sampler::Geometry& g = config.rollouts.geometry;
   std::shared_ptr<sampler::Rollouts<G>> evaluation;
@@ -82,15 +81,15 @@ template <class L, class A, class Aggregation, inference::Generator G>
   settings.steps_per_epoch =
       static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
   auto sampler = rollouts(std::move(inputs.prompts), config.rollouts);
-  return OnlineTrainer<L, A, G, Aggregation>(std::move(settings), {.policy = std::move(inputs.policy),
-                                                                   .loss = std::move(loss),
-                                                                   .estimator = std::move(estimator),
-                                                                   .sampler = std::move(sampler),
-                                                                   .aggregation = std::move(aggregation),
-                                                                   .sync = std::move(sync),
-                                                                   .reference = std::move(inputs.reference),
-                                                                   .evaluation = std::move(evaluation),
-                                                                   .save_model = std::move(inputs.save_model)});
+  return OnlineTrainer<L, A, G, Aggregation, Y>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                                      .loss = std::move(loss),
+                                                                      .estimator = std::move(estimator),
+                                                                      .sampler = std::move(sampler),
+                                                                      .aggregation = std::move(aggregation),
+                                                                      .sync = std::move(inputs.sync),
+                                                                      .reference = std::move(inputs.reference),
+                                                                      .evaluation = std::move(evaluation),
+                                                                      .save_model = std::move(inputs.save_model)});
 }
 
 }  // namespace rlalgo::trainer

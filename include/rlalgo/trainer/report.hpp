@@ -123,8 +123,18 @@ class ReportPage {
   [[nodiscard]] static double number_of(const Json& object, const std::string& key) {
     return object.is_object() && object.contains(key) && object[key].is_number() ? object[key].get<double>() : no_value;
   }
-  [[nodiscard]] static Json rewards_of(const Json& sample) {
-    return sample.contains("rewards") && sample["rewards"].is_object() ? sample["rewards"] : Json::object();
+  [[nodiscard]] static Json object_of(const Json& sample, const char* field) {
+    return sample.contains(field) && sample[field].is_object() ? sample[field] : Json::object();
+  }
+  // Names of the columns in `field` of any of the samples, in the order they appear.
+  [[nodiscard]] static std::vector<std::string> columns_of(const std::vector<const Json*>& group, const char* field) {
+    std::vector<std::string> names;
+    for (const Json* sample : group) {
+      const Json columns = object_of(*sample, field);
+      for (const auto& [name, value] : columns.items())
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
   }
   // Cuts very long texts at a UTF-8 boundary.
   [[nodiscard]] static std::string shown(const std::string& value) {
@@ -137,13 +147,9 @@ class ReportPage {
   }
 
   [[nodiscard]] static std::string rows(const std::vector<const Json*>& group) {
-    std::vector<std::string> names;
-    for (const Json* sample : group) {
-      const Json rewards = rewards_of(*sample);
-      for (const auto& [name, value] : rewards.items())
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
+    const std::vector<std::string> names = columns_of(group, "rewards"), logged = columns_of(group, "logged");
     std::string head = "<tr><th>Completion</th>";
+    for (const std::string& name : logged) head += "<th>" + escape_html(name) + "</th>";
     for (const std::string& name : names) head += "<th class=\"n\">" + escape_html(name) + "</th>";
     head += "<th class=\"n\">Advantage</th></tr>";
     std::string out;
@@ -157,10 +163,13 @@ class ReportPage {
         prompt = &current;
         out += "<div class=\"text prompt\">" + shown(current) + "</div><table>" + head;
       }
-      const Json rewards = rewards_of(*sample);
+      const Json rewards = object_of(*sample, "rewards");
       const bool cut = sample->contains("cut") && (*sample)["cut"] == true;
       out += "<tr><td><div class=\"text\">" + shown(string_of(*sample, "completion")) +
              (cut ? " <em class=\"cut\">[cut at the limit]</em>" : "") + "</div></td>";
+      const Json columns = object_of(*sample, "logged");
+      for (const std::string& name : logged)
+        out += "<td><div class=\"text\">" + shown(string_of(columns, name.c_str())) + "</div></td>";
       for (const std::string& name : names)
         out += "<td class=\"n\">" + short_number(number_of(rewards, name)) + "</td>";
       const double advantage = number_of(*sample, "advantage");

@@ -1,7 +1,8 @@
 // samples.jsonl: a few rollouts of each logged step, so that a reader sees what the rewards reward.
 //
-// One object per sample: step, prompt, completion, rewards (function name → value, null = not applicable), advantage
-// and whether the completion was cut at the length limit. On resume, samples beyond the resumed step are removed.
+// One object per sample: step, prompt, completion, rewards (function name → value, null = not applicable), advantage,
+// whether the completion was cut at the length limit, and what reward functions logged about it, if anything. On
+// resume, samples beyond the resumed step are removed.
 //
 // Errors: [rlalgo.core.1] the file cannot be written (nothing of the line remains).
 #pragma once
@@ -30,6 +31,7 @@ struct Sample {
   std::vector<std::pair<std::string, double>> rewards;  // NaN = not applicable
   double advantage = 0.0;
   bool cut = false;  // ended by the length limit
+  Json logged;       // object of log_extra columns; null = none
 };
 
 // A prompt as a person reads it: a string as it is, messages as "role: content" lines.
@@ -49,8 +51,8 @@ struct Sample {
 }
 
 [[nodiscard]] inline Sample to_sample(const data::Rollout& rollout, const std::vector<std::string>& reward_names) {
-  Sample sample{
-      readable_prompt(rollout.prompt), rollout.text, {}, rollout.advantage, rollout.finish == data::Finish::length};
+  Sample sample{readable_prompt(rollout.prompt),        rollout.text,  {}, rollout.advantage,
+                rollout.finish == data::Finish::length, rollout.logged};
   for (std::size_t k = 0; k < std::min(reward_names.size(), rollout.rewards.size()); ++k)
     sample.rewards.emplace_back(reward_names[k], rollout.rewards[k]);
   return sample;
@@ -91,15 +93,14 @@ class SamplesLog {
       file_.append("{\"step\": " + std::to_string(step) + ", \"prompt\": " + text(sample.prompt) +
                    ", \"completion\": " + text(sample.completion) + ", \"rewards\": {" + rewards +
                    "}, \"advantage\": " + format_number(sample.advantage) +
-                   ", \"cut\": " + (sample.cut ? "true" : "false") + "}\n");
+                   ", \"cut\": " + (sample.cut ? "true" : "false") +
+                   (sample.logged.is_null() ? "" : ", \"logged\": " + text(sample.logged)) + "}\n");
     }
   }
 
  private:
   // A completion may end inside a UTF-8 sequence: what is not UTF-8 becomes U+FFFD.
-  static std::string text(const std::string& value) {
-    return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  static std::string text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
   detail::ByteFile file_;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_vllm.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -47,12 +48,16 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("num_iterations", trl.num_iterations);
   reader.read("shuffle_dataset", trl.shuffle_dataset);
 
+  read_vllm(reader, trl);
   reader.read("max_completion_length", trl.max_completion_length);
   read_sampling(reader, trl);
   if (const Node* overrides = reader.take("generation_kwargs"); overrides != nullptr) {
     Reader nested(*overrides, reader.prefix() + "generation_kwargs.", reader.findings());
     read_sampling(nested, trl);
-    nested.finish();
+    if (trl.generates_elsewhere())
+      trl.generation_kwargs = to_json(*overrides);  // the server knows its own
+    else
+      nested.finish();
   }
   if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {
     if (variables->kind != Kind::mapping)
@@ -68,9 +73,14 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   read_name(reader, "importance_sampling_level", trl.importance_sampling_level, importance_sampling_levels());
   reader.read("mask_truncated_completions", trl.mask_truncated_completions);
   reader.read("use_bias_correction_kl", trl.use_bias_correction_kl);
-  if (reader.read("top_entropy_quantile", trl.top_entropy_quantile) && trl.top_entropy_quantile != 1.0)
-    raise_lacking("trl.top_entropy_quantile", *reader.section().find("top_entropy_quantile"),
-                  "set it to 1.0, or remove it");
+  reader.read("top_entropy_quantile", trl.top_entropy_quantile);
+  reader.read("off_policy_mask_threshold", trl.off_policy_mask_threshold);
+  reader.read("sapo_temperature_pos", trl.sapo_temperature_pos);
+  reader.read("sapo_temperature_neg", trl.sapo_temperature_neg);
+  reader.read("vespo_k_pos", trl.vespo_k_pos);
+  reader.read("vespo_lambda_pos", trl.vespo_lambda_pos);
+  reader.read("vespo_k_neg", trl.vespo_k_neg);
+  reader.read("vespo_lambda_neg", trl.vespo_lambda_neg);
   if (reader.read("entropy_coef", trl.entropy_coef) && trl.entropy_coef != 0.0)
     raise_lacking("trl.entropy_coef", *reader.section().find("entropy_coef"), "set it to 0.0, or remove it");
 

@@ -4,7 +4,6 @@
 // Errors: [rlalgo.sampler.7] the state belongs to another dataset or geometry, or is damaged.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +11,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/base64.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/reward_table.hpp>
 #include <rlalgo/data/rollout.hpp>
@@ -39,39 +38,9 @@ using Json = nlohmann::ordered_json;
                .remedy = "resume with the config and dataset of the run, or start a new one"});
 }
 
-inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-inline std::string base64(std::span<const unsigned char> bytes) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t have = bytes.size() - i < 3 ? bytes.size() - i : 3;
-    std::uint32_t word = 0;
-    for (std::size_t k = 0; k < 3; ++k) word = word << 8U | (k < have ? bytes[i + k] : 0U);
-    for (std::size_t k = 0; k < 4; ++k) out += k <= have ? base64_digits[word >> (18U - 6U * k) & 63U] : '=';
-  }
-  return out;
-}
-
-inline std::vector<unsigned char> unbase64(const std::string& text) {
-  std::vector<unsigned char> out;
-  out.reserve(text.size() / 4 * 3);
-  std::uint32_t word = 0;
-  unsigned bits = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    const std::size_t digit = base64_digits.find(c);
-    if (digit == std::string_view::npos) raise_state("damaged base64", std::string(1, c));
-    word = word << 6U | static_cast<std::uint32_t>(digit);
-    bits += 6;
-    if (bits >= 8) out.push_back(static_cast<unsigned char>(word >> (bits -= 8) & 255U));
-  }
-  return out;
-}
-
 template <class T>
 std::string pack(std::span<const T> values) {
-  return base64({reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()});
+  return core::base64({reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()});
 }
 template <class T>
 std::string pack(const std::vector<T>& values) {
@@ -80,10 +49,11 @@ std::string pack(const std::vector<T>& values) {
 
 template <class T>
 std::vector<T> unpack(const Json& text) {
-  const std::vector<unsigned char> bytes = unbase64(text.get<std::string>());
-  if (bytes.size() % sizeof(T) != 0) raise_state("damaged numbers", std::to_string(bytes.size()) + " bytes");
-  std::vector<T> out(bytes.size() / sizeof(T));
-  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  const auto bytes = core::from_base64(text.get_ref<const std::string&>());
+  if (!bytes) raise_state("damaged base64");
+  if (bytes->size() % sizeof(T) != 0) raise_state("damaged numbers", std::to_string(bytes->size()) + " bytes");
+  std::vector<T> out(bytes->size() / sizeof(T));
+  if (!bytes->empty()) std::memcpy(out.data(), bytes->data(), bytes->size());
   return out;
 }
 
@@ -119,7 +89,8 @@ inline Json pack_generation(const Generation& generation, std::int64_t number) {
                     {"finish", static_cast<int>(r.finish)},
                     {"weights_version", r.weights_version},
                     {"rewards", pack(r.rewards)},
-                    {"advantage", pack(std::span<const double>(&r.advantage, 1))}});
+                    {"advantage", pack(std::span<const double>(&r.advantage, 1))},
+                    {"logged", r.logged}});
   return {{"number", number},
           {"reward_names", generation.rewards.names()},
           {"reward_weights", pack(generation.rewards.weights())},
@@ -156,6 +127,7 @@ inline std::shared_ptr<Generation> unpack_generation(const Json& packed, std::sp
     const std::vector<double> advantage = unpack<double>(row.at("advantage"));
     if (advantage.size() != 1 || r.rewards.size() != names.size()) raise_state("damaged row " + std::to_string(i));
     r.advantage = advantage[0];
+    r.logged = row.at("logged");
     for (std::size_t k = 0; k < names.size(); ++k) out->rewards(i, k) = r.rewards[k];
     out->rollouts.push_back(std::move(r));
   }

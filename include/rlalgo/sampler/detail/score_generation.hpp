@@ -129,7 +129,8 @@ inline void run_rewards(Generation& generation, std::span<const WeightedReward> 
   }
   for (const auto& [name, value] : log.metrics)
     if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
-  generation.extras = std::move(log.extras);
+  for (const auto& [column, entries] : log.extras)
+    for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
 
 // completions/…: lengths in tokens, end token included. With no terminated completion the terminated lengths read 0.

@@ -1,0 +1,78 @@
+// Who makes the completions, as the configuration says: this process's engine on the trainer's own tensors, or a
+// server.
+//
+//   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights
+//   trl.use_vllm: true, vllm_mode: server         VllmClient, HttpWeightSync
+//
+// Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/inference/any_generator.hpp>
+#include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/remote/vllm_client.hpp>
+#include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/http_weight_sync.hpp>
+#include <rlalgo/sync/shared_weights.hpp>
+
+namespace rlalgo::config {
+
+// The address of the generation server; 0.0.0.0, the default of those servers, is this machine.
+[[nodiscard]] inline std::string server_url(const TrlConfig& t) {
+  if (t.vllm_server_base_url) return *t.vllm_server_base_url;
+  const std::string host = t.vllm_server_host == "0.0.0.0" ? "127.0.0.1" : t.vllm_server_host;
+  return "http://" + host + ":" + std::to_string(t.vllm_server_port);
+}
+
+// Keeps the generator alive; the model must outlive it.
+class CompletionSource {
+ public:
+  CompletionSource(const RunConfig& c, const LanguageModel& model)
+      : CompletionSource(c.trl.generates_elsewhere() ? server(c.trl, model) : local(model)) {}
+
+  [[nodiscard]] inference::AnyGenerator& generator() { return generator_; }
+  [[nodiscard]] const sync::AnySync& sync() const { return sync_; }
+
+ private:
+  CompletionSource(std::shared_ptr<void> owner, inference::AnyGenerator generator, sync::AnySync sync)
+      : owner_(std::move(owner)), generator_(std::move(generator)), sync_(std::move(sync)) {}
+
+  static CompletionSource local(const LanguageModel& model) {
+    const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights());
+    return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SharedWeights())};
+  }
+
+  static CompletionSource server(const TrlConfig& t, const LanguageModel& model) {
+    const core::HttpConfig address{.base_url = server_url(t)};
+    data::Json kwargs = t.generation_kwargs;
+    if (t.vllm_structured_outputs_regex) {
+      if (!kwargs.is_object()) kwargs = data::Json::object();
+      kwargs["structured_outputs"] = {{"regex", *t.vllm_structured_outputs_regex}};
+    }
+    const auto client =
+        std::make_shared<remote::VllmClient>(remote::VllmConfig{.server = address,
+                                                                .start_seconds = t.vllm_server_timeout,
+                                                                .vocab_size = model.decoder->config().vocab_size,
+                                                                .generation_kwargs = std::move(kwargs)});
+    const auto weights = [decoder = model.decoder] {
+      std::vector<std::pair<std::string, tensor::Tensor>> out;
+      for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
+      return out;
+    };
+    return {client, inference::AnyGenerator(*client), sync::AnySync(sync::HttpWeightSync(address, weights))};
+  }
+
+  std::shared_ptr<void> owner_;
+  inference::AnyGenerator generator_;
+  sync::AnySync sync_;
+};
+
+}  // namespace rlalgo::config

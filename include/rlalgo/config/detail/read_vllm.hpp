@@ -1,0 +1,41 @@
+// The `trl.vllm_…` keys: completions made by a server.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+// vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process.
+inline void read_vllm(Reader& reader, TrlConfig& trl) {
+  reader.read("use_vllm", trl.use_vllm);
+  if (!trl.use_vllm) return apply_idle(reader, idle_vllm_keys());
+  reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
+  if (!trl.generates_elsewhere()) {
+    reader.findings().warnings.push_back(
+        reader.prefix() + "vllm_mode: colocate has no effect: completions are generated in this process");
+    return apply_idle(reader, idle_vllm_keys());
+  }
+  reader.read("vllm_server_host", trl.vllm_server_host);
+  reader.read("vllm_server_port", trl.vllm_server_port);
+  reader.read("vllm_server_base_url", trl.vllm_server_base_url);
+  reader.read("vllm_server_timeout", trl.vllm_server_timeout);
+  reader.read("vllm_guided_decoding_regex", trl.vllm_structured_outputs_regex);  // its old name
+  reader.read("vllm_structured_outputs_regex", trl.vllm_structured_outputs_regex);
+  reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
+  reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
+                     {"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"});
+  reader.read("vllm_importance_sampling_clip_min", trl.vllm_importance_sampling_clip_min);
+  if (const Node* node = reader.section().find("vllm_importance_sampling_clip_max");
+      node != nullptr && node->kind == Kind::null)
+    trl.vllm_importance_sampling_clip_max.reset();
+  reader.read("vllm_importance_sampling_clip_max", trl.vllm_importance_sampling_clip_max);
+  reader.read("vllm_importance_sampling_cap", trl.vllm_importance_sampling_clip_max);  // its old name wins, as in TRL
+  apply_lacking(reader, lacking_server_keys());
+  apply_idle(reader, idle_server_keys());
+}
+
+}  // namespace rlalgo::config::detail

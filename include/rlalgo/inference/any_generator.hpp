@@ -1,0 +1,35 @@
+// A generator of any type behind one: for programs that choose theirs at run time.
+//
+// Holds a reference; the generator must outlive it. One indirect call per generate().
+#pragma once
+
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/inference/generator.hpp>
+
+namespace rlalgo::inference {
+
+class AnyGenerator {
+ public:
+  template <Generator G>
+  explicit AnyGenerator(G& generator)
+      : generate_([&generator](std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
+          return generator.generate(requests, sampling, key);
+        }) {}
+
+  std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
+                                                      DrawKey key) {
+    return generate_(requests, sampling, key);
+  }
+
+ private:
+  std::function<std::vector<std::vector<data::Completion>>(std::span<const Request>, const SamplingConfig&, DrawKey)>
+      generate_;
+};
+
+static_assert(Generator<AnyGenerator>);
+
+}  // namespace rlalgo::inference

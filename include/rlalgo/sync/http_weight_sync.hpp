@@ -1,0 +1,111 @@
+// Weight sync over plain HTTP: the tensors themselves, in groups, to a server that takes `/http_update_weights/`
+// (axolotl's vllm-serve, rlalgo's own).
+//
+//   POST /http_update_weights/ {"params": [{"name", "dtype", "shape", "data"}, …]}   data: base64, little endian, C
+//   order POST /reset_prefix_cache/
+//
+// publish(v) only notes v; the push happens when the sampler asks which version it is about to generate with, once per
+// version, so that steps without a generation send nothing. A group ends before the next tensor would pass 10 MiB; a
+// larger tensor goes alone. Values travel as f32, which those servers read as such whatever `dtype` says: bfloat16
+// survives exactly (axolotl's own client sends it as float16, which overflows beyond 65504).
+//
+// Errors: [rlalgo.sync.1] the server has no such endpoint; those of core/http_client.hpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/base64.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/sync/concept.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::sync {
+
+class HttpWeightSync {
+ public:
+  static constexpr bool serves_generator = true;
+  using Json = nlohmann::ordered_json;
+  // The weights in force, under the names the server's model knows them by.
+  using Weights = std::function<std::vector<std::pair<std::string, tensor::Tensor>>()>;
+
+  static constexpr std::int64_t group_bytes = 10LL << 20;
+  static constexpr double update_seconds = 120.0;
+
+  HttpWeightSync(core::HttpConfig server, Weights weights)
+      : state_(std::make_shared<State>(std::move(server), std::move(weights))) {}
+
+  void publish(std::int64_t version) { state_->version = version; }
+
+  // The version in force; when it is newer than the server's, the server gets the weights first.
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [state = state_] {
+      if (state->pushed != state->version) push(*state);
+      state->pushed = state->version;
+      return state->version;
+    };
+  }
+
+ private:
+  struct State {
+    State(core::HttpConfig server, Weights w) : client(std::move(server)), weights(std::move(w)) {}
+    core::HttpClient client;
+    Weights weights;
+    std::int64_t version = -1;
+    std::int64_t pushed = -1;
+  };
+
+  static void push(State& state) {
+    Json group = Json::array();
+    std::int64_t bytes = 0;
+    const auto send = [&] {
+      if (group.empty()) return;
+      try {
+        state.client.post("/http_update_weights/", {{"params", std::move(group)}}, update_seconds);
+      } catch (const core::Error& e) {
+        if (e.room() != "core" || e.number() != 3 || std::string(e.what()).find("HTTP 404") == std::string::npos) throw;
+        core::raise("sync", 1,
+                    {.what = "the server takes no weights over HTTP",
+                     .found = "HTTP 404",
+                     .where = state.client.base_url() + "/http_update_weights/",
+                     .remedy = "serve with `axolotl vllm-serve` and vllm.worker_extension_cls: "
+                               "axolotl.scripts.vllm_worker_ext.BatchWeightSyncWorkerExtension; "
+                               "`trl vllm-serve` takes weights over NCCL only"});
+      }
+      group = Json::array();
+      bytes = 0;
+    };
+    for (const auto& [name, value] : state.weights()) {
+      const tensor::Tensor plain = value.detach().to(at::kCPU, at::kFloat).contiguous();
+      const auto size = static_cast<std::int64_t>(plain.nbytes());
+      if (bytes + size > group_bytes) send();
+      group.push_back(
+          {{"name", name},
+           {"dtype", "torch." + dtype_name(value.scalar_type())},
+           {"shape", value.sizes().vec()},
+           {"data", core::base64({static_cast<const unsigned char*>(plain.const_data_ptr()), plain.nbytes()})}});
+      bytes += size;
+    }
+    send();
+    state.client.post("/reset_prefix_cache/", Json::object(), update_seconds);
+  }
+
+  static std::string dtype_name(at::ScalarType type) {
+    return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+static_assert(SyncPolicy<HttpWeightSync>);
+
+}  // namespace rlalgo::sync

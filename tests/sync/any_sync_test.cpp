@@ -1,0 +1,18 @@
+#include <rlalgo/sync/any_sync.hpp>
+
+#include <support/catch.hpp>
+
+#include <rlalgo/sync/shared_weights.hpp>
+
+using namespace rlalgo;
+
+TEST_CASE("any policy behind one type: copies share it") {
+  int changes = 0;
+  sync::AnySync first(sync::SharedWeights([&] { ++changes; }));
+  const auto version = first.version_source();
+  sync::AnySync second = first;
+  CHECK(version() == -1);
+  second.publish(3);
+  CHECK(version() == 3);
+  CHECK(changes == 1);
+}
