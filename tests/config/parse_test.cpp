@@ -328,8 +328,8 @@ TEST_CASE("a generation server: its keys, their old names, what excludes what") 
   CHECK(t.generation_kwargs["seed"] == 3);
   const TrlConfig open = parse(minimal + "  use_vllm: true\n  vllm_importance_sampling_clip_max:\n").trl;
   CHECK_FALSE(open.vllm_importance_sampling_clip_max);
-  CHECK(lacks(warning_of(minimal + "  use_vllm: true\n  vllm_mode: colocate\n"), {"colocate", "in this process"}) ==
-        "");
+  CHECK(lacks(warning_of(minimal + "  use_vllm: true\n  vllm_mode: colocate\n"),
+              {"trl.vllm_mode", "in this process"}) == "");
   CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_mode: remote\n"), {"config.6: ", "colocate"}) == "");
   CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_server_port: 70000\n"), {"config.6: ", "65535"}) == "");
   CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_importance_sampling_clip_min: 4\n"),

@@ -391,7 +391,6 @@ struct RecognisedKey {
   static constexpr std::string_view local =
       "it concerns a generation server, and completions are generated in this process";
   static const std::vector<RecognisedKey> keys = {
-      {"vllm_mode", local},
       {"vllm_server_host", local},
       {"vllm_server_port", local},
       {"vllm_server_timeout", local},

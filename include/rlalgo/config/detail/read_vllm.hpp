@@ -1,8 +1,7 @@
 // The `trl.vllm_…` keys: completions made by a server.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <span>
 
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -12,11 +11,10 @@ namespace rlalgo::config::detail {
 // vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process.
 inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
-  if (!trl.use_vllm) return apply_idle(reader, idle_vllm_keys());
-  reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
+  if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
   if (!trl.generates_elsewhere()) {
-    reader.findings().warnings.push_back(
-        reader.prefix() + "vllm_mode: colocate has no effect: completions are generated in this process");
+    const RecognisedKey mode{"vllm_mode", "completions are generated in this process"};
+    apply_idle(reader, std::span(&mode, 1));
     return apply_idle(reader, idle_vllm_keys());
   }
   reader.read("vllm_server_host", trl.vllm_server_host);
