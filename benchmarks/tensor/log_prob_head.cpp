@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -51,11 +52,19 @@ struct Inputs {
   Tensor hidden, weight, targets;
 };
 
-Tensor materialised(const Inputs& x) {
-  return x.hidden.matmul(x.weight.t()).log_softmax(-1).gather(1, x.targets.unsqueeze(1)).squeeze(1);
+// The entropy is a metric: no gradient.
+Tensor materialised(const Inputs& x, bool entropy) {
+  const Tensor log_p = x.hidden.matmul(x.weight.t()).log_softmax(-1);
+  if (entropy) {
+    const c10::AutoGradMode no_gradient(false);
+    benchmark::DoNotOptimize(log_p.exp().mul_(log_p).sum(-1).neg_());
+  }
+  return log_p.gather(1, x.targets.unsqueeze(1)).squeeze(1);
 }
 
-Tensor head(const Inputs& x) { return rlalgo::tensor::log_prob_head(x.hidden, x.weight, x.targets).log_prob; }
+Tensor head(const Inputs& x, bool entropy) {
+  return rlalgo::tensor::log_prob_head(x.hidden, x.weight, x.targets, {.entropy = entropy}).log_prob;
+}
 
 struct Measured {
   double seconds;
@@ -64,14 +73,14 @@ struct Measured {
 };
 
 template <class F>
-Measured forward_backward(const F& score, Inputs& x) {
+Measured forward_backward(const F& score, Inputs& x, bool entropy) {
   x.hidden.mutable_grad() = Tensor();
   x.weight.mutable_grad() = Tensor();
   const std::int64_t before = counter().now;
   counter().peak = before;
   const std::clock_t cpu_start = std::clock();
   const auto start = std::chrono::steady_clock::now();
-  score(x).mean().backward();
+  score(x, entropy).mean().backward();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   const std::int64_t result = (x.hidden.numel() + x.weight.numel()) * x.hidden.element_size();
@@ -85,14 +94,15 @@ double median(std::vector<double> values) {
 
 void log_prob_head_vs_materialised(benchmark::State& state) {
   const std::int64_t n = state.range(0), h = state.range(1), v = state.range(2);
+  const bool entropy = state.range(3) != 0;
   Inputs x{at::randn({n, h}).requires_grad_(), at::randn({v, h}).mul_(0.02).requires_grad_(),
            at::randint(v, {n}, at::kLong)};
-  forward_backward(head, x);
+  forward_backward(head, x, entropy);
   std::vector<double> ours, plain, ratios, cpu_ratios;
   double our_peak = 0, plain_peak = 0;
   for (auto _ : state) {
-    const Measured a = forward_backward(head, x);
-    const Measured b = forward_backward(materialised, x);
+    const Measured a = forward_backward(head, x, entropy);
+    const Measured b = forward_backward(materialised, x, entropy);
     ours.push_back(a.seconds);
     plain.push_back(b.seconds);
     ratios.push_back(a.seconds / b.seconds);
@@ -110,12 +120,15 @@ void log_prob_head_vs_materialised(benchmark::State& state) {
 }  // namespace
 
 BENCHMARK(log_prob_head_vs_materialised)
-    ->ArgNames({"N", "H", "V"})
-    ->Args({256, 896, 151936})
-    ->Args({64, 896, 151936})
-    ->Args({512, 576, 49152})
-    ->Args({2000, 64, 64})
-    ->Args({2000, 128, 1000})
+    ->ArgNames({"N", "H", "V", "entropy"})
+    ->Args({256, 896, 151936, 0})
+    ->Args({256, 896, 151936, 1})
+    ->Args({64, 896, 151936, 0})
+    ->Args({1024, 896, 151936, 0})
+    ->Args({512, 576, 49152, 0})
+    ->Args({512, 576, 49152, 1})
+    ->Args({2000, 64, 64, 0})
+    ->Args({2000, 128, 1000, 0})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

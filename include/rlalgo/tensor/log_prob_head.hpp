@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/sub.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
@@ -36,7 +37,7 @@ struct LogProbOptions {
   bool entropy_gradient = false;                      // … with graph (implies entropy)
   std::int64_t tile_tokens = 0;                       // 0 = chosen from the shapes
   std::int64_t tile_vocabulary = 0;                   // 0 = chosen from the shapes
-  std::int64_t cache_bytes = std::int64_t{48} << 20;  // logits kept for backward; the rest is recomputed
+  std::int64_t cache_bytes = std::int64_t{56} << 20;  // kept for backward; other logits are recomputed
 };
 
 struct LogProbs {
@@ -77,12 +78,15 @@ class LogProbTiles {
     tokens_ = hidden_.size(0);
     vocabulary_ = weight_.size(0);
     choose_tiles();
+    states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
   }
 
   // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if told so.
   Tensor forward(bool keep) {
     Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
-    budget_ = keep ? options_.cache_bytes : 0;
+    // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
+    const std::int64_t copies = 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_));
+    budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
     kept_.clear();
     if (whole_rows())
       forward_rows(out);
@@ -144,7 +148,8 @@ class LogProbTiles {
   }
 
  private:
-  // One tile of scratch memory, viewed contiguously at the size of the moment.
+  // One tile of scratch memory, viewed at the size of the moment: whole rows lie in memory row after row, parts of the
+  // vocabulary column after column, which the matrix products of this shape are fastest with.
   class Buffer {
    public:
     explicit Buffer(const LogProbTiles& head) : head_(head) {}
@@ -152,7 +157,8 @@ class LogProbTiles {
       if (!memory_.defined())
         memory_ = head_.hidden_.new_empty({head_.tile_tokens_ * head_.tile_vocabulary_},
                                           head_.hidden_.options().dtype(head_.compute_));
-      return memory_.narrow(0, 0, rows * columns).view({rows, columns});
+      const Tensor part = memory_.narrow(0, 0, rows * columns);
+      return head_.whole_rows() ? part.view({rows, columns}) : part.view({columns, rows}).t();
     }
 
    private:
@@ -248,20 +254,17 @@ class LogProbTiles {
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
 
   void logits(Tensor tile, Range n, Range v, const Tensor& w) const {
-    tile.addmm_(widen(hidden_.narrow(0, n.begin, n.size)), w.t(), 0.0, 1.0 / options_.temperature);
+    tile.addmm_(states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
     if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
   }
 
   void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const {
     const bool kept = tile_index < kept_.size();
-    if (kept)
-      tile.copy_(kept_[tile_index]);
-    else
-      logits(tile, n, v, w);
+    if (!kept) logits(tile, n, v, w);
     if (!whole_rows())
-      tile.sub_(log_sum_.narrow(0, n.begin, n.size));
-    else if (!kept)
-      tile.copy_(tile.log_softmax(1));
+      at::sub_out(tile, kept ? kept_[tile_index] : tile, log_sum_.narrow(0, n.begin, n.size));
+    else
+      tile.copy_(kept ? kept_[tile_index] : tile.log_softmax(1));
   }
 
   // Column of each target within the vocabulary tile, and whether it lies there. [n, 1] each
@@ -271,9 +274,9 @@ class LogProbTiles {
     return {index, index.eq(column)};
   }
 
-  // About 2²⁰ elements: large enough for the matrix product, small enough to stay in cache between the passes.
+  // About 2¹⁹ elements: large enough for the matrix product, small enough to stay in cache between the passes.
   void choose_tiles() {
-    constexpr std::int64_t elements = std::int64_t{1} << 20;
+    constexpr std::int64_t elements = std::int64_t{1} << 19;
     std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
     if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
     tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
@@ -329,6 +332,7 @@ class LogProbTiles {
   std::uint32_t hidden_version_, weight_version_;  // in-place changes so far
   c10::ScalarType compute_ = c10::ScalarType::Float;
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
+  Tensor states_;             // [N, H] hidden_ widened, in memory as the tiles
   Tensor log_sum_, entropy_;  // [N, 1]
   std::int64_t budget_ = 0;   // bytes of tiles that may still be kept
   std::vector<Tensor> kept_;  // the first tiles, vocabulary-major: logits, or log-probabilities of whole rows
