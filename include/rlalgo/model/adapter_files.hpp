@@ -208,6 +208,16 @@ inline void refuse_adapter_features(const JsonFields& fields) {
   return parse_adapter_config(detail::read_json_file(path), path.string());
 }
 
+// The base model that an adapter names.
+[[nodiscard]] inline std::string adapter_base_model(const std::filesystem::path& directory) {
+  const auto path = directory / adapter_config_file;
+  const Json json = detail::read_json_file(path);
+  const auto name = detail::JsonFields(json, path.string()).text("base_model_name_or_path");
+  if (!name || name->empty())
+    detail::raise_adapter_config("base_model_name_or_path", "nothing", "a directory or an id", path.string());
+  return *name;
+}
+
 // The tensors of a decoder's adapter under the names of its file; modules to save included.
 [[nodiscard]] inline std::vector<NamedTensor> adapter_tensors(const Decoder& decoder) {
   std::vector<NamedTensor> out;

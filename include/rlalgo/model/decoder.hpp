@@ -155,6 +155,27 @@ class Decoder : public Policy {
                   [&](const std::string&, Tensor& value, const auto&, WeightRole) { value.requires_grad_(trained); });
   }
 
+  // Trains the weights whose names begin with a match of one of the patterns, and no others. As in axolotl a dot in a
+  // pattern is a dot.
+  void train_only(const std::vector<std::string>& patterns) {
+    set_trained(false);
+    for (const std::string& text : patterns) {
+      std::string escaped;
+      for (const char c : text) escaped += c == '.' ? std::string("\\.") : std::string(1, c);
+      const detail::ModulePattern pattern(escaped, false);
+      bool found = false;
+      visit_weights(config(), weights_, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+        if (!pattern.matches(name)) return;
+        value.requires_grad_(true);
+        found = true;
+      });
+      if (!found)
+        core::raise_usage("model", 23, {.what = "unfrozen_parameters names no weight of the model",
+                                        .found = text,
+                                        .expected = "a pattern of names like model.layers.0.mlp.up_proj.weight"});
+    }
+  }
+
   // An independent copy of the weights as they are now, not trained: the reference model.
   [[nodiscard]] std::unique_ptr<Decoder> frozen_copy() const {
     const c10::NoGradGuard no_grad;
