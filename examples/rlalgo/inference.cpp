@@ -81,7 +81,10 @@ config::RunConfig model_of(const Options& options) {
   run.base_model = options.model;
   if (options.model.ends_with(".yaml") || options.model.ends_with(".yml")) {
     run = config::load_run_config(options.model);
-    run.base_model = run.output_dir;
+    if (run.lora)
+      run.lora_model_dir = run.output_dir;
+    else
+      run.base_model = run.output_dir;
   }
   return run;
 }

@@ -60,7 +60,7 @@ int train(const Arguments& arguments) {
                              .prompts = std::move(prompts.train),
                              .rewards = std::move(rewards),
                              .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
-                             .reference = run.beta != 0.0 ? model.decoder->frozen_copy() : nullptr,
+                             .reference = run.beta != 0.0 ? model.decoder->reference() : nullptr,
                              .evaluation_prompts = std::move(prompts.evaluation),
                              .sync = source.sync(),
                              .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }});

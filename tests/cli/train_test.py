@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, main, without_times  # noqa: E402
+from cases import BASE, QUICKSTART, main, without_times  # noqa: E402
 
 CASES = {}
 
@@ -21,6 +21,14 @@ def case(function):
 def header(path):
     raw = path.read_bytes()
     return json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+
+
+def tensors(path):
+    """The bytes of every tensor of a safetensors file."""
+    raw = path.read_bytes()
+    start = 8 + struct.unpack("<Q", raw[:8])[0]
+    return {name: raw[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]]
+            for name, entry in header(path).items() if name != "__metadata__"}
 
 
 @case
@@ -85,6 +93,37 @@ def resume_after_kill(c):
     for file in ["model.safetensors", "checkpoint-6/optimizer.safetensors"]:
         assert (c.folder / "out" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), f"{file} differs"
     assert without_times(c.metrics("out")) == without_times(c.metrics("whole"))
+
+
+LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True, "lora_dropout": 0.1,
+        "lora_modules_to_save": ["lm_head"]}
+
+
+@case
+def adapter(c):
+    """Trains, resumes to the same bytes, is used by inference, and is continued."""
+    c.train({**LONG, **LORA, "trl": {"beta": 0.05}, "output_dir": "whole"}).expect(0)
+    names = {p.name for p in (c.folder / "whole").iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "config.json"} <= names, names
+    assert "model.safetensors" not in names, names
+    config = json.loads((c.folder / "whole" / "adapter_config.json").read_text())
+    assert config["r"] == 4 and config["base_model_name_or_path"] == BASE["base_model"], config
+    assert list(config) == sorted(config), config
+    c.train({**LONG, **LORA, "trl": {"beta": 0.05}, "output_dir": "half"},
+            "--resume-from-checkpoint", "whole/checkpoint-3").expect(0)
+    assert (c.folder / "whole/adapter_model.safetensors").read_bytes() == (c.folder / "half/adapter_model.safetensors").read_bytes()
+    c.run("inference", "whole", "--max-new-tokens", "3", stdin="2 + 3 =").expect(0)
+    c.train({**LORA, "lora_model_dir": "whole", "output_dir": "more"}).expect(0)
+    c.train({**LORA, "adapter": "qlora"}).expect(2, "[rlalgo.config.10]", "adapter: lora")
+
+
+@case
+def unfrozen(c):
+    """Only the named weights move."""
+    c.train({"unfrozen_parameters": ["model.norm", "model.layers.0.mlp"], "output_dir": "some"}).expect(0)
+    before, after = tensors(pathlib.Path(BASE["base_model"]) / "model.safetensors"), tensors(c.folder / "some/model.safetensors")
+    moved = {name for name in after if before[name] != after[name]}
+    assert moved and all(name.startswith(("model.norm", "model.layers.0.mlp")) for name in moved), moved
 
 
 @case

@@ -261,9 +261,10 @@ TEST_CASE("recipes: known ones that are not in this build are told so before any
 }
 
 TEST_CASE("what this build lacks is an error that says what works, never ignored") {
-  CHECK(lacks(error_of(minimal + "adapter: lora\n"),
-              {"config.10: ", "adapter: lora", "c.yaml:9", "trains all weights"}) == "");
-  CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit"}) == "");
+  CHECK(lacks(error_of(minimal + "adapter: qlora\n"), {"config.10: ", "c.yaml:9", "adapter: lora"}) == "");
+  CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
+  CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
+  CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_lora_sync: true\n"),
               {"config.10: ", "trl.vllm_lora_sync", "over HTTP"}) == "");
   CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
@@ -280,6 +281,37 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "deepspeed: zero3.json\n"), {"config.10: "}) == "");
   CHECK(
       parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
+}
+
+TEST_CASE("adapter keys become one description of an adapter") {
+  const auto config = parse(minimal +
+                            "adapter: lora\nlora_r: 4\nlora_alpha: 16\nlora_dropout: 0.05\nlora_target_linear: true\n"
+                            "lora_target_modules: [lm_head]\nlora_modules_to_save: [embed_tokens]\npeft_use_rslora: true\n"
+                            "peft_use_dora: true\npeft_init_lora_weights: orthogonal\nlora_rank_pattern: {q_proj: 2}\n"
+                            "lora_alpha_pattern: {q_proj: 3}\npeft_layers_to_transform: [0, 1]\n  # off\n");
+  REQUIRE(config.lora.has_value());
+  CHECK(config.lora->r == 4);
+  CHECK(config.lora->alpha == 16);
+  CHECK(config.lora->dropout == 0.05);
+  CHECK(config.lora->target_modules.size() == 8);
+  CHECK(config.lora->target_modules[0] == "lm_head");
+  CHECK(config.lora->modules_to_save == std::vector<std::string>{"embed_tokens"});
+  CHECK(config.lora->use_rslora);
+  CHECK(config.lora->use_dora);
+  CHECK((config.lora->init == model::LoraInit::orthogonal));
+  CHECK(config.lora->rank_pattern.at(0).second == 2);
+  CHECK(config.lora->alpha_pattern.at(0).second == 3);
+  CHECK(config.lora->layers_to_transform == std::vector<std::int64_t>{0, 1});
+  CHECK(config.warnings.empty());
+  const std::string lora = minimal + "adapter: lora\nlora_r: 4\nlora_alpha: 16\n";
+  CHECK(parse(lora + "lora_target_modules: '.*q_proj'\n").lora->target_pattern == ".*q_proj");
+  CHECK(lacks(error_of(lora), {"config.7: ", "lora_target_linear: true"}) == "");
+  CHECK(lacks(error_of(minimal + "adapter: lora\nlora_alpha: 16\n"), {"config.7: ", "lora_r"}) == "");
+  CHECK(lacks(error_of(minimal + "lora_model_dir: x\n"), {"config.14: ", "adapter: lora"}) == "");
+  CHECK(parse(minimal + "adapter: lora\nlora_model_dir: x\n").lora_model_dir == "x");
+  CHECK(lacks(error_of(lora + "lora_target_linear: true\nunfrozen_parameters: [model]\n"), {"config.8: "}) == "");
+  CHECK(lacks(error_of(lora + "peft_init_lora_weights: loftq\n"), {"config.10: ", "pissa"}) == "");
+  CHECK(parse(minimal + "unfrozen_parameters: [model.norm]\n").unfrozen_parameters.size() == 1);
 }
 
 TEST_CASE("keys without effect give one warning with the reason, unless they are off") {

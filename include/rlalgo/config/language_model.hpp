@@ -20,6 +20,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/save.hpp>
 #include <rlalgo/text/chat_template.hpp>
@@ -28,7 +29,8 @@
 namespace rlalgo::config {
 
 struct LanguageModel {
-  std::filesystem::path directory;
+  std::filesystem::path directory;  // of the tokenizer
+  std::string base_model;           // as it was named; an adapter's files repeat it
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // none: only plain-text prompts can be used
   bool chosen_template = false;                     // chat_template is not the tokenizer's own: saved with the model
@@ -49,9 +51,14 @@ struct LanguageModel {
     return tokenizer.encode(chat_template->render(prompt, options), false);
   }
 
-  // A complete Hugging Face directory.
+  // A complete Hugging Face directory, or with an adapter a PEFT one (which also gets the base's config.json).
   void save(const std::filesystem::path& target) const {
-    model::save_decoder(*decoder, target, {.generation_config = generation_config});
+    if (decoder->adapter() != nullptr) {
+      model::save_adapter(*decoder, target, base_model);
+      core::write_file(target / "config.json", decoder->hf_config().json.dump(2) + "\n");
+    } else {
+      model::save_decoder(*decoder, target, {.generation_config = generation_config});
+    }
     tokenizer.save(target);
     if (chosen_template)
       core::write_file(target / "chat_template.jinja", chat_template->source());
@@ -74,13 +81,42 @@ struct LanguageModel {
                      .remedy = "give the path of a Hugging Face model directory; nothing is downloaded"});
 }
 
+namespace detail {
+
+// Puts the adapter of the configuration, or the one found in base_model's place, on the decoder.
+inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::filesystem::path& adapter_directory) {
+  if (!config.unfrozen_parameters.empty()) decoder.train_only(config.unfrozen_parameters);
+  if (config.lora_model_dir) {
+    model::load_adapter(decoder, resolve_model(*config.lora_model_dir, config.place("lora_model_dir")), config.seed);
+  } else if (!adapter_directory.empty()) {
+    model::load_adapter(decoder, adapter_directory, config.seed);
+  } else if (config.lora) {
+    model::attach_lora(decoder, *config.lora, config.seed);
+  }
+}
+
+}  // namespace detail
+
+// A base_model that is a PEFT directory stands for its base with the adapter on it.
 [[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
-  const std::filesystem::path directory =
+  std::string base_model = config.base_model;
+  std::filesystem::path directory =
       resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or(""));
+  std::filesystem::path adapter_directory;
+  if (model::is_adapter_directory(directory) && !std::filesystem::exists(directory / "model.safetensors") &&
+      !std::filesystem::exists(directory / "model.safetensors.index.json")) {
+    adapter_directory = directory;
+    base_model = model::adapter_base_model(directory);
+    directory = resolve_model(base_model, (adapter_directory / model::adapter_config_file).string());
+  }
   std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
+  detail::adapt(*decoder, config, adapter_directory);
   const std::filesystem::path tokenizer_directory =
-      config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config")) : directory;
+      config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
+      : !adapter_directory.empty() && std::filesystem::exists(adapter_directory / "tokenizer.json") ? adapter_directory
+                                                                                                   : directory;
   LanguageModel out{.directory = tokenizer_directory,
+                    .base_model = base_model,
                     .tokenizer = text::Tokenizer::from_directory(tokenizer_directory),
                     .chat_template = text::ChatTemplate::from_directory(tokenizer_directory),
                     .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
 #include <rlalgo/config/detail/read_trl.hpp>
@@ -96,6 +97,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::read_trl(trl, config.trl);
 
   detail::read_model(reader, config);
+  detail::read_adapter(reader, config);
   detail::read_data(reader, config);
   detail::read_optimization(reader, config);
   detail::read_cadence(reader, config);

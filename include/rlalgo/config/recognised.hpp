@@ -19,15 +19,13 @@ struct RecognisedKey {
 };
 
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_keys() {
-  static constexpr std::string_view adapters = "this build trains all weights; remove the adapter keys";
-  static constexpr std::string_view quantized = "this build loads float32 and bfloat16 weights only";
+  static constexpr std::string_view quantized =
+      "this build loads float32, bfloat16 and float16 weights; adapter: lora trains little memory beside them";
   static constexpr std::string_view parallel = "this build trains in one process";
   static constexpr std::string_view groups = "all weights share one learning_rate here";
   static const std::vector<RecognisedKey> keys = {
-      {"adapter", adapters},
-      {"lora_model_dir", adapters},
-      {"relora", adapters},
-      {"rl_adapter_ref_model", adapters},
+      {"relora", "train one adapter, merge it, and train the next on the merged model"},
+      {"rl_adapter_ref_model", "with an adapter the reference is the base model; nothing has to be set"},
       {"load_in_8bit", quantized},
       {"load_in_4bit", quantized},
       {"gptq", quantized},
@@ -53,7 +51,6 @@ struct RecognisedKey {
       {"tokens", "add the tokens to tokenizer.json and resize the embeddings beforehand"},
       {"added_tokens_overrides", "rename the tokens in tokenizer.json beforehand"},
       {"reinit_weights", "start from a checkpoint directory; random weights are not made"},
-      {"unfrozen_parameters", "this build trains all weights"},
       {"embedding_lr", groups},
       {"embedding_lr_scale", groups},
       {"lr_groups", groups},
@@ -104,7 +101,6 @@ struct RecognisedKey {
   static constexpr std::string_view python = "no Python code of a model or tokenizer is run";
   static constexpr std::string_view memory = "memory is not traded for time here";
   static constexpr std::string_view no_padding = "sequences are never padded";
-  static constexpr std::string_view adapter = "there is no adapter";
   static constexpr std::string_view distributed = "there is one process";
   static constexpr std::string_view loader = "rows are read once, in this process";
   static constexpr std::string_view supervised = "it concerns supervised training";
@@ -189,41 +185,22 @@ struct RecognisedKey {
       {"lora_embedding_kernel", kernels},
       {"fp8_enable_fsdp_float8_all_gather", kernels},
       {"fix_untrained_tokens", "weights are trained as they are"},
-      {"lora_r", adapter},
-      {"lora_alpha", adapter},
-      {"lora_dropout", adapter},
-      {"lora_target_modules", adapter},
-      {"lora_target_linear", adapter},
-      {"lora_target_parameters", adapter},
-      {"lora_modules_to_save", adapter},
-      {"lora_fan_in_fan_out", adapter},
-      {"lora_rank_pattern", adapter},
-      {"lora_alpha_pattern", adapter},
-      {"lora_on_cpu", adapter},
-      {"qlora_sharded_model_loading", adapter},
-      {"merge_lora", adapter},
-      {"merge_method", adapter},
-      {"peft", adapter},
-      {"peft_layers_to_transform", adapter},
-      {"peft_layers_pattern", adapter},
-      {"peft_use_dora", adapter},
-      {"peft_use_rslora", adapter},
-      {"peft_init_lora_weights", adapter},
-      {"peft_layer_replication", adapter},
-      {"peft_trainable_token_indices", adapter},
-      {"peft_ensure_weight_tying", adapter},
-      {"peft_autocast_adapter_dtype", adapter},
-      {"loraplus_lr_embedding", adapter},
-      {"jagged_restart_steps", adapter},
-      {"jagged_restart_warmup_steps", adapter},
-      {"jagged_restart_anneal_steps", adapter},
-      {"relora_cpu_offload", adapter},
-      {"relora_prune_method", adapter},
-      {"relora_prune_ratio", adapter},
-      {"lisa_n_layers", adapter},
-      {"lisa_step_interval", adapter},
-      {"lisa_layers_attribute", adapter},
-      {"freeze_mm_modules", adapter},
+      {"jagged_restart_steps", "it goes with methods that are not here"},
+      {"jagged_restart_warmup_steps", "it goes with methods that are not here"},
+      {"jagged_restart_anneal_steps", "it goes with methods that are not here"},
+      {"relora_cpu_offload", "it goes with methods that are not here"},
+      {"relora_prune_method", "it goes with methods that are not here"},
+      {"relora_prune_ratio", "it goes with methods that are not here"},
+      {"lisa_n_layers", "it goes with methods that are not here"},
+      {"lisa_step_interval", "it goes with methods that are not here"},
+      {"lisa_layers_attribute", "it goes with methods that are not here"},
+      {"freeze_mm_modules", "it goes with methods that are not here"},
+      {"lora_on_cpu", "adapters are float32 and in memory"},
+      {"qlora_sharded_model_loading", "adapters are float32 and in memory"},
+      {"merge_lora", "adapters are float32 and in memory"},
+      {"merge_method", "adapters are float32 and in memory"},
+      {"peft_autocast_adapter_dtype", "adapters are float32 and in memory"},
+      {"loraplus_lr_embedding", "adapters are float32 and in memory"},
       {"fsdp_version", distributed},
       {"fsdp_final_state_dict_type", distributed},
       {"ddp_timeout", distributed},

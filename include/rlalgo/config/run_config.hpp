@@ -13,6 +13,7 @@
 
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/data/load.hpp>
+#include <rlalgo/model/lora_config.hpp>
 
 namespace rlalgo::config {
 
@@ -94,6 +95,11 @@ struct RunConfig {
   std::optional<std::string> tokenizer_config;  // base_model unless set
   std::optional<std::string> chat_template;
   std::optional<std::string> chat_template_jinja;
+
+  // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
+  std::optional<model::LoraConfig> lora;      // set by adapter: lora
+  std::optional<std::string> lora_model_dir;  // an adapter to continue
+  std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   // Recipe
   std::string rl;  // required: grpo, gdpo

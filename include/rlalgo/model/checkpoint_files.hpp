@@ -1,4 +1,5 @@
-// The weight files of a Hugging Face directory: one model.safetensors, or shards named by model.safetensors.index.json.
+// The weight files of a Hugging Face directory: one model.safetensors, or shards named by model.safetensors.index.json;
+// where there is neither, those of an adapter.
 //
 //   index: {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}
 //
@@ -39,6 +40,8 @@ class CheckpointFiles {
       add(std::make_unique<SafetensorsFile>(single));
     } else if (std::filesystem::exists(index)) {
       read_index(directory, index);
+    } else if (const auto adapter = directory / "adapter_model.safetensors"; std::filesystem::exists(adapter)) {
+      add(std::make_unique<SafetensorsFile>(adapter));
     } else {
       const bool pickled = std::filesystem::exists(directory / "pytorch_model.bin") ||
                            std::filesystem::exists(directory / "pytorch_model.bin.index.json");

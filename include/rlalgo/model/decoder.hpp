@@ -13,10 +13,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
@@ -26,6 +28,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -41,7 +44,7 @@ class Decoder : public Policy {
       : hf_(std::move(hf)),
         weights_(std::move(weights)),
         frequencies_(rope_frequencies(config().rope, config().head_dim)) {
-    if (config().tied_embeddings) weights_.lm_head = weights_.embedding;
+    if (config().tied_embeddings && !weights_.lm_head.defined()) weights_.lm_head = weights_.embedding;
   }
 
   [[nodiscard]] const DecoderConfig& config() const { return hf_.decoder; }
@@ -59,32 +62,83 @@ class Decoder : public Policy {
     for (std::size_t n = 0; n < compact.size(); ++n)
       compact[n] = std::lower_bound(rows.begin(), rows.end(), tree.source[n]) - rows.begin();
     const bool in_order = rows == tree.source;
-    Tensor hidden = run(tree, static_cast<std::int64_t>(rows.size()) == tree.tokens() ? Tensor() : index_tensor(rows));
+    Tensor hidden = run(tree, static_cast<std::int64_t>(rows.size()) == tree.tokens() ? Tensor() : index_tensor(rows),
+                        options.draw);
     if (!in_order) hidden = hidden.index_select(0, index_tensor(compact));
     const tensor::LogProbs out = tensor::log_prob_head(
-        hidden, weights_.lm_head, index_tensor(tree.target),
+        hidden, head(), index_tensor(tree.target),
         {.temperature = options.temperature, .entropy = options.entropy, .entropy_gradient = options.entropy_gradient});
     return {out.log_prob, out.entropy};
   }
 
   // [T, H] after the final norm, with graph unless gradients are disabled.
-  [[nodiscard]] Tensor hidden_states(const TokenTree& tree) { return run(tree, {}); }
+  [[nodiscard]] Tensor hidden_states(const TokenTree& tree) { return run(tree, {}, 0); }
 
   // [T, V], materialised and without graph: for tests and inspection.
   [[nodiscard]] Tensor logits(const TokenTree& tree) {
     const c10::NoGradGuard no_grad;
-    return at::mm(run(tree, {}), weights_.lm_head.t());
+    return at::mm(run(tree, {}, 0), head().t());
   }
 
-  // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases.
+  // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases. With an
+  // adapter they have the names of its file.
   std::vector<Parameter> parameters() override {
+    const std::string prefix = adapter_ ? adapter_prefix : "";
     std::vector<Parameter> out;
-    visit_weights(config(), weights_, [&](const std::string& name, const Tensor& value, const auto&, WeightRole role) {
-      if (value.requires_grad()) out.push_back({name, value, role == WeightRole::matrix});
+    visit_all([&](const std::string& name, const Tensor& value, WeightRole role) {
+      if (value.requires_grad()) out.push_back({prefix + name, value, role == WeightRole::matrix});
     });
     std::sort(out.begin(), out.end(), [](const Parameter& a, const Parameter& b) { return a.name < b.name; });
     return out;
   }
+
+  // What an adapter is, and the weights without it: the same tensors, but for modules that it replaces.
+  struct Adapter {
+    LoraConfig config;
+    bool continued = false;     // read from files: the reference of a run is the adapter as it was then
+    std::uint64_t seed = 0;     // of dropout
+    DecoderWeights base;
+  };
+  [[nodiscard]] const Adapter* adapter() const { return adapter_ ? &*adapter_ : nullptr; }
+
+  // Computes with `weights` from now on; see lora.hpp. The object that weights() names stays the same.
+  void adapt(Adapter adapter, DecoderWeights weights) {
+    weights_ = std::move(weights);
+    adapter_ = std::move(adapter);
+  }
+
+  // A decoder over the same tensors with the adapter switched off: nothing is copied.
+  [[nodiscard]] std::unique_ptr<Decoder> without_adapter() const {
+    return std::make_unique<Decoder>(hf_, detached(adapter_ ? adapter_->base : weights_));
+  }
+
+  // The model as it is before training, not trained itself. Without an adapter: a copy. With a new one: the same
+  // tensors, adapter off. With one that already changes the model (continued, or PiSSA's): a copy of the adapter alone.
+  [[nodiscard]] std::unique_ptr<Decoder> reference() const {
+    if (!adapter_) return frozen_copy();
+    if (!adapter_->continued && adapter_->config.init != LoraInit::pissa) return without_adapter();
+    const c10::NoGradGuard no_grad;
+    DecoderWeights copy = detached(weights_);
+    visit_loras(copy, [](const std::string&, Lora& lora, const Tensor&) {
+      for (Tensor* value : {&lora.a, &lora.b, &lora.magnitude})
+        if (value->defined()) *value = value->clone();
+    });
+    visit_weights(untied(), copy, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+      if (is_saved_module(adapter_->config, name.substr(0, name.rfind('.')))) value = value.clone();
+    });
+    return std::make_unique<Decoder>(hf_, std::move(copy));
+  }
+
+  // visit(name, tensor) for the tensors of the adapter's file, without its prefix.
+  template <class Visit>
+  void visit_adapter(Visit&& visit) const {
+    visit_all([&](const std::string& name, const Tensor& value, WeightRole) {
+      if (name.find(".lora_") != std::string::npos || is_saved_module(adapter_->config, name.substr(0, name.rfind('.'))))
+        visit(name, value);
+    });
+  }
+
+  static constexpr const char* adapter_prefix = "base_model.model.";
 
   // Every tensor on disk, trained or not, sorted by name.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> named_tensors() const {
@@ -101,12 +155,34 @@ class Decoder : public Policy {
                   [&](const std::string&, Tensor& value, const auto&, WeightRole) { value.requires_grad_(trained); });
   }
 
+  // Trains the weights whose names begin with a match of one of the patterns, and no others. As in axolotl a dot in a
+  // pattern is a dot.
+  void train_only(const std::vector<std::string>& patterns) {
+    set_trained(false);
+    for (const std::string& text : patterns) {
+      std::string escaped;
+      for (const char c : text) escaped += c == '.' ? std::string("\\.") : std::string(1, c);
+      const detail::ModulePattern pattern(escaped, false);
+      bool found = false;
+      visit_weights(config(), weights_, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+        if (!pattern.matches(name)) return;
+        value.requires_grad_(true);
+        found = true;
+      });
+      if (!found)
+        core::raise_usage("model", 23, {.what = "unfrozen_parameters names no weight of the model",
+                                        .found = text,
+                                        .expected = "a pattern of names like model.layers.0.mlp.up_proj.weight"});
+    }
+  }
+
   // An independent copy of the weights as they are now, not trained: the reference model.
   [[nodiscard]] std::unique_ptr<Decoder> frozen_copy() const {
     const c10::NoGradGuard no_grad;
     DecoderWeights copy = weights_;
     visit_weights(config(), copy,
                   [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach().clone(); });
+    if (config().tied_embeddings) copy.lm_head = copy.embedding;
     return std::make_unique<Decoder>(hf_, std::move(copy));
   }
 
@@ -119,6 +195,7 @@ class Decoder : public Policy {
     AttentionPlan plan;
     RopeTable rope;
     std::vector<LayerTape> layers;
+    DropoutDraw dropout;
     Tensor last, scale;  // input of the final norm [S, H], its scale [S]
     bool used = false;
   };
@@ -129,16 +206,65 @@ class Decoder : public Policy {
     return out;
   }
 
+  // The configuration with lm_head as a tensor of its own, to be visited as well.
+  [[nodiscard]] DecoderConfig untied() const {
+    DecoderConfig out = config();
+    out.tied_embeddings = out.tied_embeddings && same_memory(weights_.lm_head, weights_.embedding);
+    return out;
+  }
+
+  // visit(name, tensor, role) for every tensor, those of the adapter included.
+  template <class Visit>
+  void visit_all(Visit&& visit) const {
+    visit_weights(untied(), weights_, [&](const std::string& name, const Tensor& value, const auto&, WeightRole role) {
+      visit(name, value, role);
+    });
+    visit_loras(weights_, [&](const std::string& path, const Lora& lora, const Tensor&) {
+      if (!lora.defined()) return;
+      visit(path + ".lora_A.weight", lora.a, WeightRole::matrix);
+      visit(path + ".lora_B.weight", lora.b, WeightRole::matrix);
+      if (lora.magnitude.defined()) visit(path + ".lora_magnitude_vector", lora.magnitude, WeightRole::matrix);
+    });
+  }
+
   [[nodiscard]] bool is_trained() const {
     bool trained = false;
-    visit_weights(config(), weights_, [&](const std::string&, const Tensor& value, const auto&, WeightRole) {
-      trained = trained || value.requires_grad();
-    });
+    visit_all([&](const std::string&, const Tensor& value, WeightRole) { trained = trained || value.requires_grad(); });
     return trained;
   }
 
+  [[nodiscard]] static bool same_memory(const Tensor& a, const Tensor& b) {
+    return a.const_data_ptr() == b.const_data_ptr();
+  }
+
+  // The same memory in tensors that are not trained.
+  [[nodiscard]] DecoderWeights detached(DecoderWeights weights) const {
+    const bool tied = same_memory(weights.lm_head, weights.embedding);
+    DecoderConfig c = config();
+    c.tied_embeddings = false;
+    visit_weights(c, weights,
+                  [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach(); });
+    visit_loras(weights, [](const std::string&, Lora& lora, const Tensor&) {
+      for (Tensor* value : {&lora.a, &lora.b, &lora.magnitude})
+        if (value->defined()) *value = value->detach();
+    });
+    if (tied) weights.lm_head = weights.embedding;
+    return weights;
+  }
+
+  // The output embedding, adapter included.
+  [[nodiscard]] Tensor head() const {
+    const Lora& lora = weights_.lm_head_lora;
+    if (!lora.defined()) return weights_.lm_head;
+    const Tensor& w = weights_.lm_head;
+    Tensor out = at::addmm(w.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);
+    if (lora.magnitude.defined())
+      out = out.mul(lora.magnitude.div(adapted_norm(w, lora).detach()).unsqueeze(1));
+    return out.to(w.scalar_type());
+  }
+
   // Hidden states after the final norm of all tokens, or of `rows` [S].
-  [[nodiscard]] Tensor run(const TokenTree& tree, const Tensor& rows) {
+  [[nodiscard]] Tensor run(const TokenTree& tree, const Tensor& rows, std::uint64_t draw) {
     for (const std::int64_t id : tree.ids) {
       if (id < 0 || id >= config().vocab_size) {
         core::raise("model", 17,
@@ -153,6 +279,7 @@ class Decoder : public Policy {
     Tensor value;
     {
       const c10::NoGradGuard no_grad;
+      tape->dropout = {graph && adapter_ && adapter_->config.dropout > 0, adapter_ ? adapter_->seed : 0, draw};
       value = forward(tree, rows, *tape, graph);
     }
     if (!graph) return value;
@@ -166,7 +293,7 @@ class Decoder : public Policy {
   [[nodiscard]] Tensor forward(const TokenTree& tree, const Tensor& rows, Tape& tape, bool keep) {
     tape.plan = plan_attention(tree);
     tape.rope = rope_table(frequencies_, tree.positions);
-    const LayerContext context{config(), tape.plan, tape.rope};
+    const LayerContext context{config(), tape.plan, tape.rope, tape.dropout};
     Tensor x = weights_.embedding.index_select(0, index_tensor(tree.ids));
     for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
       LayerTape* layer = keep ? &tape.layers.emplace_back() : nullptr;
@@ -190,7 +317,7 @@ class Decoder : public Policy {
                    .remedy = "score the batch again, or add the losses before calling backward"});
     }
     const c10::NoGradGuard no_grad;
-    const LayerContext context{tape.config, tape.plan, tape.rope};
+    const LayerContext context{tape.config, tape.plan, tape.rope, tape.dropout};
     Tensor grad = rms_norm_backward(grad_out.contiguous(), tape.last, tape.weights.final_norm, tape.scale, {},
                                     gradient_buffer(tape.weights.final_norm));
     for (std::size_t i = tape.weights.layers.size(); i-- > 0;) {
@@ -214,6 +341,7 @@ class Decoder : public Policy {
   HfConfig hf_;
   DecoderWeights weights_;
   Tensor frequencies_;  // [D/2] float32
+  std::optional<Adapter> adapter_;
 };
 
 }  // namespace rlalgo::model

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <utility>
 
-#include <ATen/ops/mm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 
@@ -30,6 +29,7 @@ struct LayerContext {
   const DecoderConfig& config;
   const AttentionPlan& plan;
   const RopeTable& rope;
+  DropoutDraw dropout = {};
 };
 
 // What the backward pass of a layer needs.
@@ -47,11 +47,12 @@ struct LayerTape {
 [[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
                                           const Tensor& rows, LayerTape* tape) {
   const DecoderConfig& c = context.config;
+  const DropoutDraw& drop = context.dropout;
   const std::int64_t tokens = x.size(0);
   RmsNormOutput normed = rms_norm(x, w.input_norm, c.rms_norm_eps);
-  Tensor q = linear(normed.value, w.q_proj).view({tokens, c.heads, c.head_dim});
-  Tensor k = linear(normed.value, w.k_proj).view({tokens, c.kv_heads, c.head_dim});
-  const Tensor v = linear(normed.value, w.v_proj).view({tokens, c.kv_heads, c.head_dim});
+  Tensor q = linear(normed.value, w.q_proj, drop).view({tokens, c.heads, c.head_dim});
+  Tensor k = linear(normed.value, w.k_proj, drop).view({tokens, c.kv_heads, c.head_dim});
+  const Tensor v = linear(normed.value, w.v_proj, drop).view({tokens, c.kv_heads, c.head_dim});
   if (c.qk_norm) {
     RmsNormOutput q_normed = rms_norm(q, w.q_norm, c.rms_norm_eps), k_normed = rms_norm(k, w.k_norm, c.rms_norm_eps);
     if (tape != nullptr) {
@@ -72,10 +73,10 @@ struct LayerTape {
     attended = attended.index_select(0, rows);
     residual = x.index_select(0, rows);
   }
-  const Tensor middle = linear_residual(residual, attended, w.o_proj);
+  const Tensor middle = linear_residual(residual, attended, w.o_proj, drop);
   RmsNormOutput middle_normed = rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
-  Tensor gate = linear(middle_normed.value, w.gate_proj);
-  const Tensor up = linear(middle_normed.value, w.up_proj);
+  Tensor gate = linear(middle_normed.value, w.gate_proj, drop);
+  const Tensor up = linear(middle_normed.value, w.up_proj, drop);
   const Tensor active = (tape != nullptr ? at::silu(gate) : at::silu_(gate)).mul_(up);
   if (tape != nullptr) {
     tape->input = x;
@@ -93,7 +94,7 @@ struct LayerTape {
     tape->gate = gate;
     tape->up = up;
   }
-  return linear_residual(middle, active, w.down_proj);
+  return linear_residual(middle, active, w.down_proj, drop);
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
@@ -101,22 +102,22 @@ struct LayerTape {
                                            Tensor grad) {
   const DecoderConfig& c = context.config;
   const std::int64_t tokens = tape.input.size(0);
+  const DropoutDraw& drop = context.dropout;
   {
-    Tensor grad_active = at::mm(grad, w.down_proj.weight);  // [S, I]
     const Tensor silu = at::silu(tape.gate);
-    accumulate_linear_gradient(w.down_proj, grad, silu.mul(tape.up));
+    Tensor grad_active =
+        linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {}, drop);  // [S, I]
     const Tensor grad_up = silu.mul(grad_active);
     const Tensor grad_gate = at::silu_backward(grad_active.mul_(tape.up), tape.gate);
     tape.gate = tape.up = Tensor();
-    accumulate_linear_gradient(w.up_proj, grad_up, tape.middle_normed);
-    accumulate_linear_gradient(w.gate_proj, grad_gate, tape.middle_normed);
-    const Tensor grad_normed = at::mm(grad_up, w.up_proj.weight).addmm_(grad_gate, w.gate_proj.weight);
+    const Tensor grad_normed =
+        linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
+                        linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);
     grad = rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
                              gradient_buffer(w.post_attention_norm));
     tape.middle = tape.middle_normed = Tensor();
   }
-  accumulate_linear_gradient(w.o_proj, grad, tape.attended);
-  Tensor grad_attended = at::mm(grad, w.o_proj.weight);  // [S, n·D]
+  Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, drop);  // [S, n·D]
   tape.attended = Tensor();
   if (tape.rows.defined()) {
     grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
@@ -134,11 +135,9 @@ struct LayerTape {
   const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
   const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
   const Tensor grad_v = g.v.view({tokens, c.kv_heads * c.head_dim});
-  accumulate_linear_gradient(w.q_proj, grad_q, tape.normed);
-  accumulate_linear_gradient(w.k_proj, grad_k, tape.normed);
-  accumulate_linear_gradient(w.v_proj, grad_v, tape.normed);
-  const Tensor grad_normed =
-      at::mm(grad_q, w.q_proj.weight).addmm_(grad_k, w.k_proj.weight).addmm_(grad_v, w.v_proj.weight);
+  Tensor grad_normed = linear_backward(w.q_proj, grad_q, tape.normed, {}, drop);
+  grad_normed = linear_backward(w.k_proj, grad_k, tape.normed, grad_normed, drop);
+  grad_normed = linear_backward(w.v_proj, grad_v, tape.normed, grad_normed, drop);
   return rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
                            gradient_buffer(w.input_norm));
 }

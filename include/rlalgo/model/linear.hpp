@@ -1,26 +1,95 @@
-// Affine maps and the accumulation of their weights' gradients.
+// Affine maps with an optional low-rank adapter, and the accumulation of their weights' gradients.
 //
-//   y = x Wᵀ + b,   ∂x = ∂y W,   ∂W += ∂yᵀ x,   ∂b += Σ_rows ∂y
+//   y = x Wᵀ + b                                   ∂x = ∂y W,   ∂W += ∂yᵀ x,   ∂b += Σ_rows ∂y
+//   LoRA:  y += s·u Bᵀ,  u = D(x) Aᵀ               ∂B += s·∂yᵀ u,   ∂u = s·∂y B,   ∂A += ∂uᵀ D(x),   ∂x += Dᵀ(∂u A)
+//   DoRA:  y += (ν − 1)⊙(D(x) Wᵀ) + ν⊙(s·u Bᵀ),   ν = m / ‖W + s·B A‖ per output row; ∂m = Σ_rows ∂y⊙(…)/‖…‖
 //
-// Shapes: x [R, in], W [out, in], b [out], y [R, out]. Weight gradients are added to `weight.grad()` in place, so that
-// a micro-batch needs no second copy of them; a weight that does not require grad gets none.
+// Source: LoRA, Hu et al., arXiv 2106.09685, eq. 3; DoRA, Liu et al., arXiv 2402.09353, eq. 5, and section 4.3: the
+// norm is a constant to the gradient. D is dropout: an input is zero with probability p, else divided by 1 − p; its
+// mask is a Philox function of (seed, draw, adapter, element), the same in forward, recomputation and backward.
+// Shapes: x [R, in], W [out, in], b [out], y [R, out], A [r, in], B [out, r], m and ν [out]. Weight gradients are added
+// to `weight.grad()` in place, so that a micro-batch needs no second copy of them; a weight that does not require grad
+// gets none. The adapter's product runs in the adapter's dtype, as PEFT does (float32 over a bfloat16 base).
 #pragma once
 
+#include <cstdint>
+#include <utility>
+
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
 
-[[nodiscard]] inline Tensor linear(const Tensor& x, const Linear& map) {
-  return map.bias.defined() ? at::addmm(map.bias, x, map.weight.t()) : at::mm(x, map.weight.t());
+// The random numbers of one forward pass. Inactive: no dropout.
+struct DropoutDraw {
+  bool active = false;
+  std::uint64_t seed = 0;
+  std::uint64_t draw = 0;  // names the forward pass within the run
+};
+
+// ‖W + s·B A‖ of each output row, [out] in the adapter's dtype.
+[[nodiscard]] inline Tensor adapted_norm(const Tensor& weight, const Lora& lora) {
+  return at::linalg_vector_norm(at::addmm(weight.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale), 2, {1});
+}
+
+namespace detail {
+
+// Multiplies by the mask: 0 or 1/(1 − p).
+[[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
+  if (!draw.active || lora.dropout <= 0.0) return x;
+  const Tensor contiguous = x.contiguous();
+  Tensor out = at::empty_like(contiguous);
+  const core::PhiloxKey key{draw.seed, core::Stream::dropout};
+  const auto threshold = static_cast<std::uint32_t>(lora.dropout * 0x1.0p32);
+  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
+    const T* from = contiguous.const_data_ptr<T>();
+    T* to = out.mutable_data_ptr<T>();
+    const auto keep = static_cast<Accumulator<T>>(1.0 / (1.0 - lora.dropout));
+    const auto n = static_cast<std::uint64_t>(contiguous.numel());
+    for (std::uint64_t i = 0; i < n; i += 4) {
+      const core::PhiloxBlock block = core::philox(key, draw.draw, static_cast<std::uint64_t>(lora.index) << 40U | i / 4);
+      for (std::uint64_t j = i; j < n && j < i + 4; ++j)
+        to[j] = block[j - i] < threshold ? T(0) : static_cast<T>(static_cast<Accumulator<T>>(from[j]) * keep);
+    }
+  });
+  return out;
+}
+
+// What the adapter adds to `base` = x Wᵀ (without bias), in the adapter's dtype.
+[[nodiscard]] inline Tensor adapted(const Tensor& base, const Tensor& x, const Linear& map, const DropoutDraw& draw) {
+  const Lora& lora = map.lora;
+  const at::ScalarType type = lora.a.scalar_type();
+  const Tensor input = dropped(x, lora, draw).to(type);
+  const Tensor rank = at::mm(input, lora.a.t());
+  if (!lora.magnitude.defined()) return at::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale);
+  const Tensor ratio = lora.magnitude.div(adapted_norm(map.weight, lora));
+  if (!draw.active || lora.dropout <= 0.0)
+    return at::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
+  const Tensor kept = at::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+  return base.to(type).add(at::addmm(kept, rank, lora.b.t(), 1.0, lora.scale).mul_(ratio).sub_(kept));
+}
+
+}  // namespace detail
+
+[[nodiscard]] inline Tensor linear(const Tensor& x, const Linear& map, const DropoutDraw& draw = {}) {
+  if (!map.lora.defined()) return map.bias.defined() ? at::addmm(map.bias, x, map.weight.t()) : at::mm(x, map.weight.t());
+  Tensor out = detail::adapted(at::mm(x, map.weight.t()), x, map, draw);
+  if (map.bias.defined()) out.add_(map.bias);
+  return out.to(x.scalar_type());
 }
 
 // residual + linear(x)
-[[nodiscard]] inline Tensor linear_residual(const Tensor& residual, const Tensor& x, const Linear& map) {
+[[nodiscard]] inline Tensor linear_residual(const Tensor& residual, const Tensor& x, const Linear& map,
+                                            const DropoutDraw& draw = {}) {
+  if (map.lora.defined()) return linear(x, map, draw).add_(residual);
   Tensor out = at::addmm(residual, x, map.weight.t());
   if (map.bias.defined()) out.add_(map.bias);
   return out;
@@ -34,16 +103,73 @@ namespace rlalgo::model {
   return gradient;
 }
 
-inline void accumulate_linear_gradient(const Linear& map, const Tensor& grad_y, const Tensor& x) {
-  if (map.weight.requires_grad()) {
-    Tensor& gradient = map.weight.mutable_grad();
-    if (gradient.defined()) {
-      gradient.addmm_(grad_y.t(), x);
-    } else {
-      gradient = at::mm(grad_y.t(), x);
-    }
+// True if the map's own weights or its adapter want a gradient, and so the input that it saw.
+[[nodiscard]] inline bool wants_input(const Linear& map) {
+  return map.weight.requires_grad() || map.lora.trained() || (map.bias.defined() && map.bias.requires_grad());
+}
+
+namespace detail {
+
+// ∂W += ∂yᵀ x, without a second buffer.
+inline void add_product_gradient(const Tensor& weight, const Tensor& left, const Tensor& right, double scale = 1.0) {
+  if (!weight.requires_grad()) return;
+  Tensor& gradient = weight.mutable_grad();
+  if (gradient.defined()) {
+    gradient.addmm_(left.t(), right, 1.0, scale);
+  } else {
+    gradient = at::mm(left.t(), right);
+    if (scale != 1.0) gradient.mul_(scale);
   }
+}
+
+[[nodiscard]] inline Tensor add_input_gradient(Tensor grad_x, const Tensor& grad_y, const Tensor& weight) {
+  return grad_x.defined() ? grad_x.addmm_(grad_y, weight) : at::mm(grad_y, weight);
+}
+
+[[nodiscard]] inline Tensor lora_backward(const Linear& map, const Tensor& grad_y, const Tensor& x, Tensor grad_x,
+                                          const DropoutDraw& draw) {
+  const Lora& lora = map.lora;
+  const at::ScalarType type = lora.a.scalar_type();
+  const Tensor input = dropped(x, lora, draw).to(type), rank = at::mm(input, lora.a.t());
+  Tensor grad = grad_y.to(type);
+  const bool masked = draw.active && lora.dropout > 0.0;
+  Tensor grad_input;  // of D(x)
+  if (lora.magnitude.defined()) {
+    const Tensor norm = adapted_norm(map.weight, lora), ratio = lora.magnitude.div(norm);
+    if (Tensor gradient = gradient_buffer(lora.magnitude); gradient.defined()) {
+      Tensor seen = at::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+      seen = at::addmm(seen, rank, lora.b.t(), 1.0, lora.scale);
+      gradient.add_(seen.mul_(grad).sum(0).div_(norm));
+    }
+    const Tensor scaled = grad.mul(ratio);
+    if (masked) {
+      grad_x = add_input_gradient(grad_x, grad_y, map.weight);
+      grad_input = at::mm(scaled.sub(grad).to(x.scalar_type()), map.weight).to(type);
+    } else {
+      grad_x = add_input_gradient(grad_x, scaled.to(x.scalar_type()), map.weight);
+    }
+    grad = scaled;
+  } else {
+    grad_x = add_input_gradient(grad_x, grad_y, map.weight);
+  }
+  add_product_gradient(lora.b, grad, rank, lora.scale);
+  const Tensor grad_rank = at::mm(grad, lora.b).mul_(lora.scale);
+  add_product_gradient(lora.a, grad_rank, input);
+  grad_input = add_input_gradient(grad_input, grad_rank, lora.a);
+  if (masked) grad_input = dropped(grad_input, lora, draw);
+  return grad_x.add_(grad_input);
+}
+
+}  // namespace detail
+
+// Adds the gradients of weight, bias and adapter; returns ∂x, added to `grad_x` when that is defined. `x` may be
+// undefined when wants_input(map) is false.
+[[nodiscard]] inline Tensor linear_backward(const Linear& map, const Tensor& grad_y, const Tensor& x,
+                                            Tensor grad_x = {}, const DropoutDraw& draw = {}) {
+  detail::add_product_gradient(map.weight, grad_y, x);
   if (Tensor gradient = gradient_buffer(map.bias); gradient.defined()) gradient.add_(grad_y.sum(0));
+  if (!map.lora.defined()) return detail::add_input_gradient(std::move(grad_x), grad_y, map.weight);
+  return detail::lora_backward(map, grad_y, x, std::move(grad_x), draw);
 }
 
 }  // namespace rlalgo::model

@@ -4,6 +4,7 @@
 // Called once per micro-batch, so a virtual call costs nothing that can be measured.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct ScoreOptions {
   double temperature = 1.0;       // logits are divided by it before the log-softmax
   bool entropy = false;           // also return the entropy of each predicting distribution
   bool entropy_gradient = false;  // … with graph
+  std::uint64_t draw = 0;         // names this pass in the run: random parts of the model (dropout) depend on it
 };
 
 struct Scores {

@@ -52,4 +52,23 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
   }
 }
 
+// Calls visit(path, lora, weight) for every linear map that can carry an adapter, in the order of the file, lm_head
+// last (tied or not).
+template <class Weights, class Visit>
+void visit_loras(Weights& weights, Visit&& visit) {
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    auto& layer = weights.layers[i];
+    const std::string attention = "model.layers." + std::to_string(i) + ".self_attn.";
+    const std::string mlp = "model.layers." + std::to_string(i) + ".mlp.";
+    visit(attention + "q_proj", layer.q_proj.lora, layer.q_proj.weight);
+    visit(attention + "k_proj", layer.k_proj.lora, layer.k_proj.weight);
+    visit(attention + "v_proj", layer.v_proj.lora, layer.v_proj.weight);
+    visit(attention + "o_proj", layer.o_proj.lora, layer.o_proj.weight);
+    visit(mlp + "gate_proj", layer.gate_proj.lora, layer.gate_proj.weight);
+    visit(mlp + "up_proj", layer.up_proj.lora, layer.up_proj.weight);
+    visit(mlp + "down_proj", layer.down_proj.lora, layer.down_proj.weight);
+  }
+  visit(std::string("lm_head"), weights.lm_head_lora, weights.lm_head);
+}
+
 }  // namespace rlalgo::model

@@ -3,6 +3,7 @@
 // Linear weights are [out, in], as on disk. Undefined tensors = the architecture has none.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -12,9 +13,23 @@ namespace rlalgo::model {
 
 using tensor::Tensor;
 
+// A low-rank addition to a linear map (linear.hpp has the formula). Undefined `a` = none.
+struct Lora {
+  Tensor a;                 // [r, in]
+  Tensor b;                 // [out, r]
+  Tensor magnitude;         // [out], only with DoRA
+  double scale = 1.0;       // α/r, or α/√r
+  double dropout = 0.0;     // probability that an input is dropped while training
+  std::uint32_t index = 0;  // its number in the model: names its random numbers
+
+  [[nodiscard]] bool defined() const { return a.defined(); }
+  [[nodiscard]] bool trained() const { return a.defined() && (a.requires_grad() || b.requires_grad()); }
+};
+
 struct Linear {
-  Tensor weight;  // [out, in]
-  Tensor bias;    // [out] or undefined
+  Tensor weight;    // [out, in]
+  Tensor bias;      // [out] or undefined
+  Lora lora = {};
 };
 
 struct LayerWeights {
@@ -30,6 +45,7 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   Tensor final_norm;  // [H]
   Tensor lm_head;     // [V, H]; the same tensor as `embedding` when tied
+  Lora lm_head_lora;  // added to lm_head alone, tied or not
 };
 
 }  // namespace rlalgo::model

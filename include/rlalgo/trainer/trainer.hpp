@@ -183,12 +183,14 @@ class Trainer {
   // rank.
   double accumulate(typename S::Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     double total = 0.0;
+    std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
     for (const auto& part : batch.parts) {
+      ++draw;
       if (part.empty()) continue;
       const auto views = sequences(part);
       const model::Scores scores = parts_.policy->score(
           model::build_tree(views),
-          {.temperature = config_.temperature, .entropy = true, .entropy_gradient = L::needs.entropy});
+          {.temperature = config_.temperature, .entropy = true, .entropy_gradient = L::needs.entropy, .draw = draw});
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,7 @@ class Activations {
         values_(static_cast<std::size_t>(rows * stride_)) {}
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
   [[nodiscard]] float* row(std::int64_t i) noexcept { return values_.data() + i * stride_; }
+  [[nodiscard]] const float* row(std::int64_t i) const noexcept { return values_.data() + i * stride_; }
 
  private:
   std::int64_t stride_;
@@ -58,6 +60,8 @@ class DecoderForward {
         attended_(max_rows, config.heads * config.head_dim),
         gate_(max_rows, config.intermediate_size),
         up_(max_rows, config.intermediate_size),
+        rank_(0, 0),
+        max_rows_(max_rows),
         scratch_(static_cast<std::size_t>(pool.threads())) {}
 
   // Room for sequences of `length` positions: nothing is allocated by run() afterwards.
@@ -75,14 +79,17 @@ class DecoderForward {
   Activations& run(const DecoderView& view, std::span<const Row> rows) {
     rows_ = rows;
     if (rows.empty()) return normed_;
+    if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
       norm(layer.input_norm);
+      low_rank({&layer.q, &layer.k, &layer.v}, normed_, m());
       project_heads(layer, l);
       attend(l);
       add_projection(layer.o, attended_);
       norm(layer.post_attention_norm);
+      low_rank({&layer.gate, &layer.up}, normed_, m());
       gate_up(layer);
       add_projection(layer.down, gate_);
     }
@@ -93,6 +100,7 @@ class DecoderForward {
   // logits[i, :] = W · x_i for the first m rows of x; logits are [m, V].
   void head(const DecoderView& view, Activations& x, std::int64_t m, float* logits) {
     const Matrix& w = view.head;
+    low_rank({&w}, x, m);
     parallel(w.rows, 2 * m * w.columns,
              [&](std::int64_t begin, std::int64_t end, int) { multiply(w, x, m, begin, end, logits + begin, w.rows); });
   }
@@ -135,9 +143,64 @@ class DecoderForward {
                           .y = y,
                           .ldy = ldy};
     w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
+    if (w.rank > 0) add_low_rank(w, m, begin, end, y, ldy);
     if (w.bias == nullptr) return;
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t n = begin; n < end; ++n) y[i * ldy + n - begin] += w.bias[n];
+  }
+
+  // rank_[i, ·] = A x_i for the adapters of maps that read the same x.
+  void low_rank(std::initializer_list<const Matrix*> maps, Activations& x, std::int64_t m) {
+    std::int64_t total = 0, columns = 0;
+    for (const Matrix* map : maps) {
+      total += map->rank;
+      columns = map->columns;
+    }
+    if (total == 0) return;
+    parallel(total, 2 * m * columns, [&](std::int64_t begin, std::int64_t end, int) {
+      for (const Matrix* map : maps) {
+        const std::int64_t first = std::max(begin, map->rank_offset);
+        const std::int64_t last = std::min(end, map->rank_offset + map->rank);
+        if (first >= last) continue;
+        kernels_.linear_f32({.x = x.row(0),
+                             .m = m,
+                             .k = map->columns,
+                             .ldx = x.stride(),
+                             .w = map->lora_a,
+                             .begin = first - map->rank_offset,
+                             .end = last - map->rank_offset,
+                             .y = rank_.row(0) + first,
+                             .ldy = rank_.stride()});
+      }
+    });
+  }
+
+  // y ← row_scale ⊙ (y + scale · rank_ Bᵀ) in small blocks.
+  void add_low_rank(const Matrix& w, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+                    std::int64_t ldy) const {
+    constexpr std::int64_t block_rows = 16, block_columns = 64;
+    float block[block_rows * block_columns];
+    for (std::int64_t i = 0; i < m; i += block_rows) {
+      const std::int64_t rows = std::min(block_rows, m - i);
+      for (std::int64_t n = begin; n < end; n += block_columns) {
+        const std::int64_t columns = std::min(block_columns, end - n);
+        kernels_.linear_f32({.x = rank_.row(i) + w.rank_offset,
+                             .m = rows,
+                             .k = w.rank,
+                             .ldx = rank_.stride(),
+                             .w = w.lora_b,
+                             .begin = n,
+                             .end = n + columns,
+                             .y = block,
+                             .ldy = block_columns});
+        for (std::int64_t r = 0; r < rows; ++r) {
+          float* const out = y + (i + r) * ldy + n - begin;
+          for (std::int64_t c = 0; c < columns; ++c) out[c] += w.scale * block[r * block_columns + c];
+          if (w.row_scale == nullptr) continue;
+          for (std::int64_t c = 0; c < columns; ++c) out[c] *= w.row_scale[n + c];
+        }
+      }
+    }
   }
 
   static void embed(const Matrix& table, data::TokenId token, float* out) {
@@ -233,6 +296,7 @@ class DecoderForward {
 
   // x += W · y
   void add_projection(const Matrix& w, Activations& y) {
+    low_rank({&w}, y, m());
     parallel(config_.hidden_size, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
       multiply(w, y, m(), begin, end, projected_.row(0) + begin, projected_.stride());
       for (std::int64_t i = 0; i < m(); ++i) {
@@ -264,6 +328,8 @@ class DecoderForward {
   Activations kv_;                      // [max_rows, 2 · kv_heads · d_]
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
+  Activations rank_;                    // [max_rows, most adapter columns of one input]
+  std::int64_t max_rows_, rank_columns_ = 0;
   std::vector<Scratch> scratch_;        // per thread
 };
 

@@ -5,14 +5,17 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -24,6 +27,13 @@ struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  // [rows] or null
+  // A low-rank adapter: y = row_scale ⊙ (W x + scale · B (A x)) + bias; rank 0 = none.
+  const float* lora_a = nullptr;     // [rank, columns]
+  const float* lora_b = nullptr;     // [rows, rank]
+  const float* row_scale = nullptr;  // [rows] or null (DoRA)
+  std::int64_t rank = 0;
+  std::int64_t rank_offset = 0;  // first column of A x among the maps that read the same x
+  float scale = 1.0f;
 };
 
 struct LayerView {
@@ -36,7 +46,8 @@ struct DecoderView {
   Matrix embedding, head;  // [V, H]
   const float* final_norm = nullptr;
   std::vector<LayerView> layers;
-  std::deque<std::vector<float>> widened;  // owns what bf16 vectors became
+  std::int64_t most_ranks = 0;             // adapter columns of one input
+  std::deque<std::vector<float>> widened;  // owns what bf16 vectors and norms became
 };
 
 class DecoderViewer {
@@ -51,8 +62,10 @@ class DecoderViewer {
     const std::int64_t inner = config_.heads * config_.head_dim;
     const std::int64_t kv = config_.kv_heads * config_.head_dim;
     view.embedding = matrix(view, {weights_.embedding, {}}, "embedding", config_.vocab_size, hidden);
-    view.head = weights_.lm_head.defined() ? matrix(view, {weights_.lm_head, {}}, "lm_head", config_.vocab_size, hidden)
-                                           : view.embedding;
+    view.head = weights_.lm_head.defined()
+                    ? matrix(view, {weights_.lm_head, {}, weights_.lm_head_lora}, "lm_head", config_.vocab_size, hidden)
+                    : view.embedding;
+    place(view, {&view.head});
     view.final_norm = vector(view, weights_.final_norm, "final_norm", hidden);
     if (static_cast<std::int64_t>(weights_.layers.size()) != config_.layers)
       reject("layers", std::to_string(weights_.layers.size()) + " layers", std::to_string(config_.layers));
@@ -71,6 +84,10 @@ class DecoderViewer {
       layer.gate = matrix(view, w.gate_proj, at + "gate_proj", config_.intermediate_size, hidden);
       layer.up = matrix(view, w.up_proj, at + "up_proj", config_.intermediate_size, hidden);
       layer.down = matrix(view, w.down_proj, at + "down_proj", hidden, config_.intermediate_size);
+      place(view, {&layer.q, &layer.k, &layer.v});
+      place(view, {&layer.o});
+      place(view, {&layer.gate, &layer.up});
+      place(view, {&layer.down});
     }
     return view;
   }
@@ -103,11 +120,40 @@ class DecoderViewer {
     const tensor::Tensor& w = linear.weight;
     if (!readable(w) || w.dim() != 2 || w.size(0) != rows || w.size(1) != columns)
       reject(name, describe(w), "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]");
-    return {.data = w.const_data_ptr(),
-            .bf16 = w.scalar_type() == at::kBFloat16,
-            .rows = rows,
-            .columns = columns,
-            .bias = linear.bias.defined() ? vector(view, linear.bias, name + ".bias", rows) : nullptr};
+    Matrix out{.data = w.const_data_ptr(),
+               .bf16 = w.scalar_type() == at::kBFloat16,
+               .rows = rows,
+               .columns = columns,
+               .bias = linear.bias.defined() ? vector(view, linear.bias, name + ".bias", rows) : nullptr};
+    if (linear.lora.defined()) add_adapter(view, linear, name, out);
+    return out;
+  }
+
+  static void add_adapter(DecoderView& view, const model::Linear& linear, const std::string& name, Matrix& out) {
+    const model::Lora& lora = linear.lora;
+    const auto readable_part = [&](const tensor::Tensor& t, const char* part, std::int64_t rows, std::int64_t columns) {
+      if (!readable(t) || t.scalar_type() != at::kFloat || t.dim() != 2 || t.size(0) != rows || t.size(1) != columns)
+        reject(name + part, describe(t), "f32 [" + std::to_string(rows) + ", " + std::to_string(columns) + "]");
+      return t.const_data_ptr<float>();
+    };
+    out.rank = lora.a.size(0);
+    out.lora_a = readable_part(lora.a, ".lora_A", out.rank, out.columns);
+    out.lora_b = readable_part(lora.b, ".lora_B", out.rows, out.rank);
+    out.scale = static_cast<float>(lora.scale);
+    if (!lora.magnitude.defined()) return;
+    const tensor::Tensor ratio = lora.magnitude.detach().div(model::adapted_norm(linear.weight, lora).detach());
+    const float* from = ratio.const_data_ptr<float>();
+    out.row_scale = view.widened.emplace_back(from, from + out.rows).data();
+  }
+
+  // Gives maps of one input columns side by side for their A x.
+  static void place(DecoderView& view, std::initializer_list<Matrix*> maps) {
+    std::int64_t offset = 0;
+    for (Matrix* map : maps) {
+      map->rank_offset = offset;
+      offset += map->rank;
+    }
+    view.most_ranks = std::max(view.most_ranks, offset);
   }
 
   static const float* vector(DecoderView& view, const tensor::Tensor& t, const std::string& name, std::int64_t size) {

@@ -1,0 +1,129 @@
+// The keys of adapters: adapter, lora_*, peft_*; and unfrozen_parameters.
+//
+// Errors (usage): [rlalgo.config.7] lora_r or lora_alpha is missing; [rlalgo.config.8] keys that exclude each other;
+// [rlalgo.config.10] an adapter that is not in this build; [rlalgo.config.14] lora_model_dir without an adapter.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+inline constexpr const char* adapter_keys[] = {
+    "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", "lora_modules_to_save",
+    "lora_rank_pattern", "lora_alpha_pattern", "peft_layers_to_transform", "peft_layers_pattern", "peft_use_dora",
+    "peft_use_rslora", "peft_init_lora_weights", "lora_fan_in_fan_out", "lora_target_parameters", "peft",
+    "peft_layer_replication", "peft_trainable_token_indices", "peft_ensure_weight_tying"};
+
+template <class Value>
+void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<std::string, Value>>& out) {
+  const Node* node = reader.take(key);
+  if (node == nullptr) return;
+  if (node->kind != Kind::mapping) raise_type(key, *node, "a section of pattern: number lines");
+  for (const Member& member : node->members) {
+    Value value{};
+    convert(member.value, key + "." + member.key, value);
+    out.emplace_back(member.key, value);
+  }
+}
+
+// A list of names, or a text: one pattern.
+inline void read_targets(Reader& reader, model::LoraConfig& lora) {
+  const Node* node = reader.take("lora_target_modules");
+  if (node != nullptr && node->kind == Kind::sequence)
+    convert(*node, "lora_target_modules", lora.target_modules);
+  else if (node != nullptr)
+    convert(*node, "lora_target_modules", lora.target_pattern);
+  bool linear = false;
+  reader.read("lora_target_linear", linear);
+  if (!linear) return;
+  if (!lora.target_pattern.empty() && lora.target_pattern != "all-linear")
+    lora.target_modules.push_back(std::exchange(lora.target_pattern, {}));
+  lora.target_pattern.clear();
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
+    if (std::find(lora.target_modules.begin(), lora.target_modules.end(), name) == lora.target_modules.end())
+      lora.target_modules.emplace_back(name);
+}
+
+// false counts as unset, as in axolotl.
+inline void read_initialisation(Reader& reader, model::LoraConfig& lora) {
+  const Node* node = reader.take("peft_init_lora_weights");
+  if (node == nullptr || node->kind == Kind::boolean) return;
+  static const std::vector<std::pair<std::string, model::LoraInit>> known = {
+      {"gaussian", model::LoraInit::gaussian},
+      {"pissa", model::LoraInit::pissa},
+      {"orthogonal", model::LoraInit::orthogonal}};
+  for (const auto& [name, init] : known)
+    if (node->text == name) return void(lora.init = init);
+  raise_lacking("peft_init_lora_weights " + node->text, *node, "use true, gaussian, pissa or orthogonal");
+}
+
+inline void read_lora(Reader& reader, model::LoraConfig& lora) {
+  reader.read("lora_r", lora.r);
+  reader.read("lora_alpha", lora.alpha);
+  reader.read("lora_dropout", lora.dropout);
+  read_targets(reader, lora);
+  reader.read("lora_modules_to_save", lora.modules_to_save);
+  read_pattern(reader, "lora_rank_pattern", lora.rank_pattern);
+  read_pattern(reader, "lora_alpha_pattern", lora.alpha_pattern);
+  reader.read("peft_layers_to_transform", lora.layers_to_transform);
+  reader.read("peft_layers_pattern", lora.layers_pattern);
+  reader.read("peft_use_dora", lora.use_dora);
+  reader.read("peft_use_rslora", lora.use_rslora);
+  read_initialisation(reader, lora);
+  static constexpr RecognisedKey lacking[] = {
+      {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]"},
+      {"lora_target_parameters", "name linear maps in lora_target_modules"},
+      {"peft", "LoftQ starts from quantized weights; remove the section"},
+      {"peft_layer_replication", "every layer exists once"},
+      {"peft_trainable_token_indices", "put embed_tokens into lora_modules_to_save"},
+      {"peft_ensure_weight_tying", "name embed_tokens or lm_head in lora_modules_to_save; each becomes its own tensor"}};
+  apply_lacking(reader, lacking);
+}
+
+inline void read_adapter(Reader& reader, RunConfig& config) {
+  reader.read("unfrozen_parameters", config.unfrozen_parameters);
+  reader.read("lora_model_dir", config.lora_model_dir);
+  const Node* node = reader.take("adapter");
+  if (node == nullptr) {
+    if (config.lora_model_dir)
+      core::raise_usage("config", 14,
+                        {.what = "lora_model_dir has no adapter to go with",
+                         .found = *config.lora_model_dir,
+                         .where = reader.section().find("lora_model_dir")->place.text(),
+                         .remedy = "set adapter: lora"});
+    for (const char* key : adapter_keys) {
+      const RecognisedKey one{key, "there is no adapter (adapter: lora makes one)"};
+      apply_idle(reader, std::span(&one, 1));
+    }
+    return;
+  }
+  if (node->text == "qlora")
+    raise_lacking("adapter qlora", *node,
+                  "set adapter: lora and remove load_in_4bit: the frozen base stays in the dtype of its files, in one copy");
+  if (node->text != "lora") raise_lacking("adapter " + node->text, *node, "set adapter: lora");
+  read_lora(reader, config.lora.emplace());
+  for (const char* key : {"lora_r", "lora_alpha"})
+    if (!reader.given(key) && !config.lora_model_dir)
+      core::raise_usage("config", 7,
+                        {.what = std::string(key) + " is missing",
+                         .expected = std::string(key) + ": 16",
+                         .where = node->place.text()});
+  if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora_model_dir)
+    core::raise_usage("config", 7,
+                      {.what = "adapter: lora names no modules",
+                       .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
+                       .where = node->place.text()});
+  if (!config.unfrozen_parameters.empty())
+    core::raise_usage("config", 8,
+                      {.what = "unfrozen_parameters does not go with adapter: lora",
+                       .where = reader.section().find("unfrozen_parameters")->place.text(),
+                       .remedy = "an adapter freezes the base; name whole modules in lora_modules_to_save"});
+}
+
+}  // namespace rlalgo::config::detail

@@ -1,0 +1,182 @@
+// Puts a low-rank adapter on a decoder: W stays as it is and is shared, A and B (and modules to save) are trained.
+//
+//   W' = W + s·B A,   s = α/r, or α/√r (rank-stabilised, Kalajdzievski, arXiv 2312.03732)
+//
+// Source: Hu et al., arXiv 2106.09685; initialisations as PEFT 0.19 has them: PiSSA, Meng et al., arXiv 2404.02948
+// (A = √S Vᵀ, B = U √S of the r largest singular values of W, taken out of W); orthogonal: B A = 0 with both nonzero.
+// Random numbers are Philox functions of (seed, module, element): the same adapter everywhere, but not PyTorch's.
+// Adapter tensors are float32 (float64 over a float64 model), whatever the base is in. After attaching, the decoder's
+// own tensors are frozen; Decoder::without_adapter() is the model before, over the same memory.
+//
+// Errors (usage): [rlalgo.model.27] the decoder has an adapter already; and those of lora_config.hpp.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/diag.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/linalg_svd.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/model/weight_names.hpp>
+
+namespace rlalgo::model {
+
+namespace detail {
+
+// Draws for one module: uniform in ±bound, or normal numbers.
+class LoraDraw {
+ public:
+  LoraDraw(std::uint64_t seed, std::uint32_t module) : key_{seed, core::Stream::init}, module_(module) {}
+
+  [[nodiscard]] Tensor uniform(std::int64_t rows, std::int64_t columns, double bound) {
+    return fill(rows, columns, [&](const core::PhiloxBlock& b) { return (word(b[0]) * 2.0 - 1.0) * bound; });
+  }
+  [[nodiscard]] Tensor normal(std::int64_t rows, std::int64_t columns, double deviation) {
+    return fill(rows, columns, [&](const core::PhiloxBlock& b) {
+      return deviation * std::sqrt(-2.0 * std::log(1.0 - word(b[0]))) * std::cos(2.0 * std::numbers::pi * word(b[1]));
+    });
+  }
+
+ private:
+  static double word(std::uint32_t w) { return static_cast<double>(w) * 0x1.0p-32; }
+
+  template <class F>
+  Tensor fill(std::int64_t rows, std::int64_t columns, F&& value) {
+    Tensor out = at::empty({rows, columns}, at::TensorOptions().dtype(at::kFloat));
+    float* data = out.mutable_data_ptr<float>();
+    // Steps of the decoder's own initialiser count from 0; adapters draw from 2³² on.
+    const std::uint64_t step = (std::uint64_t{1} << 32U) + (std::uint64_t{module_} << 4U) + calls_++;
+    for (std::int64_t i = 0; i < out.numel(); ++i)
+      data[i] = static_cast<float>(value(core::philox(key_, step, static_cast<std::uint64_t>(i))));
+    return out;
+  }
+
+  core::PhiloxKey key_;
+  std::uint32_t module_;
+  std::uint64_t calls_ = 0;
+};
+
+// Fills A and B, and for PiSSA replaces `weight` by what they leave of it.
+inline void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& lora, Tensor& weight) {
+  const std::int64_t out = weight.size(0), in = weight.size(1);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+  lora.b = at::zeros({out, r}, at::TensorOptions().dtype(at::kFloat));
+  switch (init) {
+    case LoraInit::standard:
+      lora.a = draw.uniform(r, in, bound);
+      break;
+    case LoraInit::random:
+      lora.a = draw.uniform(r, in, bound);
+      lora.b = draw.uniform(out, r, 1.0 / std::sqrt(static_cast<double>(r)));
+      break;
+    case LoraInit::gaussian:
+      lora.a = draw.normal(r, in, 1.0 / static_cast<double>(r));
+      break;
+    case LoraInit::pissa: {
+      if (r > std::min(in, out))
+        raise_lora_setting("r", std::to_string(r), "at most " + std::to_string(std::min(in, out)) + " with PiSSA");
+      const Tensor w = weight.to(at::kFloat);
+      const auto [u, s, v] = at::linalg_svd(w, /*full_matrices=*/false);
+      const Tensor root = s.narrow(0, 0, r).div(lora.scale).sqrt();
+      lora.a = v.narrow(0, 0, r).mul(root.unsqueeze(1)).contiguous();
+      lora.b = u.narrow(1, 0, r).mul(root).contiguous();
+      weight = w.sub(at::mm(lora.b, lora.a).mul_(lora.scale)).to(weight.scalar_type());
+      break;
+    }
+    case LoraInit::orthogonal: {
+      if (r % 2 != 0) raise_lora_setting("r", std::to_string(r), "an even number with the orthogonal initialisation");
+      const Tensor q = std::get<0>(at::linalg_qr(draw.normal(r, r, 1.0)));
+      const Tensor odd = q.slice(0, 0, r, 2), even = q.slice(0, 1, r, 2);  // orthogonal to each other, [r/2, r]
+      lora.a = at::mm(draw.normal(in, r / 2, 0.1), odd).t().contiguous();
+      lora.b = at::mm(draw.normal(out, r / 2, 0.1), even).contiguous();
+      break;
+    }
+  }
+}
+
+}  // namespace detail
+
+// Paths of the linear maps that an adapter can be put on, and of all modules with weights.
+struct DecoderModules {
+  std::vector<std::string> linears, all;
+};
+[[nodiscard]] inline DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights) {
+  DecoderModules out;
+  visit_loras(weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); });
+  DecoderConfig c = config;
+  c.tied_embeddings = false;
+  visit_weights(c, weights, [&](const std::string& name, const auto&, const auto&, WeightRole) {
+    const std::string path = name.substr(0, name.rfind('.'));
+    if (out.all.empty() || out.all.back() != path) out.all.push_back(path);
+  });
+  return out;
+}
+
+namespace detail {
+
+inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed, TargetCheck check,
+                        bool continued) {
+  if (decoder.adapter() != nullptr)
+    core::raise_usage("model", 27, {.what = "the model has an adapter already",
+                                    .remedy = "attach to a decoder without one, or merge the first"});
+  check_lora(config);
+  const c10::NoGradGuard no_grad;
+  const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
+  const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
+  decoder.set_trained(false);
+  Decoder::Adapter adapter{config, continued, seed, {}};
+  DecoderWeights weights = decoder.weights();
+  // Full copies first: a tied lm_head that is saved becomes a tensor of its own.
+  DecoderConfig untied = decoder.config();
+  untied.tied_embeddings = false;
+  visit_weights(untied, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+    if (is_saved_module(config, name.substr(0, name.rfind('.')))) value = value.detach().clone().requires_grad_(true);
+  });
+  const at::ScalarType type = decoder.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+  std::uint32_t index = 0;
+  auto target = targets.begin();
+  visit_loras(weights, [&](const std::string& path, Lora& lora, Tensor& weight) {
+    const std::uint32_t number = index++;
+    if (target == targets.end() || *target != path) return;
+    ++target;
+    if (path == "lm_head" && config.dropout > 0)
+      raise_lora_setting("dropout", std::to_string(config.dropout), "0 when lm_head is a target");
+    const LoraShape shape = lora_shape(config, path);
+    lora.scale = shape.scale;
+    lora.dropout = config.dropout;
+    lora.index = number;
+    initialise_lora(config.init, {seed, number}, shape.r, lora, weight);
+    lora.a = lora.a.to(type).requires_grad_(true);
+    lora.b = lora.b.to(type).requires_grad_(true);
+    if (config.use_dora) lora.magnitude = adapted_norm(weight, lora).requires_grad_(true);
+  });
+  adapter.base = decoder.weights();
+  if (config.init == LoraInit::pissa) {
+    // What is left of the weights is all there is in memory.
+    adapter.base = weights;
+    visit_loras(adapter.base, [](const std::string&, Lora& lora, const Tensor&) { lora = {}; });
+  }
+  decoder.adapt(std::move(adapter), std::move(weights));
+}
+
+}  // namespace detail
+
+// Adds a fresh adapter. `seed` draws its first values and its dropout.
+inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {
+  detail::attach_lora(decoder, config, seed, TargetCheck::every, false);
+}
+
+}  // namespace rlalgo::model

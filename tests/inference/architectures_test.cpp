@@ -1,0 +1,87 @@
+// The engine against the training path, which is tested against transformers: every architecture, with adapters.
+#include <rlalgo/inference/local_engine.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/load.hpp>
+#include <rlalgo/model/tree_builder.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+
+// The largest difference of log-probs between what the engine drew and what the training path says of it.
+double worst_difference(model::Decoder& decoder, std::int64_t tokens, std::int64_t prompt = 5) {
+  inference::LocalEngine engine(decoder.config(), decoder.weights(), {.max_slots = 3, .prefill_rows = 7, .threads = 1});
+  std::vector<inference::Request> requests;
+  for (std::int32_t r = 0; r < 3; ++r) {
+    std::vector<data::TokenId> ids;
+    for (std::int32_t i = 0; i < prompt + r; ++i) ids.push_back((7 * i + r) % 20);
+    requests.push_back({.prompt = ids, .count = 2});
+  }
+  const auto completions = engine.generate(requests, {.max_new_tokens = tokens}, {.seed = 4});
+  std::vector<model::Sequence> rows;
+  std::vector<float> drawn;
+  for (std::size_t r = 0; r < requests.size(); ++r)
+    for (const auto& completion : completions[r]) {
+      rows.push_back({requests[r].prompt, completion.ids});
+      drawn.insert(drawn.end(), completion.log_probs.begin(), completion.log_probs.end());
+    }
+  const c10::NoGradGuard no_grad;
+  const auto scores = decoder.score(model::build_tree(rows), {}).log_prob.to(at::kFloat);
+  REQUIRE(scores.numel() == static_cast<std::int64_t>(drawn.size()));
+  double worst = 0;
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(scores.const_data_ptr<float>()[i]) - drawn[i]));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("the engine's log-probs are those of the training path for every architecture") {
+  for (const auto& entry : std::filesystem::directory_iterator(golden / "model")) {
+    const auto decoder = model::load_decoder(entry.path());
+    INFO(entry.path().filename().string());
+    CHECK(worst_difference(*decoder, 40) < 1e-4);
+  }
+}
+
+TEST_CASE("the engine computes with adapters") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"}, {"head", "llama"}};
+  for (const auto& [name, base] : cases) {
+    const auto decoder = model::load_decoder(golden / "model" / base);
+    model::load_adapter(*decoder, golden / "adapter" / name);
+    INFO(name);
+    CHECK(worst_difference(*decoder, 30) < 1e-4);
+  }
+}
+
+TEST_CASE("the engine sees an adapter that is put on later, and every change of it") {
+  const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
+  inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});
+  const inference::Request request{.prompt = {1, 2, 3}};
+  const auto draw = [&] { return engine.generate(std::span(&request, 1), {.max_new_tokens = 9}, {.seed = 1})[0][0]; };
+  const auto before = draw();
+  model::attach_lora(*decoder, {.r = 2, .alpha = 8, .target_pattern = "all-linear"}, 1);
+  CHECK(draw().log_probs == before.log_probs);  // B is zero
+  {
+    const c10::NoGradGuard no_grad;
+    for (auto& p : decoder->parameters()) p.value.add_(0.3);
+  }
+  CHECK(draw().log_probs != before.log_probs);
+  CHECK(worst_difference(*decoder, 9) < 1e-4);
+}
