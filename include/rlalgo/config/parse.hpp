@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
 #include <rlalgo/config/detail/read_trl.hpp>
+#include <rlalgo/config/detail/validate_preference.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/overrides.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -92,13 +94,18 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   }();
   const Node* section = reader.take("trl");
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
-  detail::read_trl(trl, config.trl);
+  const bool preference = is_preference(config.rl);
+  if (preference)
+    detail::read_preference(reader, trl, config);
+  else
+    detail::read_trl(trl, config.trl);
 
   detail::read_model(reader, config);
   detail::read_data(reader, config);
   detail::read_optimization(reader, config);
   detail::read_cadence(reader, config);
   detail::read_beta(reader, config);
+  if (preference) detail::read_preference_beta(reader, config);
   detail::read_related_keys(reader, config);
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
@@ -113,8 +120,10 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
+  if (!preference)
+    detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
+  if (preference) detail::validate_preference(config);
   config.warnings = findings.warnings;
   return config;
 }

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <rlalgo/config/node.hpp>
+#include <rlalgo/config/preference_config.hpp>
+#include <rlalgo/data/chat_template_format.hpp>
 #include <rlalgo/data/load.hpp>
 
 namespace rlalgo::config {
@@ -20,6 +22,7 @@ namespace rlalgo::config {
 struct DatasetConfig {
   data::DatasetSource source;  // path, data_files, split, ds_type, name, revision, field
   data::Json type = nullptr;   // null, the name of a transform, or a mapping
+  data::MessageFields fields;  // field_messages, field_chosen, field_rejected, message_property_mappings, roles
   Place place = {};
 };
 
@@ -124,6 +127,7 @@ struct RunConfig {
   bool auto_resume_from_checkpoints = false;
 
   TrlConfig trl;
+  PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
 
   // Derived
   std::vector<std::string> warnings;   // to be shown once, in order

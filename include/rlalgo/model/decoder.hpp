@@ -63,8 +63,13 @@ class Decoder : public Policy {
     if (!in_order) hidden = hidden.index_select(0, index_tensor(compact));
     const tensor::LogProbs out = tensor::log_prob_head(
         hidden, weights_.lm_head, index_tensor(tree.target),
-        {.temperature = options.temperature, .entropy = options.entropy, .entropy_gradient = options.entropy_gradient});
-    return {out.log_prob, out.entropy};
+        {.temperature = options.temperature,
+         .entropy = options.entropy,
+         .entropy_gradient = options.entropy_gradient,
+         .greedy = options.token_statistics});
+    Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
+    add_statistics(hidden.detach(), tree, options, scores);
+    return scores;
   }
 
   // [T, H] after the final norm, with graph unless gradients are disabled.
@@ -111,6 +116,18 @@ class Decoder : public Policy {
   }
 
  private:
+  // The mean logit is a dot product with the mean row of the head. log Σ p² is 2·log p − log p', p' being the
+  // distribution at half the temperature: both are log-probs of the same targets.
+  void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores) {
+    const c10::NoGradGuard no_grad;
+    if (options.token_statistics) scores.mean_logit = hidden.mv(weights_.lm_head.detach().mean(0));
+    if (options.collision)
+      scores.collision =
+          scores.log_prob.detach().mul(2.0).sub(tensor::log_prob_head(hidden, weights_.lm_head, index_tensor(tree.target),
+                                                                      {.temperature = options.temperature / 2.0})
+                                                    .log_prob);
+  }
+
   // Holds handles to the weights, so that a backward pass may outlive the decoder.
   struct Tape {
     DecoderConfig config;
