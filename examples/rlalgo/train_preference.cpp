@@ -17,12 +17,11 @@ int train_preference(const config::RunConfig& run) {
   for (const std::string& note : data.notes) std::cerr << "note: " << note << "\n";
   const trainer::OfflineConfig settings =
       config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
-  trainer::OfflineInputs inputs{
-      .policy = model.decoder,
-      .answers = std::move(data.train),
-      .reference = config::needs_reference(run) ? model.decoder->frozen_copy() : nullptr,
-      .evaluation = std::move(data.evaluation),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
+  trainer::OfflineInputs inputs{.policy = model.decoder,
+                                .answers = std::move(data.train),
+                                .reference = config::needs_reference(run) ? model.decoder->frozen_copy() : nullptr,
+                                .evaluation = std::move(data.evaluation),
+                                .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
   const trainer::Outcome outcome = config::with_preference_loss(
       run, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step

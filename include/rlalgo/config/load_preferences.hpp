@@ -1,4 +1,5 @@
-// The preference data that a configuration names: load, transform, tokenize, filter, merge, shuffle, deduplicate, split.
+// The preference data that a configuration names: load, transform, tokenize, filter, merge, shuffle, deduplicate,
+// split.
 //
 // Order as in axolotl: every entry is loaded, transformed and filtered by length; the entries are merged and shuffled
 // with `seed`; exact duplicates are dropped; the last ⌈val_set_size·n⌉ examples are held out, or test_datasets are read
@@ -52,8 +53,8 @@ namespace detail {
 
 // The examples of a `datasets` list in their final order.
 struct Examples {
-  std::vector<data::Table> tables;                             // transformed rows of each entry
-  std::vector<data::AnswerSet> answers;                        // of each entry
+  std::vector<data::Table> tables;                              // transformed rows of each entry
+  std::vector<data::AnswerSet> answers;                         // of each entry
   std::vector<std::pair<std::size_t, std::size_t>> order = {};  // (entry, example)
 
   [[nodiscard]] std::string text(const std::pair<std::size_t, std::size_t>& at) const {
@@ -92,21 +93,19 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
   const PreferenceConfig& p = c.preference;
   const data::PreferenceFamily family = preference_family(c);
   const bool end_id = c.rl == "orpo" || c.rl == "simpo" || c.rl == "cpo";
-  const data::TokenizeConfig settings{
-      .family = family,
-      .end = end_id ? data::EndRule::id : data::EndRule::text,
-      .max_length = p.sequence_len,
-      .excess = p.excess_length_strategy == "raise"      ? data::Excess::raise
-                : p.excess_length_strategy == "truncate" ? data::Excess::truncate
-                                                         : data::Excess::drop,
-      .filter = !p.skip_prepare_dataset,
-      .keep_end = p.truncation_mode == "keep_end"};
+  const data::TokenizeConfig settings{.family = family,
+                                      .end = end_id ? data::EndRule::id : data::EndRule::text,
+                                      .max_length = p.sequence_len,
+                                      .excess = p.excess_length_strategy == "raise"      ? data::Excess::raise
+                                                : p.excess_length_strategy == "truncate" ? data::Excess::truncate
+                                                                                         : data::Excess::drop,
+                                      .filter = !p.skip_prepare_dataset,
+                                      .keep_end = p.truncation_mode == "keep_end"};
   Examples out;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string name = key + "[" + std::to_string(i) + "]";
-    const data::RowTransform transform =
-        data::make_preference_transform(entries[i].type, family, entries[i].fields, tools.render,
-                                        name + ".type at " + entries[i].place.text());
+    const data::RowTransform transform = data::make_preference_transform(
+        entries[i].type, family, entries[i].fields, tools.render, name + ".type at " + entries[i].place.text());
     data::Table table = data::load(entries[i].source);
     data::transform_rows(transform, table);
     data::TokenizeCounts counts;

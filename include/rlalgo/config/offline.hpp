@@ -28,10 +28,10 @@ namespace rlalgo::config {
   const Plan plan = make_plan(c, total, evaluates);
   out.trainer = trainer_settings(c, plan, examples, c.rl);
   data::Json& s = out.trainer.loop.settings;
-  s = {{"base_model", c.base_model}, {"beta", c.beta},
-       {"learning_rate", c.learning_rate}, {"lr_scheduler", c.lr_scheduler},
+  s = {{"base_model", c.base_model},        {"beta", c.beta},
+       {"learning_rate", c.learning_rate},  {"lr_scheduler", c.lr_scheduler},
        {"warmup_steps", plan.warmup_steps}, {"sequence_len", p.sequence_len},
-       {"weight_decay", c.weight_decay}, {"max_grad_norm", c.max_grad_norm}};
+       {"weight_decay", c.weight_decay},    {"max_grad_norm", c.max_grad_norm}};
   if (c.rl == "dpo" || c.rl == "ipo") s["dpo_loss_type"] = p.dpo_loss_type;
   if (c.rl == "kto") s["kto_weights"] = {p.kto_desirable_weight, p.kto_undesirable_weight};
   if (c.rl == "simpo" || c.rl == "cpo") {

@@ -65,7 +65,8 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
 
 }  // namespace detail
 
-// The plan of a run of `total_steps` optimizer steps (max_steps wins); `evaluates` tells whether there is evaluation data.
+// The plan of a run of `total_steps` optimizer steps (max_steps wins); `evaluates` tells whether there is evaluation
+// data.
 [[nodiscard]] inline Plan make_plan(const RunConfig& config, std::int64_t total_steps, bool evaluates) {
   Plan plan;
   plan.total_steps = config.max_steps.value_or(total_steps);

@@ -63,7 +63,8 @@ auto with_direct_preference(const RunConfig& c, Visit&& visit) {
   const PreferenceConfig& p = c.preference;
   using L = loss::DirectPreference<loss::AnyObjective, loss::AnyDivergence, Weighting>;
   typename L::Config settings{.beta = c.beta, .objective = {}, .divergence = {}, .ld_alpha = p.ld_alpha};
-  const std::vector<std::string> names = p.dpo_loss_type.empty() ? std::vector<std::string>{"sigmoid"} : p.dpo_loss_type;
+  const std::vector<std::string> names =
+      p.dpo_loss_type.empty() ? std::vector<std::string>{"sigmoid"} : p.dpo_loss_type;
   for (std::size_t k = 0; k < names.size(); ++k)
     settings.objective.terms.push_back(
         pair_objective(names[k], p.dpo_loss_weights.empty() ? 1.0 : p.dpo_loss_weights[k], p));
@@ -80,10 +81,8 @@ auto with_contrastive(const RunConfig& c, Visit&& visit) {
   if (name == "hinge") term.objective = loss::Hinge();
   if (name == "ipo") term.objective = loss::Ipo();
   using L = loss::Contrastive<loss::AnyObjective, Level>;
-  return visit(L({.beta = c.beta,
-                  .objective = {.terms = {std::move(term)}},
-                  .likelihood_weight = p.cpo_alpha,
-                  .shape = p.alpha}));
+  return visit(L(
+      {.beta = c.beta, .objective = {.terms = {std::move(term)}}, .likelihood_weight = p.cpo_alpha, .shape = p.alpha}));
 }
 
 }  // namespace detail
@@ -93,13 +92,11 @@ template <class Visit>
 auto with_preference_loss(const RunConfig& c, Visit&& visit) {
   const PreferenceConfig& p = c.preference;
   if (c.rl == "kto" && p.kto_loss_type == "apo_zero_unpaired")
-    return visit(loss::Prospect<loss::ApoZeroUnpaired>({.beta = c.beta,
-                                                        .desirable_weight = p.kto_desirable_weight,
-                                                        .undesirable_weight = p.kto_undesirable_weight}));
+    return visit(loss::Prospect<loss::ApoZeroUnpaired>(
+        {.beta = c.beta, .desirable_weight = p.kto_desirable_weight, .undesirable_weight = p.kto_undesirable_weight}));
   if (c.rl == "kto")
-    return visit(loss::Prospect<loss::KahnemanTversky>({.beta = c.beta,
-                                                        .desirable_weight = p.kto_desirable_weight,
-                                                        .undesirable_weight = p.kto_undesirable_weight}));
+    return visit(loss::Prospect<loss::KahnemanTversky>(
+        {.beta = c.beta, .desirable_weight = p.kto_desirable_weight, .undesirable_weight = p.kto_undesirable_weight}));
   if (c.rl == "orpo") return visit(loss::OddsRatio({.beta = c.beta}));
   if (c.rl == "simpo" || c.rl == "cpo") {
     if (p.cpo_loss_type == "simpo" || p.cpo_loss_type == "ipo")
@@ -111,6 +108,8 @@ auto with_preference_loss(const RunConfig& c, Visit&& visit) {
 }
 
 // Whether the recipe compares with a reference model.
-[[nodiscard]] inline bool needs_reference(const RunConfig& c) { return c.rl == "dpo" || c.rl == "ipo" || c.rl == "kto"; }
+[[nodiscard]] inline bool needs_reference(const RunConfig& c) {
+  return c.rl == "dpo" || c.rl == "ipo" || c.rl == "kto";
+}
 
 }  // namespace rlalgo::config

@@ -12,10 +12,10 @@ namespace rlalgo::config {
 
 struct PreferenceConfig {
   // Loss
-  std::vector<std::string> dpo_loss_type;   // dpo: names of loss/…_objectives.hpp; empty = sigmoid
-  std::vector<double> dpo_loss_weights;     // empty = all 1
-  double dpo_label_smoothing = 0.0;         // also trl.label_smoothing
-  bool dpo_use_weighting = false;           // WPO
+  std::vector<std::string> dpo_loss_type;  // dpo: names of loss/…_objectives.hpp; empty = sigmoid
+  std::vector<double> dpo_loss_weights;    // empty = all 1
+  double dpo_label_smoothing = 0.0;        // also trl.label_smoothing
+  bool dpo_use_weighting = false;          // WPO
   std::string f_divergence_type = "reverse_kl";
   double f_alpha_divergence_coef = 0.5;
   std::optional<double> ld_alpha;
@@ -37,9 +37,9 @@ struct PreferenceConfig {
 
   // Data
   std::int64_t sequence_len = 512;
-  std::string excess_length_strategy = "drop";    // drop, truncate, raise
-  std::string truncation_mode = "keep_start";     // keep_start, keep_end
-  bool skip_prepare_dataset = false;              // no length filter, no deduplication
+  std::string excess_length_strategy = "drop";  // drop, truncate, raise
+  std::string truncation_mode = "keep_start";   // keep_start, keep_end
+  bool skip_prepare_dataset = false;            // no length filter, no deduplication
   std::optional<std::string> dataset_prepared_path;
 };
 

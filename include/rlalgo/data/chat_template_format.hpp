@@ -7,10 +7,10 @@
 //
 // Source: the prompt strategies of axolotl. Columns and roles are named by the entry's field_messages, field_chosen,
 // field_rejected, message_property_mappings and roles (target: [sources]).
-// Errors: those of preference_row.hpp; [rlalgo.data.21] an odd number of turns for argilla; [rlalgo.data.22] a role that
-// `roles` does not list.
-// Departure: axolotl finds the answer by searching its text in the rendered turn, which fails when the template trims
-// it, or when it occurs earlier. Here the place of the content is found with a sentinel in its stead.
+// Errors: those of preference_row.hpp; [rlalgo.data.21] an odd number of turns for argilla; [rlalgo.data.22] a role
+// that `roles` does not list. Departure: axolotl finds the answer by searching its text in the rendered turn, which
+// fails when the template trims it, or when it occurs earlier. Here the place of the content is found with a sentinel
+// in its stead.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,10 @@ struct MessageFields {
   std::string messages = "messages", chosen = "chosen", rejected = "rejected";
   std::string role = "role", content = "content";
   std::map<std::string, std::string> roles = {  // as written → as the template knows it
-      {"user", "user"}, {"assistant", "assistant"}, {"system", "system"}, {"tool", "tool"}};
+      {"user", "user"},
+      {"assistant", "assistant"},
+      {"system", "system"},
+      {"tool", "tool"}};
 };
 
 namespace detail {

@@ -1,6 +1,7 @@
 // The fixed text formats of preference data: chatml.*, llama3.* and zephyr.nectar.
 //
-//   chatml    S = <|im_start|>system\n…<|im_end|>\n,  prompt = S <|im_start|>user\n…<|im_end|>\n<|im_start|>assistant\n,
+//   chatml    S = <|im_start|>system\n…<|im_end|>\n,  prompt = S
+//   <|im_start|>user\n…<|im_end|>\n<|im_start|>assistant\n,
 //             answer = …<|im_end|>
 //   llama3    the same with <|start_header_id|>role<|end_header_id|>\n\n…<|eot_id|>; no begin-of-text token
 //   zephyr    <|system|>\n</s>\n<|user|>\n…</s>\n<|assistant|>\n, answers without an end token
@@ -34,9 +35,7 @@ struct Frame {
   [[nodiscard]] std::string turn(const std::string& role, const std::string& text) const {
     return std::string(open) + role + std::string(after_role) + text + std::string(close) + std::string(between);
   }
-  [[nodiscard]] std::string assistant() const {
-    return std::string(open) + "assistant" + std::string(after_role);
-  }
+  [[nodiscard]] std::string assistant() const { return std::string(open) + "assistant" + std::string(after_role); }
   [[nodiscard]] std::string answer(const std::string& text) const { return text + std::string(close); }
   [[nodiscard]] std::string prompt(const std::string& system, const std::string& user) const {
     return (system.empty() ? "" : turn("system", system)) + turn("user", user) + assistant();
@@ -127,10 +126,10 @@ inline RowTransform unpaired_dialogue(Frame frame, const std::string& name) {
       row["prompt"] = std::move(prompt);
       row["completion"] = std::move(answer);
     };
-  const std::string user = name == "argilla"                             ? "instruction"
-                           : name == "intel"                             ? "question"
+  const std::string user = name == "argilla"                           ? "instruction"
+                           : name == "intel"                           ? "question"
                            : name == "prompt_pairs" || name == "ultra" ? "prompt"
-                                                                         : "";
+                                                                       : "";
   if (user.empty()) return {};
   return [frame, user](Json& row, const std::string& at) {
     std::string prompt = frame.prompt(optional_text(row, "system", at), text_field(row, user, at));

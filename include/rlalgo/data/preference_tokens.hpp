@@ -54,19 +54,19 @@ struct TokenizeConfig {
   EndRule end = EndRule::text;
   std::optional<std::int64_t> max_length = 512;  // tokens of prompt + answer
   Excess excess = Excess::drop;
-  bool filter = true;      // apply `excess` (skip_prepare_dataset: no)
-  bool keep_end = false;   // truncation_mode: keep_end
+  bool filter = true;     // apply `excess` (skip_prepare_dataset: no)
+  bool keep_end = false;  // truncation_mode: keep_end
 };
 
 // What became of the rows, to be told to the user.
 struct TokenizeCounts {
-  std::int64_t rows = 0;           // examples read
-  std::int64_t too_long = 0;       // dropped by `excess`
-  std::int64_t truncated = 0;      // answers cut by `excess`
-  std::int64_t prompt_fills = 0;   // dropped: the prompt leaves no room
-  std::int64_t cut = 0;            // sequences cut to max_length
-  std::int64_t identical = 0;      // pairs whose answers are the same: they teach nothing
-  std::int64_t desirable = 0;      // of unpaired rows
+  std::int64_t rows = 0;          // examples read
+  std::int64_t too_long = 0;      // dropped by `excess`
+  std::int64_t truncated = 0;     // answers cut by `excess`
+  std::int64_t prompt_fills = 0;  // dropped: the prompt leaves no room
+  std::int64_t cut = 0;           // sequences cut to max_length
+  std::int64_t identical = 0;     // pairs whose answers are the same: they teach nothing
+  std::int64_t desirable = 0;     // of unpaired rows
 };
 
 namespace detail {
@@ -258,8 +258,7 @@ class PreferenceTokenizer {
     for (const Source& answer : answers) {
       const auto [head, full] = texts(prompt, answer);
       const std::vector<TokenId> ids = tools_.encode(full, false);
-      const auto split =
-          ids.begin() + static_cast<std::ptrdiff_t>(common_prefix(tools_.encode(head, false), ids));
+      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(common_prefix(tools_.encode(head, false), ids));
       auto& start = out.prompts.emplace_back(ids.begin(), split);
       if (tools_.bos && (start.empty() || start.front() != *tools_.bos)) start.insert(start.begin(), *tools_.bos);
       auto& end = out.answers.emplace_back(split, ids.end());

@@ -50,7 +50,8 @@ namespace rlalgo::data {
   if (name == "user_defined.default") return user_format(Json::object(), family, where);
   RowTransform out = chat_template_format(name, family, fields, render);
   if (!out) out = dialogue_format(name, family == PreferenceFamily::odds ? PreferenceFamily::pairs : family);
-  if (!out && family == PreferenceFamily::odds) out = chat_template_format(name, PreferenceFamily::pairs, fields, render);
+  if (!out && family == PreferenceFamily::odds)
+    out = chat_template_format(name, PreferenceFamily::pairs, fields, render);
   if (out) return out;
   const std::vector<std::string> names = preference_format_names(family);
   std::string all;

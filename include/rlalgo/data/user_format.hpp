@@ -3,9 +3,9 @@
 //   pairs     field_prompt, field_system, field_chosen, field_rejected; prompt_format, chosen_format, rejected_format
 //   unpaired  field_prompt, field_system, field_completion, field_label; prompt_format, completion_format
 //
-// Formats are those of format_string.hpp over {prompt}, {system}, {chosen}, {rejected}, {completion}; the default is the
-// column alone. A missing system is the empty text.
-// Errors: [rlalgo.data.12] an unknown key, or a value that is not a text; [rlalgo.data.10] a row lacks a column.
+// Formats are those of format_string.hpp over {prompt}, {system}, {chosen}, {rejected}, {completion}; the default is
+// the column alone. A missing system is the empty text. Errors: [rlalgo.data.12] an unknown key, or a value that is not
+// a text; [rlalgo.data.10] a row lacks a column.
 #pragma once
 
 #include <map>
@@ -72,8 +72,8 @@ class UserFormat {
     const std::string system =
         formats_.at("prompt").uses("system") ? optional_text(row, fields_.at("system"), where) : "";
     std::vector<std::pair<std::string, Json>> made;
-    made.emplace_back("prompt", formats_.at("prompt")(
-                                    [&](const std::string& name) { return name == "system" ? system : prompt; }));
+    made.emplace_back(
+        "prompt", formats_.at("prompt")([&](const std::string& name) { return name == "system" ? system : prompt; }));
     for (const std::string& name : answers_) {
       const std::string text = text_field(row, fields_.at(name), where);
       made.emplace_back(name, formats_.at(name)([&](const std::string&) { return text; }));

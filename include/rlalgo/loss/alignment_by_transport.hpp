@@ -39,8 +39,8 @@ class Aot {
   Aot() : Aot(Config{}) {}
   explicit Aot(Config config) : epsilon_(detail::checked_smoothing("aot", config.label_smoothing, 0.0, 0.5, true)) {}
   Tensor operator()(const PairTerms& t) const {
-    const Tensor difference = detail::sorted(t.chosen.sub(t.rejected))
-                                  .sub(detail::sorted(t.reference_chosen.sub(t.reference_rejected)));
+    const Tensor difference =
+        detail::sorted(t.chosen.sub(t.rejected)).sub(detail::sorted(t.reference_chosen.sub(t.reference_rejected)));
     return detail::smoothed_logistic(difference.mul(t.beta), epsilon_);
   }
 

@@ -25,10 +25,10 @@ struct Needs {
   bool sampling_log_prob = false;   // as the generator reported them
   bool entropy = false;             // with gradient
   // Of losses over preference data:
-  bool prompt_likelihood = false;   // log-probs of the prompt tokens of chosen rows (Scored::likelihood_mask)
-  bool token_statistics = false;    // mean_logit and greedy
-  bool collision = false;           // log Σ_v p_v²
-  bool mismatched = false;          // log-ratios of mismatched completions (Counts::mismatched_log_ratio)
+  bool prompt_likelihood = false;  // log-probs of the prompt tokens of chosen rows (Scored::likelihood_mask)
+  bool token_statistics = false;   // mean_logit and greedy
+  bool collision = false;          // log Σ_v p_v²
+  bool mismatched = false;         // log-ratios of mismatched completions (Counts::mismatched_log_ratio)
   friend constexpr bool operator==(const Needs&, const Needs&) = default;
 };
 
@@ -54,9 +54,9 @@ struct Scored {
 
 // Totals over the optimizer step: all micro-batches of all ranks.
 struct Counts {
-  double rows = 0;           // R summed
-  double tokens = 0;         // Σ mask
-  double micro_batches = 0;  // number of parts
+  double rows = 0;                  // R summed
+  double tokens = 0;                // Σ mask
+  double micro_batches = 0;         // number of parts
   double likelihood_tokens = 0;     // Σ likelihood_mask
   double desirable = 0;             // Σ desirable over rows
   double mismatched_log_ratio = 0;  // Σ over rows of log π/π_ref of mismatched completions

@@ -33,8 +33,8 @@ struct PairTerms {
                       // its mean over the pairs is the mean over the tokens
   double beta = 0.1;
 
-  [[nodiscard]] Tensor chosen_ratio() const { return chosen.sub(reference_chosen); }        // [P] r_w
-  [[nodiscard]] Tensor rejected_ratio() const { return rejected.sub(reference_rejected); }  // [P] r_l
+  [[nodiscard]] Tensor chosen_ratio() const { return chosen.sub(reference_chosen); }          // [P] r_w
+  [[nodiscard]] Tensor rejected_ratio() const { return rejected.sub(reference_rejected); }    // [P] r_l
   [[nodiscard]] Tensor margin() const { return chosen_score.sub(rejected_score).mul(beta); }  // [P] x
 };
 
@@ -66,8 +66,8 @@ inline Tensor row_log_prob(const Tensor& log_prob, const Scored& s, const std::o
   Tensor values = tensor::masked(log_prob.to(at::kDouble), s.mask);  // [N]
   if (tail) {
     const Tensor lengths = s.row_length.to(at::kDouble);
-    const Tensor shorter = std::get<0>(lengths.view({-1, 2}).min(1)).repeat_interleave(2);   // [R]
-    const Tensor ends = lengths.cumsum(0);                                                   // [R]
+    const Tensor shorter = std::get<0>(lengths.view({-1, 2}).min(1)).repeat_interleave(2);                 // [R]
+    const Tensor ends = lengths.cumsum(0);                                                                 // [R]
     const Tensor number = s.mask.to(at::kDouble).cumsum(0).sub(tensor::spread(ends.sub(lengths), s.row));  // [N] from 1
     values = values.mul(number.gt(tensor::spread(shorter, s.row)).to(at::kDouble).mul(*tail - 1.0).add(1.0));
   }

@@ -7,8 +7,8 @@
 //
 // Source: Ethayarajh et al., "KTO: Model Alignment as Prospect Theoretic Optimization", arXiv 2402.01306, eq. 8;
 // D'Oosterlinck et al., arXiv 2408.06266.
-// Symbols: λ_D, λ_U → desirable_weight, undesirable_weight; the mismatched completion of a row is that of the row before
-// it among the rows of its optimizer step, in dataset order; the first row of a step takes the last one's.
+// Symbols: λ_D, λ_U → desirable_weight, undesirable_weight; the mismatched completion of a row is that of the row
+// before it among the rows of its optimizer step, in dataset order; the first row of a step takes the last one's.
 // Shapes: Scored [N] tokens of R rows → scalar; R counts the rows of the whole optimizer step. Units: nats.
 // Metrics: docs/algorithms/kto.md. A class that is absent from a step has no metrics in it.
 // Errors: loss.10 no reference log-probs.
@@ -26,9 +26,7 @@ namespace rlalgo::loss {
 // What a row is worth: r and z → losses of a desirable and of an undesirable row, [R] each.
 struct KahnemanTversky {
   static constexpr bool needs_mismatched = true;
-  [[nodiscard]] Tensor desirable(const Tensor& r, double z, double beta) const {
-    return r.sub(z).mul(-beta).sigmoid();
-  }
+  [[nodiscard]] Tensor desirable(const Tensor& r, double z, double beta) const { return r.sub(z).mul(-beta).sigmoid(); }
   [[nodiscard]] Tensor undesirable(const Tensor& r, double z, double beta) const {
     return r.sub(z).mul(beta).sigmoid();
   }
@@ -58,14 +56,15 @@ class Prospect {
   Result operator()(const Scored& scored, const Counts& counts) const {
     const double z =
         Value::needs_mismatched ? std::max(0.0, counts.mismatched_log_ratio / std::max(counts.rows, 1.0)) : 0.0;
-    const Tensor policy = detail::row_log_prob(scored.log_prob, scored, {});    // [R]
-    const Tensor r = policy.sub(detail::reference_row_log_prob(scored, {}));    // [R]
-    const Tensor desirable = scored.desirable.to(at::kDouble);                  // [R]
-    const Tensor undesirable = desirable.neg().add(1.0);                        // [R]
+    const Tensor policy = detail::row_log_prob(scored.log_prob, scored, {});  // [R]
+    const Tensor r = policy.sub(detail::reference_row_log_prob(scored, {}));  // [R]
+    const Tensor desirable = scored.desirable.to(at::kDouble);                // [R]
+    const Tensor undesirable = desirable.neg().add(1.0);                      // [R]
     const Value value;
-    const Tensor losses = value.desirable(r, z, config_.beta)
-                              .mul(desirable.mul(config_.desirable_weight))
-                              .add(value.undesirable(r, z, config_.beta).mul(undesirable.mul(config_.undesirable_weight)));
+    const Tensor losses =
+        value.desirable(r, z, config_.beta)
+            .mul(desirable.mul(config_.desirable_weight))
+            .add(value.undesirable(r, z, config_.beta).mul(undesirable.mul(config_.undesirable_weight)));
     Result result;
     result.value = losses.sum().div(std::max(counts.rows, 1.0));
     result.metrics.last("kl", z);
@@ -89,10 +88,10 @@ class Prospect {
     // The difference of the two means of the whole step: shares of it add up over the parts.
     const double rejected = counts.rows - counts.desirable;
     if (counts.desirable > 0 && rejected > 0)
-      metrics.mean("rewards/margins",
-                   detail::total(reward.mul(desirable)) / counts.desirable -
-                       detail::total(reward.mul(undesirable)) / rejected,
-                   (n_desirable + n_undesirable) / counts.rows);
+      metrics.mean(
+          "rewards/margins",
+          detail::total(reward.mul(desirable)) / counts.desirable - detail::total(reward.mul(undesirable)) / rejected,
+          (n_desirable + n_undesirable) / counts.rows);
   }
 
   Config config_;

@@ -61,12 +61,11 @@ class Decoder : public Policy {
     const bool in_order = rows == tree.source;
     Tensor hidden = run(tree, static_cast<std::int64_t>(rows.size()) == tree.tokens() ? Tensor() : index_tensor(rows));
     if (!in_order) hidden = hidden.index_select(0, index_tensor(compact));
-    const tensor::LogProbs out = tensor::log_prob_head(
-        hidden, weights_.lm_head, index_tensor(tree.target),
-        {.temperature = options.temperature,
-         .entropy = options.entropy,
-         .entropy_gradient = options.entropy_gradient,
-         .greedy = options.token_statistics});
+    const tensor::LogProbs out = tensor::log_prob_head(hidden, weights_.lm_head, index_tensor(tree.target),
+                                                       {.temperature = options.temperature,
+                                                        .entropy = options.entropy,
+                                                        .entropy_gradient = options.entropy_gradient,
+                                                        .greedy = options.token_statistics});
     Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
     add_statistics(hidden.detach(), tree, options, scores);
     return scores;
@@ -122,10 +121,10 @@ class Decoder : public Policy {
     const c10::NoGradGuard no_grad;
     if (options.token_statistics) scores.mean_logit = hidden.mv(weights_.lm_head.detach().mean(0));
     if (options.collision)
-      scores.collision =
-          scores.log_prob.detach().mul(2.0).sub(tensor::log_prob_head(hidden, weights_.lm_head, index_tensor(tree.target),
-                                                                      {.temperature = options.temperature / 2.0})
-                                                    .log_prob);
+      scores.collision = scores.log_prob.detach().mul(2.0).sub(
+          tensor::log_prob_head(hidden, weights_.lm_head, index_tensor(tree.target),
+                                {.temperature = options.temperature / 2.0})
+              .log_prob);
   }
 
   // Holds handles to the weights, so that a backward pass may outlive the decoder.

@@ -46,8 +46,8 @@ struct PreferencesConfig {
   std::int64_t gradient_accumulation_steps = 1;
   bool shuffle = true;
   std::uint64_t seed = 42;
-  bool mismatched = false;    // give every answer its mismatched completion
-  bool count_tokens = true;   // num_tokens
+  bool mismatched = false;   // give every answer its mismatched completion
+  bool count_tokens = true;  // num_tokens
 };
 
 template <loss::RowKind kind>
@@ -152,8 +152,7 @@ class Preferences {
     if (epoch == epoch_) return order_;
     epoch_ = epoch;
     if (config_.shuffle) {
-      std::mt19937 generator(
-          static_cast<std::mt19937::result_type>(config_.seed + static_cast<std::uint64_t>(epoch)));
+      std::mt19937 generator(static_cast<std::mt19937::result_type>(config_.seed + static_cast<std::uint64_t>(epoch)));
       order_ = core::permutation(answers_->examples(), generator);
     } else if (order_.empty()) {
       order_.resize(answers_->examples());
@@ -163,8 +162,8 @@ class Preferences {
   }
 
   static void warn_of_one_label(Batch& batch, std::int64_t step) {
-    const auto desirable = std::count_if(batch.rows->begin(), batch.rows->end(),
-                                         [](const data::Answer& a) { return a.desirable; });
+    const auto desirable =
+        std::count_if(batch.rows->begin(), batch.rows->end(), [](const data::Answer& a) { return a.desirable; });
     if (desirable != 0 && desirable != static_cast<std::ptrdiff_t>(batch.rows->size())) return;
     batch.warnings.push_back("step " + std::to_string(step + 1) + ": all rows are " +
                              (desirable == 0 ? "undesirable" : "desirable") +

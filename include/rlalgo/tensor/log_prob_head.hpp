@@ -185,8 +185,7 @@ class LogProbTiles {
           .narrow(0, n.begin, n.size)
           .copy_(log_p.gather(1, targets_.narrow(0, n.begin, n.size).unsqueeze(1)).squeeze(1));
       if (options_.greedy)
-        greedy_.narrow(0, n.begin, n.size)
-            .copy_(out.select(0, 0).narrow(0, n.begin, n.size).ge(log_p.amax(1)));
+        greedy_.narrow(0, n.begin, n.size).copy_(out.select(0, 0).narrow(0, n.begin, n.size).ge(log_p.amax(1)));
       if (options_.entropy)
         entropy_.narrow(0, n.begin, n.size).copy_(tile.copy_(log_p).exp_().mul_(log_p).sum(1, true).neg_());
       if (spend(tile)) kept_.push_back(log_p);

@@ -39,8 +39,8 @@ struct OfflineConfig {
 
 // No advantage is estimated from data: estimator and aggregation are never called.
 template <loss::Loss L>
-using OfflineTrainer = Trainer<L, advantage::GroupRelative, sampler::Preferences<L::rows>,
-                               aggregation::SumThenNormalize, sync::NoSync>;
+using OfflineTrainer =
+    Trainer<L, advantage::GroupRelative, sampler::Preferences<L::rows>, aggregation::SumThenNormalize, sync::NoSync>;
 
 template <loss::Loss L>
 [[nodiscard]] OfflineTrainer<L> make_offline(OfflineConfig config, L loss, OfflineInputs inputs) {

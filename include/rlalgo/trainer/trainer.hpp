@@ -196,8 +196,9 @@ class Trainer {
 
   loss::Counts global_counts(const typename S::Batch& batch) {
     loss::Counts counts = count(batch.parts, L::needs);
-    double totals[] = {counts.rows,      counts.tokens,   counts.micro_batches, counts.likelihood_tokens,
-                       counts.desirable, counts.mismatched_log_ratio};
+    double totals[] = {counts.rows,          counts.tokens,
+                       counts.micro_batches, counts.likelihood_tokens,
+                       counts.desirable,     counts.mismatched_log_ratio};
     parts_.world->sum(totals);
     return {totals[0], totals[1], totals[2], totals[3], totals[4], totals[5]};
   }
@@ -209,12 +210,12 @@ class Trainer {
     for (const auto& part : batch.parts) {
       if (part.empty()) continue;
       const auto views = sequences(part, L::needs);
-      const model::Scores scores = parts_.policy->score(model::build_tree(views),
-                                                        {.temperature = config_.temperature,
-                                                         .entropy = true,
-                                                         .entropy_gradient = L::needs.entropy,
-                                                         .token_statistics = L::needs.token_statistics,
-                                                         .collision = L::needs.collision});
+      const model::Scores scores =
+          parts_.policy->score(model::build_tree(views), {.temperature = config_.temperature,
+                                                          .entropy = true,
+                                                          .entropy_gradient = L::needs.entropy,
+                                                          .token_statistics = L::needs.token_statistics,
+                                                          .collision = L::needs.collision});
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);
@@ -289,9 +290,9 @@ class Trainer {
   std::vector<model::Parameter> parameters_;
   optim::AdamW optimizer_;
   optim::Schedule schedule_;
-  std::int64_t version_ = 0;                 // number of updates the weights have seen
-  typename S::Batch latest_batch_;           // keeps latest_rows_ alive
-  std::vector<Row*> latest_rows_;            // rows of the step just trained, valid until the next one
+  std::int64_t version_ = 0;        // number of updates the weights have seen
+  typename S::Batch latest_batch_;  // keeps latest_rows_ alive
+  std::vector<Row*> latest_rows_;   // rows of the step just trained, valid until the next one
 };
 
 }  // namespace rlalgo::trainer

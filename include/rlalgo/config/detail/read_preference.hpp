@@ -33,9 +33,9 @@ inline void refuse_for_others(Reader& reader, const RunConfig& config, const std
 // Names of keys that would be said twice: `key` at the top and `trl_key` in the section.
 inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config) {
   PreferenceConfig& p = config.preference;
-  static const std::vector<std::string> losses = {
-      "sigmoid", "hinge", "ipo",          "exo_pair", "nca_pair", "robust",   "bco_pair", "sppo_hard",
-      "aot",     "aot_unpaired", "discopop", "apo_zero", "apo_down", "sft", "sigmoid_norm"};
+  static const std::vector<std::string> losses = {"sigmoid",  "hinge",    "ipo",       "exo_pair", "nca_pair",
+                                                  "robust",   "bco_pair", "sppo_hard", "aot",      "aot_unpaired",
+                                                  "discopop", "apo_zero", "apo_down",  "sft",      "sigmoid_norm"};
   refuse_for_others(reader, config, "dpo_loss_type", {"dpo"}, "remove it, or set rl: dpo");
   refuse_for_others(reader, config, "dpo_loss_weights", {"dpo"}, "remove it, or set rl: dpo");
   refuse_for_others(reader, config, "dpo_use_weighting", {"dpo", "ipo"});

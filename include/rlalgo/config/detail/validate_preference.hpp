@@ -16,8 +16,8 @@ inline void validate_preference(const RunConfig& c) {
   const auto conflict = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 8, {.what = what, .where = c.place(key), .remedy = remedy});
   };
-  const std::string beta = c.was_set("trl.beta")  ? "trl.beta"
-                           : c.was_set("rl_beta") ? "rl_beta"
+  const std::string beta = c.was_set("trl.beta")   ? "trl.beta"
+                           : c.was_set("rl_beta")  ? "rl_beta"
                            : c.was_set("dpo_beta") ? "dpo_beta"
                                                    : "orpo_alpha";
   rules.range(beta, c.beta, c.beta > 0 && std::isfinite(c.beta), "more than 0");
@@ -53,10 +53,10 @@ inline void validate_preference(const RunConfig& c) {
     for (const char* name : {"nca_pair", "bco_pair", "sppo_hard", "aot", "aot_unpaired", "apo_zero", "apo_down"})
       if (uses(name))
         conflict("trl.f_divergence_type does not go with " + std::string(name) + ": it reads plain log-ratios",
-                 "trl.f_divergence_type", "use it with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop "
-                                          "or sft");
-  if (p.ld_alpha)
-    rules.range("trl.ld_alpha", *p.ld_alpha, *p.ld_alpha >= 0 && *p.ld_alpha <= 1, "from 0 to 1");
+                 "trl.f_divergence_type",
+                 "use it with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop "
+                 "or sft");
+  if (p.ld_alpha) rules.range("trl.ld_alpha", *p.ld_alpha, *p.ld_alpha >= 0 && *p.ld_alpha <= 1, "from 0 to 1");
   rules.range("trl.discopop_tau", p.discopop_tau, p.discopop_tau > 0 && std::isfinite(p.discopop_tau), "more than 0");
   for (const auto& [key, value] : {std::pair("kto_desirable_weight", p.kto_desirable_weight),
                                    std::pair("kto_undesirable_weight", p.kto_undesirable_weight),
