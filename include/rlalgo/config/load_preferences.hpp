@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -19,6 +20,7 @@
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
@@ -28,9 +30,10 @@
 namespace rlalgo::config {
 
 struct PreferenceData {
-  std::shared_ptr<const data::AnswerSet> train;
-  std::shared_ptr<const data::AnswerSet> evaluation;  // null: no evaluation data
-  std::vector<std::string> notes;                     // for the user: what was read, cut and dropped
+  std::shared_ptr<data::AnswerSet> train;
+  std::shared_ptr<data::AnswerSet> evaluation;  // null: no evaluation data
+  std::vector<std::string> notes;               // for the user: what was read, cut and dropped
+  bool prepared = false;                        // read from dataset_prepared_path
 };
 
 [[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) {
@@ -129,7 +132,7 @@ inline void drop_seen(Examples& examples, std::unordered_set<std::string>& seen,
   notes.push_back(key + ": " + std::to_string(before - examples.order.size()) + " duplicate rows dropped");
 }
 
-inline std::shared_ptr<const data::AnswerSet> packed(const Examples& examples, std::size_t begin, std::size_t end) {
+inline std::shared_ptr<data::AnswerSet> packed(const Examples& examples, std::size_t begin, std::size_t end) {
   auto out = std::make_shared<data::AnswerSet>(examples.answers.front().per_example());
   for (std::size_t i = begin; i < end; ++i)
     out->append(examples.answers[examples.order[i].first], examples.order[i].second);
@@ -138,7 +141,9 @@ inline std::shared_ptr<const data::AnswerSet> packed(const Examples& examples, s
 
 }  // namespace detail
 
-[[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const data::TextTools& tools) {
+namespace detail {
+
+[[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools) {
   PreferenceData out;
   std::unordered_set<std::string> seen;
   detail::Examples train = detail::load_examples(c.datasets, "datasets", c, tools, out.notes);
@@ -163,6 +168,60 @@ inline std::shared_ptr<const data::AnswerSet> packed(const Examples& examples, s
   out.notes.insert(out.notes.begin(),
                    std::to_string(out.train->examples()) + (c.rl == "kto" ? " rows" : " pairs") + " to train on" +
                        (out.evaluation ? ", " + std::to_string(out.evaluation->examples()) + " held out" : ""));
+  return out;
+}
+
+// Everything that decides what the tokens are: settings, data files, tokenizer, chat template.
+[[nodiscard]] inline std::string preparation_key(const RunConfig& c, const LanguageModel& model) {
+  const PreferenceConfig& p = c.preference;
+  data::Digest digest;
+  digest.add(c.rl + "|" + p.excess_length_strategy + "|" + p.truncation_mode)
+      .add(std::to_string(p.sequence_len) + "|" + std::to_string(p.skip_prepare_dataset))
+      .add(std::to_string(c.seed) + "|" + std::to_string(c.val_set_size))
+      .add(std::to_string(c.shuffle_merged_datasets) + std::to_string(c.shuffle_before_merging_datasets) +
+           std::to_string(c.dataset_exact_deduplication))
+      .add(c.trl.chat_template_kwargs.dump())
+      .add(model.chat_template ? model.chat_template->source() : "");
+  data::add_file(digest, model.directory / "tokenizer.json");
+  data::add_file(digest, model.directory / "tokenizer_config.json");
+  for (const auto* entries : {&c.datasets, &c.test_datasets}) {
+    digest.add(std::to_string(entries->size()));
+    for (const DatasetConfig& entry : *entries) {
+      const data::DatasetSource& from = entry.source;
+      const data::MessageFields& f = entry.fields;
+      digest.add(entry.type.dump()).add(from.path + "|" + from.split + "|" + from.ds_type + "|" + from.field);
+      digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content);
+      for (const auto& [source, target] : f.roles) digest.add(source + "|" + target);
+      for (const auto& [split, files] : data::detail::files_of(from))
+        for (const std::filesystem::path& file : files) data::add_file(digest, file);
+    }
+  }
+  return digest.hex();
+}
+
+}  // namespace detail
+
+// The data; read from dataset_prepared_path where it was prepared before, and kept there for the next run.
+[[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const LanguageModel& model,
+                                                     const data::TextTools& tools) {
+  if (!c.preference.dataset_prepared_path || c.preference.skip_prepare_dataset)
+    return detail::make_preferences(c, tools);
+  const std::string key = detail::preparation_key(c, model);
+  const std::filesystem::path file =
+      std::filesystem::path(*c.preference.dataset_prepared_path) / ("answers-" + key + ".bin");
+  if (auto known = data::read_prepared(file, key)) {
+    PreferenceData out;
+    out.train = std::make_shared<data::AnswerSet>(std::move(known->train));
+    if (!known->evaluation.empty()) out.evaluation = std::make_shared<data::AnswerSet>(std::move(known->evaluation));
+    out.notes = std::move(known->notes);
+    out.notes.push_back("read from " + file.string());
+    out.prepared = true;
+    return out;
+  }
+  PreferenceData out = detail::make_preferences(c, tools);
+  data::write_prepared(file, key,
+                       {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()),
+                        out.notes});
   return out;
 }
 

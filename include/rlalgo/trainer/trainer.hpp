@@ -1,7 +1,7 @@
 // The trainer: one optimizer step of any composition of loss, estimator, sampler, aggregation and sync policy.
 //
-//   batch  ← sampler.next(step)                     rollouts, already in micro-batches
-//   A      ← aggregation(estimator, rewards)        host
+//   batch  ← sampler.next(step)                     rollouts or answers, already in micro-batches
+//   A      ← aggregation(estimator, rewards)        host; rollouts only
 //   refs   ← what Loss::needs says                  no gradient
 //   counts ← world.sum(counts of this rank)         denominators are known before any backward
 //   for each micro-batch: loss(score(part), counts).backward()
@@ -45,6 +45,7 @@
 #include <rlalgo/trainer/collate_answers.hpp>
 #include <rlalgo/trainer/loop.hpp>
 #include <rlalgo/trainer/prepare.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
 #include <rlalgo/trainer/step.hpp>
 
 namespace rlalgo::trainer {
@@ -77,6 +78,7 @@ class Trainer {
     G aggregation;
     Y sync;
     std::shared_ptr<model::Policy> reference = nullptr;
+    std::shared_ptr<ReferenceSync> reference_sync = nullptr;            // a reference that follows the policy
     std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
@@ -127,6 +129,7 @@ class Trainer {
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
     parts_.sync.publish(++version_);
+    if (parts_.reference_sync) parts_.reference_sync->after_step(index + 1);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
     latest_rows_.clear();
@@ -261,6 +264,7 @@ class Trainer {
 
   Json save_state(const std::filesystem::path& directory) const {
     model::write_safetensors(directory / optimizer_file, optimizer_.state());
+    if (parts_.reference_sync) parts_.reference_sync->save(directory);
     return {{"version", version_}, {"sampler", parts_.sampler->state()}};
   }
 
@@ -278,6 +282,7 @@ class Trainer {
       p.value.copy_(files.read(p.name));
     }
     optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
+    if (parts_.reference_sync) parts_.reference_sync->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
     version_ = state.at("version").get<std::int64_t>();
     parts_.sync.publish(version_);
