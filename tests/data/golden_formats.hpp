@@ -20,7 +20,13 @@ inline rlalgo::data::Render renderer(const std::string& name, bool bos) {
   rlalgo::text::SpecialTokens tokens;
   tokens.named["eos_token"] = "<|im_end|>";
   if (bos) tokens.named["bos_token"] = name == "gemma" ? "<bos>" : "<|begin_of_text|>";
-  const auto chosen = rlalgo::text::ChatTemplate::select(name, std::nullopt, std::nullopt, tokens);
+  // What the template of that model prints.
+  const std::string gemma =
+      "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+      "{{ m.content | trim }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}";
+  const auto chosen = name == "gemma"
+                          ? rlalgo::text::ChatTemplate::from_source(gemma, tokens)
+                          : rlalgo::text::ChatTemplate::select(name, std::nullopt, std::nullopt, tokens);
   return [chosen](const Json& messages, bool generation_prompt) {
     return chosen.render(messages, {.add_generation_prompt = generation_prompt});
   };
