@@ -20,9 +20,11 @@ struct Verb {
   int (*run)(const rlalgo::cli::Arguments&);
 };
 
-constexpr std::array<Verb, 4> verbs = {{
+constexpr std::array<Verb, 5> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      rlalgo::cli::train},
+    {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
+     "tokenizes preference data once, for later runs; --debug prints rows token by token", rlalgo::cli::preprocess},
     {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] [--key value …]",
      "reads a prompt from standard input and streams a completion", rlalgo::cli::inference},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", rlalgo::cli::report},

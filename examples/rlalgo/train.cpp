@@ -11,6 +11,7 @@
 #include <rlalgo/config/parse.hpp>
 
 #include "train_policy_gradient.hpp"
+#include "train_preference.hpp"
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
@@ -41,6 +42,7 @@ int train(const Arguments& arguments) {
   const std::filesystem::path file = arguments[0];
   const config::RunConfig run = config::load_run_config(file, std::span(arguments).subspan(1));
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  if (config::is_preference(run.rl)) return train_preference(run);
 
   config::Prompts prompts = config::load_prompts(run);
   for (const std::string& note : prompts.notes) std::cerr << "note: " << note << "\n";

@@ -9,6 +9,7 @@ namespace rlalgo::cli {
 using Arguments = std::vector<std::string>;  // what follows the verb
 
 int train(const Arguments& arguments);
+int preprocess(const Arguments& arguments);
 int inference(const Arguments& arguments);
 int report(const Arguments& arguments);
 int version(const Arguments& arguments);

@@ -41,14 +41,20 @@ struct LanguageModel {
   // A prompt (text, or messages through the template with the generation prompt) as token ids.
   [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr) const {
     if (prompt.is_string()) return tokenizer.encode(prompt.get_ref<const std::string&>());
+    return tokenizer.encode(render(prompt, true, kwargs), false);
+  }
+
+  // Messages through the chat template; the text holds its special tokens.
+  [[nodiscard]] std::string render(const data::Json& messages, bool generation_prompt,
+                                   const data::Json& kwargs = nullptr) const {
     if (!chat_template)
       core::raise_usage("config", 21,
                         {.what = "the prompts are chat messages, but the tokenizer has no chat template",
                          .where = directory.string(),
                          .remedy = "set chat_template (chatml, for example) or use text prompts"});
-    text::ChatOptions options{.add_generation_prompt = true};
+    text::ChatOptions options{.add_generation_prompt = generation_prompt};
     if (kwargs.is_object()) options.kwargs = kwargs;
-    return tokenizer.encode(chat_template->render(prompt, options), false);
+    return chat_template->render(messages, options);
   }
 
   // A complete Hugging Face directory, or with an adapter a PEFT one (which also gets the base's config.json).
@@ -114,7 +120,7 @@ inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::f
   const std::filesystem::path tokenizer_directory =
       config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
       : !adapter_directory.empty() && std::filesystem::exists(adapter_directory / "tokenizer.json") ? adapter_directory
-                                                                                                   : directory;
+                                                                                                    : directory;
   LanguageModel out{.directory = tokenizer_directory,
                     .base_model = base_model,
                     .tokenizer = text::Tokenizer::from_directory(tokenizer_directory),

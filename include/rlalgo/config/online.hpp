@@ -11,6 +11,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
@@ -30,22 +31,6 @@ namespace rlalgo::config {
           .stop_ids = std::move(stop_ids)};
 }
 
-namespace detail {
-
-[[nodiscard]] inline trainer::Cadence cadence(const Interval& interval) {
-  if (interval.unit == Interval::Unit::steps) return trainer::Cadence::steps(interval.every);
-  if (interval.unit == Interval::Unit::epochs) return trainer::Cadence::epochs();
-  return trainer::Cadence::never();
-}
-
-[[nodiscard]] inline std::optional<std::filesystem::path> resume_path(const RunConfig& c) {
-  if (c.resume_from_checkpoint) return std::filesystem::path(*c.resume_from_checkpoint);
-  if (!c.auto_resume_from_checkpoints) return std::nullopt;
-  return trainer::latest_checkpoint(c.output_dir);
-}
-
-}  // namespace detail
-
 // Everything of trainer::OnlineConfig that the configuration decides. `rows`: training prompts.
 [[nodiscard]] inline trainer::OnlineConfig online_config(const RunConfig& c, const LanguageModel& model,
                                                          std::int64_t rows, bool evaluates) {
@@ -59,32 +44,8 @@ namespace detail {
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
-  trainer::TrainerConfig& t = out.trainer;
-  t.max_grad_norm = c.max_grad_norm;
-  t.adamw = {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
-  t.schedule = schedule_of(c, plan);
-  trainer::LoopConfig& loop = t.loop;
-  loop.output_dir = c.output_dir;
-  loop.title = c.rl + " (" + c.trl.loss_type + ") on " + std::filesystem::path(c.base_model).filename().string();
-  loop.progress = true;
-  loop.report = true;
-  loop.tensorboard = c.use_tensorboard;
-  loop.max_steps = plan.total_steps;
-  loop.num_epochs = c.num_epochs;
-  loop.train_batch_size = c.micro_batch_size;
-  loop.logging_steps = plan.logging_steps;
-  loop.save = detail::cadence(plan.save);
-  loop.save_first_step = c.save_first_step;
-  loop.save_only_model = c.save_only_model;
-  loop.save_total_limit = c.save_total_limit;
-  loop.eval = detail::cadence(plan.eval);
-  loop.eval_first = plan.eval_first;
-  loop.resume_from_checkpoint = detail::resume_path(c);
-  loop.identity = {{"rl", c.rl},
-                   {"seed", c.seed},
-                   {"rows", rows},
-                   {"micro_batch_size", c.micro_batch_size},
-                   {"gradient_accumulation_steps", c.gradient_accumulation_steps}};
+  out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
+  trainer::LoopConfig& loop = out.trainer.loop;
   loop.settings = {{"base_model", c.base_model},
                    {"loss_type", c.trl.loss_type},
                    {"beta", c.beta},

@@ -14,9 +14,11 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_adapter.hpp>
+#include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
 #include <rlalgo/config/detail/read_trl.hpp>
+#include <rlalgo/config/detail/validate_preference.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/overrides.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -93,8 +95,12 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   }();
   const Node* section = reader.take("trl");
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
+  const bool preference = is_preference(config.rl);
   if (config.rl == "gdpo") config.trl.multi_objective_aggregation = "normalize_then_sum";
-  detail::read_trl(trl, config.trl);
+  if (preference)
+    detail::read_preference(reader, trl, config);
+  else
+    detail::read_trl(trl, config.trl);
 
   detail::read_model(reader, config);
   detail::read_adapter(reader, config);
@@ -102,6 +108,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::read_optimization(reader, config);
   detail::read_cadence(reader, config);
   detail::read_beta(reader, config);
+  if (preference) detail::read_preference_beta(reader, config);
   detail::read_related_keys(reader, config);
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
@@ -116,8 +123,10 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
+  if (!preference)
+    detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
+  if (preference) detail::validate_preference(config);
   config.warnings = findings.warnings;
   return config;
 }

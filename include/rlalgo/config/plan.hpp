@@ -65,21 +65,11 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
 
 }  // namespace detail
 
-// `rows` are training rows; `evaluates` tells whether there is evaluation data.
-[[nodiscard]] inline Plan make_plan(const RunConfig& config, const sampler::Geometry& geometry, std::int64_t rows,
-                                    bool evaluates) {
+// The plan of a run of `total_steps` optimizer steps (max_steps wins); `evaluates` tells whether there is evaluation
+// data.
+[[nodiscard]] inline Plan make_plan(const RunConfig& config, std::int64_t total_steps, bool evaluates) {
   Plan plan;
-  if (rows < geometry.prompts()) {
-    core::raise_usage(
-        "config", 11,
-        {.what = "there are fewer rows than prompts in one generation batch",
-         .found = std::to_string(rows) + " rows",
-         .expected = "at least " + std::to_string(geometry.prompts()) + " (" + std::to_string(geometry.completions()) +
-                     " completions / " + std::to_string(geometry.num_generations) + " per prompt)",
-         .where = config.place("datasets"),
-         .remedy = "lower micro_batch_size or gradient_accumulation_steps, or add rows"});
-  }
-  plan.total_steps = config.max_steps ? *config.max_steps : geometry.steps(rows, config.num_epochs);
+  plan.total_steps = config.max_steps.value_or(total_steps);
   const double total = static_cast<double>(plan.total_steps);
   if (config.warmup_steps)
     plan.warmup_steps = *config.warmup_steps;
@@ -96,6 +86,22 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
   plan.eval_first =
       plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch);
   return plan;
+}
+
+// The plan of an online run over `rows` prompts.
+[[nodiscard]] inline Plan make_plan(const RunConfig& config, const sampler::Geometry& geometry, std::int64_t rows,
+                                    bool evaluates) {
+  if (rows < geometry.prompts()) {
+    core::raise_usage(
+        "config", 11,
+        {.what = "there are fewer rows than prompts in one generation batch",
+         .found = std::to_string(rows) + " rows",
+         .expected = "at least " + std::to_string(geometry.prompts()) + " (" + std::to_string(geometry.completions()) +
+                     " completions / " + std::to_string(geometry.num_generations) + " per prompt)",
+         .where = config.place("datasets"),
+         .remedy = "lower micro_batch_size or gradient_accumulation_steps, or add rows"});
+  }
+  return make_plan(config, geometry.steps(rows, config.num_epochs), evaluates);
 }
 
 // The learning-rate schedule of a planned run. As in axolotl, the cosine keys act on `cosine` only:

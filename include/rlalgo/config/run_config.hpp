@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <rlalgo/config/node.hpp>
+#include <rlalgo/config/preference_config.hpp>
+#include <rlalgo/data/chat_template_format.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
 
@@ -21,6 +23,7 @@ namespace rlalgo::config {
 struct DatasetConfig {
   data::DatasetSource source;  // path, data_files, split, ds_type, name, revision, field
   data::Json type = nullptr;   // null, the name of a transform, or a mapping
+  data::MessageFields fields;  // field_messages, field_chosen, field_rejected, message_property_mappings, roles
   Place place = {};
 };
 
@@ -97,8 +100,8 @@ struct RunConfig {
   std::optional<std::string> chat_template_jinja;
 
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
-  std::optional<model::LoraConfig> lora;      // set by adapter: lora
-  std::optional<std::string> lora_model_dir;  // an adapter to continue
+  std::optional<model::LoraConfig> lora;         // set by adapter: lora
+  std::optional<std::string> lora_model_dir;     // an adapter to continue
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   // Recipe
@@ -152,6 +155,7 @@ struct RunConfig {
   bool auto_resume_from_checkpoints = false;
 
   TrlConfig trl;
+  PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
 
   // Derived
   std::vector<std::string> warnings;   // to be shown once, in order

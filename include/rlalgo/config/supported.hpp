@@ -17,9 +17,16 @@ struct Names {
 [[nodiscard]] inline const Names& recipes() {
   static const Names names = {
       .known = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "ebft"},
-      .supported = {"grpo", "gdpo"},
+      .supported = {"grpo", "gdpo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo"},
   };
   return names;
+}
+
+// Whether a recipe learns from a dataset of preferences, not from its own completions.
+[[nodiscard]] inline bool is_preference(const std::string& rl) {
+  for (const char* name : {"dpo", "ipo", "kto", "orpo", "simpo", "cpo"})
+    if (rl == name) return true;
+  return false;
 }
 
 // trl.loss_type of rl: grpo.

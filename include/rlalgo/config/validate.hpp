@@ -11,6 +11,7 @@
 #include <string>
 
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/supported.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 
@@ -272,6 +273,11 @@ class Validator {
 inline void validate(const RunConfig& config) {
   const detail::Validator rules(config);
   rules.data();
+  if (is_preference(config.rl)) {
+    rules.optimization();
+    rules.cadence();
+    return;
+  }
   rules.rollouts();
   rules.geometry();
   rules.loss();

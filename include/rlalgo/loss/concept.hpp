@@ -24,12 +24,21 @@ struct Needs {
   bool reference_log_prob = false;  // of a frozen reference
   bool sampling_log_prob = false;   // as the generator reported them
   bool entropy = false;             // with gradient
+  // Of losses over preference data:
+  bool prompt_likelihood = false;  // log-probs of the prompt tokens of chosen rows (Scored::likelihood_mask)
+  bool token_statistics = false;   // mean_logit and greedy
+  bool collision = false;          // log Σ_v p_v²
+  bool mismatched = false;         // log-ratios of mismatched completions (Counts::mismatched_log_ratio)
   friend constexpr bool operator==(const Needs&, const Needs&) = default;
   friend constexpr Needs operator|(const Needs& a, const Needs& b) {
     return {.old_log_prob = a.old_log_prob || b.old_log_prob,
             .reference_log_prob = a.reference_log_prob || b.reference_log_prob,
             .sampling_log_prob = a.sampling_log_prob || b.sampling_log_prob,
-            .entropy = a.entropy || b.entropy};
+            .entropy = a.entropy || b.entropy,
+            .prompt_likelihood = a.prompt_likelihood || b.prompt_likelihood,
+            .token_statistics = a.token_statistics || b.token_statistics,
+            .collision = a.collision || b.collision,
+            .mismatched = a.mismatched || b.mismatched};
   }
 };
 
@@ -43,13 +52,24 @@ struct Scored {
   Tensor row;                 // [N] int64: row index of each token
   Tensor row_length;          // [R] Σ mask of the row (same dtype as log_prob)
   Tensor advantage;           // [R], or undefined for losses over data
+
+  // Preference data only, undefined elsewhere.
+  Tensor likelihood_mask;         // [N] 1 = token of the likelihood term: of a chosen (desirable) row
+  Tensor reference_row_log_prob;  // [R] data: Σ over the row, in place of reference_log_prob
+  Tensor desirable;               // [R] 1 or 0: chosen rows, or the labels of unpaired data
+  Tensor mean_logit;              // [N] data: mean of the logits over the vocabulary
+  Tensor greedy;                  // [N] data: 1 = the target has the highest logit
+  Tensor collision;               // [N] data: log Σ_v p_v²
 };
 
 // Totals over the optimizer step: all micro-batches of all ranks.
 struct Counts {
-  double rows = 0;           // R summed
-  double tokens = 0;         // Σ mask
-  double micro_batches = 0;  // number of parts
+  double rows = 0;                  // R summed
+  double tokens = 0;                // Σ mask
+  double micro_batches = 0;         // number of parts
+  double likelihood_tokens = 0;     // Σ likelihood_mask
+  double desirable = 0;             // Σ desirable over rows
+  double mismatched_log_ratio = 0;  // Σ over rows of log π/π_ref of mismatched completions
 };
 
 struct Result {

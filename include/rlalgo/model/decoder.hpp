@@ -65,10 +65,14 @@ class Decoder : public Policy {
     Tensor hidden = run(tree, static_cast<std::int64_t>(rows.size()) == tree.tokens() ? Tensor() : index_tensor(rows),
                         options.draw);
     if (!in_order) hidden = hidden.index_select(0, index_tensor(compact));
-    const tensor::LogProbs out = tensor::log_prob_head(
-        hidden, head(), index_tensor(tree.target),
-        {.temperature = options.temperature, .entropy = options.entropy, .entropy_gradient = options.entropy_gradient});
-    return {out.log_prob, out.entropy};
+    const tensor::LogProbs out = tensor::log_prob_head(hidden, head(), index_tensor(tree.target),
+                                                       {.temperature = options.temperature,
+                                                        .entropy = options.entropy,
+                                                        .entropy_gradient = options.entropy_gradient,
+                                                        .greedy = options.token_statistics});
+    Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
+    add_statistics(hidden.detach(), tree, options, scores);
+    return scores;
   }
 
   // [T, H] after the final norm, with graph unless gradients are disabled.
@@ -95,8 +99,8 @@ class Decoder : public Policy {
   // What an adapter is, and the weights without it: the same tensors, but for modules that it replaces.
   struct Adapter {
     LoraConfig config;
-    bool continued = false;     // read from files: the reference of a run is the adapter as it was then
-    std::uint64_t seed = 0;     // of dropout
+    bool continued = false;  // read from files: the reference of a run is the adapter as it was then
+    std::uint64_t seed = 0;  // of dropout
     DecoderWeights base;
   };
   [[nodiscard]] const Adapter* adapter() const { return adapter_ ? &*adapter_ : nullptr; }
@@ -133,7 +137,8 @@ class Decoder : public Policy {
   template <class Visit>
   void visit_adapter(Visit&& visit) const {
     visit_all([&](const std::string& name, const Tensor& value, WeightRole) {
-      if (name.find(".lora_") != std::string::npos || is_saved_module(adapter_->config, name.substr(0, name.rfind('.'))))
+      if (name.find(".lora_") != std::string::npos ||
+          is_saved_module(adapter_->config, name.substr(0, name.rfind('.'))))
         visit(name, value);
     });
   }
@@ -170,9 +175,10 @@ class Decoder : public Policy {
         found = true;
       });
       if (!found)
-        core::raise_usage("model", 23, {.what = "unfrozen_parameters names no weight of the model",
-                                        .found = text,
-                                        .expected = "a pattern of names like model.layers.0.mlp.up_proj.weight"});
+        core::raise_usage("model", 23,
+                          {.what = "unfrozen_parameters names no weight of the model",
+                           .found = text,
+                           .expected = "a pattern of names like model.layers.0.mlp.up_proj.weight"});
     }
   }
 
@@ -187,6 +193,17 @@ class Decoder : public Policy {
   }
 
  private:
+  // The mean logit is a dot product with the mean row of the head. log Σ p² is 2·log p − log p', p' being the
+  // distribution at half the temperature: both are log-probs of the same targets.
+  void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores) {
+    const c10::NoGradGuard no_grad;
+    if (options.token_statistics) scores.mean_logit = hidden.mv(head().detach().mean(0));
+    if (options.collision)
+      scores.collision = scores.log_prob.detach().mul(2.0).sub(
+          tensor::log_prob_head(hidden, head(), index_tensor(tree.target), {.temperature = options.temperature / 2.0})
+              .log_prob);
+  }
+
   // Holds handles to the weights, so that a backward pass may outlive the decoder.
   struct Tape {
     DecoderConfig config;
@@ -258,8 +275,7 @@ class Decoder : public Policy {
     if (!lora.defined()) return weights_.lm_head;
     const Tensor& w = weights_.lm_head;
     Tensor out = at::addmm(w.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);
-    if (lora.magnitude.defined())
-      out = out.mul(lora.magnitude.div(adapted_norm(w, lora).detach()).unsqueeze(1));
+    if (lora.magnitude.defined()) out = out.mul(lora.magnitude.div(adapted_norm(w, lora).detach()).unsqueeze(1));
     return out.to(w.scalar_type());
   }
 

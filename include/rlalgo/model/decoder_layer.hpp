@@ -105,14 +105,13 @@ struct LayerTape {
   const DropoutDraw& drop = context.dropout;
   {
     const Tensor silu = at::silu(tape.gate);
-    Tensor grad_active =
-        linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {}, drop);  // [S, I]
+    Tensor grad_active = linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {},
+                                         drop);  // [S, I]
     const Tensor grad_up = silu.mul(grad_active);
     const Tensor grad_gate = at::silu_backward(grad_active.mul_(tape.up), tape.gate);
     tape.gate = tape.up = Tensor();
-    const Tensor grad_normed =
-        linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
-                        linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);
+    const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
+                                               linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);
     grad = rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
                              gradient_buffer(w.post_attention_norm));
     tape.middle = tape.middle_normed = Tensor();

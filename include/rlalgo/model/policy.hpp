@@ -26,11 +26,18 @@ struct ScoreOptions {
   bool entropy = false;           // also return the entropy of each predicting distribution
   bool entropy_gradient = false;  // … with graph
   std::uint64_t draw = 0;         // names this pass in the run: random parts of the model (dropout) depend on it
+  // Numbers that metrics and weights of preference losses read, where the model can compute them.
+  bool token_statistics = false;  // mean_logit and greedy
+  bool collision = false;
 };
 
 struct Scores {
   Tensor log_prob;  // [N] nats, row after row as in TokenTree::target
   Tensor entropy;   // [N] nats, undefined unless asked for
+  // Without graph, undefined unless asked for:
+  Tensor mean_logit;  // [N] mean over the vocabulary of the logits before the temperature
+  Tensor greedy;      // [N] 1 = the target has the highest logit
+  Tensor collision;   // [N] log Σ_v p_v²
 };
 
 class Policy {

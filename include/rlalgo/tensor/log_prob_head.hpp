@@ -35,6 +35,7 @@ struct LogProbOptions {
   double temperature = 1.0;                           // > 0; logits are divided by it
   bool entropy = false;                               // also return the entropy
   bool entropy_gradient = false;                      // … with graph (implies entropy)
+  bool greedy = false;                                // also tell whether the target has the highest logit
   std::int64_t tile_tokens = 0;                       // 0 = chosen from the shapes
   std::int64_t tile_vocabulary = 0;                   // 0 = chosen from the shapes
   std::int64_t cache_bytes = std::int64_t{56} << 20;  // kept for backward; other logits are recomputed
@@ -43,6 +44,7 @@ struct LogProbOptions {
 struct LogProbs {
   Tensor log_prob;  // [N]
   Tensor entropy;   // [N], undefined unless asked for
+  Tensor greedy;    // [N] 1 or 0 without graph, undefined unless asked for
 };
 
 namespace detail {
@@ -84,6 +86,7 @@ class LogProbTiles {
   // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if told so.
   Tensor forward(bool keep) {
     Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
+    if (options_.greedy) greedy_ = hidden_.new_empty({tokens_}, out.options());
     // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
     const std::int64_t copies = 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_));
     budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
@@ -94,6 +97,9 @@ class LogProbTiles {
       forward_tiles(out);
     return out;
   }
+
+  // [N], known after forward().
+  [[nodiscard]] const Tensor& greedy() const { return greedy_; }
 
   // Gradients of hidden, weight and bias (undefined where not required).
   std::vector<Tensor> backward(const Tensor& grad_out) const {
@@ -184,6 +190,8 @@ class LogProbTiles {
       out.select(0, 0)
           .narrow(0, n.begin, n.size)
           .copy_(log_p.gather(1, targets_.narrow(0, n.begin, n.size).unsqueeze(1)).squeeze(1));
+      if (options_.greedy)
+        greedy_.narrow(0, n.begin, n.size).copy_(out.select(0, 0).narrow(0, n.begin, n.size).ge(log_p.amax(1)));
       if (options_.entropy)
         entropy_.narrow(0, n.begin, n.size).copy_(tile.copy_(log_p).exp_().mul_(log_p).sum(1, true).neg_());
       if (spend(tile)) kept_.push_back(log_p);
@@ -233,6 +241,7 @@ class LogProbTiles {
         }
       }
     }
+    if (options_.greedy) greedy_.copy_(chosen.ge(maximum).squeeze(1));
     log_sum_ = maximum.add(sum.log());
     out.select(0, 0).copy_(chosen.sub_(log_sum_).squeeze(1));
     if (options_.entropy) {
@@ -334,6 +343,7 @@ class LogProbTiles {
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
   Tensor states_;             // [N, H] hidden_ widened, in memory as the tiles
   Tensor log_sum_, entropy_;  // [N, 1]
+  Tensor greedy_;             // [N]
   std::int64_t budget_ = 0;   // bytes of tiles that may still be kept
   std::vector<Tensor> kept_;  // the first tiles, vocabulary-major: logits, or log-probabilities of whole rows
 };
@@ -351,7 +361,7 @@ inline LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const 
     out = head->forward(graph);
   }
   if (graph) out = attach_gradient(out, inputs, [head](const Tensor& grad) { return head->backward(grad); });
-  LogProbs result{out.select(0, 0), {}};
+  LogProbs result{out.select(0, 0), {}, head->greedy()};
   if (out.size(0) == 2) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
   return result;
 }

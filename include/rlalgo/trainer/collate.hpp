@@ -27,7 +27,12 @@ using tensor::Tensor;
 
 using Rows = std::span<data::Rollout* const>;
 
-[[nodiscard]] inline std::vector<model::Sequence> sequences(Rows rows) {
+// Prompt and completion tokens of a row.
+[[nodiscard]] inline std::int64_t token_count(const data::Rollout& r) {
+  return static_cast<std::int64_t>(r.prompt_ids.size() + r.completion_ids.size());
+}
+
+[[nodiscard]] inline std::vector<model::Sequence> sequences(Rows rows, const loss::Needs& /*needs*/ = {}) {
   std::vector<model::Sequence> out;
   out.reserve(rows.size());
   for (const data::Rollout* r : rows) out.push_back({r->prompt_ids, r->completion_ids});
@@ -43,7 +48,8 @@ using Rows = std::span<data::Rollout* const>;
 }
 
 // This rank's contribution to the counts of the optimizer step.
-[[nodiscard]] inline loss::Counts count(std::span<const std::vector<data::Rollout*>> parts) {
+[[nodiscard]] inline loss::Counts count(std::span<const std::vector<data::Rollout*>> parts,
+                                        const loss::Needs& /*needs*/ = {}) {
   loss::Counts counts;
   for (const auto& part : parts) {
     counts.micro_batches += 1;

@@ -1,7 +1,7 @@
 // The trainer: one optimizer step of any composition of loss, estimator, sampler, aggregation and sync policy.
 //
-//   batch  ← sampler.next(step)                     rollouts, already in micro-batches
-//   A      ← aggregation(estimator, rewards)        host
+//   batch  ← sampler.next(step)                     rollouts or answers, already in micro-batches
+//   A      ← aggregation(estimator, rewards)        host; rollouts only
 //   refs   ← what Loss::needs says                  no gradient
 //   counts ← world.sum(counts of this rank)         denominators are known before any backward
 //   for each micro-batch: loss(score(part), counts).backward()
@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,10 @@
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/trainer/collate.hpp>
+#include <rlalgo/trainer/collate_answers.hpp>
 #include <rlalgo/trainer/loop.hpp>
 #include <rlalgo/trainer/prepare.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
 #include <rlalgo/trainer/step.hpp>
 
 namespace rlalgo::trainer {
@@ -75,6 +78,7 @@ class Trainer {
     G aggregation;
     Y sync;
     std::shared_ptr<model::Policy> reference = nullptr;
+    std::shared_ptr<ReferenceSync> reference_sync = nullptr;            // a reference that follows the policy
     std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
@@ -86,7 +90,7 @@ class Trainer {
         parameters_(parts_.policy->parameters()),
         optimizer_(parameters_, config_.adamw),
         schedule_(config_.schedule) {
-    if (L::needs.reference_log_prob && !parts_.reference)
+    if (L::needs.reference_log_prob && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,
                   {.what = "the loss compares with a reference model, but there is none",
                    .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
@@ -98,7 +102,10 @@ class Trainer {
     StepResult result;
     core::Stopwatch watch;
     typename S::Batch batch = parts_.sampler->next(index);
-    result.seconds = {{"generate", batch.generation_seconds}, {"reward", batch.reward_seconds}};
+    if constexpr (S::generates)
+      result.seconds = {{"generate", batch.generation_seconds}, {"reward", batch.reward_seconds}};
+    else
+      result.seconds = {{"data", watch.seconds()}};
     result.metrics.merge(batch.metrics);
     result.warnings = batch.warnings;
 
@@ -122,13 +129,14 @@ class Trainer {
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
     parts_.sync.publish(++version_);
+    if (parts_.reference_sync) parts_.reference_sync->after_step(index + 1);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
     latest_rows_.clear();
     for (const auto& part : batch.parts) latest_rows_.insert(latest_rows_.end(), part.begin(), part.end());
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
-    for (const data::Rollout* row : latest_rows_)
-      result.tokens += static_cast<std::int64_t>(row->prompt_ids.size() + row->completion_ids.size());
+    for (const auto* row : latest_rows_) result.tokens += token_count(*row);
+    latest_batch_ = std::move(batch);
     return result;
   }
 
@@ -152,6 +160,8 @@ class Trainer {
   [[nodiscard]] const TrainerConfig& config() const noexcept { return config_; }
 
  private:
+  using Row = std::remove_pointer_t<typename decltype(S::Batch::parts)::value_type::value_type>;
+
   void prepare(typename S::Batch& batch, core::Metrics& metrics) {
     if constexpr (S::generates) {
       for (const auto& generation : batch.fresh)
@@ -169,14 +179,31 @@ class Trainer {
             *parts_.policy, rows, chunk, config_.temperature,
             [](data::Rollout & r) -> auto& { return r.old_log_probs; });
       }
+    } else {
+      for (const auto& part : batch.parts) {
+        if constexpr (L::needs.reference_log_prob)
+          if (parts_.reference) score_references(*parts_.reference, part, config_.temperature);
+        if constexpr (L::needs.mismatched)
+          score_mismatched(*parts_.policy, parts_.reference.get(), part, config_.temperature);
+      }
     }
   }
 
+  // Whether rows carry the log-probs of a reference that was asked before training.
+  static bool brings_reference(const S& sampler) {
+    if constexpr (requires { sampler.has_reference(); })
+      return sampler.has_reference();
+    else
+      return false;
+  }
+
   loss::Counts global_counts(const typename S::Batch& batch) {
-    loss::Counts counts = count(batch.parts);
-    double totals[] = {counts.rows, counts.tokens, counts.micro_batches};
+    loss::Counts counts = count(batch.parts, L::needs);
+    double totals[] = {counts.rows,          counts.tokens,
+                       counts.micro_batches, counts.likelihood_tokens,
+                       counts.desirable,     counts.mismatched_log_ratio};
     parts_.world->sum(totals);
-    return {totals[0], totals[1], totals[2]};
+    return {totals[0], totals[1], totals[2], totals[3], totals[4], totals[5]};
   }
 
   // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
@@ -187,10 +214,14 @@ class Trainer {
     for (const auto& part : batch.parts) {
       ++draw;
       if (part.empty()) continue;
-      const auto views = sequences(part);
-      const model::Scores scores = parts_.policy->score(
-          model::build_tree(views),
-          {.temperature = config_.temperature, .entropy = true, .entropy_gradient = L::needs.entropy, .draw = draw});
+      const auto views = sequences(part, L::needs);
+      const model::Scores scores =
+          parts_.policy->score(model::build_tree(views), {.temperature = config_.temperature,
+                                                          .entropy = true,
+                                                          .entropy_gradient = L::needs.entropy,
+                                                          .draw = draw,
+                                                          .token_statistics = L::needs.token_statistics,
+                                                          .collision = L::needs.collision});
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);
@@ -236,6 +267,7 @@ class Trainer {
 
   Json save_state(const std::filesystem::path& directory) const {
     model::write_safetensors(directory / optimizer_file, optimizer_.state());
+    if (parts_.reference_sync) parts_.reference_sync->save(directory);
     return {{"version", version_}, {"sampler", parts_.sampler->state()}};
   }
 
@@ -253,6 +285,7 @@ class Trainer {
       p.value.copy_(files.read(p.name));
     }
     optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
+    if (parts_.reference_sync) parts_.reference_sync->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
     version_ = state.at("version").get<std::int64_t>();
     parts_.sync.publish(version_);
@@ -265,8 +298,9 @@ class Trainer {
   std::vector<model::Parameter> parameters_;
   optim::AdamW optimizer_;
   optim::Schedule schedule_;
-  std::int64_t version_ = 0;                 // number of updates the weights have seen
-  std::vector<data::Rollout*> latest_rows_;  // rows of the step just trained, valid until the next one
+  std::int64_t version_ = 0;        // number of updates the weights have seen
+  typename S::Batch latest_batch_;  // keeps latest_rows_ alive
+  std::vector<Row*> latest_rows_;   // rows of the step just trained, valid until the next one
 };
 
 }  // namespace rlalgo::trainer

@@ -21,22 +21,15 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"conversation", unused},
                                                   {"chat_template", "set the top-level chat_template"},
                                                   {"chat_template_jinja", "set the top-level chat_template_jinja"},
-                                                  {"field_messages", unused},
                                                   {"field_tools", unused},
-                                                  {"message_property_mappings", unused},
-                                                  {"message_field_role", unused},
-                                                  {"message_field_content", unused},
                                                   {"message_field_training", unused},
                                                   {"message_field_training_detail", unused},
-                                                  {"roles", unused},
                                                   {"roles_to_train", unused},
                                                   {"train_on_eos", unused},
                                                   {"train_on_eot", unused},
                                                   {"drop_system_message", unused},
                                                   {"field_human", unused},
                                                   {"field_model", unused},
-                                                  {"field_chosen", unused},
-                                                  {"field_rejected", unused},
                                                   {"field_thinking", unused},
                                                   {"split_thinking", unused},
                                                   {"template_thinking_key", unused},
@@ -46,6 +39,30 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"input_transform", unused},
                                                   {"type_", unused}};
   return keys;
+}
+
+// Where the messages of preference data are. `roles` replaces the default list.
+inline void read_message_fields(Reader& reader, const std::string& key, data::MessageFields& out) {
+  reader.read("field_messages", out.messages);
+  reader.read("field_chosen", out.chosen);
+  reader.read("field_rejected", out.rejected);
+  reader.read("message_field_role", out.role);
+  reader.read("message_field_content", out.content);
+  if (const Node* node = reader.take("message_property_mappings"); node != nullptr) {
+    Reader nested(*node, key + ".message_property_mappings.", reader.findings());
+    nested.read("role", out.role);
+    nested.read("content", out.content);
+    nested.finish();
+  }
+  if (const Node* node = reader.take("roles"); node != nullptr) {
+    if (node->kind != Kind::mapping) raise_type(key + ".roles", *node, "a section such as {user: [human]}");
+    out.roles.clear();
+    for (const Member& member : node->members) {
+      std::vector<std::string> sources;
+      convert(member.value, key + ".roles." + member.key, sources);
+      for (const std::string& source : sources) out.roles[source] = member.key;
+    }
+  }
 }
 
 inline DatasetConfig read_dataset(const Node& node, const std::string& key, Findings& findings) {
@@ -69,6 +86,7 @@ inline DatasetConfig read_dataset(const Node& node, const std::string& key, Find
       raise_type(key + ".type", *type, "the name of a transform, or a mapping such as {field_prompt: question}");
     out.type = to_json(*type);
   }
+  read_message_fields(reader, key, out.fields);
   apply_idle(reader, idle_dataset_keys());
   reader.finish();
   if (out.source.path.empty() && out.source.data_files.empty())

@@ -32,6 +32,7 @@ inline bool is_size(const std::string& key) { return key.ends_with("_size") || k
 inline void apply_lacking(Reader& reader, std::span<const RecognisedKey> keys) {
   for (const RecognisedKey& entry : keys) {
     const std::string key(entry.key);
+    if (reader.knows(key)) continue;  // the recipe read it
     const Node* node = reader.take(key);
     if (node == nullptr || !is_on(*node)) continue;
     if (is_size(key) && node->kind == Kind::integer && node->integer <= 1) continue;
@@ -43,6 +44,7 @@ inline void apply_lacking(Reader& reader, std::span<const RecognisedKey> keys) {
 inline void apply_idle(Reader& reader, std::span<const RecognisedKey> keys) {
   for (const RecognisedKey& entry : keys) {
     const std::string key(entry.key);
+    if (reader.knows(key)) continue;  // the recipe read it
     const Node* node = reader.take(key);
     if (node == nullptr || !is_on(*node)) continue;
     reader.findings().warnings.push_back(reader.prefix() + key + " (" + node->place.text() +

@@ -330,7 +330,7 @@ class DecoderForward {
   Activations gate_, up_;               // [max_rows, I]
   Activations rank_;                    // [max_rows, most adapter columns of one input]
   std::int64_t max_rows_, rank_columns_ = 0;
-  std::vector<Scratch> scratch_;        // per thread
+  std::vector<Scratch> scratch_;  // per thread
 };
 
 }  // namespace rlalgo::inference::detail

@@ -1,0 +1,68 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+
+#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/parse.hpp>
+
+#include "verbs.hpp"
+
+namespace rlalgo::cli {
+
+namespace {
+
+// Tokens one by one; colour tells prompt (grey), chosen (green), rejected (red). Underlined tokens carry loss.
+void print_answer(const data::AnswerSet& set, std::size_t i, const config::LanguageModel& model, bool colours) {
+  const data::Answer answer = set.answer(i);
+  const auto paint = [&](std::span<const data::TokenId> ids, const char* code) {
+    for (const data::TokenId id : ids) {
+      std::string text = model.tokenizer.decode(std::span(&id, 1), false);
+      for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 4) text.replace(at, 1, "⏎");
+      if (colours) std::cout << "\033[" << code << "m";
+      std::cout << text;
+      if (colours) std::cout << "\033[0m";
+      std::cout << "(" << id << ") ";
+    }
+  };
+  std::cout << (answer.desirable ? "chosen   " : "rejected ") << answer.prompt_tokens << " + "
+            << answer.completion_tokens() << " tokens: ";
+  paint(answer.prompt(), "90");
+  if (!colours) std::cout << "| ";
+  paint(answer.completion(), answer.desirable ? "32;4" : "31;4");
+  std::cout << "\n";
+}
+
+}  // namespace
+
+int preprocess(const Arguments& arguments) {
+  if (arguments.empty() || arguments[0].starts_with("--"))
+    core::raise_usage("cli", 9,
+                      {.what = "`rlalgo preprocess` needs a configuration file",
+                       .expected = "rlalgo preprocess CONFIG.yaml [--debug] [--key value …]"});
+  Arguments rest(arguments.begin() + 1, arguments.end());
+  const auto debug = std::find(rest.begin(), rest.end(), "--debug");
+  const bool show = debug != rest.end();
+  if (show) rest.erase(debug);
+  config::RunConfig run = config::load_run_config(arguments[0], rest);
+  if (!config::is_preference(run.rl))
+    core::raise_usage("cli", 10,
+                      {.what = "`rlalgo preprocess` prepares preference data",
+                       .found = "rl: " + run.rl,
+                       .expected = "rl: dpo, ipo, kto, orpo, simpo or cpo",
+                       .remedy = "prompts of online methods are tokenized when the run starts"});
+  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  if (!run.preference.dataset_prepared_path) run.preference.dataset_prepared_path = "last_run_prepared";
+  const config::LanguageModel model = config::load_language_model(run);
+  const config::PreferenceData data =
+      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs));
+  for (const std::string& note : data.notes) std::cout << note << "\n";
+  const std::size_t shown = show ? std::min<std::size_t>(5, data.train->examples()) * data.train->per_example() : 0;
+  for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, ::isatty(STDOUT_FILENO) == 1);
+  std::cout << "prepared in " << *run.preference.dataset_prepared_path
+            << "; train with dataset_prepared_path: " << *run.preference.dataset_prepared_path << "\n";
+  return 0;
+}
+
+}  // namespace rlalgo::cli

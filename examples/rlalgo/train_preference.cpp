@@ -1,0 +1,37 @@
+#include "train_preference.hpp"
+
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/offline.hpp>
+#include <rlalgo/config/preference.hpp>
+#include <rlalgo/config/reference.hpp>
+
+namespace rlalgo::cli {
+
+int train_preference(const config::RunConfig& run) {
+  const config::LanguageModel model = config::load_language_model(run);
+  config::PreferenceData data =
+      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs));
+  for (const std::string& note : data.notes) std::cerr << "note: " << note << "\n";
+  config::Reference reference =
+      config::make_reference(run, model.decoder, config::resolve_model(run.base_model, run.place("base_model")), data);
+  for (const std::string& note : reference.notes) std::cerr << "note: " << note << "\n";
+  const trainer::OfflineConfig settings =
+      config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  trainer::OfflineInputs inputs{.policy = model.decoder,
+                                .answers = std::move(data.train),
+                                .reference = std::move(reference.scorer),
+                                .reference_sync = std::move(reference.sync),
+                                .evaluation = std::move(data.evaluation),
+                                .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
+  const trainer::Outcome outcome = config::with_preference_loss(
+      run, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
+  std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
+            << ", model and report in " << run.output_dir << "\n";
+  return outcome.exit_code();
+}
+
+}  // namespace rlalgo::cli

@@ -1,0 +1,215 @@
+// The keys of preference methods (rl: dpo, ipo, kto, orpo, simpo, cpo), and which of them go with which method.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config::detail {
+
+inline bool one_of(const std::string& rl, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), rl) != names.end();
+}
+
+// A key that belongs to other methods than this one is an error: it would change nothing.
+inline void refuse_for_others(Reader& reader, const RunConfig& config, const std::string& key,
+                              std::initializer_list<std::string_view> methods, const std::string& remedy = "") {
+  if (one_of(config.rl, methods)) return;
+  const Node* node = reader.section().find(key);
+  if (node == nullptr || node->kind == Kind::null || !is_on(*node)) return;
+  std::string all;
+  for (const std::string_view name : methods) all += (all.empty() ? "rl: " : ", ") + std::string(name);
+  core::raise_usage("config", 8,
+                    {.what = reader.prefix() + key + " does not go with rl: " + config.rl,
+                     .expected = all,
+                     .where = node->place.text(),
+                     .remedy = remedy.empty() ? "remove it" : remedy});
+}
+
+// Names of keys that would be said twice: `key` at the top and `trl_key` in the section.
+inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config) {
+  PreferenceConfig& p = config.preference;
+  static const std::vector<std::string> losses = {"sigmoid",  "hinge",    "ipo",       "exo_pair", "nca_pair",
+                                                  "robust",   "bco_pair", "sppo_hard", "aot",      "aot_unpaired",
+                                                  "discopop", "apo_zero", "apo_down",  "sft",      "sigmoid_norm"};
+  refuse_for_others(reader, config, "dpo_loss_type", {"dpo"}, "remove it, or set rl: dpo");
+  refuse_for_others(reader, config, "dpo_loss_weights", {"dpo"}, "remove it, or set rl: dpo");
+  refuse_for_others(reader, config, "dpo_use_weighting", {"dpo", "ipo"});
+  refuse_for_others(reader, config, "dpo_use_liger_kernel", {"dpo"});
+  refuse_for_others(reader, config, "kto_desirable_weight", {"kto"});
+  refuse_for_others(reader, config, "kto_undesirable_weight", {"kto"});
+  refuse_for_others(reader, config, "cpo_alpha", {"simpo", "cpo"});
+  refuse_for_others(reader, config, "simpo_gamma", {"simpo", "cpo"});
+  refuse_for_others(reader, config, "precompute_ref_log_probs", {"dpo", "ipo", "kto"});
+  for (const char* key : {"f_divergence_type", "f_alpha_divergence_coef", "ld_alpha", "discopop_tau"})
+    refuse_for_others(trl, config, key, {"dpo", "ipo"});
+  refuse_for_others(trl, config, "alpha", {"simpo", "cpo"});
+  refuse_for_others(trl, config, "sync_ref_model", {"dpo", "ipo", "kto"});
+
+  if (const Node* node = reader.section().find("dpo_loss_type");
+      node != nullptr && node->kind == Kind::string && !node->place.command_line())
+    raise_type("dpo_loss_type", *node, "a list, one item per line after a dash");
+  reader.read("dpo_loss_type", p.dpo_loss_type);
+  for (const std::string& name : p.dpo_loss_type) {
+    if (std::find(losses.begin(), losses.end(), name) != losses.end()) continue;
+    std::string all;
+    for (const std::string& known : losses) all += (all.empty() ? "" : ", ") + known;
+    const std::string nearest = core::nearest_name(name, losses);
+    core::raise_usage("config", 6,
+                      {.what = "the value of dpo_loss_type is not known",
+                       .found = name,
+                       .expected = all,
+                       .where = reader.section().find("dpo_loss_type")->place.text(),
+                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+  }
+  reader.read("dpo_loss_weights", p.dpo_loss_weights);
+  reader.read("dpo_label_smoothing", p.dpo_label_smoothing);
+  trl.read("label_smoothing", p.dpo_label_smoothing);
+  reader.read("dpo_use_weighting", p.dpo_use_weighting);
+  reader.read("kto_desirable_weight", p.kto_desirable_weight);
+  reader.read("kto_undesirable_weight", p.kto_undesirable_weight);
+  trl.read("desirable_weight", p.kto_desirable_weight);
+  trl.read("undesirable_weight", p.kto_undesirable_weight);
+  reader.read("cpo_alpha", p.cpo_alpha);
+  trl.read("cpo_alpha", p.cpo_alpha);
+  reader.read("simpo_gamma", p.simpo_gamma);
+  trl.read("simpo_gamma", p.simpo_gamma);
+  trl.read_choice("f_divergence_type", p.f_divergence_type,
+                  {"reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"});
+  trl.read("f_alpha_divergence_coef", p.f_alpha_divergence_coef);
+  trl.read("ld_alpha", p.ld_alpha);
+  trl.read("discopop_tau", p.discopop_tau);
+  trl.read("alpha", p.alpha);
+  if (config.rl == "simpo") p.cpo_loss_type = "simpo";
+  if (config.rl == "kto") trl.read_choice("loss_type", p.kto_loss_type, {"kto", "apo_zero_unpaired"});
+  if (config.rl == "cpo")
+    trl.read_choice("loss_type", p.cpo_loss_type, {"sigmoid", "hinge", "ipo", "simpo", "alphapo"});
+  if (config.rl == "simpo") {
+    std::string name = "simpo";
+    trl.read_choice("loss_type", name, {"simpo", "alphapo"});
+    p.cpo_loss_type = name;
+  }
+  if (const Node* node = trl.section().find("loss_type");
+      node != nullptr && node->kind != Kind::null && !one_of(config.rl, {"kto", "cpo", "simpo"}))
+    core::raise_usage("config", 8,
+                      {.what = "trl.loss_type does not go with rl: " + config.rl,
+                       .where = node->place.text(),
+                       .remedy = config.rl == "dpo" ? "write dpo_loss_type, a list" : "remove it"});
+  if (p.cpo_loss_type == "alphapo") {
+    p.cpo_loss_type = "simpo";
+    p.cpo_alpha = 0.0;
+  }
+  if (config.rl == "ipo") {
+    p.dpo_loss_type = {"ipo"};
+    reader.findings().warnings.push_back("rl: ipo is now written rl: dpo with dpo_loss_type: [ipo]");
+  }
+  trl.recognise("loss_type");
+}
+
+inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config) {
+  PreferenceConfig& p = config.preference;
+  reader.read("sequence_len", p.sequence_len);
+  trl.read("max_length", p.sequence_len);
+  std::string strategy;
+  if (reader.read("excess_length_strategy", strategy)) {
+    std::transform(strategy.begin(), strategy.end(), strategy.begin(), [](unsigned char c) { return std::tolower(c); });
+    static const std::vector<std::string> known = {"drop", "truncate", "raise"};
+    if (std::find(known.begin(), known.end(), strategy) == known.end())
+      core::raise_usage("config", 6,
+                        {.what = "the value of excess_length_strategy is not known",
+                         .found = strategy,
+                         .expected = "drop, truncate or raise",
+                         .where = reader.section().find("excess_length_strategy")->place.text()});
+    p.excess_length_strategy = strategy;
+  }
+  trl.read_choice("truncation_mode", p.truncation_mode, {"keep_start", "keep_end"});
+  reader.read("skip_prepare_dataset", p.skip_prepare_dataset);
+  reader.read("dataset_prepared_path", p.dataset_prepared_path);
+  reader.read("precompute_ref_log_probs", p.precompute_ref_log_probs);
+  trl.read("precompute_ref_batch_size", p.precompute_ref_batch_size);
+  trl.read("sync_ref_model", p.sync_ref_model);
+  trl.read("ref_model_mixup_alpha", p.ref_model_mixup_alpha);
+  trl.read("ref_model_sync_steps", p.ref_model_sync_steps);
+  bool unused = false;
+  if (reader.read("remove_unused_columns", unused) && unused && config.rl == "kto")
+    core::raise_usage("config", 8,
+                      {.what = "rl: kto needs every column",
+                       .found = "remove_unused_columns: true",
+                       .where = reader.section().find("remove_unused_columns")->place.text(),
+                       .remedy = "set remove_unused_columns: false"});
+  bool packing = false;
+  if (reader.read("eval_sample_packing", packing) && packing && config.rl == "kto")
+    core::raise_usage("config", 8,
+                      {.what = "eval_sample_packing does not go with rl: kto",
+                       .where = reader.section().find("eval_sample_packing")->place.text(),
+                       .remedy = "remove it: sequences are laid out without padding anyway"});
+  for (const char* key : {"dpo_use_liger_kernel", "dpo_padding_free", "pad_to_multiple_of"}) {
+    const RecognisedKey idle{key, "sequences have no padding and logits are never materialised"};
+    apply_idle(reader, std::span(&idle, 1));
+  }
+  for (const char* key : {"padding_free", "disable_dropout", "use_logits_to_keep"}) {
+    const RecognisedKey idle{key, "sequences have no padding, logits are never materialised, nothing is dropped out"};
+    apply_idle(trl, std::span(&idle, 1));
+  }
+}
+
+// `orpo_alpha` stands for beta, after trl.beta and rl_beta.
+inline void read_preference_beta(Reader& reader, RunConfig& config) {
+  std::optional<double> orpo_alpha;
+  reader.read("orpo_alpha", orpo_alpha);
+  if (!config.trl.beta && !config.rl_beta) config.beta = orpo_alpha.value_or(0.1);
+}
+
+// The online keys of the section do not concern a fixed dataset.
+inline void read_preference_trl(Reader& trl, RunConfig& config) {
+  trl.read("beta", config.trl.beta);
+  static constexpr std::string_view online = "it concerns completions that are generated during training";
+  static const std::vector<RecognisedKey> idle = {{"reward_funcs", online},
+                                                  {"reward_weights", online},
+                                                  {"reward_timeout", online},
+                                                  {"scale_rewards", online},
+                                                  {"multi_objective_aggregation", online},
+                                                  {"num_generations", online},
+                                                  {"num_generations_eval", online},
+                                                  {"generation_batch_size", online},
+                                                  {"steps_per_generation", online},
+                                                  {"num_iterations", online},
+                                                  {"shuffle_dataset", online},
+                                                  {"max_completion_length", online},
+                                                  {"temperature", online},
+                                                  {"top_p", online},
+                                                  {"top_k", online},
+                                                  {"min_p", online},
+                                                  {"repetition_penalty", online},
+                                                  {"generation_kwargs", online},
+                                                  {"epsilon", online},
+                                                  {"epsilon_high", online},
+                                                  {"delta", online},
+                                                  {"importance_sampling_level", online},
+                                                  {"mask_truncated_completions", online},
+                                                  {"use_bias_correction_kl", online},
+                                                  {"top_entropy_quantile", online},
+                                                  {"entropy_coef", online},
+                                                  {"log_completions", online}};
+  if (const Node* variables = trl.take("chat_template_kwargs"); variables != nullptr) {
+    if (variables->kind != Kind::mapping)
+      raise_type(trl.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
+    config.trl.chat_template_kwargs = to_json(*variables);
+  }
+  apply_idle(trl, idle);
+  apply_lacking(trl, lacking_trl_keys());
+  apply_idle(trl, idle_trl_keys());
+}
+
+// Every key of a preference method, before the tables of keys without effect are applied.
+inline void read_preference(Reader& reader, Reader& trl, RunConfig& config) {
+  read_preference_loss(reader, trl, config);
+  read_preference_data(reader, trl, config);
+  read_preference_trl(trl, config);
+}
+
+}  // namespace rlalgo::config::detail

@@ -1,0 +1,45 @@
+// From a configuration to the settings of a preference run: batch, order, optimizer, schedule, loop.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/trainer_settings.hpp>
+#include <rlalgo/trainer/offline.hpp>
+
+namespace rlalgo::config {
+
+// Everything of trainer::OfflineConfig that the configuration decides. `examples`: pairs or rows to train on.
+[[nodiscard]] inline trainer::OfflineConfig offline_config(const RunConfig& c, std::int64_t examples, bool evaluates) {
+  const PreferenceConfig& p = c.preference;
+  trainer::OfflineConfig out;
+  // KTO compares neighbours of the dataset order.
+  const bool in_order = c.rl == "kto" && p.kto_loss_type == "kto";
+  out.sampling = {.micro_batch_size = c.micro_batch_size,
+                  .gradient_accumulation_steps = c.gradient_accumulation_steps,
+                  .shuffle = !in_order,
+                  .seed = c.seed};
+  out.evaluation_batch_size = c.eval_batch_size.value_or(0);
+  const std::int64_t per_step = c.micro_batch_size * c.gradient_accumulation_steps;
+  const double steps_per_epoch = static_cast<double>((examples + per_step - 1) / per_step);
+  const auto total = static_cast<std::int64_t>(std::ceil(steps_per_epoch * c.num_epochs));
+  const Plan plan = make_plan(c, total, evaluates);
+  out.trainer = trainer_settings(c, plan, examples, c.rl);
+  data::Json& s = out.trainer.loop.settings;
+  s = {{"base_model", c.base_model},        {"beta", c.beta},
+       {"learning_rate", c.learning_rate},  {"lr_scheduler", c.lr_scheduler},
+       {"warmup_steps", plan.warmup_steps}, {"sequence_len", p.sequence_len},
+       {"weight_decay", c.weight_decay},    {"max_grad_norm", c.max_grad_norm}};
+  if (c.rl == "dpo" || c.rl == "ipo") s["dpo_loss_type"] = p.dpo_loss_type;
+  if (c.rl == "kto") s["kto_weights"] = {p.kto_desirable_weight, p.kto_undesirable_weight};
+  if (c.rl == "simpo" || c.rl == "cpo") {
+    s["loss_type"] = p.cpo_loss_type;
+    s["cpo_alpha"] = p.cpo_alpha;
+    s["simpo_gamma"] = p.simpo_gamma;
+  }
+  return out;
+}
+
+}  // namespace rlalgo::config

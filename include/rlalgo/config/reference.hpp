@@ -1,0 +1,77 @@
+// The reference model of a preference run: a frozen copy, log-probs computed before training, or a copy that follows
+// the policy.
+//
+// The frozen copy is any scorer: a caller that trains an adapter passes its own (the policy with the adapter off).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/preference.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/data/answer_file.hpp>
+#include <rlalgo/trainer/precompute_reference.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
+
+namespace rlalgo::config {
+
+struct Reference {
+  std::shared_ptr<model::Policy> scorer;         // null where the rows bring their log-probs, or none is needed
+  std::shared_ptr<trainer::ReferenceSync> sync;  // null unless trl.sync_ref_model
+  std::vector<std::string> notes;
+};
+
+// What the weights on disk are: the bytes of the model's safetensors files.
+[[nodiscard]] inline std::string weights_identity(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  data::Digest digest;
+  data::add_file(digest, directory / "config.json");
+  for (const std::filesystem::path& file : files) data::add_file(digest, file);
+  return digest.hex();
+}
+
+// `scorer` is the reference before training, `policy` what a synced reference follows.
+[[nodiscard]] inline Reference make_reference(const RunConfig& c, const std::shared_ptr<model::Decoder>& policy,
+                                              const std::filesystem::path& model_directory, PreferenceData& data) {
+  Reference out;
+  if (!needs_reference(c)) return out;
+  const PreferenceConfig& p = c.preference;
+  std::shared_ptr<model::Decoder> frozen = policy->frozen_copy();
+  if (p.precompute_ref_log_probs) {
+    const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
+    const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
+    const auto compute = [&](const std::shared_ptr<data::AnswerSet>& set, std::int64_t per_step) {
+      const trainer::PrecomputeConfig settings{.batch_size = batch,
+                                               .examples_per_step = per_step,
+                                               .mismatched = mismatched,
+                                               .ld_alpha = p.ld_alpha,
+                                               .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
+                                               .model_identity = weights_identity(model_directory)};
+      const bool cached = set->per_example() == 2
+                              ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
+                              : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);
+      out.notes.push_back("reference log-probs of " + std::to_string(set->examples()) + " examples " +
+                          (cached ? "read from " : "computed and kept in ") + settings.directory.string());
+    };
+    compute(data.train, c.micro_batch_size * c.gradient_accumulation_steps);
+    if (data.evaluation) compute(data.evaluation, c.eval_batch_size.value_or(c.micro_batch_size));
+    return out;
+  }
+  if (p.sync_ref_model)
+    out.sync = std::make_shared<trainer::ReferenceSync>(
+        trainer::ReferenceSync::Config{.every = p.ref_model_sync_steps, .mixup = p.ref_model_mixup_alpha},
+        policy->named_tensors(), frozen->named_tensors());
+  out.scorer = std::move(frozen);
+  return out;
+}
+
+}  // namespace rlalgo::config

@@ -1,0 +1,39 @@
+// KTO: learning from single answers marked good or bad, as a person values gains and losses.
+//
+//   L(θ) = E [ λ_y·(1 − v) ],  v = σ(β(r − z)) for desirable answers, σ(β(z − r)) for undesirable ones
+//   r = log π_θ(y|x)/π_ref(y|x),   z = max(0, mean of log π_θ(y'|x)/π_ref(y'|x)) over mismatched pairs (x, y')
+//
+// Source: Ethayarajh et al., "KTO: Model Alignment as Prospect Theoretic Optimization", arXiv 2402.01306, eq. 8.
+// Symbols: λ_D, λ_U → loss.desirable_weight, loss.undesirable_weight; β → loss.beta; labels → data::Answer::desirable.
+// Reduction: mean over the rows of the optimizer step and all ranks; z is one number per step (loss/prospect.hpp).
+// Metrics: docs/algorithms/kto.md.
+// Errors: those of trainer/trainer.hpp and sampler/preferences.hpp.
+// Departures: see loss/prospect.hpp.
+#pragma once
+
+#include <utility>
+
+#include <rlalgo/loss/prospect.hpp>
+#include <rlalgo/trainer/offline.hpp>
+
+namespace rlalgo {
+
+template <class Value = loss::KahnemanTversky>
+using KtoLoss = loss::Prospect<Value>;
+
+template <class Value = loss::KahnemanTversky>
+using Kto = trainer::OfflineTrainer<KtoLoss<Value>>;
+
+template <class Value = loss::KahnemanTversky>
+struct KtoConfig {
+  typename KtoLoss<Value>::Config loss{};
+  // Answers are taken in dataset order, so that every row keeps its neighbour.
+  trainer::OfflineConfig run{.sampling = {.micro_batch_size = 2, .shuffle = false}, .trainer = {}};
+};
+
+template <class Value = loss::KahnemanTversky>
+[[nodiscard]] Kto<Value> make_kto(KtoConfig<Value> config, trainer::OfflineInputs inputs) {
+  return trainer::make_offline(std::move(config.run), KtoLoss<Value>(config.loss), std::move(inputs));
+}
+
+}  // namespace rlalgo

@@ -1,0 +1,184 @@
+// Training batches from a dataset of preferences: pairs, or single answers with labels.
+//
+//   an optimizer step takes the next micro_batch_size · gradient_accumulation_steps examples of the epoch's order, the
+//   last step of an epoch what is left; epoch e is the permutation drawn from seed + e, or the dataset order
+//
+// The order of pairs is that of transformers' Trainer (accelerate's seedable sampler). Unpaired data with mismatched
+// completions (KTO) is taken in dataset order: the mismatched completion of an example is the one of the example before
+// it among those of its step, the first takes the last one's. It belongs to the example, so neither the split into
+// micro-batches nor their order changes it.
+//
+// Metric: num_tokens, prompt and completion tokens of all answers trained on so far (a prompt counts once per answer,
+// as in TRL). Warnings: a step whose unpaired rows all have one label.
+// Errors: [rlalgo.sampler.20] no examples, or a size below 1; [rlalgo.sampler.21] a checkpoint of another dataset.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/metrics.hpp>
+#include <rlalgo/core/permutation.hpp>
+#include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/loss/concept.hpp>
+
+namespace rlalgo::sampler {
+
+// The examples of one optimizer step, cut into micro-batches; a pair is two answers in turn.
+struct PreferenceBatch {
+  std::vector<std::vector<data::Answer*>> parts;
+  core::Metrics metrics;
+  std::vector<std::string> warnings;
+  std::shared_ptr<std::vector<data::Answer>> rows;  // what the parts point into
+};
+
+struct PreferencesConfig {
+  std::int64_t micro_batch_size = 1;  // examples
+  std::int64_t gradient_accumulation_steps = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 42;
+  bool mismatched = false;   // give every answer its mismatched completion
+  bool count_tokens = true;  // num_tokens
+};
+
+template <loss::RowKind kind>
+class Preferences {
+  static_assert(kind != loss::RowKind::samples, "sampler::Preferences holds pairs or unpaired answers");
+
+ public:
+  using Batch = PreferenceBatch;
+  static constexpr loss::RowKind rows = kind;
+  static constexpr bool generates = false;
+
+  Preferences(std::shared_ptr<const data::AnswerSet> answers, const PreferencesConfig& config)
+      : answers_(std::move(answers)), config_(config) {
+    const auto refuse = [](const std::string& found, const std::string& expected) {
+      core::raise("sampler", 20, {.what = "no batch can be drawn", .found = found, .expected = expected});
+    };
+    if (answers_->empty()) refuse("no examples", "at least one");
+    if (config.micro_batch_size < 1 || config.gradient_accumulation_steps < 1)
+      refuse(std::to_string(config.micro_batch_size) + " examples × " +
+                 std::to_string(config.gradient_accumulation_steps) + " micro-batches",
+             "at least 1 each");
+    if (answers_->per_example() != (kind == loss::RowKind::pairs ? 2 : 1))
+      refuse(std::to_string(answers_->per_example()) + " answers per example",
+             kind == loss::RowKind::pairs ? "pairs" : "single answers");
+  }
+
+  [[nodiscard]] const PreferencesConfig& config() const noexcept { return config_; }
+  // Optimizer steps of one pass over the dataset.
+  [[nodiscard]] std::int64_t steps() const { return (examples() + step_size() - 1) / step_size(); }
+  // Whether every answer brings its reference log-prob.
+  [[nodiscard]] bool has_reference() const { return answers_->has_reference(); }
+
+  Batch next(std::int64_t step) {
+    const std::vector<std::size_t>& order = epoch_order(step / steps());
+    const auto begin = static_cast<std::size_t>(step % steps() * step_size());
+    const std::size_t end = std::min(begin + static_cast<std::size_t>(step_size()), order.size());
+    const std::size_t unit = answers_->per_example();
+    Batch batch;
+    batch.rows = std::make_shared<std::vector<data::Answer>>();
+    batch.rows->reserve((end - begin) * unit);
+    std::int64_t tokens = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::size_t k = 0; k < unit; ++k) {
+        data::Answer answer = answers_->answer(order[i] * unit + k);
+        if (config_.mismatched) {
+          const auto other = answers_->completion(order[i == begin ? end - 1 : i - 1]);
+          answer.mismatched.assign(other.begin(), other.end());
+        }
+        tokens += answer.tokens();
+        batch.rows->push_back(std::move(answer));
+      }
+    }
+    const auto part_rows = static_cast<std::size_t>(config_.micro_batch_size) * unit;
+    for (std::size_t at = 0; at < batch.rows->size(); at += part_rows) {
+      auto& part = batch.parts.emplace_back();
+      for (std::size_t r = at; r < std::min(at + part_rows, batch.rows->size()); ++r) part.push_back(&(*batch.rows)[r]);
+    }
+    num_tokens_ += tokens;
+    if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_));
+    if constexpr (kind == loss::RowKind::unpaired) warn_of_one_label(batch, step);
+    next_step_ = step + 1;
+    return batch;
+  }
+
+  [[nodiscard]] nlohmann::ordered_json state() const {
+    nlohmann::ordered_json out = fingerprint();
+    out["next_step"] = next_step_;
+    out["num_tokens"] = num_tokens_;
+    return out;
+  }
+
+  void restore(const nlohmann::ordered_json& state) {
+    const nlohmann::ordered_json expected = fingerprint();
+    for (const auto& [key, value] : expected.items()) {
+      if (state.contains(key) && state.at(key) == value) continue;
+      core::raise("sampler", 21,
+                  {.what = "the checkpoint was made with other data or batch sizes",
+                   .found = key + " " + (state.contains(key) ? state.at(key).dump() : "missing"),
+                   .expected = value.dump(),
+                   .remedy = "resume with the dataset and sizes of the run, or start a new output_dir"});
+    }
+    next_step_ = state.at("next_step").template get<std::int64_t>();
+    num_tokens_ = state.at("num_tokens").template get<std::int64_t>();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t examples() const { return static_cast<std::int64_t>(answers_->examples()); }
+  [[nodiscard]] std::int64_t step_size() const {
+    return config_.micro_batch_size * config_.gradient_accumulation_steps;
+  }
+
+  [[nodiscard]] nlohmann::ordered_json fingerprint() const {
+    return {{"examples", answers_->examples()},
+            {"tokens", answers_->ids().size()},
+            {"micro_batch_size", config_.micro_batch_size},
+            {"gradient_accumulation_steps", config_.gradient_accumulation_steps},
+            {"shuffle", config_.shuffle},
+            {"seed", config_.seed}};
+  }
+
+  const std::vector<std::size_t>& epoch_order(std::int64_t epoch) {
+    if (epoch == epoch_) return order_;
+    epoch_ = epoch;
+    if (config_.shuffle) {
+      std::mt19937 generator(static_cast<std::mt19937::result_type>(config_.seed + static_cast<std::uint64_t>(epoch)));
+      order_ = core::permutation(answers_->examples(), generator);
+    } else if (order_.empty()) {
+      order_.resize(answers_->examples());
+      std::iota(order_.begin(), order_.end(), std::size_t{0});
+    }
+    return order_;
+  }
+
+  static void warn_of_one_label(Batch& batch, std::int64_t step) {
+    const auto desirable =
+        std::count_if(batch.rows->begin(), batch.rows->end(), [](const data::Answer& a) { return a.desirable; });
+    if (desirable != 0 && desirable != static_cast<std::ptrdiff_t>(batch.rows->size())) return;
+    batch.warnings.push_back("step " + std::to_string(step + 1) + ": all rows are " +
+                             (desirable == 0 ? "undesirable" : "desirable") +
+                             "; mix the labels, or raise micro_batch_size or gradient_accumulation_steps");
+  }
+
+  std::shared_ptr<const data::AnswerSet> answers_;
+  PreferencesConfig config_;
+  std::vector<std::size_t> order_;  // of epoch_
+  std::int64_t epoch_ = -1;
+  std::int64_t next_step_ = 0;
+  std::int64_t num_tokens_ = 0;
+};
+
+using Pairs = Preferences<loss::RowKind::pairs>;
+using UnpairedAnswers = Preferences<loss::RowKind::unpaired>;
+
+}  // namespace rlalgo::sampler

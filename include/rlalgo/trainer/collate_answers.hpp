@@ -1,0 +1,159 @@
+// Answers of preference data → what the model scores and what the loss reads, as collate.hpp does for rollouts.
+//
+//   sequences(rows, needs)         → prompt and completion views; the tree of a pair holds its prompt once
+//   count(parts, needs)            → this rank's share of the denominators of the step
+//   collate(rows, scores, needs)   → loss::Scored
+//   score_references, score_mismatched: numbers without gradient that a loss reads as data
+//
+// A loss with Needs::prompt_likelihood gets the prompt tokens of chosen answers (all but the first) as targets that
+// belong to the likelihood, not to the completion: their mask is 0 and their likelihood_mask is 1.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/data/answer.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::trainer {
+
+using tensor::Tensor;
+
+using Answers = std::span<data::Answer* const>;
+
+namespace detail {
+
+// Tokens of a row before its first target.
+[[nodiscard]] inline std::int64_t context_tokens(const data::Answer& a, const loss::Needs& needs) {
+  return needs.prompt_likelihood && a.desirable ? 1 : a.prompt_tokens;
+}
+
+[[nodiscard]] inline double row_total(const Tensor& log_prob, std::int64_t begin, std::int64_t length) {
+  return log_prob.detach().slice(0, begin, begin + length).to(at::kDouble).sum().item<double>();
+}
+
+}  // namespace detail
+
+[[nodiscard]] inline std::int64_t token_count(const data::Answer& a) { return a.tokens(); }
+
+[[nodiscard]] inline std::vector<model::Sequence> sequences(Answers rows, const loss::Needs& needs) {
+  std::vector<model::Sequence> out;
+  out.reserve(rows.size());
+  for (const data::Answer* a : rows) {
+    const auto context = static_cast<std::size_t>(detail::context_tokens(*a, needs));
+    out.push_back({std::span(a->ids).first(context), std::span(a->ids).subspan(context)});
+  }
+  return out;
+}
+
+[[nodiscard]] inline loss::Counts count(std::span<const std::vector<data::Answer*>> parts, const loss::Needs& needs) {
+  loss::Counts counts;
+  for (const auto& part : parts) {
+    counts.micro_batches += 1;
+    counts.rows += static_cast<double>(part.size());
+    for (const data::Answer* a : part) {
+      counts.tokens += static_cast<double>(a->completion_tokens());
+      counts.mismatched_log_ratio += a->mismatched_log_ratio;
+      if (!a->desirable) continue;
+      counts.desirable += 1;
+      counts.likelihood_tokens += static_cast<double>(a->tokens() - detail::context_tokens(*a, needs));
+    }
+  }
+  return counts;
+}
+
+[[nodiscard]] inline loss::Scored collate(Answers rows, const model::Scores& scores, const loss::Needs& needs) {
+  const auto options = scores.log_prob.options().requires_grad(false);
+  const auto total = static_cast<std::size_t>(scores.log_prob.numel());
+  std::vector<double> mask, likelihood, reference, lengths, desirable, reference_rows;
+  std::vector<std::int64_t> row;
+  mask.reserve(total);
+  likelihood.reserve(total);
+  row.reserve(total);
+  bool by_token = needs.reference_log_prob, by_row = needs.reference_log_prob;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const data::Answer& a = *rows[i];
+    for (std::int64_t t = detail::context_tokens(a, needs); t < a.tokens(); ++t) {
+      mask.push_back(t >= a.prompt_tokens ? 1.0 : 0.0);
+      likelihood.push_back(a.desirable ? 1.0 : 0.0);
+      row.push_back(static_cast<std::int64_t>(i));
+    }
+    lengths.push_back(static_cast<double>(a.completion_tokens()));
+    desirable.push_back(a.desirable ? 1.0 : 0.0);
+    by_row = by_row && !std::isnan(a.reference_row);
+    by_token = by_token && static_cast<std::int64_t>(a.reference_log_probs.size()) == a.completion_tokens();
+    reference_rows.push_back(a.reference_row);
+    reference.insert(reference.end(), a.reference_log_probs.begin(), a.reference_log_probs.end());
+  }
+  loss::Scored scored;
+  scored.log_prob = scores.log_prob;                                                                   // [N]
+  scored.entropy = scores.entropy;                                                                     // [N]
+  scored.mean_logit = scores.mean_logit;                                                               // [N]
+  scored.greedy = scores.greedy;                                                                       // [N]
+  scored.collision = scores.collision;                                                                 // [N]
+  scored.mask = at::tensor(mask, options);                                                             // [N]
+  scored.likelihood_mask = at::tensor(likelihood, options);                                            // [N]
+  scored.row = at::tensor(row, options.dtype(at::kLong));                                              // [N]
+  scored.row_length = at::tensor(lengths, options);                                                    // [R]
+  scored.desirable = at::tensor(desirable, options);                                                   // [R]
+  if (by_row) scored.reference_row_log_prob = at::tensor(reference_rows, options.dtype(at::kDouble));  // [R]
+  if (by_token && !by_row) scored.reference_log_prob = at::tensor(reference, options);                 // [N]
+  return scored;
+}
+
+// Log-probs of the completions under `reference`, for rows that lack them.
+inline void score_references(model::Policy& reference, Answers rows, double temperature) {
+  std::vector<data::Answer*> lacking;
+  for (data::Answer* a : rows)
+    if (std::isnan(a->reference_row)) lacking.push_back(a);
+  if (lacking.empty()) return;
+  const c10::AutoGradMode no_gradient(false);
+  const auto views = sequences(lacking, {});
+  const Tensor log_prob = reference.score(model::build_tree(views), {.temperature = temperature})
+                              .log_prob.to(at::kCPU, at::kFloat)
+                              .contiguous();
+  const float* p = log_prob.const_data_ptr<float>();
+  for (data::Answer* a : lacking) {
+    a->reference_log_probs.assign(p, p + a->completion_tokens());
+    p += a->completion_tokens();
+  }
+}
+
+// Σ log-probs of each row's mismatched completion under `policy`.
+[[nodiscard]] inline std::vector<double> mismatched_log_probs(model::Policy& policy, Answers rows, double temperature) {
+  const c10::AutoGradMode no_gradient(false);
+  std::vector<model::Sequence> views;
+  for (const data::Answer* a : rows) views.push_back({a->prompt(), a->mismatched});
+  const Tensor log_prob = policy.score(model::build_tree(views), {.temperature = temperature}).log_prob;
+  std::vector<double> out;
+  std::int64_t begin = 0;
+  for (const data::Answer* a : rows) {
+    const auto length = static_cast<std::int64_t>(a->mismatched.size());
+    out.push_back(detail::row_total(log_prob, begin, length));
+    begin += length;
+  }
+  return out;
+}
+
+// Sets mismatched_log_ratio of every row. `reference` may be null where every row brings its mismatched_reference.
+inline void score_mismatched(model::Policy& policy, model::Policy* reference, Answers rows, double temperature) {
+  const std::vector<double> now = mismatched_log_probs(policy, rows, temperature);
+  const bool known =
+      std::all_of(rows.begin(), rows.end(), [](const data::Answer* a) { return !std::isnan(a->mismatched_reference); });
+  std::vector<double> before;
+  if (!known && reference != nullptr) before = mismatched_log_probs(*reference, rows, temperature);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i]->mismatched_log_ratio = now[i] - (known ? rows[i]->mismatched_reference : before.at(i));
+}
+
+}  // namespace rlalgo::trainer

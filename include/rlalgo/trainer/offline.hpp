@@ -1,0 +1,77 @@
+// Preference learning put together: a policy that learns from a fixed dataset of answers.
+//
+// What the doors of preference methods share. A door picks the loss; this header turns answers, policy and reference
+// into sampler and trainer. The reference is any scorer: a frozen copy, the policy with its adapter off, or nothing
+// where the answers bring their reference log-probs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/sampler/preferences.hpp>
+#include <rlalgo/sync/no_sync.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+
+namespace rlalgo::trainer {
+
+// What the user brings.
+struct OfflineInputs {
+  std::shared_ptr<model::Policy> policy;
+  std::shared_ptr<const data::AnswerSet> answers;
+  std::shared_ptr<model::Policy> reference = nullptr;                 // for losses that compare with a reference
+  std::shared_ptr<ReferenceSync> reference_sync = nullptr;            // a reference that follows the policy
+  std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
+  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
+};
+
+struct OfflineConfig {
+  sampler::PreferencesConfig sampling;     // `mismatched` follows the loss
+  std::int64_t evaluation_batch_size = 0;  // examples per micro-batch of an evaluation; 0 = as in training
+  TrainerConfig trainer;                   // steps_per_epoch is taken from the data
+};
+
+// No advantage is estimated from data: estimator and aggregation are never called.
+template <loss::Loss L>
+using OfflineTrainer =
+    Trainer<L, advantage::GroupRelative, sampler::Preferences<L::rows>, aggregation::SumThenNormalize, sync::NoSync>;
+
+template <loss::Loss L>
+[[nodiscard]] OfflineTrainer<L> make_offline(OfflineConfig config, L loss, OfflineInputs inputs) {
+  using Sampler = sampler::Preferences<L::rows>;
+  sampler::PreferencesConfig training = config.sampling;
+  training.mismatched = L::needs.mismatched;
+  std::shared_ptr<Sampler> evaluation;
+  if (inputs.evaluation) {
+    sampler::PreferencesConfig held_out = training;
+    held_out.shuffle = false;
+    held_out.gradient_accumulation_steps = 1;
+    held_out.count_tokens = false;
+    if (config.evaluation_batch_size > 0) held_out.micro_batch_size = config.evaluation_batch_size;
+    evaluation = std::make_shared<Sampler>(std::move(inputs.evaluation), held_out);
+  }
+  auto sampler = std::make_shared<Sampler>(std::move(inputs.answers), training);
+  TrainerConfig settings = std::move(config.trainer);
+  settings.temperature = 1.0;
+  settings.steps_per_epoch = static_cast<double>(sampler->steps());
+  return OfflineTrainer<L>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                 .loss = std::move(loss),
+                                                 .estimator = {},
+                                                 .sampler = std::move(sampler),
+                                                 .aggregation = {},
+                                                 .sync = {},
+                                                 .reference = std::move(inputs.reference),
+                                                 .reference_sync = std::move(inputs.reference_sync),
+                                                 .evaluation = std::move(evaluation),
+                                                 .save_model = std::move(inputs.save_model)});
+}
+
+}  // namespace rlalgo::trainer

@@ -1,0 +1,16 @@
+// expect: SameRows
+#include <rlalgo/loss/direct_preference.hpp>
+#include <rlalgo/loss/logistic_objectives.hpp>
+#include <rlalgo/sampler/preferences.hpp>
+#include <rlalgo/trainer/offline.hpp>
+
+using namespace rlalgo;
+using Dpo = loss::DirectPreference<loss::Sigmoid>;
+
+#ifdef RLALGO_VALID
+using Sampler = sampler::Pairs;
+#else
+using Sampler = sampler::UnpairedAnswers;  // a pairwise loss over unpaired data
+#endif
+
+template class trainer::Trainer<Dpo, advantage::GroupRelative, Sampler, aggregation::SumThenNormalize, sync::NoSync>;

@@ -1,0 +1,71 @@
+#include <fstream>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <rlalgo/data/answer_file.hpp>
+
+using namespace rlalgo::data;
+
+namespace {
+
+AnswerSet sample() {
+  AnswerSet set(2);
+  const std::vector<TokenId> prompt = {1, 2}, a = {3}, b = {4, 5};
+  set.append(9, true, prompt, a);
+  set.append(9, false, prompt, b);
+  return set;
+}
+
+}  // namespace
+
+TEST_CASE("prepared answers come back; another key is a miss") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto file = scratch.path() / "deep" / "answers.bin";
+  write_prepared(file, "key", {sample(), AnswerSet(2), {"a note", ""}});
+  CHECK_FALSE(read_prepared(file, "other").has_value());
+  CHECK_FALSE(read_prepared(scratch.path() / "absent", "key").has_value());
+  const auto back = read_prepared(file, "key");
+  REQUIRE(back.has_value());
+  CHECK(back->train.examples() == 1);
+  CHECK(back->evaluation.empty());
+  CHECK(back->notes == std::vector<std::string>{"a note", ""});
+  CHECK(back->train.answer(1).ids == std::vector<TokenId>{1, 2, 4, 5});
+  CHECK(back->train.answer(1).prompt_tokens == 2);
+  CHECK(back->train.answer(0).row == 9);
+  CHECK(identity_of(back->train) == identity_of(sample()));
+}
+
+TEST_CASE("a damaged file is data.27") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto file = scratch.path() / "answers.bin";
+  write_prepared(file, "key", {sample(), AnswerSet(2), {}});
+  std::string bytes;
+  {
+    std::ifstream in(file, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK_THROWS_WITH(read_prepared(file, "key"), Catch::StartsWith("[rlalgo.data.27]"));
+  std::ofstream(file, std::ios::binary) << bytes.substr(0, 30);
+  CHECK_THROWS_WITH(read_prepared(file, "key"), Catch::StartsWith("[rlalgo.data.27]"));
+}
+
+TEST_CASE("reference columns fit the data they were made for") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto file = scratch.path() / "reference.bin";
+  write_reference(file, "k", {{-1.5, -2.5}, {}});
+  CHECK(read_reference(file, "k", 2)->rows == std::vector<double>{-1.5, -2.5});
+  CHECK_THROWS_WITH(read_reference(file, "k", 3), Catch::StartsWith("[rlalgo.data.27]"));
+}
+
+TEST_CASE("the identity is that of tokens, boundaries and labels") {
+  AnswerSet shifted(2);
+  const std::vector<TokenId> prompt = {1}, a = {2, 3}, b = {2, 4, 5};
+  shifted.append(9, true, prompt, a);
+  shifted.append(9, false, prompt, b);
+  CHECK(identity_of(shifted) != identity_of(sample()));
+  CHECK(Digest().add("ab").hex() != Digest().add("ba").hex());
+  CHECK(Digest().add("").hex() != Digest().hex());
+}

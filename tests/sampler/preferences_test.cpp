@@ -1,0 +1,113 @@
+#include <set>
+
+#include <support/catch.hpp>
+
+#include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/preferences.hpp>
+
+using namespace rlalgo;
+using sampler::Pairs;
+using sampler::UnpairedAnswers;
+
+static_assert(sampler::Sampler<Pairs>);
+static_assert(sampler::Sampler<UnpairedAnswers>);
+
+namespace {
+
+// Example e: prompt {100 + e}, chosen {e}, rejected {e, e} (or, unpaired, completion {e} with alternating labels).
+std::shared_ptr<const data::AnswerSet> examples(std::int32_t count, std::size_t unit = 2) {
+  auto set = std::make_shared<data::AnswerSet>(unit);
+  for (std::int32_t e = 0; e < count; ++e) {
+    const std::vector<data::TokenId> prompt = {100 + e}, one = {e}, two = {e, e};
+    set->append(e, unit == 2 || e % 2 == 0, prompt, one);
+    if (unit == 2) set->append(e, false, prompt, two);
+  }
+  return set;
+}
+
+std::vector<std::int64_t> rows_of(const sampler::PreferenceBatch& batch) {
+  std::vector<std::int64_t> out;
+  for (const data::Answer& a : *batch.rows) out.push_back(a.row);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a step is micro_batch_size × gradient_accumulation_steps pairs; the last one is what is left") {
+  Pairs pairs(examples(7), {.micro_batch_size = 2, .gradient_accumulation_steps = 2, .shuffle = false});
+  CHECK(pairs.steps() == 2);
+  const auto first = pairs.next(0);
+  REQUIRE(first.parts.size() == 2);
+  CHECK(first.parts[0].size() == 4);
+  CHECK(rows_of(first) == std::vector<std::int64_t>{0, 0, 1, 1, 2, 2, 3, 3});
+  CHECK(first.parts[1][0]->desirable);
+  CHECK_FALSE(first.parts[1][1]->desirable);
+  const auto second = pairs.next(1);
+  CHECK(rows_of(second) == std::vector<std::int64_t>{4, 4, 5, 5, 6, 6});
+  CHECK(second.parts[1].size() == 2);
+  CHECK(rows_of(pairs.next(2)) == rows_of(first));
+}
+
+TEST_CASE("num_tokens grows over the run: every answer counts its prompt") {
+  Pairs pairs(examples(3), {.micro_batch_size = 3});
+  CHECK(pairs.next(0).metrics.value("num_tokens") == 3 * (2 + 3));
+  CHECK(pairs.next(1).metrics.value("num_tokens") == 2 * 3 * (2 + 3));
+}
+
+TEST_CASE("every epoch is a permutation of its own, drawn from seed + epoch") {
+  Pairs pairs(examples(6), {.micro_batch_size = 6, .seed = 42});
+  std::vector<std::vector<std::int64_t>> orders;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    orders.push_back(rows_of(pairs.next(epoch)));
+    CHECK(std::set(orders.back().begin(), orders.back().end()).size() == 6);
+  }
+  CHECK(orders[0] != orders[1]);
+  Pairs later(examples(6), {.micro_batch_size = 6, .seed = 43});
+  CHECK(rows_of(later.next(0)) == orders[1]);
+  // torch.randperm(6) with manual_seed(42)
+  std::mt19937 generator(42);
+  const auto expected = core::permutation(6, generator);
+  for (std::size_t i = 0; i < 6; ++i) CHECK(orders[0][2 * i] == static_cast<std::int64_t>(expected[i]));
+}
+
+TEST_CASE("the mismatched completion is that of the row before it in the step, whatever the micro-batch") {
+  for (const std::int64_t micro : {1, 2, 4}) {
+    UnpairedAnswers rows(
+        examples(5, 1),
+        {.micro_batch_size = micro, .gradient_accumulation_steps = 4 / micro, .shuffle = false, .mismatched = true});
+    const auto batch = rows.next(0);
+    CHECK((*batch.rows)[0].mismatched == std::vector<data::TokenId>{3});
+    CHECK((*batch.rows)[1].mismatched == std::vector<data::TokenId>{0});
+    CHECK((*batch.rows)[3].mismatched == std::vector<data::TokenId>{2});
+    CHECK((*rows.next(1).rows)[0].mismatched == std::vector<data::TokenId>{4});  // alone: its own
+  }
+}
+
+TEST_CASE("a step of one label warns") {
+  UnpairedAnswers rows(examples(4, 1), {.micro_batch_size = 1, .shuffle = false});
+  REQUIRE(rows.next(0).warnings.size() == 1);
+  CHECK(rows.next(1).warnings[0].find("undesirable") != std::string::npos);
+  UnpairedAnswers mixed(examples(4, 1), {.micro_batch_size = 2, .shuffle = false});
+  CHECK(mixed.next(0).warnings.empty());
+}
+
+TEST_CASE("a resumed sampler goes on as if nothing had happened") {
+  const sampler::PreferencesConfig config{.micro_batch_size = 2, .seed = 7};
+  Pairs one(examples(5), config), other(examples(5), config);
+  for (std::int64_t step = 0; step < 4; ++step) (void)one.next(step);
+  const auto state = one.state();
+  const auto expected = one.next(4);
+  other.restore(state);
+  const auto got = other.next(4);
+  CHECK(rows_of(got) == rows_of(expected));
+  CHECK(got.metrics.value("num_tokens") == expected.metrics.value("num_tokens"));
+  Pairs changed(examples(6), config);
+  CHECK_THROWS_WITH(changed.restore(state), Catch::StartsWith("[rlalgo.sampler.21]"));
+}
+
+TEST_CASE("impossible batches are sampler.20") {
+  const auto message = Catch::StartsWith("[rlalgo.sampler.20]");
+  CHECK_THROWS_WITH(Pairs(std::make_shared<data::AnswerSet>(2), {}), message);
+  CHECK_THROWS_WITH(Pairs(examples(2, 1), {}), message);
+  CHECK_THROWS_WITH(Pairs(examples(2), {.micro_batch_size = 0}), message);
+}

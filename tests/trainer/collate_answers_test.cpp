@@ -1,0 +1,105 @@
+#include <cmath>
+
+#include <support/bandit.hpp>
+#include <support/catch.hpp>
+
+#include <rlalgo/loss/odds_ratio.hpp>
+#include <rlalgo/trainer/collate_answers.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+data::Answer answer(std::vector<data::TokenId> ids, std::int64_t prompt, bool desirable) {
+  data::Answer a;
+  a.ids = std::move(ids);
+  a.prompt_tokens = prompt;
+  a.desirable = desirable;
+  return a;
+}
+
+struct Pair {
+  std::vector<data::Answer> rows = {answer({0, 1, 2, 3}, 2, true), answer({0, 1, 1}, 2, false)};
+  std::vector<data::Answer*> part = {&rows[0], &rows[1]};
+};
+
+model::Scores scores(std::int64_t n) { return {at::arange(n, at::kDouble).neg()}; }
+
+const loss::Needs reference{.reference_log_prob = true};
+
+}  // namespace
+
+TEST_CASE("a pair shares its prompt: the tree holds it once") {
+  Pair p;
+  const auto tree = model::build_tree(trainer::sequences(p.part, {}));
+  CHECK(tree.ids == std::vector<std::int64_t>{0, 1, 2});  // prompt, and the one token before chosen's last
+  CHECK(tree.target == std::vector<std::int64_t>{2, 3, 1});
+}
+
+TEST_CASE("columns of a pair") {
+  Pair p;
+  p.rows[0].reference_log_probs = {-1.f, -2.f};
+  p.rows[1].reference_log_probs = {-3.f};
+  const loss::Scored s = trainer::collate(p.part, scores(3), reference);
+  CHECK(at::equal(s.row, at::tensor({0, 0, 1}, at::kLong)));
+  CHECK(at::equal(s.mask, at::ones({3}, at::kDouble)));
+  CHECK(at::equal(s.likelihood_mask, at::tensor({1., 1., 0.}, at::kDouble)));
+  CHECK(at::equal(s.row_length, at::tensor({2., 1.}, at::kDouble)));
+  CHECK(at::equal(s.desirable, at::tensor({1., 0.}, at::kDouble)));
+  CHECK(at::equal(s.reference_log_prob, at::tensor({-1., -2., -3.}, at::kDouble)));
+  CHECK_FALSE(s.reference_row_log_prob.defined());
+  p.rows[0].reference_row = -5;
+  p.rows[1].reference_row = -6;
+  const loss::Scored known = trainer::collate(p.part, scores(3), reference);
+  CHECK(at::equal(known.reference_row_log_prob, at::tensor({-5., -6.}, at::kDouble)));
+}
+
+TEST_CASE("prompt tokens of chosen rows belong to the likelihood, not to the completion") {
+  Pair p;
+  const loss::Needs needs = loss::OddsRatio::needs;
+  const auto tree = model::build_tree(trainer::sequences(p.part, needs));
+  CHECK(tree.target == std::vector<std::int64_t>{1, 2, 3, 1});
+  const loss::Scored s = trainer::collate(p.part, scores(4), needs);
+  CHECK(at::equal(s.mask, at::tensor({0., 1., 1., 1.}, at::kDouble)));
+  CHECK(at::equal(s.likelihood_mask, at::tensor({1., 1., 1., 0.}, at::kDouble)));
+  CHECK(at::equal(s.row_length, at::tensor({2., 1.}, at::kDouble)));
+}
+
+TEST_CASE("counts of a step") {
+  Pair p;
+  p.rows[0].mismatched_log_ratio = 0.5;
+  p.rows[1].mismatched_log_ratio = -0.25;
+  const std::vector<std::vector<data::Answer*>> parts = {p.part, p.part};
+  const loss::Counts c = trainer::count(parts, {});
+  CHECK(c.rows == 4);
+  CHECK(c.tokens == 6);
+  CHECK(c.micro_batches == 2);
+  CHECK(c.likelihood_tokens == 4);
+  CHECK(c.desirable == 2);
+  CHECK(c.mismatched_log_ratio == 0.5);
+  CHECK(trainer::count(parts, loss::OddsRatio::needs).likelihood_tokens == 6);
+}
+
+TEST_CASE("references are scored where rows lack them, mismatched completions against both") {
+  Pair p;
+  support::Bandit policy(4), frozen(4);
+  {
+    const c10::AutoGradMode no_gradient(false);
+    policy.logits.copy_(at::tensor({0.f, 1.f, 2.f, 3.f}));
+  }
+  p.rows[1].reference_row = -7;
+  trainer::score_references(frozen, p.part, 1.0);
+  REQUIRE(p.rows[0].reference_log_probs.size() == 2);
+  CHECK(p.rows[0].reference_log_probs[0] == Approx(-std::log(4)));
+  CHECK(p.rows[1].reference_log_probs.empty());
+  p.rows[0].mismatched = {3, 3};
+  p.rows[1].mismatched = {0};
+  trainer::score_mismatched(policy, &frozen, p.part, 1.0);
+  const double z = std::log(1 + std::exp(1) + std::exp(2) + std::exp(3));
+  CHECK(p.rows[0].mismatched_log_ratio == Approx(2 * (3 - z + std::log(4))));
+  CHECK(p.rows[1].mismatched_log_ratio == Approx(-z + std::log(4)));
+  p.rows[0].mismatched_reference = -1;
+  p.rows[1].mismatched_reference = -2;
+  trainer::score_mismatched(policy, nullptr, p.part, 1.0);
+  CHECK(p.rows[1].mismatched_log_ratio == Approx(-z + 2));
+}

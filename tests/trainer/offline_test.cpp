@@ -1,0 +1,129 @@
+#include <cmath>
+
+#include <ATen/ops/allclose.h>
+#include <support/bandit.hpp>
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <rlalgo/loss/direct_preference.hpp>
+#include <rlalgo/loss/logistic_objectives.hpp>
+#include <rlalgo/loss/prospect.hpp>
+#include <rlalgo/trainer/offline.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+using Dpo = loss::DirectPreference<loss::Sigmoid>;
+
+std::shared_ptr<data::AnswerSet> answers(int examples, std::size_t unit) {
+  auto set = std::make_shared<data::AnswerSet>(unit);
+  for (int e = 0; e < examples; ++e) {
+    const std::vector<data::TokenId> prompt = {0}, good(static_cast<std::size_t>(1 + e % 3), 1 + e % 2),
+                                     bad(static_cast<std::size_t>(1 + e % 2), 3);
+    if (unit == 2) {
+      set->append(e, true, prompt, good);
+      set->append(e, false, prompt, bad);
+    } else {
+      set->append(e, e % 3 != 0, prompt, e % 3 != 0 ? good : bad);
+    }
+  }
+  return set;
+}
+
+struct Run {
+  std::shared_ptr<support::Bandit> policy = std::make_shared<support::Bandit>(4, at::kDouble);
+  std::shared_ptr<support::Bandit> reference = std::make_shared<support::Bandit>(4, at::kDouble);
+  trainer::OfflineConfig config;
+
+  explicit Run(std::int64_t micro = 6, std::int64_t accumulation = 1) {
+    const c10::AutoGradMode no_gradient(false);
+    policy->logits.copy_(at::tensor({0.3, -0.2, 0.5, 0.1}, at::kDouble));
+    config.sampling = {.micro_batch_size = micro, .gradient_accumulation_steps = accumulation, .shuffle = false};
+    config.trainer.schedule = {.name = "constant", .learning_rate = 0.05};
+    config.trainer.max_grad_norm = 0;
+  }
+  template <class L>
+  auto trainer(L loss, std::size_t unit, int examples = 6) {
+    return trainer::make_offline(config, loss,
+                                 {.policy = policy, .answers = answers(examples, unit), .reference = reference});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a step of DPO has the loss computed by hand") {
+  Run run;
+  auto trainer = run.trainer(Dpo({.beta = 0.5}), 2);
+  const auto result = trainer.step(0);
+  const double z = std::log(std::exp(0.3) + std::exp(-0.2) + std::exp(0.5) + std::exp(0.1));
+  const auto ratio = [&](double logit) { return logit - z + std::log(4.0); };
+  double expected = 0;
+  for (int e = 0; e < 6; ++e) {
+    const double chosen = (1 + e % 3) * ratio(e % 2 == 0 ? -0.2 : 0.5), rejected = (1 + e % 2) * ratio(0.1);
+    expected += std::log1p(std::exp(-0.5 * (chosen - rejected))) / 6;
+  }
+  CHECK(result.loss == Approx(expected).epsilon(1e-6));
+  CHECK(result.epoch == 1.0);
+  CHECK(result.metrics.value("num_tokens") == static_cast<double>(result.tokens));
+}
+
+TEST_CASE("the split into micro-batches changes neither loss nor weights: DPO and KTO") {
+  const auto after = [](auto loss, std::size_t unit, std::int64_t micro, std::int64_t accumulation) {
+    Run run(micro, accumulation);
+    auto trainer = run.trainer(loss, unit);
+    double total = 0;
+    for (std::int64_t s = 0; s < 3; ++s) total += trainer.step(s).loss;
+    return std::pair(total, run.policy->logits.detach().clone());
+  };
+  const auto check = [&](auto loss, std::size_t unit) {
+    const auto whole = after(loss, unit, 6, 1);
+    for (const std::int64_t micro : {1, 2, 3}) {
+      const auto split = after(loss, unit, micro, 6 / micro);
+      CHECK(split.first == Approx(whole.first).epsilon(1e-12));
+      CHECK(at::allclose(split.second, whole.second, 1e-10, 1e-12));
+    }
+  };
+  check(Dpo({.beta = 0.5}), 2);
+  check(loss::Prospect<>({.beta = 0.5, .undesirable_weight = 1.3}), 1);
+}
+
+TEST_CASE("KTO reports the divergence of mismatched completions") {
+  Run run;
+  auto trainer = run.trainer(loss::Prospect<>({.beta = 0.5}), 1);
+  double kl = 0;
+  for (std::int64_t s = 0; s < 4; ++s) kl = trainer.step(s).metrics.value("kl");
+  CHECK(kl > 0);
+}
+
+TEST_CASE("a loss that compares needs a reference, or rows that bring it") {
+  Run run;
+  run.reference = nullptr;
+  CHECK_THROWS_WITH(run.trainer(Dpo(), 2), Catch::StartsWith("[rlalgo.trainer.20]"));
+  const auto set = answers(6, 2);
+  set->set_reference(std::vector<double>(12, -1.0));
+  auto trainer = trainer::make_offline(run.config, Dpo(), {.policy = run.policy, .answers = set});
+  CHECK(std::isfinite(trainer.step(0).loss));
+}
+
+TEST_CASE("evaluation has the metrics of the whole split, and training goes on as without it") {
+  const rlalgo::support::ScratchDirectory scratch;
+  Run run(2, 1), plain(2, 1);
+  for (Run* r : {&run, &plain}) {
+    r->config.trainer.loop.max_steps = 3;
+    r->config.trainer.loop.progress = r->config.trainer.loop.report = r->config.trainer.loop.tensorboard = false;
+    r->config.trainer.loop.save = trainer::Cadence::never();
+  }
+  run.config.trainer.loop.output_dir = scratch.path() / "a";
+  plain.config.trainer.loop.output_dir = scratch.path() / "b";
+  run.config.trainer.loop.eval = trainer::Cadence::steps(1);
+  auto with = trainer::make_offline(
+      run.config, Dpo({.beta = 0.5}),
+      {.policy = run.policy, .answers = answers(6, 2), .reference = run.reference, .evaluation = answers(5, 2)});
+  auto without =
+      trainer::make_offline(plain.config, Dpo({.beta = 0.5}),
+                            {.policy = plain.policy, .answers = answers(6, 2), .reference = plain.reference});
+  CHECK(with.run().step == 3);
+  CHECK(without.run().step == 3);
+  CHECK(at::equal(run.policy->logits, plain.policy->logits));
+}
