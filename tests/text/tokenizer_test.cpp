@@ -90,6 +90,9 @@ TEST_CASE("merges the lowest rank first, the leftmost on ties") {
   CHECK(Tokenizer::from_json(tiny()).encode("abc") == Ids{4});
   // pairs instead of strings are the same merges
   CHECK(Tokenizer::from_json(tiny(R"([["a", "b"], ["ab", "c"]])")).encode("abcab") == Ids{4, 3});
+  // bytes that are not in the vocabulary are dropped, as there is no unknown token; what was beside them meets
+  CHECK(Tokenizer::from_json(tiny()).encode("axb") == Ids{3});
+  CHECK(Tokenizer::from_json(tiny()).encode("abxc") == Ids{4});
 }
 
 TEST_CASE("short and long pre-tokens merge alike") {
@@ -107,6 +110,23 @@ TEST_CASE("short and long pre-tokens merge alike") {
   // 100,000 letters in one pre-token: quadratic work would take minutes
   const std::string text(100'000, 'e');
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+}
+
+TEST_CASE("hand-written matchers split as the regular expressions they stand for") {
+  using text::detail::Span;
+  for (const text::detail::KnownPattern& known : text::detail::known_patterns) {
+    const text::detail::SplitPattern by_hand{std::string(known.regex)}, by_pcre(std::string(known.regex), true);
+    for (std::uint64_t i = 0; i < 2000; ++i) {
+      const std::string text = random_text(i);
+      std::vector<std::size_t> ends_by_hand, ends_by_pcre;
+      by_hand.split(text, {0, text.size()},
+                    [&](Span span, bool match) { ends_by_hand.push_back(match ? span.end : 0); });
+      by_pcre.split(text, {0, text.size()},
+                    [&](Span span, bool match) { ends_by_pcre.push_back(match ? span.end : 0); });
+      INFO(Json(text).dump() << " " << known.regex);
+      REQUIRE(ends_by_hand == ends_by_pcre);
+    }
+  }
 }
 
 TEST_CASE("reads ill-formed UTF-8 as replacement characters") {
@@ -252,6 +272,7 @@ TEST_CASE("says what is wrong with a tokenizer") {
   const std::string no_merges = error_of(R"({"model": {"type": "BPE", "vocab": {"a": 0}}})");
   CHECK(has(no_merges, "[rlalgo.text.5]"));
   CHECK(has(no_merges, "merges"));
+  CHECK(has(error_of(tiny(R"(["a q"])")), "'q'"));
   CHECK(has(error_of(tiny(R"(["b a"])")), "'ba'"));
   CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})"), "[rlalgo.text.5]"));
   CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": {}, "merges": []}})"), "[rlalgo.text.5]"));

@@ -27,7 +27,7 @@ class ExpressionParser {
   explicit ExpressionParser(std::string_view source) : tokens_(TemplateLexer(source).run()) {}
 
   static constexpr int tree_limit = 400;     // height of an expression's tree: a + b + c + … grows it by one each
-  static constexpr int nesting_limit = 200;  // of parentheses and blocks
+  static constexpr int nesting_limit = 400;  // of blocks and unary operators; a parenthesis counts twice
 
   // --- tokens
   [[nodiscard]] const Token& now() const { return tokens_[at_]; }

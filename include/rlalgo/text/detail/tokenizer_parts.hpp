@@ -173,8 +173,8 @@ class TokenizerBuilder {
     };
     for (std::size_t rank = 0; rank < file_.merges.size(); ++rank) {
       const auto& [left, right] = file_.merges[rank];
-      parts_.bpe.add_merge(id_of(left, rank), id_of(right, rank), id_of(left + right, rank),
-                           static_cast<std::uint32_t>(rank));
+      const std::int32_t left_id = id_of(left, rank), right_id = id_of(right, rank);
+      parts_.bpe.add_merge(left_id, right_id, id_of(left + right, rank), static_cast<std::uint32_t>(rank));
     }
   }
 
