@@ -51,10 +51,10 @@ class JinjaTemplate {
 
   // variables: an object, name → value.
   [[nodiscard]] std::string render(const Json& variables, const JinjaOptions& options = {}) const {
-    std::vector<std::pair<std::string, detail::Value>> values;
-    for (const auto& [name, value] : variables.items()) values.emplace_back(name, detail::from_json(value));
     detail::Evaluator evaluator(options.step_limit, options.now != 0 ? options.now : std::time(nullptr));
     try {
+      std::vector<std::pair<std::string, detail::Value>> values;
+      for (const auto& [name, value] : variables.items()) values.emplace_back(name, detail::from_json(value));
       return evaluator.render(*body_, std::move(values));
     } catch (const detail::TemplateFailure& failure) {
       if (failure.raised_by_template()) {

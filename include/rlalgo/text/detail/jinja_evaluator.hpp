@@ -27,7 +27,7 @@ namespace rlalgo::text::detail {
 
 class Evaluator final : public Runtime {
  public:
-  Evaluator(std::size_t step_limit, std::time_t now) : step_limit_(step_limit), now_(now) {}
+  Evaluator(std::size_t step_limit, std::time_t now) : meter_(step_limit), now_(now) {}
   ~Evaluator() override {
     for (const std::shared_ptr<Namespace>& made : namespaces_) made->clear();  // ends reference cycles
   }
@@ -45,13 +45,6 @@ class Evaluator final : public Runtime {
   [[nodiscard]] int line() const noexcept { return line_; }  // of what ran last
 
   // --- Runtime
-  void charge(std::size_t steps) override {
-    steps_ += steps;
-    if (steps_ > step_limit_) {
-      throw TemplateFailure("the template does not come to an end: it was stopped after " +
-                            std::to_string(step_limit_) + " steps");
-    }
-  }
   void adopt(std::shared_ptr<Namespace> made) override { namespaces_.push_back(std::move(made)); }
   Value filter(const std::string& name, const Value& input, Arguments arguments) override {
     return Filters::apply(*this, name, input, arguments);
@@ -88,7 +81,7 @@ class Evaluator final : public Runtime {
     if (key.is_integral() && (of.is_sequence() || of.is_string())) {
       const std::int64_t length = length_of(of), index = key.integer() < 0 ? key.integer() + length : key.integer();
       if (index >= 0 && index < length) {
-        return of.is_string() ? Value(characters(of.string())[static_cast<std::size_t>(index)])
+        return of.is_string() ? Value(character_at(of.string(), static_cast<std::size_t>(index)))
                               : of.list()[static_cast<std::size_t>(index)];
       }
     } else if (of.is_dict()) {
@@ -110,6 +103,11 @@ class Evaluator final : public Runtime {
     Deeper(const Deeper&) = delete;
     Deeper& operator=(const Deeper&) = delete;
     Evaluator& evaluator;
+  };
+
+  struct LoopEnd {
+    LoopState& state;
+    ~LoopEnd() { state.end(); }
   };
 
   // A scope that lives as long as this object, or, when a macro refers to it, as long as the rendering.
@@ -206,7 +204,7 @@ class Evaluator final : public Runtime {
   }
 
   void write(std::string& out, std::string_view text) {
-    charge(text.size() / 16 + 1);
+    charge_bytes(text.size());
     out += text;
   }
 
@@ -308,7 +306,8 @@ class Evaluator final : public Runtime {
       }
       items = std::make_shared<const List>(std::move(kept));
     }
-    const auto state = std::make_shared<LoopState>(items, 1);
+    const auto state = std::make_shared<LoopState>(Value(items), 1);
+    const LoopEnd end{*state};
     for (std::size_t i = 0; i < items->size(); ++i) {
       charge(1);
       state->move_to(static_cast<std::int64_t>(i));
@@ -398,7 +397,7 @@ class Evaluator final : public Runtime {
         const Value input = part(0);
         const Arguments given = arguments(node, scope);
         line_ = node.line;
-        if (input.is_string()) charge(input.string().size() / 16);
+        if (input.is_string()) charge_bytes(input.string().size());
         return filter(node.name, input, given);
       }
       case NodeKind::test: {
@@ -441,7 +440,7 @@ class Evaluator final : public Runtime {
     }
   }
 
-  std::size_t step_limit_, steps_ = 0;
+  Meter meter_;
   std::time_t now_;
   int line_ = 0, depth_ = 0;
   Scope root_;

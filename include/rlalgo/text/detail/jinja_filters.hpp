@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,19 +28,17 @@ namespace rlalgo::text::detail {
 class Filters {
  public:
   static Value apply(Runtime& runtime, const std::string& name, const Value& input, const Arguments& arguments) {
-    static const std::unordered_map<std::string_view, FilterBody> all = [] {
-      std::unordered_map<std::string_view, FilterBody> map;
-      for (const auto& [key, body] : list_filters()) map.emplace(key, body);
-      for (const auto& [key, body] : value_filters()) map.emplace(key, body);
-      return map;
-    }();
-    const auto found = all.find(name);
-    if (found == all.end()) fail("No filter named '" + name + "'.");
-    return found->second(runtime, input, arguments);
+    static const FilterTable of_values = value_filters(), of_lists = list_filters();
+    for (const FilterTable* table : {&of_values, &of_lists}) {
+      for (const auto& [known, body] : *table) {
+        if (known == name) return body(runtime, input, arguments);
+      }
+    }
+    fail("No filter named '" + name + "'.");
   }
 
  private:
-  static std::vector<std::pair<std::string_view, FilterBody>> value_filters() {
+  static FilterTable value_filters() {
     return {
         {"default", otherwise},
         {"d", otherwise},
@@ -172,7 +169,7 @@ class Filters {
   }
 
   // indent(width=4, first=false, blank=false)
-  static Value indent(Runtime& runtime, const Value& v, const Arguments& a) {
+  static Value indent(Runtime&, const Value& v, const Arguments& a) {
     const Value width = a.get(0, "width", 4);
     const std::string prefix =
         width.is_string()
@@ -181,7 +178,7 @@ class Filters {
                           ' ');
     const bool first = a.get(1, "first").truthy(), blank = a.get(2, "blank").truthy();
     const std::vector<std::string> lines = split_lines(v.text() + "\n", false);
-    runtime.charge(lines.size() * (prefix.size() / 16 + 1));
+    charge(lines.size() * (prefix.size() / 16 + 1));
     std::string out;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (i > 0) out += '\n';

@@ -19,6 +19,7 @@ namespace rlalgo::text::detail {
 inline std::string pad_text(const std::string& text, std::int64_t width, const std::string& fill, char align) {
   const std::int64_t missing = width - static_cast<std::int64_t>(python_length(text));
   if (missing <= 0) return text;
+  charge_bytes(static_cast<std::size_t>(missing) * fill.size());
   const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
   std::string out;
   for (std::int64_t i = 0; i < left; ++i) out += fill;

@@ -17,10 +17,11 @@
 namespace rlalgo::text::detail {
 
 using FilterBody = Value (*)(Runtime&, const Value&, const Arguments&);
+using FilterTable = std::vector<std::pair<std::string_view, FilterBody>>;
 
 class ListFilters {
  public:
-  static std::vector<std::pair<std::string_view, FilterBody>> all() {
+  static FilterTable all() {
     return {
         {"list", [](Runtime&, const Value& v, const Arguments&) -> Value { return iterate(v).shared(); }},
         {"first",
@@ -109,9 +110,10 @@ class ListFilters {
     bool first = true;
     for (const Value& item : iterate(v)) {
       if (!std::exchange(first, false)) out += glue;
-      out += by_path(runtime, item, attribute).text();
+      const std::string text = by_path(runtime, item, attribute).text();
+      charge_bytes(glue.size() + text.size());
+      out += text;
     }
-    runtime.charge(out.size() / 16);
     return out;
   }
 
@@ -124,14 +126,16 @@ class ListFilters {
     std::vector<std::pair<Value, Value>> keyed;
     for (const auto& [key, value] : v.dict().entries)
       keyed.emplace_back(folded(by == "key" ? key : value, sensitive), Value::tuple({key, value}));
-    return sorted(std::move(keyed), reverse);
+    return sorted(keyed, reverse);
   }
-  static Value sorted(std::vector<std::pair<Value, Value>> keyed, bool reverse) {
-    std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& x, const auto& y) {
-      return reverse ? less(y.first, x.first) : less(x.first, y.first);
-    });
+  static Value sorted(const std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
     List out;
-    for (auto& [key, item] : keyed) out.push_back(std::move(item));
+    for (const std::size_t i : stable_order(keyed.size(), [&](std::size_t x, std::size_t y) {
+           charge(1);
+           return reverse ? less(keyed[y].first, keyed[x].first) : less(keyed[x].first, keyed[y].first);
+         })) {
+      out.push_back(keyed[i].second);
+    }
     return out;
   }
 
@@ -150,8 +154,8 @@ class ListFilters {
         keyed.emplace_back(folded(by_path(runtime, item, attribute), sensitive), item);
       }
     }
-    runtime.charge(keyed.size() * 4);
-    return sorted(std::move(keyed), a.get(0, "reverse").truthy());
+    charge(keyed.size() * 4);
+    return sorted(keyed, a.get(0, "reverse").truthy());
   }
 
   // unique(case_sensitive=False, attribute=None)
@@ -160,7 +164,7 @@ class ListFilters {
     const Value attribute = a.get(1, "attribute");
     List seen, out;
     for (const Value& item : iterate(v)) {
-      runtime.charge(seen.size() / 16 + 1);
+      charge(seen.size() / 16 + 1);
       Value key = folded(by_path(runtime, item, attribute), sensitive);
       if (std::any_of(seen.begin(), seen.end(), [&](const Value& s) { return s.equals(key); })) continue;
       seen.push_back(std::move(key));
@@ -215,7 +219,7 @@ class ListFilters {
       const std::string& name = string_argument(&a.positional[0], "map");
       for (const Value& item : iterate(v)) out.push_back(runtime.filter(name, item, rest(a, 1)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 
@@ -226,7 +230,7 @@ class ListFilters {
     if (!v.truthy()) return generator({});
     List out;
     for (const Value& item : iterate(v)) {
-      runtime.charge(1);
+      charge(1);
       const Value tested = by_attribute ? by_path(runtime, item, a.positional[0]) : item;
       const bool passed = a.positional.size() > first ? runtime.test(string_argument(&a.positional[first], "select"),
                                                                      tested, rest(a, first + 1))
@@ -246,7 +250,7 @@ class ListFilters {
       const Value key = by_path(runtime, item, attribute, otherwise);
       keyed.emplace_back(folded(key, sensitive), Value::tuple({key, item}));
     }
-    const Value ordered = sorted(std::move(keyed), false);
+    const Value ordered = sorted(keyed, false);
     List groups, members;
     Value group_key, first_key;
     const auto close = [&] {
@@ -266,7 +270,7 @@ class ListFilters {
   }
 
   // batch(linecount, fill_with=None)
-  static Value batch(Runtime& runtime, const Value& v, const Arguments& a) {
+  static Value batch(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t size = integer_argument(a.get(0, "linecount"), "linecount");
     const Value fill = a.get(1, "fill_with");
     if (size < 1 || size > 100'000) fail("batch: linecount must be from 1 to 100,000");
@@ -279,12 +283,12 @@ class ListFilters {
       while (!fill.is_none() && static_cast<std::int64_t>(row.size()) < size) row.push_back(fill);
       out.push_back(Value(std::move(row)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 
   // slice(slices, fill_with=None): columns
-  static Value slice(Runtime& runtime, const Value& v, const Arguments& a) {
+  static Value slice(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t slices = integer_argument(a.get(0, "slices"), "slices");
     const Value fill = a.get(1, "fill_with");
     if (slices < 1 || slices > 100'000) fail("slice: the number of slices must be from 1 to 100,000");
@@ -300,11 +304,11 @@ class ListFilters {
       at = end;
       out.push_back(Value(std::move(column)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 };
 
-inline std::vector<std::pair<std::string_view, FilterBody>> list_filters() { return ListFilters::all(); }
+inline FilterTable list_filters() { return ListFilters::all(); }
 
 }  // namespace rlalgo::text::detail

@@ -24,7 +24,8 @@ namespace rlalgo::text::detail {
 class Function : public Object {
  public:
   using Body = std::function<Value(Runtime&, const Arguments&)>;
-  Function(std::string name, Body body) : name_(std::move(name)), body_(std::move(body)) {}
+  // height: of the values that the body holds.
+  Function(std::string name, Body body, int height) : Object(height), name_(std::move(name)), body_(std::move(body)) {}
   [[nodiscard]] std::string type_name() const override { return "function"; }
   [[nodiscard]] std::string text() const override { return "<function " + name_ + ">"; }
   [[nodiscard]] bool callable() const override { return true; }
@@ -35,8 +36,8 @@ class Function : public Object {
   Body body_;
 };
 
-inline Value function(std::string name, Function::Body body) {
-  return Value(std::static_pointer_cast<Object>(std::make_shared<Function>(std::move(name), std::move(body))));
+inline Value function(std::string name, Function::Body body, int height = 0) {
+  return Value(std::static_pointer_cast<Object>(std::make_shared<Function>(std::move(name), std::move(body), height)));
 }
 
 [[nodiscard]] inline Value strings(const std::vector<std::string>& parts) {
@@ -73,7 +74,7 @@ inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, 
 
 class StringMethods {
  public:
-  // The bound method, or undefined.
+  // The bound method, or nothing.
   static std::optional<Value> find(const Value& self, const std::string& name) {
     using Method = Value (*)(const std::string&, const Arguments&);
     static const std::vector<std::pair<std::string_view, Method>> methods = {
@@ -151,8 +152,8 @@ class StringMethods {
     };
     for (const auto& [known, method] : methods) {
       if (known != name) continue;
-      return function(name, [self, method = method](Runtime& runtime, const Arguments& a) {
-        runtime.charge(self.string().size() / 16);
+      return function(name, [self, method = method](Runtime&, const Arguments& a) {
+        charge_bytes(self.string().size());
         return method(self.string(), a);
       });
     }
@@ -198,7 +199,7 @@ class StringMethods {
     const std::string& part = string_argument(a.find(0, "sub"), method);
     const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
     const std::string inside = begin < end ? slice(s, begin, end) : "";
-    const std::size_t at = begin > end ? std::string::npos : last ? inside.rfind(part) : inside.find(part);
+    const std::size_t at = begin > end ? std::string::npos : last ? find_last(inside, part) : find_text(inside, part);
     if (at != std::string::npos)
       return begin + static_cast<std::int64_t>(python_length(std::string_view(inside).substr(0, at)));
     if (must) fail("substring not found");
@@ -211,7 +212,9 @@ class StringMethods {
     const std::string inside = slice(s, begin, end);
     if (part.empty()) return static_cast<std::int64_t>(python_length(inside)) + 1;
     std::int64_t found = 0;
-    for (std::size_t at = inside.find(part); at != std::string::npos; at = inside.find(part, at + part.size())) ++found;
+    for (std::size_t at = find_text(inside, part); at != std::string::npos;
+         at = find_text(inside, part, at + part.size()))
+      ++found;
     return found;
   }
   static Value join(const std::string& s, const Arguments& a) {
@@ -221,13 +224,14 @@ class StringMethods {
       if (!item.is_string()) fail("sequence item: expected str instance, " + item.type_name() + " found");
       if (!std::exchange(first, false)) out += s;
       out += item.string();
+      charge_bytes(s.size() + item.string().size());
     }
     return out;
   }
   static Value partition(const std::string& s, const Arguments& a, bool last) {
     const std::string& separator = string_argument(a.find(0, "sep"), "partition");
     if (separator.empty()) fail("empty separator");
-    const std::size_t at = last ? s.rfind(separator) : s.find(separator);
+    const std::size_t at = last ? find_last(s, separator) : find_text(s, separator);
     if (at == std::string::npos) return last ? Value::tuple({"", "", s}) : Value::tuple({s, "", ""});
     return Value::tuple({s.substr(0, at), separator, s.substr(at + separator.size())});
   }
@@ -278,14 +282,18 @@ class StringMethods {
 // self.name for a dict, list or tuple: a bound method, or nothing.
 inline std::optional<Value> container_method(const Value& self, const std::string& name) {
   const auto view = [&](bool keys, bool values) {
-    return function(name, [self, name, keys, values](Runtime& runtime, const Arguments&) {
-      List items;
-      for (const auto& [key, value] : self.dict().entries) {
-        items.push_back(keys && values ? Value::tuple({key, value}) : keys ? key : value);
-      }
-      runtime.charge(items.size());
-      return Value(std::static_pointer_cast<Object>(std::make_shared<View>("dict_" + name, std::move(items))));
-    });
+    return function(
+        name,
+        [self, name, keys, values](Runtime&, const Arguments&) {
+          List items;
+          for (const auto& [key, value] : self.dict().entries) {
+            items.push_back(keys && values ? Value::tuple({key, value}) : keys ? key : value);
+          }
+          charge(items.size());
+          return Value(
+              std::static_pointer_cast<Object>(std::make_shared<View>("dict_" + name, Value(std::move(items)))));
+        },
+        self.height());
   };
   const auto unsafe = [&](std::initializer_list<std::string_view> names) {
     if (std::find(names.begin(), names.end(), name) == names.end()) return false;
@@ -299,32 +307,43 @@ inline std::optional<Value> container_method(const Value& self, const std::strin
     if (name == "keys") return view(true, false);
     if (name == "values") return view(false, true);
     if (name == "get") {
-      return function(name, [self](Runtime&, const Arguments& a) -> Value {
-        const Value* key = a.find(0, "key");
-        if (key == nullptr) fail("get expected at least 1 argument, got 0");
-        const Value* found = self.dict().find(*key);
-        return found != nullptr ? *found : a.get(1, "default");
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) -> Value {
+            const Value* key = a.find(0, "key");
+            if (key == nullptr) fail("get expected at least 1 argument, got 0");
+            const Value* found = self.dict().find(*key);
+            return found != nullptr ? *found : a.get(1, "default");
+          },
+          self.height());
     }
-    if (name == "copy") return function(name, [self](Runtime&, const Arguments&) { return self; });
+    if (name == "copy")
+      return function(
+          name, [self](Runtime&, const Arguments&) { return self; }, self.height());
     if (unsafe({"clear", "pop", "popitem", "setdefault", "update"})) return refused();
     return std::nullopt;
   }
   if (name == "index" || name == "count") {
-    return function(name, [self, name](Runtime&, const Arguments& a) -> Value {
-      const Value wanted = a.get(0, "value");
-      std::int64_t found = 0;
-      for (std::size_t i = 0; i < self.list().size(); ++i) {
-        if (!self.list()[i].equals(wanted)) continue;
-        if (name == "index") return static_cast<std::int64_t>(i);
-        ++found;
-      }
-      if (name == "index") fail(wanted.repr() + " is not in list");
-      return found;
-    });
+    return function(
+        name,
+        [self, name](Runtime&, const Arguments& a) -> Value {
+          const Value wanted = a.get(0, "value");
+          std::int64_t found = 0;
+          for (std::size_t i = 0; i < self.list().size(); ++i) {
+            charge(1);
+            if (!self.list()[i].equals(wanted)) continue;
+            if (name == "index") return static_cast<std::int64_t>(i);
+            ++found;
+          }
+          if (name == "index") fail(wanted.repr() + " is not in list");
+          return found;
+        },
+        self.height());
   }
   if (self.is_list()) {
-    if (name == "copy") return function(name, [self](Runtime&, const Arguments&) { return self; });
+    if (name == "copy")
+      return function(
+          name, [self](Runtime&, const Arguments&) { return self; }, self.height());
     if (unsafe({"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"})) return refused();
   }
   return std::nullopt;

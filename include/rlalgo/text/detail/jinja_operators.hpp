@@ -83,14 +83,14 @@ class Operators {
   }
 
   [[nodiscard]] Value join(const std::string& a, const std::string& b) const {
-    runtime_.charge((a.size() + b.size()) / 16);
+    charge((a.size() + b.size()) / 16);
     return a + b;
   }
 
   [[nodiscard]] Value add(const Value& a, const Value& b) const {
     if (a.is_string() && b.is_string()) return join(a.string(), b.string());
     if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
-      runtime_.charge(a.list().size() + b.list().size());
+      charge(a.list().size() + b.list().size());
       List items = a.list();
       items.insert(items.end(), b.list().begin(), b.list().end());
       return a.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
@@ -114,7 +114,7 @@ class Operators {
   [[nodiscard]] Value repeat(const Value& v, std::int64_t times) const {
     const std::size_t count = static_cast<std::size_t>(std::clamp<std::int64_t>(times, 0, 1 << 30));
     const std::size_t size = v.is_string() ? v.string().size() / 16 + 1 : v.list().size() + 1;
-    runtime_.charge(size * count);
+    charge(size * count);
     if (v.is_string()) {
       std::string text;
       for (std::size_t i = 0; i < count; ++i) text += v.string();

@@ -42,8 +42,9 @@ struct Scope {
 // The variable `loop`.
 class LoopState : public Object, public std::enable_shared_from_this<LoopState> {
  public:
-  LoopState(std::shared_ptr<const List> all, std::int64_t depth) : all_(std::move(all)), depth_(depth) {}
+  LoopState(const Value& all, std::int64_t depth) : Object(all.height()), all_(all.shared_list()), depth_(depth) {}
   void move_to(std::int64_t index) { index_ = index; }
+  void end() { last_.reset(); }  // which may refer to this loop
 
   [[nodiscard]] std::string type_name() const override { return "LoopContext"; }
   [[nodiscard]] Value attribute(const std::string& name) const override {
@@ -64,18 +65,24 @@ class LoopState : public Object, public std::enable_shared_from_this<LoopState> 
     if (name == "nextitem") return item(index_ + 1, "there is no next item");
     const auto self = std::const_pointer_cast<LoopState>(shared_from_this());
     if (name == "cycle") {
-      return function(name, [self](Runtime&, const Arguments& a) {
-        if (a.positional.empty()) fail("no items for cycling given");
-        return a.positional[static_cast<std::size_t>(self->index_) % a.positional.size()];
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) {
+            if (a.positional.empty()) fail("no items for cycling given");
+            return a.positional[static_cast<std::size_t>(self->index_) % a.positional.size()];
+          },
+          height());
     }
     if (name == "changed") {
-      return function(name, [self](Runtime&, const Arguments& a) -> Value {
-        Value now = Value::tuple(a.positional);
-        const bool changed = !self->last_ || !self->last_->equals(now);
-        self->last_ = std::move(now);
-        return changed;
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) -> Value {
+            Value now = Value::tuple(a.positional);
+            const bool changed = !self->last_ || !self->last_->equals(now);
+            self->last_ = std::move(now);
+            return changed;
+          },
+          height());
     }
     return Object::attribute(name);
   }
