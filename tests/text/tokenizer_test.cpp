@@ -129,6 +129,33 @@ TEST_CASE("hand-written matchers split as the regular expressions they stand for
   }
 }
 
+// Expected pieces are those of the Python package tokenizers 0.23 (pre_tokenizers.Split).
+TEST_CASE("patterns mean what they mean to Oniguruma") {
+  const auto pieces = [](const std::string& regex, const std::string& text) {
+    std::string out;
+    text::detail::SplitPattern(regex).split(text, {0, text.size()}, [&](text::detail::Span span, bool match) {
+      out += (match ? "<" : "(") + text.substr(span.begin, span.end - span.begin) + (match ? ">" : ")");
+    });
+    return out;
+  };
+  CHECK(pieces(R"(\h+)", "xAF09 g1") == "(x)<AF09>( g)<1>");
+  CHECK(pieces(R"(\H)", "aG1") == "(a)<G>(1)");
+  CHECK(pieces("a{1,2}+b", "aaaaab ab") == "<aaaaab>( )<ab>");
+  CHECK(pieces("(ab|c){2}+d", "ababccd") == "<ababccd>");
+  CHECK(pieces("a{2}?b", "aab b") == "<aab>( )<b>");
+  CHECK(pieces("a{,2}b", "aaab") == "(a)<aab>");
+  CHECK(pieces("a{x}", "a{x}") == "<a{x}>");
+  CHECK(pieces(R"(\w+)", "½ⓐ_é²-x") == "<½ⓐ_é²>(-)<x>");
+  CHECK(pieces(R"(\s)", "a\u180E\u0085b") == "(a\u180E)<\u0085>(b)");
+  CHECK(pieces(R"([^\S\n]+)", "a \n\u180E\tb") == "(a)< >(\n\u180E)<\t>(b)");
+  CHECK(pieces(R"(\p{Lu}+)", "aÄ\u1C89b") == "(a)<Ä\u1C89>(b)");
+  CHECK(pieces(R"(\P{L}+)", "a1\u1C89") == "(a)<1>(\u1C89)");
+  CHECK(pieces(R"([\p{^L}]+)", "a12b") == "(a)<12>(b)");
+  CHECK(pieces(R"(\u00e9|\x{1F600})", "aé😀") == "(a)<é><😀>");
+  CHECK(pieces(".+", "a\r\nb") == "<a\r>(\n)<b>");
+  CHECK(pieces("^b$", "a\nb\nc") == "(a\n)<b>(\nc)");
+}
+
 TEST_CASE("reads ill-formed UTF-8 as replacement characters") {
   const Tokenizer tokenizer = Tokenizer::from_directory(golden / "gpt2");
   const std::string fffd = "\xEF\xBF\xBD";
@@ -265,8 +292,9 @@ TEST_CASE("says what is wrong with a tokenizer") {
                     R"("}}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
   };
   CHECK(has(split("(a"), "[rlalgo.text.4]"));
-  CHECK(has(split(R"(\\h+)"), "[rlalgo.text.4]"));
-  CHECK(has(split("a{1,2}+"), "[rlalgo.text.4]"));
+  CHECK(has(split("[a&&b]"), "[rlalgo.text.4]"));
+  CHECK(has(split("[a[b]]"), "nested"));
+  CHECK(has(split("(?m:a)"), "[rlalgo.text.4]"));
   CHECK(split("a+") == "no error");
 
   const std::string no_merges = error_of(R"({"model": {"type": "BPE", "vocab": {"a": 0}}})");

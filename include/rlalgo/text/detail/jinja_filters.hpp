@@ -20,6 +20,7 @@
 #include <rlalgo/text/detail/jinja_json.hpp>
 #include <rlalgo/text/detail/jinja_list_filters.hpp>
 #include <rlalgo/text/detail/jinja_methods.hpp>
+#include <rlalgo/text/detail/jinja_operators.hpp>
 #include <rlalgo/text/detail/jinja_value.hpp>
 #include <rlalgo/text/detail/python_text.hpp>
 
@@ -54,11 +55,13 @@ class Filters {
          [](Runtime&, const Value& v, const Arguments&) -> Value { return change_case(v.text(), Case::lower); }},
         {"capitalize", [](Runtime&, const Value& v, const Arguments&) -> Value { return capitalize(v.text()); }},
         {"title", words_title},
-        {"string", [](Runtime&, const Value& v, const Arguments&) -> Value { return v.text(); }},
-        {"safe", [](Runtime&, const Value& v, const Arguments&) -> Value { return v.text(); }},
+        {"string",
+         [](Runtime&, const Value& v, const Arguments&) -> Value { return v.is_string() ? v : Value(v.text()); }},
+        {"safe", [](Runtime&, const Value& v, const Arguments&) -> Value { return Value::markup(v.text()); }},
         {"escape", escape},
         {"e", escape},
-        {"forceescape", escape},
+        {"forceescape",
+         [](Runtime&, const Value& v, const Arguments&) -> Value { return Value::markup(escape_html(v.text())); }},
         {"tojson", [](Runtime&, const Value& v, const Arguments& a) -> Value { return to_json_text(v, a); }},
         {"length", [](Runtime&, const Value& v, const Arguments&) -> Value { return length_of(v); }},
         {"count", [](Runtime&, const Value& v, const Arguments&) -> Value { return length_of(v); }},
@@ -143,29 +146,7 @@ class Filters {
   }
 
   static Value escape(Runtime&, const Value& v, const Arguments&) {
-    std::string out;
-    for (const char c : v.text()) {
-      switch (c) {
-        case '&':
-          out += "&amp;";
-          break;
-        case '<':
-          out += "&lt;";
-          break;
-        case '>':
-          out += "&gt;";
-          break;
-        case '"':
-          out += "&#34;";
-          break;
-        case '\'':
-          out += "&#39;";
-          break;
-        default:
-          out += c;
-      }
-    }
-    return out;
+    return v.is_markup() ? v : Value::markup(escape_html(v.text()));
   }
 
   // indent(width=4, first=false, blank=false)

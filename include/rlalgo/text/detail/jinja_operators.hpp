@@ -14,6 +14,18 @@
 
 namespace rlalgo::text::detail {
 
+[[nodiscard]] inline std::string escape_html(std::string_view text) {
+  constexpr std::string_view special = "&<>\"'";
+  constexpr std::string_view escaped[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+  charge_bytes(text.size());
+  std::string out;
+  for (const char c : text) {
+    const std::size_t at = special.find(c);
+    at == std::string_view::npos ? void(out += c) : void(out += escaped[at]);
+  }
+  return out;
+}
+
 class Operators {
  public:
   explicit Operators(Runtime& runtime) : runtime_(runtime) {}
@@ -88,7 +100,12 @@ class Operators {
   }
 
   [[nodiscard]] Value add(const Value& a, const Value& b) const {
-    if (a.is_string() && b.is_string()) return join(a.string(), b.string());
+    if (a.is_string() && b.is_string()) {
+      if (a.is_markup() == b.is_markup()) {
+        return a.is_markup() ? Value::markup(a.string() + b.string()) : join(a.string(), b.string());
+      }
+      return Value::markup(a.is_markup() ? a.string() + escape_html(b.string()) : escape_html(a.string()) + b.string());
+    }
     if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
       charge(a.list().size() + b.list().size());
       List items = a.list();

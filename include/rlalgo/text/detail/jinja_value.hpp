@@ -77,6 +77,12 @@ class Value {
   [[gnu::noinline]] Value& operator=(Value&&) noexcept = default;
   [[gnu::noinline]] ~Value() = default;
 
+  // Text that is HTML already (Markup), as the filters safe and escape give it: adding plain text escapes that.
+  static Value markup(std::string text) {
+    Value value(std::move(text));
+    value.plain_.integer = 1;
+    return value;
+  }
   // message: what to say when it is used.
   static Value undefined(std::string message);
   static Value tuple(List items);
@@ -89,6 +95,7 @@ class Value {
   [[nodiscard]] bool is_integral() const noexcept { return is_int() || is_bool(); }
   [[nodiscard]] bool is_number() const noexcept { return is_integral() || is_float(); }
   [[nodiscard]] bool is_string() const noexcept { return kind_ == Kind::string; }
+  [[nodiscard]] bool is_markup() const noexcept { return is_string() && plain_.integer != 0; }
   [[nodiscard]] bool is_list() const noexcept { return kind_ == Kind::list; }
   [[nodiscard]] bool is_tuple() const noexcept { return kind_ == Kind::tuple; }
   [[nodiscard]] bool is_sequence() const noexcept { return is_list() || is_tuple(); }

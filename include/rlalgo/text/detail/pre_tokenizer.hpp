@@ -189,13 +189,6 @@ class PreTokenizer {
     }
   }
 
-  static bool is_punctuation(char32_t c) {
-    if (c < 0x80)
-      return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
-             (c >= 0x7B && c <= 0x7E);
-    return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
-  }
-
   static void run(const Step& step, PreText& pre) {
     std::vector<Span> out;
     out.reserve(pre.pieces.size() + pre.text.size() / 4);
@@ -210,13 +203,13 @@ class PreTokenizer {
       }
       case Kind::digits:
         split_characters(pre, step.flag ? Behavior::isolated : Behavior::contiguous, out,
-                         [](char32_t c) { return (char_class(c) & number) != 0; });
+                         [](char32_t c) { return is_numeric(c); });
         break;
       case Kind::whitespace_split:
         split_characters(pre, Behavior::removed, out, [](char32_t c) { return is_space(c); });
         break;
       case Kind::punctuation:
-        split_characters(pre, step.behavior, out, is_punctuation);
+        split_characters(pre, step.behavior, out, [](char32_t c) { return is_punctuation(c); });
         break;
       case Kind::byte_level:
         if (step.flag) {
