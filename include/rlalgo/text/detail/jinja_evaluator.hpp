@@ -42,7 +42,7 @@ class Evaluator final : public Runtime {
     return out;
   }
 
-  [[nodiscard]] int line() const noexcept { return line_; }  // of what ran last
+  [[nodiscard]] const Node* at() const noexcept { return at_; }  // what ran last; null before anything did
 
   // --- Runtime
   void adopt(std::shared_ptr<Namespace> made) override { namespaces_.push_back(std::move(made)); }
@@ -131,7 +131,7 @@ class Evaluator final : public Runtime {
   class Macro : public Object {
    public:
     Macro(Evaluator& evaluator, const Node& node, Scope& scope) : evaluator_(evaluator), node_(node), scope_(scope) {
-      for (Scope* s = &scope; s != nullptr; s = s->parent) s->captured = true;
+      scope.capture();
     }
     [[nodiscard]] std::string type_name() const override { return "Macro"; }
     [[nodiscard]] bool callable() const override { return true; }
@@ -209,13 +209,13 @@ class Evaluator final : public Runtime {
   }
 
   Flow run(const Node& node, Scope& scope, std::string& out) {
-    line_ = node.line;
+    at_ = &node;
     switch (node.kind) {
       case NodeKind::data:
         write(out, node.name);
         return Flow::on;
       case NodeKind::print:
-        write(out, evaluate(*node.parts[0], scope).text());
+        for (const NodePtr& part : node.parts) write(out, evaluate(*part, scope).text());
         return Flow::on;
       case NodeKind::branches: {
         std::size_t i = 0;
@@ -223,7 +223,7 @@ class Evaluator final : public Runtime {
         return i < node.bodies.size() ? run(node.bodies[i], scope, out) : Flow::on;
       }
       case NodeKind::loop:
-        return loop(node, scope, out);
+        return loop(node, evaluate(*node.parts[1], scope), scope, out, 1);
       case NodeKind::set:
         assign(*node.parts[0], evaluate(*node.parts[1], scope), scope);
         return Flow::on;
@@ -295,8 +295,10 @@ class Evaluator final : public Runtime {
     }
   }
 
-  Flow loop(const Node& node, Scope& scope, std::string& out) {
-    std::shared_ptr<const List> items = iterate(evaluate(*node.parts[1], scope)).shared();
+  // depth: of recursion into the same loop.
+  Flow loop(const Node& node, const Value& over, Scope& scope, std::string& out, int depth) {
+    const Deeper deeper(*this);
+    std::shared_ptr<const List> items = iterate(over).shared();
     if (node.parts[2]) {
       List kept;
       for (const Value& item : *items) {
@@ -306,7 +308,15 @@ class Evaluator final : public Runtime {
       }
       items = std::make_shared<const List>(std::move(kept));
     }
-    const auto state = std::make_shared<LoopState>(Value(items), 1);
+    const auto state = std::make_shared<LoopState>(Value(items), depth);
+    if (node.recursive) {
+      scope.capture();
+      state->recurse = [this, &node, &scope, depth](const Value& inner) {
+        std::string text;
+        loop(node, inner, scope, text, depth + 1);
+        return Value(std::move(text));
+      };
+    }
     const LoopEnd end{*state};
     for (std::size_t i = 0; i < items->size(); ++i) {
       charge(1);
@@ -352,7 +362,7 @@ class Evaluator final : public Runtime {
   Value evaluate(const Node& node, Scope& scope) {
     const Deeper deeper(*this);
     charge(1);
-    line_ = node.line;
+    at_ = &node;
     const auto part = [&](std::size_t i) { return evaluate(*node.parts[i], scope); };
     switch (node.kind) {
       case NodeKind::literal:
@@ -374,7 +384,7 @@ class Evaluator final : public Runtime {
       }
       case NodeKind::attribute: {
         const Value of = part(0);
-        line_ = node.line;
+        at_ = &node;
         return attribute(of, node.name);
       }
       case NodeKind::item: {
@@ -390,13 +400,13 @@ class Evaluator final : public Runtime {
       case NodeKind::call: {
         const Value callee = part(0);
         Arguments given = arguments(node, scope);
-        line_ = node.line;
+        at_ = &node;
         return call(callee, std::move(given));
       }
       case NodeKind::filter: {
         const Value input = part(0);
         const Arguments given = arguments(node, scope);
-        line_ = node.line;
+        at_ = &node;
         if (input.is_string()) charge_bytes(input.string().size());
         return filter(node.name, input, given);
       }
@@ -415,7 +425,7 @@ class Evaluator final : public Runtime {
         if (node.name == "and") return left.truthy() ? part(1) : left;
         if (node.name == "or") return left.truthy() ? left : part(1);
         const Value right = part(1);
-        line_ = node.line;
+        at_ = &node;
         return Operators(*this).apply(node.name, left, right);
       }
       case NodeKind::compare: {
@@ -442,7 +452,8 @@ class Evaluator final : public Runtime {
 
   Meter meter_;
   std::time_t now_;
-  int line_ = 0, depth_ = 0;
+  const Node* at_ = nullptr;
+  int depth_ = 0;
   Scope root_;
   std::vector<std::unique_ptr<Scope>> kept_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;

@@ -28,7 +28,8 @@ namespace rlalgo::text::detail {
 
 class Filters {
  public:
-  static Value apply(Runtime& runtime, const std::string& name, const Value& input, const Arguments& arguments) {
+  [[gnu::cold]] static Value apply(Runtime& runtime, const std::string& name, const Value& input,
+                                   const Arguments& arguments) {
     static const FilterTable of_values = value_filters(), of_lists = list_filters();
     for (const FilterTable* table : {&of_values, &of_lists}) {
       for (const auto& [known, body] : *table) {
@@ -39,7 +40,7 @@ class Filters {
   }
 
  private:
-  static FilterTable value_filters() {
+  [[gnu::cold]] static FilterTable value_filters() {
     return {
         {"default", otherwise},
         {"d", otherwise},
@@ -124,13 +125,13 @@ class Filters {
     };
   }
 
-  static Value otherwise(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value otherwise(Runtime&, const Value& v, const Arguments& a) {
     const bool replace = v.is_undefined() || (a.get(1, "boolean").truthy() && !v.truthy());
     return replace ? a.get(0, "default_value", "") : v;
   }
 
   // Words begin after white space or one of - ( { [ <.
-  static Value words_title(Runtime&, const Value& v, const Arguments&) {
+  [[gnu::cold]] static Value words_title(Runtime&, const Value& v, const Arguments&) {
     std::string out;
     bool beginning = true;
     const std::string text = v.text();
@@ -145,12 +146,12 @@ class Filters {
     return out;
   }
 
-  static Value escape(Runtime&, const Value& v, const Arguments&) {
+  [[gnu::cold]] static Value escape(Runtime&, const Value& v, const Arguments&) {
     return v.is_markup() ? v : Value::markup(escape_html(v.text()));
   }
 
   // indent(width=4, first=false, blank=false)
-  static Value indent(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value indent(Runtime&, const Value& v, const Arguments& a) {
     const Value width = a.get(0, "width", 4);
     const std::string prefix =
         width.is_string()
@@ -170,7 +171,7 @@ class Filters {
   }
 
   // truncate(length=255, killwords=False, end='...', leeway=5)
-  static Value truncate(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value truncate(Runtime&, const Value& v, const Arguments& a) {
     const std::string text = v.text(), end = a.get(2, "end", "...").text();
     const std::int64_t length = integer_argument(a.get(0, "length", 255), "length");
     const std::int64_t leeway = a.get(3, "leeway").is_none() ? 5 : integer_argument(a.get(3, "leeway"), "leeway");
@@ -184,7 +185,7 @@ class Filters {
     return cut + end;
   }
 
-  static Value url_encode(Runtime&, const Value& v, const Arguments&) {
+  [[gnu::cold]] static Value url_encode(Runtime&, const Value& v, const Arguments&) {
     std::string out;
     for (const char c : v.text()) {
       if (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -199,7 +200,7 @@ class Filters {
     return out;
   }
 
-  static std::optional<double> parse_float(const std::string& text) {
+  [[gnu::cold]] static std::optional<double> parse_float(const std::string& text) {
     const std::string trimmed(python_strip(text, {}));
     if (trimmed.empty() || trimmed.find_first_of("xXpP") != std::string::npos) return std::nullopt;
     char* end = nullptr;
@@ -208,7 +209,7 @@ class Filters {
   }
 
   // int(default=0, base=10)
-  static Value to_int(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value to_int(Runtime&, const Value& v, const Arguments& a) {
     const Value otherwise = a.get(0, "default", 0);
     const std::int64_t base = integer_argument(a.get(1, "base", 10), "base");
     v.require_defined();
@@ -230,7 +231,7 @@ class Filters {
   }
 
   // round(precision=0, method='common'|'ceil'|'floor')
-  static Value round(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value round(Runtime&, const Value& v, const Arguments& a) {
     v.require_defined();
     if (!v.is_number()) fail("type " + v.type_name() + " doesn't define __round__ method");
     const std::int64_t precision =

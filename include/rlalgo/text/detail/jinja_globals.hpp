@@ -20,12 +20,12 @@ namespace rlalgo::text::detail {
 class Namespace : public Object {
  public:
   [[nodiscard]] std::string type_name() const override { return "Namespace"; }
-  [[nodiscard]] Value attribute(const std::string& name) const override {
+  [[nodiscard, gnu::cold]] Value attribute(const std::string& name) const override {
     const Value* found = attributes_.find(std::string_view(name));
     return found != nullptr ? *found : Object::attribute(name);
   }
   void clear() { attributes_.entries.clear(); }
-  void set(const std::string& name, Value value) {
+  [[gnu::cold]] void set(const std::string& name, Value value) {
     if (name.starts_with('_'))
       fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" + name + "'.");
     attributes_.set(Value(name), std::move(value));
@@ -68,7 +68,7 @@ inline Value Cycler::attribute(const std::string& name) const {
   return Object::attribute(name);
 }
 
-inline Value make_cycler(const Arguments& arguments) {
+[[gnu::cold]] inline Value make_cycler(const Arguments& arguments) {
   if (arguments.positional.empty()) fail("at least one item has to be provided");
   const auto cycler = std::make_shared<Cycler>(Value(arguments.positional));
   cycler->self_ = cycler;
@@ -76,7 +76,7 @@ inline Value make_cycler(const Arguments& arguments) {
 }
 
 // range([start,] stop[, step]); as in the sandbox at most 100,000 numbers.
-inline Value make_range(const Arguments& arguments) {
+[[gnu::cold]] inline Value make_range(const Arguments& arguments) {
   constexpr std::int64_t limit = 100'000;
   if (arguments.positional.empty() || arguments.positional.size() > 3) fail("range expected from 1 to 3 arguments");
   const auto at = [&](std::size_t i) { return integer_argument(arguments.positional[i], "range() arguments"); };
@@ -96,7 +96,7 @@ inline Value make_range(const Arguments& arguments) {
 }
 
 // dict(pairs or mapping, name=value…)
-inline Dict make_dict(const Arguments& arguments) {
+[[gnu::cold]] inline Dict make_dict(const Arguments& arguments) {
   Dict dict;
   if (const Value* from = arguments.find(0, "")) {
     if (from->is_dict()) {
@@ -115,7 +115,7 @@ inline Dict make_dict(const Arguments& arguments) {
 }
 
 // Local time by a strftime format.
-inline std::string format_time(const std::string& format, std::time_t now) {
+[[gnu::cold]] inline std::string format_time(const std::string& format, std::time_t now) {
   if (format.size() > 4096) fail("strftime_now: a format of more than 4096 bytes");
   std::tm local{};
   localtime_r(&now, &local);
@@ -128,7 +128,7 @@ inline std::string format_time(const std::string& format, std::time_t now) {
 }
 
 // Nothing if no global has this name. now: what strftime_now calls the time.
-inline std::optional<Value> find_global(const std::string& name, std::time_t now) {
+[[gnu::cold]] inline std::optional<Value> find_global(const std::string& name, std::time_t now) {
   if (name == "range") return function(name, [](Runtime&, const Arguments& a) { return make_range(a); });
   if (name == "dict") return function(name, [](Runtime&, const Arguments& a) -> Value { return make_dict(a); });
   if (name == "namespace") {

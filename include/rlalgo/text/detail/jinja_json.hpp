@@ -17,7 +17,7 @@
 
 namespace rlalgo::text::detail {
 
-inline Value from_json(const nlohmann::ordered_json& json, int depth = 0) {
+[[gnu::cold]] inline Value from_json(const nlohmann::ordered_json& json, int depth = 0) {
   if (depth > Value::height_limit) fail("a variable is nested too deeply");
   using Type = nlohmann::ordered_json::value_t;
   switch (json.type()) {
@@ -69,13 +69,13 @@ class JsonWriter {
  public:
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
-  [[nodiscard]] std::string write(const Value& value) {
+  [[nodiscard, gnu::cold]] std::string write(const Value& value) {
     append(value, 0);
     return std::move(out_);
   }
 
  private:
-  void append(const Value& value, int depth) {
+  [[gnu::cold]] void append(const Value& value, int depth) {
     charge(1);
     if (value.is_none()) {
       out_ += "null";
@@ -102,12 +102,12 @@ class JsonWriter {
     }
   }
 
-  static std::string number(double value) {
+  [[gnu::cold]] static std::string number(double value) {
     const std::string text = float_repr(value);
     return text == "nan" ? "NaN" : text == "inf" ? "Infinity" : text == "-inf" ? "-Infinity" : text;
   }
 
-  void append_dict(const Dict& dict, int depth) {
+  [[gnu::cold]] void append_dict(const Dict& dict, int depth) {
     std::vector<std::string> keys;
     for (const auto& [key, value] : dict.entries) keys.push_back(key_text(key));
     const auto entry = [&](std::size_t index, std::size_t from) {
@@ -130,7 +130,7 @@ class JsonWriter {
     close('}', keys.empty(), depth);
   }
 
-  static std::string key_text(const Value& key) {
+  [[gnu::cold]] static std::string key_text(const Value& key) {
     if (key.is_string()) return key.string();
     if (key.is_none()) return "null";
     if (key.is_bool()) return key.boolean() ? "true" : "false";
@@ -140,12 +140,12 @@ class JsonWriter {
   }
 
   void open(char bracket) { out_ += bracket; }
-  void separate(std::size_t index, int depth) {
+  [[gnu::cold]] void separate(std::size_t index, int depth) {
     charge_bytes(style_.item_separator.size());
     if (index > 0) out_ += style_.item_separator;
     line(depth);
   }
-  void close(char bracket, bool empty, int depth) {
+  [[gnu::cold]] void close(char bracket, bool empty, int depth) {
     if (!empty) line(depth);
     out_ += bracket;
   }
@@ -156,13 +156,13 @@ class JsonWriter {
     for (int i = 0; i < depth; ++i) out_ += style_.indent;
   }
 
-  void append_escape(std::uint32_t unit) {
+  [[gnu::cold]] void append_escape(std::uint32_t unit) {
     constexpr std::string_view hex = "0123456789abcdef";
     out_ += "\\u";
     for (int shift = 12; shift >= 0; shift -= 4) out_ += hex[unit >> static_cast<unsigned>(shift) & 15U];
   }
 
-  void append_string(std::string_view text) {
+  [[gnu::cold]] void append_string(std::string_view text) {
     charge_bytes(text.size());
     out_ += '"';
     for (std::size_t i = 0; i < text.size();) {
@@ -209,7 +209,7 @@ class JsonWriter {
 };
 
 // tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
-inline Value to_json_text(const Value& value, const Arguments& arguments) {
+[[gnu::cold]] inline Value to_json_text(const Value& value, const Arguments& arguments) {
   JsonStyle style;
   style.ensure_ascii = arguments.get(0, "ensure_ascii").truthy();
   const Value indent = arguments.get(1, "indent");

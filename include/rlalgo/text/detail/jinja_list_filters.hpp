@@ -74,7 +74,8 @@ class ListFilters {
 
  private:
   // item.a.b or item.0.b; null key: the item itself.
-  static Value by_path(Runtime& runtime, Value item, const Value& path, const Value* otherwise = nullptr) {
+  [[gnu::cold]] static Value by_path(Runtime& runtime, Value item, const Value& path,
+                                     const Value* otherwise = nullptr) {
     if (path.is_none()) return item;
     std::vector<Value> keys;
     if (path.is_integral()) {
@@ -92,7 +93,7 @@ class ListFilters {
     }
     return item;
   }
-  static Value folded(const Value& v, bool case_sensitive) {
+  [[gnu::cold]] static Value folded(const Value& v, bool case_sensitive) {
     return v.is_string() && !case_sensitive ? Value(change_case(v.string(), Case::lower)) : v;
   }
   static Arguments rest(const Arguments& a, std::size_t from) {
@@ -103,7 +104,7 @@ class ListFilters {
   }
 
   // join(d='', attribute=None)
-  static Value join(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value join(Runtime& runtime, const Value& v, const Arguments& a) {
     const std::string glue = a.get(0, "d", "").text();
     const Value attribute = a.get(1, "attribute");
     std::string out;
@@ -118,7 +119,7 @@ class ListFilters {
   }
 
   // dictsort(case_sensitive=False, by='key', reverse=False)
-  static Value dictsort(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value dictsort(Runtime&, const Value& v, const Arguments& a) {
     if (!v.is_dict()) fail("dictsort needs a mapping, not '" + v.type_name() + "'");
     const bool sensitive = a.get(0, "case_sensitive").truthy(), reverse = a.get(2, "reverse").truthy();
     const std::string by = a.get(1, "by", "key").text();
@@ -128,7 +129,7 @@ class ListFilters {
       keyed.emplace_back(folded(by == "key" ? key : value, sensitive), Value::tuple({key, value}));
     return sorted(keyed, reverse);
   }
-  static Value sorted(const std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
+  [[gnu::cold]] static Value sorted(const std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
     List out;
     for (const std::size_t i : stable_order(keyed.size(), [&](std::size_t x, std::size_t y) {
            charge(1);
@@ -140,7 +141,7 @@ class ListFilters {
   }
 
   // sort(reverse=False, case_sensitive=False, attribute=None)
-  static Value sort(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value sort(Runtime& runtime, const Value& v, const Arguments& a) {
     const bool sensitive = a.get(1, "case_sensitive").truthy();
     const Value attribute = a.get(2, "attribute");
     std::vector<std::pair<Value, Value>> keyed;
@@ -159,7 +160,7 @@ class ListFilters {
   }
 
   // unique(case_sensitive=False, attribute=None)
-  static Value unique(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value unique(Runtime& runtime, const Value& v, const Arguments& a) {
     const bool sensitive = a.get(0, "case_sensitive").truthy();
     const Value attribute = a.get(1, "attribute");
     List seen, out;
@@ -174,7 +175,7 @@ class ListFilters {
   }
 
   // min/max(case_sensitive=False, attribute=None)
-  static Value extreme(Runtime& runtime, const Value& v, const Arguments& a, bool largest) {
+  [[gnu::cold]] static Value extreme(Runtime& runtime, const Value& v, const Arguments& a, bool largest) {
     const bool sensitive = a.get(0, "case_sensitive").truthy();
     const Value attribute = a.get(1, "attribute");
     const auto items = iterate(v);
@@ -189,7 +190,7 @@ class ListFilters {
   }
 
   // sum(attribute=None, start=0)
-  static Value sum(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value sum(Runtime& runtime, const Value& v, const Arguments& a) {
     const Value attribute = a.get(0, "attribute"), start = a.get(1, "start", 0);
     bool real = start.is_float();
     double total = start.is_number() ? start.real() : 0.0;
@@ -207,7 +208,7 @@ class ListFilters {
   }
 
   // map(filter, …) or map(attribute=…, default=…)
-  static Value map(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value map(Runtime& runtime, const Value& v, const Arguments& a) {
     List out;
     if (!v.truthy()) return generator({});  // numbers and none too
     if (a.positional.empty()) {
@@ -224,7 +225,8 @@ class ListFilters {
   }
 
   // select(test, …); selectattr(attribute, test, …); without a test: truth.
-  static Value select(Runtime& runtime, const Value& v, const Arguments& a, bool by_attribute, bool keep) {
+  [[gnu::cold]] static Value select(Runtime& runtime, const Value& v, const Arguments& a, bool by_attribute,
+                                    bool keep) {
     const std::size_t first = by_attribute ? 1 : 0;
     if (by_attribute && a.positional.empty()) fail("Missing parameter for attribute name");
     if (!v.truthy()) return generator({});
@@ -241,7 +243,7 @@ class ListFilters {
   }
 
   // groupby(attribute, default=None, case_sensitive=False): [(key, items)], sorted by key
-  static Value groupby(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value groupby(Runtime& runtime, const Value& v, const Arguments& a) {
     const Value attribute = a.get(0, "attribute");
     const Value* otherwise = a.find(1, "default");
     const bool sensitive = a.get(2, "case_sensitive").truthy();
@@ -270,7 +272,7 @@ class ListFilters {
   }
 
   // batch(linecount, fill_with=None)
-  static Value batch(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value batch(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t size = integer_argument(a.get(0, "linecount"), "linecount");
     const Value fill = a.get(1, "fill_with");
     if (size < 1 || size > 100'000) fail("batch: linecount must be from 1 to 100,000");
@@ -288,7 +290,7 @@ class ListFilters {
   }
 
   // slice(slices, fill_with=None): columns
-  static Value slice(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value slice(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t slices = integer_argument(a.get(0, "slices"), "slices");
     const Value fill = a.get(1, "fill_with");
     if (slices < 1 || slices > 100'000) fail("slice: the number of slices must be from 1 to 100,000");

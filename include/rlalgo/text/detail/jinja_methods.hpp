@@ -36,11 +36,11 @@ class Function : public Object {
   Body body_;
 };
 
-inline Value function(std::string name, Function::Body body, int height = 0) {
+[[gnu::cold]] inline Value function(std::string name, Function::Body body, int height = 0) {
   return Value(std::static_pointer_cast<Object>(std::make_shared<Function>(std::move(name), std::move(body), height)));
 }
 
-[[nodiscard]] inline Value strings(const std::vector<std::string>& parts) {
+[[nodiscard, gnu::cold]] inline Value strings(const std::vector<std::string>& parts) {
   List items;
   items.reserve(parts.size());
   for (const std::string& part : parts) items.emplace_back(part);
@@ -61,8 +61,8 @@ inline std::int64_t integer_argument(const Value& value, const char* what) {
 }
 
 // [start, stop) of a sequence of `length` items, as Python's methods take them: a start behind the end stays there.
-inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, std::size_t first,
-                                                    std::int64_t length) {
+[[gnu::cold]] inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, std::size_t first,
+                                                                  std::int64_t length) {
   const auto bound = [&](std::size_t index, std::int64_t otherwise) {
     const Value value = arguments.get(index, "");
     if (value.is_none()) return otherwise;
@@ -75,7 +75,7 @@ inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, 
 class StringMethods {
  public:
   // The bound method, or nothing.
-  static std::optional<Value> find(const Value& self, const std::string& name) {
+  [[gnu::cold]] static std::optional<Value> find(const Value& self, const std::string& name) {
     using Method = Value (*)(const std::string&, const Arguments&);
     static const std::vector<std::pair<std::string_view, Method>> methods = {
         {"strip",
@@ -161,25 +161,25 @@ class StringMethods {
   }
 
  private:
-  static Value strip(const std::string& s, const Arguments& a, StripSides sides) {
+  [[gnu::cold]] static Value strip(const std::string& s, const Arguments& a, StripSides sides) {
     const Value chars = a.get(0, "chars");
     if (chars.is_none()) return python_strip(s, sides);
     return python_strip(s, sides, string_argument(&chars, "strip"));
   }
-  static Value split(const std::string& s, const Arguments& a, bool from_right) {
+  [[gnu::cold]] static Value split(const std::string& s, const Arguments& a, bool from_right) {
     const Value separator = a.get(0, "sep");
     const std::int64_t limit = integer_argument(a.get(1, "maxsplit", -1), "maxsplit");
     if (separator.is_none()) return strings(split_spaces(s, limit, from_right));
     if (string_argument(&separator, "split").empty()) fail("empty separator");
     return strings(split_by(s, separator.string(), limit, from_right));
   }
-  static std::string slice(const std::string& s, std::int64_t begin, std::int64_t end) {
+  [[gnu::cold]] static std::string slice(const std::string& s, std::int64_t begin, std::int64_t end) {
     const std::vector<std::string_view> all = characters(s);
     std::string out;
     for (std::int64_t i = begin; i < end; ++i) out += all[static_cast<std::size_t>(i)];
     return out;
   }
-  static Value affix(const std::string& s, const Arguments& a, bool start) {
+  [[gnu::cold]] static Value affix(const std::string& s, const Arguments& a, bool start) {
     const Value* wanted = a.find(0, "");
     std::string part = s;
     if (a.positional.size() > 1) {
@@ -195,7 +195,8 @@ class StringMethods {
     }
     return fits(string_argument(wanted, method));
   }
-  static Value position(const std::string& s, const Arguments& a, const char* method, bool last, bool must) {
+  [[gnu::cold]] static Value position(const std::string& s, const Arguments& a, const char* method, bool last,
+                                      bool must) {
     const std::string& part = string_argument(a.find(0, "sub"), method);
     const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
     const std::string inside = begin < end ? slice(s, begin, end) : "";
@@ -205,7 +206,7 @@ class StringMethods {
     if (must) fail("substring not found");
     return -1;
   }
-  static Value count(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value count(const std::string& s, const Arguments& a) {
     const std::string& part = string_argument(a.find(0, "sub"), "count");
     const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
     if (begin > end) return 0;
@@ -217,7 +218,7 @@ class StringMethods {
       ++found;
     return found;
   }
-  static Value join(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value join(const std::string& s, const Arguments& a) {
     std::string out;
     bool first = true;
     for (const Value& item : iterate(a.get(0, "iterable"))) {
@@ -228,14 +229,14 @@ class StringMethods {
     }
     return out;
   }
-  static Value partition(const std::string& s, const Arguments& a, bool last) {
+  [[gnu::cold]] static Value partition(const std::string& s, const Arguments& a, bool last) {
     const std::string& separator = string_argument(a.find(0, "sep"), "partition");
     if (separator.empty()) fail("empty separator");
     const std::size_t at = last ? find_last(s, separator) : find_text(s, separator);
     if (at == std::string::npos) return last ? Value::tuple({"", "", s}) : Value::tuple({s, "", ""});
     return Value::tuple({s.substr(0, at), separator, s.substr(at + separator.size())});
   }
-  static Value zero_fill(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value zero_fill(const std::string& s, const Arguments& a) {
     const std::int64_t missing = width(a) - static_cast<std::int64_t>(python_length(s));
     if (missing <= 0) return s;
     const std::size_t sign = !s.empty() && (s[0] == '-' || s[0] == '+') ? 1 : 0;
@@ -246,11 +247,11 @@ class StringMethods {
     if (width > 1'000'000) fail("a width of more than 1,000,000 characters");
     return width;
   }
-  static Value pad(const std::string& s, const Arguments& a, char align) {
+  [[gnu::cold]] static Value pad(const std::string& s, const Arguments& a, char align) {
     const Value fill = a.get(1, "fillchar", " ");
     return pad_text(s, width(a), string_argument(&fill, "fillchar"), align);
   }
-  static Value swap_case(const std::string& s) {
+  [[gnu::cold]] static Value swap_case(const std::string& s) {
     std::string out;
     for (const std::string_view c : characters(s)) {
       const bool upper = u_hasBinaryProperty(static_cast<UChar32>(scalar_at(c, 0).value), UCHAR_UPPERCASE) != 0;
@@ -260,14 +261,14 @@ class StringMethods {
   }
   static int numeric(char32_t c) { return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE); }
   template <class Predicate>
-  static Value all(const std::string& s, Predicate predicate) {
+  [[gnu::cold]] static Value all(const std::string& s, Predicate predicate) {
     for (const std::string_view c : characters(s)) {
       if (!predicate(scalar_at(c, 0).value)) return false;
     }
     return !s.empty();
   }
   // All cased characters have the property, and there is one.
-  static Value cased(const std::string& s, UProperty property) {
+  [[gnu::cold]] static Value cased(const std::string& s, UProperty property) {
     bool any = false;
     for (const std::string_view c : characters(s)) {
       const char32_t value = scalar_at(c, 0).value;
@@ -280,7 +281,7 @@ class StringMethods {
 };
 
 // self.name for a dict, list or tuple: a bound method, or nothing.
-inline std::optional<Value> container_method(const Value& self, const std::string& name) {
+[[gnu::cold]] inline std::optional<Value> container_method(const Value& self, const std::string& name) {
   const auto view = [&](bool keys, bool values) {
     return function(
         name,

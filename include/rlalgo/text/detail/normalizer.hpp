@@ -32,7 +32,10 @@ class Normalizer {
 
   [[nodiscard]] std::string apply(std::string_view text) const {
     std::string current(text);
-    for (const Step& step : steps_) run(step, current);
+    for (const Step& step : steps_) {
+      run(step, current);
+      check_growth(text.size(), current.size());
+    }
     return current;
   }
 

@@ -34,7 +34,7 @@ namespace rlalgo::text::detail {
 
 // Each code point as a view of its bytes; the text must outlive the result.
 std::vector<std::string_view> characters(std::string&& text) = delete;
-[[nodiscard]] inline std::vector<std::string_view> characters(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string_view> characters(std::string_view text) {
   charge(text.size() + 1);
   std::vector<std::string_view> out;
   out.reserve(text.size());
@@ -101,7 +101,8 @@ struct StripSides {
 }
 
 // str.split(None, limit) and rsplit; limit < 0: no limit. What the limit leaves over keeps the spaces at its far end.
-[[nodiscard]] inline std::vector<std::string> split_spaces(std::string_view text, std::int64_t limit, bool from_right) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_spaces(std::string_view text, std::int64_t limit,
+                                                                      bool from_right) {
   std::vector<std::string> out;
   for (text = python_strip(text, {!from_right, from_right}); !text.empty();
        text = python_strip(text, {!from_right, from_right}), --limit) {
@@ -125,8 +126,8 @@ struct StripSides {
 }
 
 // str.split(separator, limit); the separator is not empty.
-[[nodiscard]] inline std::vector<std::string> split_by(std::string_view text, std::string_view separator,
-                                                       std::int64_t limit, bool from_right) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_by(std::string_view text, std::string_view separator,
+                                                                  std::int64_t limit, bool from_right) {
   std::vector<std::string> out;
   for (; limit != 0; --limit) {
     charge(4);
@@ -145,7 +146,7 @@ struct StripSides {
   return out;
 }
 
-[[nodiscard]] inline std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
   std::vector<std::string> out;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -164,8 +165,8 @@ struct StripSides {
   return out;
 }
 
-[[nodiscard]] inline std::string replace_all(std::string_view text, std::string_view from, std::string_view to,
-                                             std::int64_t limit = -1) {
+[[nodiscard, gnu::cold]] inline std::string replace_all(std::string_view text, std::string_view from,
+                                                        std::string_view to, std::int64_t limit = -1) {
   std::string out;
   if (from.empty()) {  // between all characters, and at both ends
     for (const std::string_view c : characters(text)) {
@@ -190,7 +191,7 @@ struct StripSides {
 
 enum class Case { upper, lower, fold };
 
-[[nodiscard]] inline std::string change_case(std::string_view text, Case to) {
+[[nodiscard, gnu::cold]] inline std::string change_case(std::string_view text, Case to) {
   charge(text.size() / 16 + 4);
   icu::UnicodeString wide = icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
   if (to == Case::upper) wide.toUpper(icu::Locale::getRoot());
@@ -202,7 +203,7 @@ enum class Case { upper, lower, fold };
 }
 
 // One character in title case; 'ß' becomes 'Ss'.
-[[nodiscard]] inline std::string title_character(std::string_view c) {
+[[nodiscard, gnu::cold]] inline std::string title_character(std::string_view c) {
   const char32_t value = scalar_at(c, 0).value;
   const auto title = static_cast<char32_t>(u_totitle(static_cast<UChar32>(value)));
   std::string out;
@@ -215,18 +216,18 @@ enum class Case { upper, lower, fold };
   return upper.substr(0, first) + change_case(std::string_view(upper).substr(first), Case::lower);
 }
 
-[[nodiscard]] inline std::string capitalize(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string capitalize(std::string_view text) {
   if (text.empty()) return {};
   const std::size_t first = scalar_at(text, 0).length;
   return title_character(text.substr(0, first)) + change_case(text.substr(first), Case::lower);
 }
 
-[[nodiscard]] inline bool is_cased(char32_t c) {
+[[nodiscard, gnu::cold]] inline bool is_cased(char32_t c) {
   return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED) != 0;
 }
 
 // str.title(): a cased character is upper-cased after an uncased one, else lower-cased.
-[[nodiscard]] inline std::string title(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string title(std::string_view text) {
   std::string out;
   bool inside = false;
   for (const std::string_view c : characters(text)) {
@@ -237,7 +238,7 @@ enum class Case { upper, lower, fold };
 }
 
 // repr() of a float, which is also its JSON form: the shortest digits that read back as the same number.
-[[nodiscard]] inline std::string float_repr(double value) {
+[[nodiscard, gnu::cold]] inline std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::array<char, 64> buffer{};
@@ -255,7 +256,7 @@ enum class Case { upper, lower, fold };
 }
 
 // repr() of a string: quotes as Python chooses them, unprintable characters escaped.
-[[nodiscard]] inline std::string string_repr(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string string_repr(std::string_view text) {
   constexpr std::string_view hex = "0123456789abcdef";
   const char quote = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string out(1, quote);

@@ -220,6 +220,8 @@ class SplitPattern {
   }
 
  private:
+  static constexpr std::uint32_t match_limit = 1'000'000;  // attempts of one match; a sane pattern needs a few per byte
+
   SplitPattern() = default;
 
   struct FreeCode {
@@ -227,6 +229,9 @@ class SplitPattern {
   };
   struct FreeContext {
     void operator()(pcre2_compile_context* context) const noexcept { pcre2_compile_context_free(context); }
+  };
+  struct FreeLimits {
+    void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
   };
   struct FreeMatch {
     void operator()(pcre2_match_data* data) const noexcept { pcre2_match_data_free(data); }
@@ -262,6 +267,9 @@ class SplitPattern {
       refuse("a splitting pattern does not compile (" + message + " at " + std::to_string(offset) + " in /" +
              translated.substr(0, 200) + "/)");
     }
+    limits_.reset(pcre2_match_context_create(nullptr), FreeLimits{});
+    pcre2_set_match_limit(limits_.get(), match_limit);
+    pcre2_set_heap_limit(limits_.get(), 16 << 10);       // KiB
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   }
 
@@ -272,10 +280,10 @@ class SplitPattern {
     std::size_t search = 0, covered = 0;
     bool matched_before = false;
     while (search <= part.size()) {
-      int found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+      int found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK, data.get(), limits_.get());
       if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
         found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
-                            nullptr);
+                            limits_.get());
       }
       if (found == PCRE2_ERROR_NOMATCH) break;
       if (found < 0) refuse("matching a splitting pattern failed (PCRE2 error " + std::to_string(found) + ")");
@@ -297,6 +305,7 @@ class SplitPattern {
   const KnownPattern* known_ = nullptr;
   bool literal_ = false;
   std::shared_ptr<pcre2_code> code_;
+  std::shared_ptr<pcre2_match_context> limits_;
 };
 
 }  // namespace rlalgo::text::detail
