@@ -1,8 +1,10 @@
 #include <support/catch.hpp>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <rlalgo/text/chat_template.hpp>
 
@@ -222,4 +224,47 @@ TEST_CASE("messages of the wrong form are refused") {
                     Catch::Contains("[rlalgo.text.7]") && Catch::Contains("content"));
   CHECK_THROWS_WITH(ChatTemplate::from_source("{{ raise_exception('only user and assistant') }}").render(Json::array()),
                     Catch::Contains("[rlalgo.text.8]") && Catch::Contains("only user and assistant"));
+}
+
+// recorded from transformers by scripts/fixtures/text_chat.py; RLALGO_CHAT_CASES names a larger file of the same form
+TEST_CASE("renders conversations as transformers does") {
+  std::vector<std::filesystem::path> files = {std::filesystem::path(RLALGO_TEST_DIR) / "golden/text/chat.json"};
+  if (const char* more = std::getenv("RLALGO_CHAT_CASES")) files.emplace_back(more);
+  SpecialTokens tokens;
+  tokens.named = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+  for (const std::filesystem::path& path : files) {
+    std::ifstream file(path);
+    REQUIRE(file.is_open());
+    const Json fixture = Json::parse(file);
+    std::size_t rendered = 0;
+    for (const Json& row : fixture["cases"]) {
+      const auto name = row[0].get<std::string>();
+      const Json &chat = fixture["conversations"][row[1].get<std::size_t>()], &source = fixture["templates"][name];
+      ChatOptions options{.add_generation_prompt = chat["add_generation_prompt"].get<bool>(),
+                          .tools = chat["tools"],
+                          .kwargs = chat["kwargs"],
+                          .now = fixture["now"].get<std::time_t>()};
+      if (options.kwargs.contains("documents")) options.documents = options.kwargs["documents"];
+      options.kwargs.erase("documents");
+      std::string text;
+      try {
+        text = ChatTemplate::from_source(
+                   source.is_null() ? std::string(*ChatTemplate::bundled(name)) : source.get<std::string>(), tokens)
+                   .render(chat["messages"], options);
+      } catch (const core::Error& error) {
+        text = error.what();
+      }
+      INFO(name << ", conversation " << row[1] << ": " << chat.dump());
+      if (row[2].is_string()) {
+        CHECK(text == row[2].get<std::string>());
+        ++rendered;
+      } else {
+        const auto kind = row[2]["error"].get<std::string>();
+        const std::string number = kind == "syntax" ? "6" : kind == "raised" ? "8" : "7";
+        INFO(row[2].dump());
+        CHECK(text.find("[rlalgo.text." + number + "]") == 0);
+      }
+    }
+    CHECK(rendered * 2 > fixture["cases"].size());
+  }
 }

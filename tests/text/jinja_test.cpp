@@ -102,6 +102,7 @@ TEST_CASE("runaway templates are stopped") {
   CHECK(has(error_of("{{ 1" + repeat(" + 1", 100'000) + " }}"), "[rlalgo.text.6]"));
   CHECK(has(error_of(repeat("{% if x %}", 100'000)), "[rlalgo.text.6]"));
   CHECK(render("{{ 1" + repeat(" + 1", 300) + " }}") == "301");
+  CHECK(render("{{ " + std::string(150, '(') + "1" + std::string(150, ')') + " }}") == "1");
 }
 
 TEST_CASE("macros may outlive the loop they were defined in") {

@@ -85,11 +85,14 @@ inline constexpr std::string_view qwen_25_template = R"jinja({%- macro open(role
 )jinja";
 
 // ChatML with thinking: kept for turns after the last real user query, dropped before; the generation prompt opens it.
-inline constexpr std::string_view qwen3_template = R"jinja({%- macro open(role) -%}
+inline constexpr std::string_view qwen3_template = R"jinja({%- macro words(content) -%}
+    {{ content if content is string else content | select('mapping') | selectattr('text', 'defined') | map(attribute='text') | join }}
+{%- endmacro -%}
+{%- macro open(role) -%}
     {{ '<|im_start|>' + role + '\n' }}
 {%- endmacro -%}
 {%- set close = '<|im_end|>\n' -%}
-{%- set system = messages[0].content if messages[0].role == 'system' else none -%}
+{%- set system = words(messages[0].content) if messages[0].role == 'system' else none -%}
 {%- if tools -%}
     {{ open('system') + (system + '\n\n' if system is not none else '') }}
     {{- '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n' }}
@@ -106,15 +109,15 @@ inline constexpr std::string_view qwen3_template = R"jinja({%- macro open(role) 
 {#- The last question: a user message that is not a tool's answer. -#}
 {%- set question = namespace(index=messages | length - 1) -%}
 {%- for message in messages[::-1] -%}
-    {%- set words = message.content if message.content is string else '' -%}
-    {%- set answer = words.startswith('<tool_response>') and words.endswith('</tool_response>') -%}
-    {%- if message.role == 'user' and message.content is string and not answer -%}
+    {%- set text = words(message.content) -%}
+    {%- set answer = text.startswith('<tool_response>') and text.endswith('</tool_response>') -%}
+    {%- if message.role == 'user' and message.content and not answer -%}
         {%- set question.index = messages | length - loop.index -%}
         {%- break -%}
     {%- endif -%}
 {%- endfor -%}
 {%- for message in messages -%}
-    {%- set content = message.content if message.content is string else '' -%}
+    {%- set content = words(message.content) -%}
     {%- if message.role == 'user' or message.role == 'system' and not loop.first -%}
         {{ open(message.role) + content + close }}
     {%- elif message.role == 'assistant' -%}
@@ -154,11 +157,280 @@ inline constexpr std::string_view qwen3_template = R"jinja({%- macro open(role) 
 {%- endif -%}
 )jinja";
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 4> bundled_templates = {{
+// ### Instruction and ### Response headings, blank lines between messages.
+inline constexpr std::string_view alpaca_template = R"jinja({{- bos_token }}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '### Instruction:\n' + message.content }}
+    {%- elif message.role == 'assistant' %}
+        {{- '### Response:\n' + message.content + eos_token }}
+    {%- elif message.role == 'system' and loop.first %}
+        {{- message.content }}
+    {%- endif %}
+    {{- '\n\n' if not loop.last }}
+{%- endfor %}
+{{- '\n\n### Response:\n' if add_generation_prompt }}
+)jinja";
+
+// [|role|] before, [|endofturn|] behind all but user messages.
+inline constexpr std::string_view exaone_template = R"jinja({%- for message in messages %}
+    {{- '[|system|][|endofturn|]\n' if loop.first and message.role != 'system' }}
+    {{- '[|' + message.role + '|]' + message.content + ('\n' if message.role == 'user' else '[|endofturn|]\n') }}
+{%- endfor %}
+{{- '[|assistant|]' if add_generation_prompt }}
+)jinja";
+
+// <|role|> … <|end|>; a user message already opens the answer.
+inline constexpr std::string_view phi_3_template = R"jinja({{- bos_token }}
+{%- for message in messages %}
+    {%- if message.role in ['system', 'user'] %}
+        {{- '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}
+        {{- '<|assistant|>\n' if message.role == 'user' }}
+    {%- elif message.role == 'assistant' %}
+        {{- message.content + '<|end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+)jinja";
+
+// <|role|> … <|end|>.
+inline constexpr std::string_view phi_35_template = R"jinja({%- for message in messages %}
+    {%- if message.role in ['user', 'assistant'] or message.role == 'system' and message.content %}
+        {{- '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{{- '<|assistant|>\n' if add_generation_prompt }}
+)jinja";
+
+// Full-width bars around User and Assistant, the system message bare.
+inline constexpr std::string_view deepseek_v2_template = R"jinja({{- bos_token }}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<｜User｜>' + message.content }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<｜Assistant｜>' + message.content + eos_token }}
+    {%- elif message.role == 'system' %}
+        {{- message.content + '\n\n' }}
+    {%- endif %}
+{%- endfor %}
+{{- '<｜Assistant｜>' if add_generation_prompt }}
+)jinja";
+
+// <start_of_turn>role … <end_of_turn>, no system message, strict turns, the assistant is called model.
+inline constexpr std::string_view gemma_template = R"jinja({{- bos_token }}
+{%- if messages[0].role == 'system' %}
+    {{- raise_exception('System role not supported') }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if (loop.index0 % 2 == 0) != (message.role == 'user') %}
+        {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+    {%- endif %}
+    {{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}
+    {%- if message.content is string %}
+        {{- message.content | trim }}
+    {%- else %}
+        {%- for part in message.content if 'text' in part %}
+            {{- part.text | trim }}
+        {%- endfor %}
+    {%- endif %}
+    {{- '<end_of_turn>\n' }}
+{%- endfor %}
+{{- '<start_of_turn>model\n' if add_generation_prompt }}
+)jinja";
+
+// Turn tokens of Command-R and Aya, strict turns, contents stripped.
+inline constexpr std::string_view cohere_template = R"jinja({%- macro turn(name, words) %}
+    {{- '<|START_OF_TURN_TOKEN|><|' + name + '_TOKEN|>' + words + '<|END_OF_TURN_TOKEN|>' }}
+{%- endmacro %}
+{{- bos_token }}
+{%- set has_system = messages[0].role == 'system' %}
+{{- turn('SYSTEM', messages[0].content) if has_system }}
+{%- for message in (messages[1:] if has_system else messages) %}
+    {%- if (loop.index0 % 2 == 0) != (message.role == 'user') %}
+        {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+    {%- endif %}
+    {%- if message.role == 'user' %}
+        {{- turn('USER', message.content.strip()) }}
+    {%- elif message.role == 'assistant' %}
+        {{- turn('CHATBOT', message.content.strip()) }}
+    {%- endif %}
+{%- endfor %}
+{{- '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' if add_generation_prompt }}
+)jinja";
+
+// [INST] … [/INST], the system message inside the first of them, strict turns.
+inline constexpr std::string_view mistral_v1_template = R"jinja({%- macro words(message) %}
+    {%- if message.content is string %}
+        {{- message.content }}
+    {%- else %}
+        {{- message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join }}
+    {%- endif %}
+{%- endmacro %}
+{%- set strange = 'Only user and assistant roles are supported, with the exception of an initial optional system message!' %}
+{%- set uneven = 'After the optional system message, conversation roles must alternate user/assistant/user/assistant/...' %}
+{%- set has_system = messages[0].role == 'system' %}
+{%- set turns = messages[1:] if has_system else messages %}
+{{- bos_token }}
+{%- for message in turns %}
+    {%- if (loop.index0 % 2 == 0) != (message.role == 'user') %}
+        {{- raise_exception(uneven) }}
+    {%- endif %}
+    {%- if message.role == 'user' %}
+        {%- set before = words(messages[0]) + '\n\n' if has_system and loop.first else '' %}
+        {{- ' [INST] ' + before + words(message) + ' [/INST]' }}
+    {%- elif message.role == 'assistant' %}
+        {{- ' ' + words(message) + eos_token }}
+    {%- else %}
+        {{- raise_exception(strange) }}
+    {%- endif %}
+{%- endfor %}
+)jinja";
+
+// As mistral_v1 with tools; the system message goes into a last user message, as its authors have it.
+inline constexpr std::string_view mistral_v2v3_template = R"jinja({%- macro words(message) %}
+    {%- if message.content is string %}
+        {{- message.content }}
+    {%- else %}
+        {{- message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join }}
+    {%- endif %}
+{%- endmacro %}
+{%- set strange = 'Only user and assistant roles are supported, with the exception of an initial optional system message!' %}
+{%- set uneven = 'After the optional system message, conversation roles must alternate user/assistant/user/assistant/...' %}
+{%- set has_system = messages[0].role == 'system' %}
+{%- set turns = messages[1:] if has_system else messages %}
+{%- set users = turns | selectattr('role', 'equalto', 'user') | list %}
+{%- set count = namespace(turns=0) %}
+{%- for message in turns %}
+    {%- set calls = message.tool_calls is defined and message.tool_calls is not none %}
+    {%- if message.role not in ['tool', 'tool_results'] and not calls %}
+        {%- if (count.turns % 2 == 0) != (message.role == 'user') %}
+            {{- raise_exception(uneven) }}
+        {%- endif %}
+        {%- set count.turns = count.turns + 1 %}
+    {%- endif %}
+{%- endfor %}
+{%- macro checked(id) %}
+    {%- if id is not defined or id | length != 9 %}
+        {{- raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}
+    {%- endif %}
+    {{- id }}
+{%- endmacro %}
+{{- bos_token }}
+{%- for message in turns %}
+    {%- if message.role == 'user' %}
+        {%- if tools is defined and tools is not none and message == users[-1] %}
+            {{- '[AVAILABLE_TOOLS] [' }}
+            {%- for tool in tools %}
+                {{- '{"type": "function", "function": {' }}
+                {%- for name, value in tool.function.items() if name != 'return' %}
+                    {{- '"' + name + '": ' + ('"' + value + '"' if value is string else value | tojson) }}
+                    {{- ', ' if not loop.last }}
+                {%- endfor %}
+                {{- '}}' + (']' if loop.last else ', ') }}
+            {%- endfor %}
+            {{- '[/AVAILABLE_TOOLS]' }}
+        {%- endif %}
+        {%- set before = words(messages[0]) + '\n\n' if has_system and loop.last else '' %}
+        {{- '[INST] ' + before + words(message) + '[/INST]' }}
+    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
+        {{- '[TOOL_CALLS] [' }}
+        {%- for call in message.tool_calls %}
+            {{- (call.function | tojson)[:-1] + ', "id": "' + checked(call.id) + '"}' }}
+            {{- ']' + eos_token if loop.last else ', ' }}
+        {%- endfor %}
+    {%- elif message.role == 'assistant' %}
+        {{- ' ' + words(message) | trim + eos_token }}
+    {%- elif message.role in ['tool', 'tool_results'] %}
+        {%- set nested = message.content is defined and message.content.content is defined %}
+        {%- set result = message.content.content if nested else message.content %}
+        {{- '[TOOL_RESULTS] {"content": ' + result | string + ', "call_id": "' + checked(message.tool_call_id) }}
+        {{- '"}[/TOOL_RESULTS]' }}
+    {%- else %}
+        {{- raise_exception(strange) }}
+    {%- endif %}
+{%- endfor %}
+)jinja";
+
+// As mistral_v2v3, for a tokenizer that needs no spaces.
+inline constexpr std::string_view mistral_v3_tekken_template = R"jinja({%- macro words(message) %}
+    {%- if message.content is string %}
+        {{- message.content }}
+    {%- else %}
+        {{- message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join }}
+    {%- endif %}
+{%- endmacro %}
+{%- set strange = 'Only user and assistant roles are supported, with the exception of an initial optional system message!' %}
+{%- set uneven = 'After the optional system message, conversation roles must alternate user/assistant/user/assistant/...' %}
+{%- set has_system = messages[0].role == 'system' %}
+{%- set turns = messages[1:] if has_system else messages %}
+{%- set users = turns | selectattr('role', 'equalto', 'user') | list %}
+{%- set count = namespace(turns=0) %}
+{%- for message in turns %}
+    {%- set calls = message.tool_calls is defined and message.tool_calls is not none %}
+    {%- if message.role not in ['tool', 'tool_results'] and not calls %}
+        {%- if (count.turns % 2 == 0) != (message.role == 'user') %}
+            {{- raise_exception(uneven) }}
+        {%- endif %}
+        {%- set count.turns = count.turns + 1 %}
+    {%- endif %}
+{%- endfor %}
+{%- macro checked(id) %}
+    {%- if id is not defined or id | length != 9 %}
+        {{- raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}
+    {%- endif %}
+    {{- id }}
+{%- endmacro %}
+{{- bos_token }}
+{%- for message in turns %}
+    {%- if message.role == 'user' %}
+        {%- if tools is defined and tools is not none and message == users[-1] %}
+            {{- '[AVAILABLE_TOOLS][' }}
+            {%- for tool in tools %}
+                {{- '{"type": "function", "function": {' }}
+                {%- for name, value in tool.function.items() if name != 'return' %}
+                    {{- '"' + name + '": ' + ('"' + value + '"' if value is string else value | tojson) }}
+                    {{- ', ' if not loop.last }}
+                {%- endfor %}
+                {{- '}}' + (']' if loop.last else ', ') }}
+            {%- endfor %}
+            {{- '[/AVAILABLE_TOOLS]' }}
+        {%- endif %}
+        {%- set before = words(messages[0]) + '\n\n' if has_system and loop.last else '' %}
+        {{- '[INST]' + before + words(message) + '[/INST]' }}
+    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
+        {{- '[TOOL_CALLS][' }}
+        {%- for call in message.tool_calls %}
+            {{- (call.function | tojson)[:-1] + ', "id": "' + checked(call.id) + '"}' }}
+            {{- ']' + eos_token if loop.last else ', ' }}
+        {%- endfor %}
+    {%- elif message.role == 'assistant' %}
+        {{- words(message) + eos_token }}
+    {%- elif message.role in ['tool', 'tool_results'] %}
+        {%- set nested = message.content is defined and message.content.content is defined %}
+        {%- set result = message.content.content if nested else message.content %}
+        {{- '[TOOL_RESULTS]{"content": ' + result | string + ', "call_id": "' + checked(message.tool_call_id) }}
+        {{- '"}[/TOOL_RESULTS]' }}
+    {%- else %}
+        {{- raise_exception(strange) }}
+    {%- endif %}
+{%- endfor %}
+)jinja";
+
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 15> bundled_templates = {{
     {"chatml", chatml_template},
     {"llama3", llama3_template},
     {"qwen_25", qwen_25_template},
     {"qwen3", qwen3_template},
+    {"alpaca", alpaca_template},
+    {"exaone", exaone_template},
+    {"phi_3", phi_3_template},
+    {"phi_35", phi_35_template},
+    {"deepseek_v2", deepseek_v2_template},
+    {"gemma", gemma_template},
+    {"cohere", cohere_template},
+    {"mistral_v1", mistral_v1_template},
+    {"mistral_v2v3", mistral_v2v3_template},
+    {"mistral_v3_tekken", mistral_v3_tekken_template},
+    {"aya", cohere_template},
 }};
 
 }  // namespace rlalgo::text::detail

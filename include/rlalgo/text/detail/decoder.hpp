@@ -29,7 +29,16 @@ class Decoder {
   [[nodiscard]] bool byte_level() const noexcept { return steps_.size() == 1 && steps_[0].kind == Kind::byte_level; }
 
   [[nodiscard]] std::string apply(std::vector<std::string> tokens) const {
-    for (const Step& step : steps_) run(step, tokens);
+    const auto size = [&] {
+      std::size_t bytes = 0;
+      for (const std::string& token : tokens) bytes += token.size();
+      return bytes;
+    };
+    const std::size_t before = size();
+    for (const Step& step : steps_) {
+      run(step, tokens);
+      check_growth(before, size());
+    }
     std::string text;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0 && steps_.empty()) text += ' ';
@@ -78,12 +87,12 @@ class Decoder {
       step.kind = Kind::fuse;
     } else if (type == "Strip") {
       step.kind = Kind::strip;
-      step.content = spec.at("content").get<std::string>();
+      step.content = one_character(spec, "content", nullptr);
       step.start = spec.at("start").get<std::size_t>();
       step.stop = spec.at("stop").get<std::size_t>();
     } else if (type == "Metaspace") {
       step.kind = Kind::metaspace;
-      step.content = spec.value("replacement", "\xE2\x96\x81");
+      step.content = one_character(spec, "replacement", "\xE2\x96\x81");
       const std::string scheme = spec.contains("prepend_scheme")        ? spec.value("prepend_scheme", "always")
                                  : spec.value("add_prefix_space", true) ? "always"
                                                                         : "never";

@@ -37,7 +37,7 @@ enum class NodeKind {
   spread_named,  // **parts[0] among arguments
   // statements
   data,          // name: the text
-  print,         // parts[0]
+  print,         // parts
   branches,      // parts: conditions; bodies: one each, and one more for else
   loop,          // parts: target, iterable, filter (may be null); bodies: body, else
   set,           // parts: target, value
@@ -59,6 +59,7 @@ struct Node {
 
   NodeKind kind;
   int line;
+  std::shared_ptr<const std::string> tag;  // source of the tag around it, for messages; null in text
   std::string name;
   Value value;
   std::vector<NodePtr> parts;
@@ -67,7 +68,8 @@ struct Node {
   std::vector<std::string> operators;
   std::vector<std::vector<NodePtr>> bodies;
   std::vector<Parameter> parameters;
-  int depth = 1;  // of the expression tree below
+  int depth = 1;           // of the expression tree below
+  bool recursive = false;  // loop: the variable loop can be called, with items to go through in the same way
   // macro, call_block: the body names the variables that take what no parameter takes
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
 };

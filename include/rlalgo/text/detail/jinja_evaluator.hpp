@@ -27,7 +27,7 @@ namespace rlalgo::text::detail {
 
 class Evaluator final : public Runtime {
  public:
-  Evaluator(std::size_t step_limit, std::time_t now) : step_limit_(step_limit), now_(now) {}
+  Evaluator(std::size_t step_limit, std::time_t now) : meter_(step_limit), now_(now) {}
   ~Evaluator() override {
     for (const std::shared_ptr<Namespace>& made : namespaces_) made->clear();  // ends reference cycles
   }
@@ -42,16 +42,9 @@ class Evaluator final : public Runtime {
     return out;
   }
 
-  [[nodiscard]] int line() const noexcept { return line_; }  // of what ran last
+  [[nodiscard]] const Node* at() const noexcept { return at_; }  // what ran last; null before anything did
 
   // --- Runtime
-  void charge(std::size_t steps) override {
-    steps_ += steps;
-    if (steps_ > step_limit_) {
-      throw TemplateFailure("the template does not come to an end: it was stopped after " +
-                            std::to_string(step_limit_) + " steps");
-    }
-  }
   void adopt(std::shared_ptr<Namespace> made) override { namespaces_.push_back(std::move(made)); }
   Value filter(const std::string& name, const Value& input, Arguments arguments) override {
     return Filters::apply(*this, name, input, arguments);
@@ -88,7 +81,7 @@ class Evaluator final : public Runtime {
     if (key.is_integral() && (of.is_sequence() || of.is_string())) {
       const std::int64_t length = length_of(of), index = key.integer() < 0 ? key.integer() + length : key.integer();
       if (index >= 0 && index < length) {
-        return of.is_string() ? Value(characters(of.string())[static_cast<std::size_t>(index)])
+        return of.is_string() ? Value(character_at(of.string(), static_cast<std::size_t>(index)))
                               : of.list()[static_cast<std::size_t>(index)];
       }
     } else if (of.is_dict()) {
@@ -112,6 +105,11 @@ class Evaluator final : public Runtime {
     Evaluator& evaluator;
   };
 
+  struct LoopEnd {
+    LoopState& state;
+    ~LoopEnd() { state.end(); }
+  };
+
   // A scope that lives as long as this object, or, when a macro refers to it, as long as the rendering.
   class Inner {
    public:
@@ -133,7 +131,7 @@ class Evaluator final : public Runtime {
   class Macro : public Object {
    public:
     Macro(Evaluator& evaluator, const Node& node, Scope& scope) : evaluator_(evaluator), node_(node), scope_(scope) {
-      for (Scope* s = &scope; s != nullptr; s = s->parent) s->captured = true;
+      scope.capture();
     }
     [[nodiscard]] std::string type_name() const override { return "Macro"; }
     [[nodiscard]] bool callable() const override { return true; }
@@ -206,18 +204,18 @@ class Evaluator final : public Runtime {
   }
 
   void write(std::string& out, std::string_view text) {
-    charge(text.size() / 16 + 1);
+    charge_bytes(text.size());
     out += text;
   }
 
   Flow run(const Node& node, Scope& scope, std::string& out) {
-    line_ = node.line;
+    at_ = &node;
     switch (node.kind) {
       case NodeKind::data:
         write(out, node.name);
         return Flow::on;
       case NodeKind::print:
-        write(out, evaluate(*node.parts[0], scope).text());
+        for (const NodePtr& part : node.parts) write(out, evaluate(*part, scope).text());
         return Flow::on;
       case NodeKind::branches: {
         std::size_t i = 0;
@@ -225,7 +223,7 @@ class Evaluator final : public Runtime {
         return i < node.bodies.size() ? run(node.bodies[i], scope, out) : Flow::on;
       }
       case NodeKind::loop:
-        return loop(node, scope, out);
+        return loop(node, evaluate(*node.parts[1], scope), scope, out, 1);
       case NodeKind::set:
         assign(*node.parts[0], evaluate(*node.parts[1], scope), scope);
         return Flow::on;
@@ -297,8 +295,10 @@ class Evaluator final : public Runtime {
     }
   }
 
-  Flow loop(const Node& node, Scope& scope, std::string& out) {
-    std::shared_ptr<const List> items = iterate(evaluate(*node.parts[1], scope)).shared();
+  // depth: of recursion into the same loop.
+  Flow loop(const Node& node, const Value& over, Scope& scope, std::string& out, int depth) {
+    const Deeper deeper(*this);
+    std::shared_ptr<const List> items = iterate(over).shared();
     if (node.parts[2]) {
       List kept;
       for (const Value& item : *items) {
@@ -308,7 +308,16 @@ class Evaluator final : public Runtime {
       }
       items = std::make_shared<const List>(std::move(kept));
     }
-    const auto state = std::make_shared<LoopState>(items, 1);
+    const auto state = std::make_shared<LoopState>(Value(items), depth);
+    if (node.recursive) {
+      scope.capture();
+      state->recurse = [this, &node, &scope, depth](const Value& inner) {
+        std::string text;
+        loop(node, inner, scope, text, depth + 1);
+        return Value(std::move(text));
+      };
+    }
+    const LoopEnd end{*state};
     for (std::size_t i = 0; i < items->size(); ++i) {
       charge(1);
       state->move_to(static_cast<std::int64_t>(i));
@@ -353,7 +362,7 @@ class Evaluator final : public Runtime {
   Value evaluate(const Node& node, Scope& scope) {
     const Deeper deeper(*this);
     charge(1);
-    line_ = node.line;
+    at_ = &node;
     const auto part = [&](std::size_t i) { return evaluate(*node.parts[i], scope); };
     switch (node.kind) {
       case NodeKind::literal:
@@ -375,7 +384,7 @@ class Evaluator final : public Runtime {
       }
       case NodeKind::attribute: {
         const Value of = part(0);
-        line_ = node.line;
+        at_ = &node;
         return attribute(of, node.name);
       }
       case NodeKind::item: {
@@ -391,14 +400,14 @@ class Evaluator final : public Runtime {
       case NodeKind::call: {
         const Value callee = part(0);
         Arguments given = arguments(node, scope);
-        line_ = node.line;
+        at_ = &node;
         return call(callee, std::move(given));
       }
       case NodeKind::filter: {
         const Value input = part(0);
         const Arguments given = arguments(node, scope);
-        line_ = node.line;
-        if (input.is_string()) charge(input.string().size() / 16);
+        at_ = &node;
+        if (input.is_string()) charge_bytes(input.string().size());
         return filter(node.name, input, given);
       }
       case NodeKind::test: {
@@ -416,7 +425,7 @@ class Evaluator final : public Runtime {
         if (node.name == "and") return left.truthy() ? part(1) : left;
         if (node.name == "or") return left.truthy() ? left : part(1);
         const Value right = part(1);
-        line_ = node.line;
+        at_ = &node;
         return Operators(*this).apply(node.name, left, right);
       }
       case NodeKind::compare: {
@@ -441,9 +450,10 @@ class Evaluator final : public Runtime {
     }
   }
 
-  std::size_t step_limit_, steps_ = 0;
+  Meter meter_;
   std::time_t now_;
-  int line_ = 0, depth_ = 0;
+  const Node* at_ = nullptr;
+  int depth_ = 0;
   Scope root_;
   std::vector<std::unique_ptr<Scope>> kept_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;

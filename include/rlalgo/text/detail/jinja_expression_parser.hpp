@@ -27,7 +27,7 @@ class ExpressionParser {
   explicit ExpressionParser(std::string_view source) : tokens_(TemplateLexer(source).run()) {}
 
   static constexpr int tree_limit = 400;     // height of an expression's tree: a + b + c + … grows it by one each
-  static constexpr int nesting_limit = 200;  // of parentheses and blocks
+  static constexpr int nesting_limit = 400;  // of blocks and unary operators; a parenthesis counts twice
 
   // --- tokens
   [[nodiscard]] const Token& now() const { return tokens_[at_]; }
@@ -39,38 +39,41 @@ class ExpressionParser {
   bool accept_symbol(std::string_view s) { return is_symbol(s) && (take(), true); }
   bool accept_name(std::string_view s) { return is_name(s) && (take(), true); }
 
-  [[noreturn]] void error(const std::string& message) const { throw TemplateSyntaxError{message, now().line}; }
-  [[nodiscard]] std::string shown() const {
+  [[noreturn]] void error(const std::string& message) const {
+    throw TemplateSyntaxError{message, now().line, tag_ ? *tag_ : std::string()};
+  }
+  [[nodiscard, gnu::cold]] std::string shown() const {
     return is(TokenKind::end)                                     ? "end of template"
            : is(TokenKind::print_end) || is(TokenKind::block_end) ? "end of tag"
                                                                   : "'" + now().text + "'";
   }
-  void expect_symbol(std::string_view s) {
+  [[gnu::cold]] void expect_symbol(std::string_view s) {
     if (!accept_symbol(s)) error("expected '" + std::string(s) + "', got " + shown());
   }
-  void expect_name(std::string_view s) {
+  [[gnu::cold]] void expect_name(std::string_view s) {
     if (!accept_name(s)) error("expected '" + std::string(s) + "', got " + shown());
   }
-  std::string expect_identifier() {
+  [[gnu::cold]] std::string expect_identifier() {
     if (!is(TokenKind::name)) error("expected a name, got " + shown());
     return take().text;
   }
-  void expect(TokenKind kind, const char* what) {
+  [[gnu::cold]] void expect(TokenKind kind, const char* what) {
     if (!is(kind)) error("expected " + std::string(what) + ", got " + shown());
     take();
   }
 
   // --- nodes
   template <class... Parts>
-  NodePtr make(NodeKind kind, int line, std::string name = {}, Parts... parts) const {
+  [[gnu::cold]] NodePtr make(NodeKind kind, int line, std::string name = {}, Parts... parts) const {
     auto node = std::make_unique<Node>();
     node->kind = kind;
     node->line = line;
+    node->tag = tag_;
     node->name = std::move(name);
     (node->parts.push_back(std::move(parts)), ...);
     return finish(std::move(node));
   }
-  NodePtr finish(NodePtr node) const {
+  [[gnu::cold]] NodePtr finish(NodePtr node) const {
     const auto below = [&](const NodePtr& part) {
       if (part) node->depth = std::max(node->depth, part->depth + 1);
     };
@@ -80,7 +83,7 @@ class ExpressionParser {
     if (node->depth > tree_limit) error("an expression is nested too deeply");
     return node;
   }
-  NodePtr literal(int line, Value value) const {
+  [[gnu::cold]] NodePtr literal(int line, Value value) const {
     NodePtr node = make(NodeKind::literal, line);
     node->value = std::move(value);
     return node;
@@ -98,7 +101,7 @@ class ExpressionParser {
 
   // --- expressions
   // a, b, c as a tuple; one expression as itself.
-  NodePtr tuple_expression(bool conditional = true) {
+  [[gnu::cold]] NodePtr tuple_expression(bool conditional = true) {
     const int line = now().line;
     std::vector<NodePtr> parts;
     bool tuple = false;
@@ -176,7 +179,7 @@ class ExpressionParser {
   }
 
   template <class Operand>
-  NodePtr left_associative(std::initializer_list<std::string_view> operators, Operand operand) {
+  [[gnu::cold]] NodePtr left_associative(std::initializer_list<std::string_view> operators, Operand operand) {
     NodePtr node = (this->*operand)();
     while (is(TokenKind::symbol) && std::find(operators.begin(), operators.end(), now().text) != operators.end()) {
       const Token op = take();
@@ -190,7 +193,7 @@ class ExpressionParser {
   NodePtr power() { return left_associative({"**"}, &ExpressionParser::filtered_unary); }
   NodePtr filtered_unary() { return unary(true); }
 
-  NodePtr unary(bool with_filter) {
+  [[gnu::cold]] NodePtr unary(bool with_filter) {
     const Nesting nesting(*this);
     const int line = now().line;
     NodePtr node;
@@ -245,7 +248,7 @@ class ExpressionParser {
     error("expected an expression, got " + shown());
   }
 
-  [[nodiscard]] Value integer(std::string text) const {
+  [[nodiscard, gnu::cold]] Value integer(std::string text) const {
     int base = 10;
     if (text.size() > 2 && text[0] == '0' && std::isalpha(static_cast<unsigned char>(text[1])) != 0) {
       base = text[1] == 'x' || text[1] == 'X' ? 16 : text[1] == 'o' || text[1] == 'O' ? 8 : 2;
@@ -281,7 +284,7 @@ class ExpressionParser {
     return finish(std::move(node));
   }
 
-  NodePtr postfix(NodePtr node) {
+  [[gnu::cold]] NodePtr postfix(NodePtr node) {
     while (true) {
       const int line = now().line;
       if (accept_symbol(".")) {
@@ -300,7 +303,7 @@ class ExpressionParser {
     }
   }
 
-  NodePtr subscript(int line, NodePtr node) {
+  [[gnu::cold]] NodePtr subscript(int line, NodePtr node) {
     std::vector<NodePtr> keys;
     expect_symbol("[");
     do {
@@ -328,7 +331,7 @@ class ExpressionParser {
     return make(NodeKind::item, line, "", std::move(node), finish(std::move(tuple)));
   }
 
-  NodePtr call(int line, NodePtr callee) {
+  [[gnu::cold]] NodePtr call(int line, NodePtr callee) {
     NodePtr node = make(NodeKind::call, line, "", std::move(callee));
     arguments(*node);
     return finish(std::move(node));
@@ -365,7 +368,7 @@ class ExpressionParser {
   }
 
   // first: the chain begins with a filter name, not with "|".
-  NodePtr filter_chain(NodePtr node, bool first) {
+  [[gnu::cold]] NodePtr filter_chain(NodePtr node, bool first) {
     while (first || is_symbol("|")) {
       const int line = now().line;
       if (!std::exchange(first, false)) take();
@@ -376,7 +379,7 @@ class ExpressionParser {
     return node;
   }
 
-  NodePtr filters_and_tests(NodePtr node) {
+  [[gnu::cold]] NodePtr filters_and_tests(NodePtr node) {
     while (true) {
       if (is_symbol("|")) {
         node = filter_chain(std::move(node), false);
@@ -408,6 +411,7 @@ class ExpressionParser {
   }
 
   std::vector<Token> tokens_;
+  std::shared_ptr<const std::string> tag_;  // source of the tag that is being parsed
   std::size_t at_ = 0;
   int depth_ = 0;
   bool uses_varargs_ = false, uses_kwargs_ = false, uses_caller_ = false;  // seen since the innermost macro began

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include <rlalgo/text/detail/jinja_json.hpp>
 #include <rlalgo/text/detail/jinja_list_filters.hpp>
 #include <rlalgo/text/detail/jinja_methods.hpp>
+#include <rlalgo/text/detail/jinja_operators.hpp>
 #include <rlalgo/text/detail/jinja_value.hpp>
 #include <rlalgo/text/detail/python_text.hpp>
 
@@ -28,20 +28,19 @@ namespace rlalgo::text::detail {
 
 class Filters {
  public:
-  static Value apply(Runtime& runtime, const std::string& name, const Value& input, const Arguments& arguments) {
-    static const std::unordered_map<std::string_view, FilterBody> all = [] {
-      std::unordered_map<std::string_view, FilterBody> map;
-      for (const auto& [key, body] : list_filters()) map.emplace(key, body);
-      for (const auto& [key, body] : value_filters()) map.emplace(key, body);
-      return map;
-    }();
-    const auto found = all.find(name);
-    if (found == all.end()) fail("No filter named '" + name + "'.");
-    return found->second(runtime, input, arguments);
+  [[gnu::cold]] static Value apply(Runtime& runtime, const std::string& name, const Value& input,
+                                   const Arguments& arguments) {
+    static const FilterTable of_values = value_filters(), of_lists = list_filters();
+    for (const FilterTable* table : {&of_values, &of_lists}) {
+      for (const auto& [known, body] : *table) {
+        if (known == name) return body(runtime, input, arguments);
+      }
+    }
+    fail("No filter named '" + name + "'.");
   }
 
  private:
-  static std::vector<std::pair<std::string_view, FilterBody>> value_filters() {
+  [[gnu::cold]] static FilterTable value_filters() {
     return {
         {"default", otherwise},
         {"d", otherwise},
@@ -57,11 +56,13 @@ class Filters {
          [](Runtime&, const Value& v, const Arguments&) -> Value { return change_case(v.text(), Case::lower); }},
         {"capitalize", [](Runtime&, const Value& v, const Arguments&) -> Value { return capitalize(v.text()); }},
         {"title", words_title},
-        {"string", [](Runtime&, const Value& v, const Arguments&) -> Value { return v.text(); }},
-        {"safe", [](Runtime&, const Value& v, const Arguments&) -> Value { return v.text(); }},
+        {"string",
+         [](Runtime&, const Value& v, const Arguments&) -> Value { return v.is_string() ? v : Value(v.text()); }},
+        {"safe", [](Runtime&, const Value& v, const Arguments&) -> Value { return Value::markup(v.text()); }},
         {"escape", escape},
         {"e", escape},
-        {"forceescape", escape},
+        {"forceescape",
+         [](Runtime&, const Value& v, const Arguments&) -> Value { return Value::markup(escape_html(v.text())); }},
         {"tojson", [](Runtime&, const Value& v, const Arguments& a) -> Value { return to_json_text(v, a); }},
         {"length", [](Runtime&, const Value& v, const Arguments&) -> Value { return length_of(v); }},
         {"count", [](Runtime&, const Value& v, const Arguments&) -> Value { return length_of(v); }},
@@ -124,13 +125,13 @@ class Filters {
     };
   }
 
-  static Value otherwise(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value otherwise(Runtime&, const Value& v, const Arguments& a) {
     const bool replace = v.is_undefined() || (a.get(1, "boolean").truthy() && !v.truthy());
     return replace ? a.get(0, "default_value", "") : v;
   }
 
   // Words begin after white space or one of - ( { [ <.
-  static Value words_title(Runtime&, const Value& v, const Arguments&) {
+  [[gnu::cold]] static Value words_title(Runtime&, const Value& v, const Arguments&) {
     std::string out;
     bool beginning = true;
     const std::string text = v.text();
@@ -145,34 +146,12 @@ class Filters {
     return out;
   }
 
-  static Value escape(Runtime&, const Value& v, const Arguments&) {
-    std::string out;
-    for (const char c : v.text()) {
-      switch (c) {
-        case '&':
-          out += "&amp;";
-          break;
-        case '<':
-          out += "&lt;";
-          break;
-        case '>':
-          out += "&gt;";
-          break;
-        case '"':
-          out += "&#34;";
-          break;
-        case '\'':
-          out += "&#39;";
-          break;
-        default:
-          out += c;
-      }
-    }
-    return out;
+  [[gnu::cold]] static Value escape(Runtime&, const Value& v, const Arguments&) {
+    return v.is_markup() ? v : Value::markup(escape_html(v.text()));
   }
 
   // indent(width=4, first=false, blank=false)
-  static Value indent(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value indent(Runtime&, const Value& v, const Arguments& a) {
     const Value width = a.get(0, "width", 4);
     const std::string prefix =
         width.is_string()
@@ -181,7 +160,7 @@ class Filters {
                           ' ');
     const bool first = a.get(1, "first").truthy(), blank = a.get(2, "blank").truthy();
     const std::vector<std::string> lines = split_lines(v.text() + "\n", false);
-    runtime.charge(lines.size() * (prefix.size() / 16 + 1));
+    charge(lines.size() * (prefix.size() / 16 + 1));
     std::string out;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (i > 0) out += '\n';
@@ -192,7 +171,7 @@ class Filters {
   }
 
   // truncate(length=255, killwords=False, end='...', leeway=5)
-  static Value truncate(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value truncate(Runtime&, const Value& v, const Arguments& a) {
     const std::string text = v.text(), end = a.get(2, "end", "...").text();
     const std::int64_t length = integer_argument(a.get(0, "length", 255), "length");
     const std::int64_t leeway = a.get(3, "leeway").is_none() ? 5 : integer_argument(a.get(3, "leeway"), "leeway");
@@ -206,7 +185,7 @@ class Filters {
     return cut + end;
   }
 
-  static Value url_encode(Runtime&, const Value& v, const Arguments&) {
+  [[gnu::cold]] static Value url_encode(Runtime&, const Value& v, const Arguments&) {
     std::string out;
     for (const char c : v.text()) {
       if (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -221,7 +200,7 @@ class Filters {
     return out;
   }
 
-  static std::optional<double> parse_float(const std::string& text) {
+  [[gnu::cold]] static std::optional<double> parse_float(const std::string& text) {
     const std::string trimmed(python_strip(text, {}));
     if (trimmed.empty() || trimmed.find_first_of("xXpP") != std::string::npos) return std::nullopt;
     char* end = nullptr;
@@ -230,7 +209,7 @@ class Filters {
   }
 
   // int(default=0, base=10)
-  static Value to_int(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value to_int(Runtime&, const Value& v, const Arguments& a) {
     const Value otherwise = a.get(0, "default", 0);
     const std::int64_t base = integer_argument(a.get(1, "base", 10), "base");
     v.require_defined();
@@ -252,7 +231,7 @@ class Filters {
   }
 
   // round(precision=0, method='common'|'ceil'|'floor')
-  static Value round(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value round(Runtime&, const Value& v, const Arguments& a) {
     v.require_defined();
     if (!v.is_number()) fail("type " + v.type_name() + " doesn't define __round__ method");
     const std::int64_t precision =

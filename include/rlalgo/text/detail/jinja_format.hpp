@@ -16,9 +16,11 @@
 namespace rlalgo::text::detail {
 
 // align: '<' left, '>' right, '^' centre (an odd space goes where str.center puts it).
-inline std::string pad_text(const std::string& text, std::int64_t width, const std::string& fill, char align) {
+[[gnu::cold]] inline std::string pad_text(const std::string& text, std::int64_t width, const std::string& fill,
+                                          char align) {
   const std::int64_t missing = width - static_cast<std::int64_t>(python_length(text));
   if (missing <= 0) return text;
+  charge_bytes(static_cast<std::size_t>(missing) * fill.size());
   const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
   std::string out;
   for (std::int64_t i = 0; i < left; ++i) out += fill;
@@ -28,7 +30,8 @@ inline std::string pad_text(const std::string& text, std::int64_t width, const s
 }
 
 // One printf conversion of a number; flags, width and precision were checked.
-inline std::string format_number(const std::string& flags, int precision, char conversion, const Value& value) {
+[[gnu::cold]] inline std::string format_number(const std::string& flags, int precision, char conversion,
+                                               const Value& value) {
   value.require_defined();
   if (!value.is_number())
     fail(std::string("%") + conversion + " format: a real number is required, not " + value.type_name());
@@ -51,7 +54,7 @@ inline std::string format_number(const std::string& flags, int precision, char c
 }
 
 // format % values; one value or a tuple of them, or a dict for %(name)s.
-inline std::string format_percent(std::string_view format, const Value& values) {
+[[gnu::cold]] inline std::string format_percent(std::string_view format, const Value& values) {
   std::string out;
   std::size_t used = 0;
   const auto next = [&]() -> Value {
@@ -123,7 +126,7 @@ inline std::string format_percent(std::string_view format, const Value& values) 
 }
 
 // [[fill]align][sign][0][width][,][.precision][type] of one value.
-inline std::string format_spec(const Value& value, std::string_view spec) {
+[[gnu::cold]] inline std::string format_spec(const Value& value, std::string_view spec) {
   std::string fill = " ";
   char align = '\0';
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^'; };
@@ -175,7 +178,7 @@ inline std::string format_spec(const Value& value, std::string_view spec) {
 }
 
 // format.format(positional…, name=…): {} {0} {name}, each with an optional !r or !s and a :spec.
-inline std::string format_braces(std::string_view format, const Arguments& arguments) {
+[[gnu::cold]] inline std::string format_braces(std::string_view format, const Arguments& arguments) {
   std::string out;
   std::size_t automatic = 0;
   for (std::size_t i = 0; i < format.size(); ++i) {

@@ -20,12 +20,12 @@ namespace rlalgo::text::detail {
 class Namespace : public Object {
  public:
   [[nodiscard]] std::string type_name() const override { return "Namespace"; }
-  [[nodiscard]] Value attribute(const std::string& name) const override {
+  [[nodiscard, gnu::cold]] Value attribute(const std::string& name) const override {
     const Value* found = attributes_.find(std::string_view(name));
     return found != nullptr ? *found : Object::attribute(name);
   }
   void clear() { attributes_.entries.clear(); }
-  void set(const std::string& name, Value value) {
+  [[gnu::cold]] void set(const std::string& name, Value value) {
     if (name.starts_with('_'))
       fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" + name + "'.");
     attributes_.set(Value(name), std::move(value));
@@ -37,7 +37,7 @@ class Namespace : public Object {
 
 class Cycler : public Object {
  public:
-  explicit Cycler(List items) : items_(std::move(items)) {}
+  explicit Cycler(const Value& items) : Object(items.height()), items_(items.list()) {}
   [[nodiscard]] std::string type_name() const override { return "Cycler"; }
   [[nodiscard]] Value attribute(const std::string& name) const override;
   Value next() { return items_[std::exchange(at_, (at_ + 1) % items_.size())]; }
@@ -53,25 +53,30 @@ class Cycler : public Object {
 inline Value Cycler::attribute(const std::string& name) const {
   if (name == "current") return items_[at_];
   const std::shared_ptr<Cycler> self = self_.lock();
-  if (name == "next") return function(name, [self](Runtime&, const Arguments&) { return self->next(); });
+  if (name == "next")
+    return function(
+        name, [self](Runtime&, const Arguments&) { return self->next(); }, height());
   if (name == "reset") {
-    return function(name, [self](Runtime&, const Arguments&) {
-      self->reset();
-      return Value();
-    });
+    return function(
+        name,
+        [self](Runtime&, const Arguments&) {
+          self->reset();
+          return Value();
+        },
+        height());
   }
   return Object::attribute(name);
 }
 
-inline Value make_cycler(const Arguments& arguments) {
+[[gnu::cold]] inline Value make_cycler(const Arguments& arguments) {
   if (arguments.positional.empty()) fail("at least one item has to be provided");
-  const auto cycler = std::make_shared<Cycler>(arguments.positional);
+  const auto cycler = std::make_shared<Cycler>(Value(arguments.positional));
   cycler->self_ = cycler;
   return Value(std::static_pointer_cast<Object>(cycler));
 }
 
 // range([start,] stop[, step]); as in the sandbox at most 100,000 numbers.
-inline Value make_range(Runtime& runtime, const Arguments& arguments) {
+[[gnu::cold]] inline Value make_range(const Arguments& arguments) {
   constexpr std::int64_t limit = 100'000;
   if (arguments.positional.empty() || arguments.positional.size() > 3) fail("range expected from 1 to 3 arguments");
   const auto at = [&](std::size_t i) { return integer_argument(arguments.positional[i], "range() arguments"); };
@@ -87,12 +92,11 @@ inline Value make_range(Runtime& runtime, const Arguments& arguments) {
     const __int128 next = static_cast<__int128>(i) + step;
     if (step > 0 ? next >= stop : next <= stop) break;
   }
-  runtime.charge(numbers.size());
   return numbers;
 }
 
 // dict(pairs or mapping, name=value…)
-inline Dict make_dict(const Arguments& arguments) {
+[[gnu::cold]] inline Dict make_dict(const Arguments& arguments) {
   Dict dict;
   if (const Value* from = arguments.find(0, "")) {
     if (from->is_dict()) {
@@ -111,7 +115,8 @@ inline Dict make_dict(const Arguments& arguments) {
 }
 
 // Local time by a strftime format.
-inline std::string format_time(const std::string& format, std::time_t now) {
+[[gnu::cold]] inline std::string format_time(const std::string& format, std::time_t now) {
+  if (format.size() > 4096) fail("strftime_now: a format of more than 4096 bytes");
   std::tm local{};
   localtime_r(&now, &local);
   std::string out(format.size() * 16 + 256, '\0');
@@ -123,8 +128,8 @@ inline std::string format_time(const std::string& format, std::time_t now) {
 }
 
 // Nothing if no global has this name. now: what strftime_now calls the time.
-inline std::optional<Value> find_global(const std::string& name, std::time_t now) {
-  if (name == "range") return function(name, [](Runtime& r, const Arguments& a) { return make_range(r, a); });
+[[gnu::cold]] inline std::optional<Value> find_global(const std::string& name, std::time_t now) {
+  if (name == "range") return function(name, [](Runtime&, const Arguments& a) { return make_range(a); });
   if (name == "dict") return function(name, [](Runtime&, const Arguments& a) -> Value { return make_dict(a); });
   if (name == "namespace") {
     return function(name, [](Runtime& runtime, const Arguments& a) {
@@ -139,9 +144,10 @@ inline std::optional<Value> find_global(const std::string& name, std::time_t now
   if (name == "joiner") {
     return function(name, [](Runtime&, const Arguments& a) {
       const auto used = std::make_shared<bool>(false);
-      return function("joiner", [used, glue = a.get(0, "sep", ", ")](Runtime&, const Arguments&) {
-        return std::exchange(*used, true) ? glue : Value("");
-      });
+      const Value glue = a.get(0, "sep", ", ");
+      return function(
+          "joiner", [used, glue](Runtime&, const Arguments&) { return std::exchange(*used, true) ? glue : Value(""); },
+          glue.height());
     });
   }
   if (name == "raise_exception") {

@@ -17,7 +17,8 @@
 
 namespace rlalgo::text::detail {
 
-inline Value from_json(const nlohmann::ordered_json& json) {
+[[gnu::cold]] inline Value from_json(const nlohmann::ordered_json& json, int depth = 0) {
+  if (depth > Value::height_limit) fail("a variable is nested too deeply");
   using Type = nlohmann::ordered_json::value_t;
   switch (json.type()) {
     case Type::boolean:
@@ -39,14 +40,14 @@ inline Value from_json(const nlohmann::ordered_json& json) {
     case Type::array: {
       List items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(from_json(item));
+      for (const auto& item : json) items.push_back(from_json(item, depth + 1));
       return items;
     }
     case Type::object: {
       Dict dict;
       dict.entries.reserve(json.size());
       for (const auto& [key, value] : json.items()) {
-        dict.entries.emplace_back(is_valid_utf8(key) ? key : to_valid_utf8(key), from_json(value));
+        dict.entries.emplace_back(is_valid_utf8(key) ? key : to_valid_utf8(key), from_json(value, depth + 1));
       }
       return dict;
     }
@@ -68,13 +69,14 @@ class JsonWriter {
  public:
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
-  [[nodiscard]] std::string write(const Value& value) {
+  [[nodiscard, gnu::cold]] std::string write(const Value& value) {
     append(value, 0);
     return std::move(out_);
   }
 
  private:
-  void append(const Value& value, int depth) {
+  [[gnu::cold]] void append(const Value& value, int depth) {
+    charge(1);
     if (value.is_none()) {
       out_ += "null";
     } else if (value.is_bool()) {
@@ -100,28 +102,35 @@ class JsonWriter {
     }
   }
 
-  static std::string number(double value) {
+  [[gnu::cold]] static std::string number(double value) {
     const std::string text = float_repr(value);
     return text == "nan" ? "NaN" : text == "inf" ? "Infinity" : text == "-inf" ? "-Infinity" : text;
   }
 
-  void append_dict(const Dict& dict, int depth) {
-    std::vector<std::pair<std::string, const Value*>> entries;
-    for (const auto& [key, value] : dict.entries) entries.emplace_back(key_text(key), &value);
-    if (style_.sort_keys) {
-      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    }
-    open('{');
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      separate(i, depth + 1);
-      append_string(entries[i].first);
+  [[gnu::cold]] void append_dict(const Dict& dict, int depth) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : dict.entries) keys.push_back(key_text(key));
+    const auto entry = [&](std::size_t index, std::size_t from) {
+      separate(index, depth + 1);
+      append_string(keys[from]);
+      charge_bytes(style_.key_separator.size());
       out_ += style_.key_separator;
-      append(*entries[i].second, depth + 1);
+      append(dict.entries[from].second, depth + 1);
+    };
+    open('{');
+    std::size_t index = 0;
+    if (style_.sort_keys) {
+      for (const std::size_t from :
+           stable_order(keys.size(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; })) {
+        entry(index++, from);
+      }
+    } else {
+      while (index < keys.size()) entry(index, index), ++index;
     }
-    close('}', entries.empty(), depth);
+    close('}', keys.empty(), depth);
   }
 
-  static std::string key_text(const Value& key) {
+  [[gnu::cold]] static std::string key_text(const Value& key) {
     if (key.is_string()) return key.string();
     if (key.is_none()) return "null";
     if (key.is_bool()) return key.boolean() ? "true" : "false";
@@ -131,27 +140,30 @@ class JsonWriter {
   }
 
   void open(char bracket) { out_ += bracket; }
-  void separate(std::size_t index, int depth) {
+  [[gnu::cold]] void separate(std::size_t index, int depth) {
+    charge_bytes(style_.item_separator.size());
     if (index > 0) out_ += style_.item_separator;
     line(depth);
   }
-  void close(char bracket, bool empty, int depth) {
+  [[gnu::cold]] void close(char bracket, bool empty, int depth) {
     if (!empty) line(depth);
     out_ += bracket;
   }
   void line(int depth) {
     if (!style_.indented) return;
     out_ += '\n';
+    charge_bytes(style_.indent.size() * static_cast<std::size_t>(depth));
     for (int i = 0; i < depth; ++i) out_ += style_.indent;
   }
 
-  void append_escape(std::uint32_t unit) {
+  [[gnu::cold]] void append_escape(std::uint32_t unit) {
     constexpr std::string_view hex = "0123456789abcdef";
     out_ += "\\u";
     for (int shift = 12; shift >= 0; shift -= 4) out_ += hex[unit >> static_cast<unsigned>(shift) & 15U];
   }
 
-  void append_string(std::string_view text) {
+  [[gnu::cold]] void append_string(std::string_view text) {
+    charge_bytes(text.size());
     out_ += '"';
     for (std::size_t i = 0; i < text.size();) {
       const Scalar c = scalar_at(text, i);
@@ -197,7 +209,7 @@ class JsonWriter {
 };
 
 // tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
-inline Value to_json_text(const Value& value, const Arguments& arguments) {
+[[gnu::cold]] inline Value to_json_text(const Value& value, const Arguments& arguments) {
   JsonStyle style;
   style.ensure_ascii = arguments.get(0, "ensure_ascii").truthy();
   const Value indent = arguments.get(1, "indent");

@@ -21,13 +21,14 @@ namespace rlalgo::text::detail {
 struct TemplateSyntaxError {
   std::string message;
   int line;
+  std::string tag;  // source around it; may be empty
 };
 
 enum class TokenKind { data, print_begin, print_end, block_begin, block_end, name, string, integer, real, symbol, end };
 
 struct Token {
   TokenKind kind;
-  std::string text;  // data, name, string value, digits, symbol
+  std::string text;  // data, name, string value, digits, symbol; print_begin, block_begin: source of the whole tag
   int line;
 };
 
@@ -37,13 +38,13 @@ class TemplateLexer {
     if (source_.ends_with('\n')) source_.pop_back();
   }
 
-  [[nodiscard]] std::vector<Token> run() {
+  [[nodiscard, gnu::cold]] std::vector<Token> run() {
     while (at_ < source_.size()) data();
     add(TokenKind::end, "");
     return std::move(tokens_);
   }
 
-  static std::string normalize_newlines(std::string_view text) {
+  [[gnu::cold]] static std::string normalize_newlines(std::string_view text) {
     std::string out;
     out.reserve(text.size());
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -58,14 +59,33 @@ class TemplateLexer {
   }
 
  private:
-  [[nodiscard]] bool here(std::string_view text) const {
+  [[nodiscard, gnu::cold]] bool here(std::string_view text) const {
     return std::string_view(source_).substr(at_).starts_with(text);
   }
-  [[noreturn]] void error(const std::string& message) const { throw TemplateSyntaxError{message, line_}; }
+  [[noreturn]] void error(const std::string& message) const {
+    throw TemplateSyntaxError{message, line_, shown(tag_, at_ + 40)};
+  }
 
   void add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
 
-  void advance(std::size_t to) {
+  // Source as a message shows it: on one line, not too long.
+  [[nodiscard, gnu::cold]] std::string shown(std::size_t from, std::size_t to) const {
+    constexpr std::size_t limit = 160;
+    std::string out;
+    for (std::size_t i = from; i < std::min(to, source_.size());) {
+      const std::size_t length = scalar_at(source_, i).length;
+      if (out.size() > limit) return out + "…";
+      if (static_cast<unsigned char>(source_[i]) > ' ') {
+        out += source_.substr(i, length);
+      } else if (!out.ends_with(' ')) {
+        out += ' ';
+      }
+      i += length;
+    }
+    return out;
+  }
+
+  [[gnu::cold]] void advance(std::size_t to) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
                                          source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
     if (to > at_) line_starting_ = source_[to - 1] == '\n';
@@ -94,6 +114,7 @@ class TemplateLexer {
       if (next == '{' || next == '%' || next == '#') break;
       ++tag;
     }
+    tag_ = tag;
     const char kind = source_[tag + 1];
     const char sign =
         tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
@@ -102,16 +123,18 @@ class TemplateLexer {
     if (kind == '#') {
       comment();
     } else if (kind == '{') {
+      open_ = tokens_.size();
       add(TokenKind::print_begin, "{{");
       code("}}", TokenKind::print_end);
     } else if (!raw()) {
+      open_ = tokens_.size();
       add(TokenKind::block_begin, "{%");
       code("%}", TokenKind::block_end);
     }
   }
 
   // The text before a tag at `end`, stripped as the tag's sign and lstrip_blocks say.
-  void emit_data(std::size_t end, char sign = '\0', bool block = false) {
+  [[gnu::cold]] void emit_data(std::size_t end, char sign = '\0', bool block = false) {
     std::string_view text = std::string_view(source_).substr(at_, end - at_);
     if (sign == '-') {
       text = python_strip(text, {false, true});
@@ -127,7 +150,7 @@ class TemplateLexer {
   }
 
   // After the closing delimiter: "-" eats white space, a plain end of a block or comment eats one newline.
-  void after_tag(char sign, bool block) {
+  [[gnu::cold]] void after_tag(char sign, bool block) {
     if (sign == '-') {
       skip_spaces();
     } else if (sign == '\0' && block && here("\n")) {
@@ -136,7 +159,7 @@ class TemplateLexer {
   }
 
   // At the closing delimiter, with or without a sign; "+" is only allowed for blocks and comments.
-  [[nodiscard]] bool closes(std::string_view close, char& sign) const {
+  [[nodiscard, gnu::cold]] bool closes(std::string_view close, char& sign) const {
     const std::string_view rest = std::string_view(source_).substr(at_);
     sign = '\0';
     if (rest.starts_with(close)) return true;
@@ -193,7 +216,7 @@ class TemplateLexer {
   }
 
   // The inside of a tag, up to and including its closing delimiter.
-  void code(std::string_view close, TokenKind end) {
+  [[gnu::cold]] void code(std::string_view close, TokenKind end) {
     std::string brackets;
     while (true) {
       skip_spaces();
@@ -202,6 +225,7 @@ class TemplateLexer {
       if (brackets.empty() && closes(close, sign)) {
         advance(at_ + (sign == '\0' ? 2 : 3));
         add(end, std::string(close));
+        tokens_[open_].text = shown(tag_, at_);
         after_tag(sign, end == TokenKind::block_end);
         return;
       }
@@ -270,7 +294,7 @@ class TemplateLexer {
   }
 
   // Python's escapes.
-  [[nodiscard]] std::string unescape(std::string_view text) const {
+  [[nodiscard, gnu::cold]] std::string unescape(std::string_view text) const {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] != '\\' || i + 1 >= text.size()) {
@@ -313,7 +337,7 @@ class TemplateLexer {
     return value;
   }
 
-  void symbol(std::string& brackets) {
+  [[gnu::cold]] void symbol(std::string& brackets) {
     for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
       if (here(two)) {
         add(TokenKind::symbol, std::string(two));
@@ -338,7 +362,7 @@ class TemplateLexer {
 
   std::string source_;
   std::vector<Token> tokens_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, tag_ = 0, open_ = 0;  // position; where the last tag begins; its first token
   int line_ = 1;
   bool line_starting_ = true;
 };

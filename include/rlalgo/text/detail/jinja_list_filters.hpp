@@ -17,10 +17,11 @@
 namespace rlalgo::text::detail {
 
 using FilterBody = Value (*)(Runtime&, const Value&, const Arguments&);
+using FilterTable = std::vector<std::pair<std::string_view, FilterBody>>;
 
 class ListFilters {
  public:
-  static std::vector<std::pair<std::string_view, FilterBody>> all() {
+  static FilterTable all() {
     return {
         {"list", [](Runtime&, const Value& v, const Arguments&) -> Value { return iterate(v).shared(); }},
         {"first",
@@ -73,7 +74,8 @@ class ListFilters {
 
  private:
   // item.a.b or item.0.b; null key: the item itself.
-  static Value by_path(Runtime& runtime, Value item, const Value& path, const Value* otherwise = nullptr) {
+  [[gnu::cold]] static Value by_path(Runtime& runtime, Value item, const Value& path,
+                                     const Value* otherwise = nullptr) {
     if (path.is_none()) return item;
     std::vector<Value> keys;
     if (path.is_integral()) {
@@ -91,7 +93,7 @@ class ListFilters {
     }
     return item;
   }
-  static Value folded(const Value& v, bool case_sensitive) {
+  [[gnu::cold]] static Value folded(const Value& v, bool case_sensitive) {
     return v.is_string() && !case_sensitive ? Value(change_case(v.string(), Case::lower)) : v;
   }
   static Arguments rest(const Arguments& a, std::size_t from) {
@@ -102,21 +104,22 @@ class ListFilters {
   }
 
   // join(d='', attribute=None)
-  static Value join(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value join(Runtime& runtime, const Value& v, const Arguments& a) {
     const std::string glue = a.get(0, "d", "").text();
     const Value attribute = a.get(1, "attribute");
     std::string out;
     bool first = true;
     for (const Value& item : iterate(v)) {
       if (!std::exchange(first, false)) out += glue;
-      out += by_path(runtime, item, attribute).text();
+      const std::string text = by_path(runtime, item, attribute).text();
+      charge_bytes(glue.size() + text.size());
+      out += text;
     }
-    runtime.charge(out.size() / 16);
     return out;
   }
 
   // dictsort(case_sensitive=False, by='key', reverse=False)
-  static Value dictsort(Runtime&, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value dictsort(Runtime&, const Value& v, const Arguments& a) {
     if (!v.is_dict()) fail("dictsort needs a mapping, not '" + v.type_name() + "'");
     const bool sensitive = a.get(0, "case_sensitive").truthy(), reverse = a.get(2, "reverse").truthy();
     const std::string by = a.get(1, "by", "key").text();
@@ -124,19 +127,21 @@ class ListFilters {
     std::vector<std::pair<Value, Value>> keyed;
     for (const auto& [key, value] : v.dict().entries)
       keyed.emplace_back(folded(by == "key" ? key : value, sensitive), Value::tuple({key, value}));
-    return sorted(std::move(keyed), reverse);
+    return sorted(keyed, reverse);
   }
-  static Value sorted(std::vector<std::pair<Value, Value>> keyed, bool reverse) {
-    std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& x, const auto& y) {
-      return reverse ? less(y.first, x.first) : less(x.first, y.first);
-    });
+  [[gnu::cold]] static Value sorted(const std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
     List out;
-    for (auto& [key, item] : keyed) out.push_back(std::move(item));
+    for (const std::size_t i : stable_order(keyed.size(), [&](std::size_t x, std::size_t y) {
+           charge(1);
+           return reverse ? less(keyed[y].first, keyed[x].first) : less(keyed[x].first, keyed[y].first);
+         })) {
+      out.push_back(keyed[i].second);
+    }
     return out;
   }
 
   // sort(reverse=False, case_sensitive=False, attribute=None)
-  static Value sort(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value sort(Runtime& runtime, const Value& v, const Arguments& a) {
     const bool sensitive = a.get(1, "case_sensitive").truthy();
     const Value attribute = a.get(2, "attribute");
     std::vector<std::pair<Value, Value>> keyed;
@@ -150,17 +155,17 @@ class ListFilters {
         keyed.emplace_back(folded(by_path(runtime, item, attribute), sensitive), item);
       }
     }
-    runtime.charge(keyed.size() * 4);
-    return sorted(std::move(keyed), a.get(0, "reverse").truthy());
+    charge(keyed.size() * 4);
+    return sorted(keyed, a.get(0, "reverse").truthy());
   }
 
   // unique(case_sensitive=False, attribute=None)
-  static Value unique(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value unique(Runtime& runtime, const Value& v, const Arguments& a) {
     const bool sensitive = a.get(0, "case_sensitive").truthy();
     const Value attribute = a.get(1, "attribute");
     List seen, out;
     for (const Value& item : iterate(v)) {
-      runtime.charge(seen.size() / 16 + 1);
+      charge(seen.size() / 16 + 1);
       Value key = folded(by_path(runtime, item, attribute), sensitive);
       if (std::any_of(seen.begin(), seen.end(), [&](const Value& s) { return s.equals(key); })) continue;
       seen.push_back(std::move(key));
@@ -170,7 +175,7 @@ class ListFilters {
   }
 
   // min/max(case_sensitive=False, attribute=None)
-  static Value extreme(Runtime& runtime, const Value& v, const Arguments& a, bool largest) {
+  [[gnu::cold]] static Value extreme(Runtime& runtime, const Value& v, const Arguments& a, bool largest) {
     const bool sensitive = a.get(0, "case_sensitive").truthy();
     const Value attribute = a.get(1, "attribute");
     const auto items = iterate(v);
@@ -185,7 +190,7 @@ class ListFilters {
   }
 
   // sum(attribute=None, start=0)
-  static Value sum(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value sum(Runtime& runtime, const Value& v, const Arguments& a) {
     const Value attribute = a.get(0, "attribute"), start = a.get(1, "start", 0);
     bool real = start.is_float();
     double total = start.is_number() ? start.real() : 0.0;
@@ -203,7 +208,7 @@ class ListFilters {
   }
 
   // map(filter, …) or map(attribute=…, default=…)
-  static Value map(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value map(Runtime& runtime, const Value& v, const Arguments& a) {
     List out;
     if (!v.truthy()) return generator({});  // numbers and none too
     if (a.positional.empty()) {
@@ -215,18 +220,19 @@ class ListFilters {
       const std::string& name = string_argument(&a.positional[0], "map");
       for (const Value& item : iterate(v)) out.push_back(runtime.filter(name, item, rest(a, 1)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 
   // select(test, …); selectattr(attribute, test, …); without a test: truth.
-  static Value select(Runtime& runtime, const Value& v, const Arguments& a, bool by_attribute, bool keep) {
+  [[gnu::cold]] static Value select(Runtime& runtime, const Value& v, const Arguments& a, bool by_attribute,
+                                    bool keep) {
     const std::size_t first = by_attribute ? 1 : 0;
     if (by_attribute && a.positional.empty()) fail("Missing parameter for attribute name");
     if (!v.truthy()) return generator({});
     List out;
     for (const Value& item : iterate(v)) {
-      runtime.charge(1);
+      charge(1);
       const Value tested = by_attribute ? by_path(runtime, item, a.positional[0]) : item;
       const bool passed = a.positional.size() > first ? runtime.test(string_argument(&a.positional[first], "select"),
                                                                      tested, rest(a, first + 1))
@@ -237,7 +243,7 @@ class ListFilters {
   }
 
   // groupby(attribute, default=None, case_sensitive=False): [(key, items)], sorted by key
-  static Value groupby(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value groupby(Runtime& runtime, const Value& v, const Arguments& a) {
     const Value attribute = a.get(0, "attribute");
     const Value* otherwise = a.find(1, "default");
     const bool sensitive = a.get(2, "case_sensitive").truthy();
@@ -246,7 +252,7 @@ class ListFilters {
       const Value key = by_path(runtime, item, attribute, otherwise);
       keyed.emplace_back(folded(key, sensitive), Value::tuple({key, item}));
     }
-    const Value ordered = sorted(std::move(keyed), false);
+    const Value ordered = sorted(keyed, false);
     List groups, members;
     Value group_key, first_key;
     const auto close = [&] {
@@ -266,7 +272,7 @@ class ListFilters {
   }
 
   // batch(linecount, fill_with=None)
-  static Value batch(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value batch(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t size = integer_argument(a.get(0, "linecount"), "linecount");
     const Value fill = a.get(1, "fill_with");
     if (size < 1 || size > 100'000) fail("batch: linecount must be from 1 to 100,000");
@@ -279,12 +285,12 @@ class ListFilters {
       while (!fill.is_none() && static_cast<std::int64_t>(row.size()) < size) row.push_back(fill);
       out.push_back(Value(std::move(row)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 
   // slice(slices, fill_with=None): columns
-  static Value slice(Runtime& runtime, const Value& v, const Arguments& a) {
+  [[gnu::cold]] static Value slice(Runtime&, const Value& v, const Arguments& a) {
     const std::int64_t slices = integer_argument(a.get(0, "slices"), "slices");
     const Value fill = a.get(1, "fill_with");
     if (slices < 1 || slices > 100'000) fail("slice: the number of slices must be from 1 to 100,000");
@@ -300,11 +306,11 @@ class ListFilters {
       at = end;
       out.push_back(Value(std::move(column)));
     }
-    runtime.charge(out.size());
+    charge(out.size());
     return generator(std::move(out));
   }
 };
 
-inline std::vector<std::pair<std::string_view, FilterBody>> list_filters() { return ListFilters::all(); }
+inline FilterTable list_filters() { return ListFilters::all(); }
 
 }  // namespace rlalgo::text::detail

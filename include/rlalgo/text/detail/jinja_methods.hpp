@@ -24,7 +24,8 @@ namespace rlalgo::text::detail {
 class Function : public Object {
  public:
   using Body = std::function<Value(Runtime&, const Arguments&)>;
-  Function(std::string name, Body body) : name_(std::move(name)), body_(std::move(body)) {}
+  // height: of the values that the body holds.
+  Function(std::string name, Body body, int height) : Object(height), name_(std::move(name)), body_(std::move(body)) {}
   [[nodiscard]] std::string type_name() const override { return "function"; }
   [[nodiscard]] std::string text() const override { return "<function " + name_ + ">"; }
   [[nodiscard]] bool callable() const override { return true; }
@@ -35,11 +36,11 @@ class Function : public Object {
   Body body_;
 };
 
-inline Value function(std::string name, Function::Body body) {
-  return Value(std::static_pointer_cast<Object>(std::make_shared<Function>(std::move(name), std::move(body))));
+[[gnu::cold]] inline Value function(std::string name, Function::Body body, int height = 0) {
+  return Value(std::static_pointer_cast<Object>(std::make_shared<Function>(std::move(name), std::move(body), height)));
 }
 
-[[nodiscard]] inline Value strings(const std::vector<std::string>& parts) {
+[[nodiscard, gnu::cold]] inline Value strings(const std::vector<std::string>& parts) {
   List items;
   items.reserve(parts.size());
   for (const std::string& part : parts) items.emplace_back(part);
@@ -60,8 +61,8 @@ inline std::int64_t integer_argument(const Value& value, const char* what) {
 }
 
 // [start, stop) of a sequence of `length` items, as Python's methods take them: a start behind the end stays there.
-inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, std::size_t first,
-                                                    std::int64_t length) {
+[[gnu::cold]] inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, std::size_t first,
+                                                                  std::int64_t length) {
   const auto bound = [&](std::size_t index, std::int64_t otherwise) {
     const Value value = arguments.get(index, "");
     if (value.is_none()) return otherwise;
@@ -73,8 +74,8 @@ inline std::pair<std::int64_t, std::int64_t> window(const Arguments& arguments, 
 
 class StringMethods {
  public:
-  // The bound method, or undefined.
-  static std::optional<Value> find(const Value& self, const std::string& name) {
+  // The bound method, or nothing.
+  [[gnu::cold]] static std::optional<Value> find(const Value& self, const std::string& name) {
     using Method = Value (*)(const std::string&, const Arguments&);
     static const std::vector<std::pair<std::string_view, Method>> methods = {
         {"strip",
@@ -151,8 +152,8 @@ class StringMethods {
     };
     for (const auto& [known, method] : methods) {
       if (known != name) continue;
-      return function(name, [self, method = method](Runtime& runtime, const Arguments& a) {
-        runtime.charge(self.string().size() / 16);
+      return function(name, [self, method = method](Runtime&, const Arguments& a) {
+        charge_bytes(self.string().size());
         return method(self.string(), a);
       });
     }
@@ -160,25 +161,25 @@ class StringMethods {
   }
 
  private:
-  static Value strip(const std::string& s, const Arguments& a, StripSides sides) {
+  [[gnu::cold]] static Value strip(const std::string& s, const Arguments& a, StripSides sides) {
     const Value chars = a.get(0, "chars");
     if (chars.is_none()) return python_strip(s, sides);
     return python_strip(s, sides, string_argument(&chars, "strip"));
   }
-  static Value split(const std::string& s, const Arguments& a, bool from_right) {
+  [[gnu::cold]] static Value split(const std::string& s, const Arguments& a, bool from_right) {
     const Value separator = a.get(0, "sep");
     const std::int64_t limit = integer_argument(a.get(1, "maxsplit", -1), "maxsplit");
     if (separator.is_none()) return strings(split_spaces(s, limit, from_right));
     if (string_argument(&separator, "split").empty()) fail("empty separator");
     return strings(split_by(s, separator.string(), limit, from_right));
   }
-  static std::string slice(const std::string& s, std::int64_t begin, std::int64_t end) {
+  [[gnu::cold]] static std::string slice(const std::string& s, std::int64_t begin, std::int64_t end) {
     const std::vector<std::string_view> all = characters(s);
     std::string out;
     for (std::int64_t i = begin; i < end; ++i) out += all[static_cast<std::size_t>(i)];
     return out;
   }
-  static Value affix(const std::string& s, const Arguments& a, bool start) {
+  [[gnu::cold]] static Value affix(const std::string& s, const Arguments& a, bool start) {
     const Value* wanted = a.find(0, "");
     std::string part = s;
     if (a.positional.size() > 1) {
@@ -194,44 +195,48 @@ class StringMethods {
     }
     return fits(string_argument(wanted, method));
   }
-  static Value position(const std::string& s, const Arguments& a, const char* method, bool last, bool must) {
+  [[gnu::cold]] static Value position(const std::string& s, const Arguments& a, const char* method, bool last,
+                                      bool must) {
     const std::string& part = string_argument(a.find(0, "sub"), method);
     const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
     const std::string inside = begin < end ? slice(s, begin, end) : "";
-    const std::size_t at = begin > end ? std::string::npos : last ? inside.rfind(part) : inside.find(part);
+    const std::size_t at = begin > end ? std::string::npos : last ? find_last(inside, part) : find_text(inside, part);
     if (at != std::string::npos)
       return begin + static_cast<std::int64_t>(python_length(std::string_view(inside).substr(0, at)));
     if (must) fail("substring not found");
     return -1;
   }
-  static Value count(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value count(const std::string& s, const Arguments& a) {
     const std::string& part = string_argument(a.find(0, "sub"), "count");
     const auto [begin, end] = window(a, 1, static_cast<std::int64_t>(python_length(s)));
     if (begin > end) return 0;
     const std::string inside = slice(s, begin, end);
     if (part.empty()) return static_cast<std::int64_t>(python_length(inside)) + 1;
     std::int64_t found = 0;
-    for (std::size_t at = inside.find(part); at != std::string::npos; at = inside.find(part, at + part.size())) ++found;
+    for (std::size_t at = find_text(inside, part); at != std::string::npos;
+         at = find_text(inside, part, at + part.size()))
+      ++found;
     return found;
   }
-  static Value join(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value join(const std::string& s, const Arguments& a) {
     std::string out;
     bool first = true;
     for (const Value& item : iterate(a.get(0, "iterable"))) {
       if (!item.is_string()) fail("sequence item: expected str instance, " + item.type_name() + " found");
       if (!std::exchange(first, false)) out += s;
       out += item.string();
+      charge_bytes(s.size() + item.string().size());
     }
     return out;
   }
-  static Value partition(const std::string& s, const Arguments& a, bool last) {
+  [[gnu::cold]] static Value partition(const std::string& s, const Arguments& a, bool last) {
     const std::string& separator = string_argument(a.find(0, "sep"), "partition");
     if (separator.empty()) fail("empty separator");
-    const std::size_t at = last ? s.rfind(separator) : s.find(separator);
+    const std::size_t at = last ? find_last(s, separator) : find_text(s, separator);
     if (at == std::string::npos) return last ? Value::tuple({"", "", s}) : Value::tuple({s, "", ""});
     return Value::tuple({s.substr(0, at), separator, s.substr(at + separator.size())});
   }
-  static Value zero_fill(const std::string& s, const Arguments& a) {
+  [[gnu::cold]] static Value zero_fill(const std::string& s, const Arguments& a) {
     const std::int64_t missing = width(a) - static_cast<std::int64_t>(python_length(s));
     if (missing <= 0) return s;
     const std::size_t sign = !s.empty() && (s[0] == '-' || s[0] == '+') ? 1 : 0;
@@ -242,11 +247,11 @@ class StringMethods {
     if (width > 1'000'000) fail("a width of more than 1,000,000 characters");
     return width;
   }
-  static Value pad(const std::string& s, const Arguments& a, char align) {
+  [[gnu::cold]] static Value pad(const std::string& s, const Arguments& a, char align) {
     const Value fill = a.get(1, "fillchar", " ");
     return pad_text(s, width(a), string_argument(&fill, "fillchar"), align);
   }
-  static Value swap_case(const std::string& s) {
+  [[gnu::cold]] static Value swap_case(const std::string& s) {
     std::string out;
     for (const std::string_view c : characters(s)) {
       const bool upper = u_hasBinaryProperty(static_cast<UChar32>(scalar_at(c, 0).value), UCHAR_UPPERCASE) != 0;
@@ -256,14 +261,14 @@ class StringMethods {
   }
   static int numeric(char32_t c) { return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE); }
   template <class Predicate>
-  static Value all(const std::string& s, Predicate predicate) {
+  [[gnu::cold]] static Value all(const std::string& s, Predicate predicate) {
     for (const std::string_view c : characters(s)) {
       if (!predicate(scalar_at(c, 0).value)) return false;
     }
     return !s.empty();
   }
   // All cased characters have the property, and there is one.
-  static Value cased(const std::string& s, UProperty property) {
+  [[gnu::cold]] static Value cased(const std::string& s, UProperty property) {
     bool any = false;
     for (const std::string_view c : characters(s)) {
       const char32_t value = scalar_at(c, 0).value;
@@ -276,16 +281,20 @@ class StringMethods {
 };
 
 // self.name for a dict, list or tuple: a bound method, or nothing.
-inline std::optional<Value> container_method(const Value& self, const std::string& name) {
+[[gnu::cold]] inline std::optional<Value> container_method(const Value& self, const std::string& name) {
   const auto view = [&](bool keys, bool values) {
-    return function(name, [self, name, keys, values](Runtime& runtime, const Arguments&) {
-      List items;
-      for (const auto& [key, value] : self.dict().entries) {
-        items.push_back(keys && values ? Value::tuple({key, value}) : keys ? key : value);
-      }
-      runtime.charge(items.size());
-      return Value(std::static_pointer_cast<Object>(std::make_shared<View>("dict_" + name, std::move(items))));
-    });
+    return function(
+        name,
+        [self, name, keys, values](Runtime&, const Arguments&) {
+          List items;
+          for (const auto& [key, value] : self.dict().entries) {
+            items.push_back(keys && values ? Value::tuple({key, value}) : keys ? key : value);
+          }
+          charge(items.size());
+          return Value(
+              std::static_pointer_cast<Object>(std::make_shared<View>("dict_" + name, Value(std::move(items)))));
+        },
+        self.height());
   };
   const auto unsafe = [&](std::initializer_list<std::string_view> names) {
     if (std::find(names.begin(), names.end(), name) == names.end()) return false;
@@ -299,32 +308,43 @@ inline std::optional<Value> container_method(const Value& self, const std::strin
     if (name == "keys") return view(true, false);
     if (name == "values") return view(false, true);
     if (name == "get") {
-      return function(name, [self](Runtime&, const Arguments& a) -> Value {
-        const Value* key = a.find(0, "key");
-        if (key == nullptr) fail("get expected at least 1 argument, got 0");
-        const Value* found = self.dict().find(*key);
-        return found != nullptr ? *found : a.get(1, "default");
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) -> Value {
+            const Value* key = a.find(0, "key");
+            if (key == nullptr) fail("get expected at least 1 argument, got 0");
+            const Value* found = self.dict().find(*key);
+            return found != nullptr ? *found : a.get(1, "default");
+          },
+          self.height());
     }
-    if (name == "copy") return function(name, [self](Runtime&, const Arguments&) { return self; });
+    if (name == "copy")
+      return function(
+          name, [self](Runtime&, const Arguments&) { return self; }, self.height());
     if (unsafe({"clear", "pop", "popitem", "setdefault", "update"})) return refused();
     return std::nullopt;
   }
   if (name == "index" || name == "count") {
-    return function(name, [self, name](Runtime&, const Arguments& a) -> Value {
-      const Value wanted = a.get(0, "value");
-      std::int64_t found = 0;
-      for (std::size_t i = 0; i < self.list().size(); ++i) {
-        if (!self.list()[i].equals(wanted)) continue;
-        if (name == "index") return static_cast<std::int64_t>(i);
-        ++found;
-      }
-      if (name == "index") fail(wanted.repr() + " is not in list");
-      return found;
-    });
+    return function(
+        name,
+        [self, name](Runtime&, const Arguments& a) -> Value {
+          const Value wanted = a.get(0, "value");
+          std::int64_t found = 0;
+          for (std::size_t i = 0; i < self.list().size(); ++i) {
+            charge(1);
+            if (!self.list()[i].equals(wanted)) continue;
+            if (name == "index") return static_cast<std::int64_t>(i);
+            ++found;
+          }
+          if (name == "index") fail(wanted.repr() + " is not in list");
+          return found;
+        },
+        self.height());
   }
   if (self.is_list()) {
-    if (name == "copy") return function(name, [self](Runtime&, const Arguments&) { return self; });
+    if (name == "copy")
+      return function(
+          name, [self](Runtime&, const Arguments&) { return self; }, self.height());
     if (unsafe({"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"})) return refused();
   }
   return std::nullopt;

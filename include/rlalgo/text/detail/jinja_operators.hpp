@@ -14,11 +14,23 @@
 
 namespace rlalgo::text::detail {
 
+[[nodiscard, gnu::cold]] inline std::string escape_html(std::string_view text) {
+  constexpr std::string_view special = "&<>\"'";
+  constexpr std::string_view escaped[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+  charge_bytes(text.size());
+  std::string out;
+  for (const char c : text) {
+    const std::size_t at = special.find(c);
+    at == std::string_view::npos ? void(out += c) : void(out += escaped[at]);
+  }
+  return out;
+}
+
 class Operators {
  public:
   explicit Operators(Runtime& runtime) : runtime_(runtime) {}
 
-  [[nodiscard]] Value apply(const std::string& op, const Value& a, const Value& b) const {
+  [[nodiscard, gnu::cold]] Value apply(const std::string& op, const Value& a, const Value& b) const {
     if (op == "~") return join(a.text(), b.text());
     a.require_defined();
     b.require_defined();
@@ -30,7 +42,7 @@ class Operators {
                                                      : whole(op, a.integer(), b.integer());
   }
 
-  static Value negate(const Value& v) {
+  [[gnu::cold]] static Value negate(const Value& v) {
     v.require_defined();
     if (!v.is_number()) fail("bad operand type for unary -: '" + v.type_name() + "'");
     if (v.is_float()) return -v.real();
@@ -38,7 +50,7 @@ class Operators {
   }
 
   // value[start:stop:step]; none where a bound is absent.
-  static Value slice(const Value& value, const Value& start, const Value& stop, const Value& step) {
+  [[gnu::cold]] static Value slice(const Value& value, const Value& start, const Value& stop, const Value& step) {
     value.require_defined();
     if (!value.is_string() && !value.is_sequence()) fail("'" + value.type_name() + "' object cannot be sliced");
     const std::int64_t stride = step.is_none() ? 1 : bound(step);
@@ -77,20 +89,25 @@ class Operators {
     thread_local std::int64_t value = 0;
     return value;
   }
-  static Value checked(bool overflow, const char* op) {
+  [[gnu::cold]] static Value checked(bool overflow, const char* op) {
     if (overflow) fail(std::string("an integer above 64 bits, from ") + op);
     return result();
   }
 
-  [[nodiscard]] Value join(const std::string& a, const std::string& b) const {
-    runtime_.charge((a.size() + b.size()) / 16);
+  [[nodiscard, gnu::cold]] Value join(const std::string& a, const std::string& b) const {
+    charge((a.size() + b.size()) / 16);
     return a + b;
   }
 
-  [[nodiscard]] Value add(const Value& a, const Value& b) const {
-    if (a.is_string() && b.is_string()) return join(a.string(), b.string());
+  [[nodiscard, gnu::cold]] Value add(const Value& a, const Value& b) const {
+    if (a.is_string() && b.is_string()) {
+      if (a.is_markup() == b.is_markup()) {
+        return a.is_markup() ? Value::markup(a.string() + b.string()) : join(a.string(), b.string());
+      }
+      return Value::markup(a.is_markup() ? a.string() + escape_html(b.string()) : escape_html(a.string()) + b.string());
+    }
     if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
-      runtime_.charge(a.list().size() + b.list().size());
+      charge(a.list().size() + b.list().size());
       List items = a.list();
       items.insert(items.end(), b.list().begin(), b.list().end());
       return a.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
@@ -102,7 +119,7 @@ class Operators {
     return a.is_float() || b.is_float() ? Value(a.real() + b.real()) : whole("+", a.integer(), b.integer());
   }
 
-  [[nodiscard]] Value multiply(const Value& a, const Value& b) const {
+  [[nodiscard, gnu::cold]] Value multiply(const Value& a, const Value& b) const {
     if (b.is_string() || b.is_sequence())
       return a.is_integral() ? repeat(b, a.integer()) : (unsupported("*", a, b), Value());
     if (a.is_string() || a.is_sequence())
@@ -111,10 +128,10 @@ class Operators {
     return a.is_float() || b.is_float() ? Value(a.real() * b.real()) : whole("*", a.integer(), b.integer());
   }
 
-  [[nodiscard]] Value repeat(const Value& v, std::int64_t times) const {
+  [[nodiscard, gnu::cold]] Value repeat(const Value& v, std::int64_t times) const {
     const std::size_t count = static_cast<std::size_t>(std::clamp<std::int64_t>(times, 0, 1 << 30));
     const std::size_t size = v.is_string() ? v.string().size() / 16 + 1 : v.list().size() + 1;
-    runtime_.charge(size * count);
+    charge(size * count);
     if (v.is_string()) {
       std::string text;
       for (std::size_t i = 0; i < count; ++i) text += v.string();
@@ -125,7 +142,7 @@ class Operators {
     return v.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
   }
 
-  static Value real(const std::string& op, double a, double b) {
+  [[gnu::cold]] static Value real(const std::string& op, double a, double b) {
     if (op == "-") return a - b;
     if (op == "**") return std::pow(a, b);
     if (b == 0.0) fail(op == "/" ? "division by zero" : "float floor division or modulo by zero");
@@ -135,7 +152,7 @@ class Operators {
     return op == "%" ? rest : std::floor((a - rest) / b + 0.5);
   }
 
-  static Value whole(const std::string& op, std::int64_t a, std::int64_t b) {
+  [[gnu::cold]] static Value whole(const std::string& op, std::int64_t a, std::int64_t b) {
     if (op == "+") return checked(__builtin_add_overflow(a, b, &result()), "+");
     if (op == "-") return checked(__builtin_sub_overflow(a, b, &result()), "-");
     if (op == "*") return checked(__builtin_mul_overflow(a, b, &result()), "*");
@@ -147,7 +164,7 @@ class Operators {
     return op == "%" ? Value(shift ? rest + b : rest) : Value(a / b - (shift ? 1 : 0));
   }
 
-  static Value power(std::int64_t base, std::int64_t exponent) {
+  [[gnu::cold]] static Value power(std::int64_t base, std::int64_t exponent) {
     if (exponent < 0)
       return base == 0 ? (fail("0.0 cannot be raised to a negative power"), Value())
                        : Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));

@@ -21,7 +21,8 @@ class TemplateParser : ExpressionParser {
 
  private:
   // Parses until a block tag with one of these names; leaves the position behind the name. Empty: until the end.
-  std::vector<NodePtr> statements(std::initializer_list<std::string_view> ends, std::string* found = nullptr) {
+  [[gnu::cold]] std::vector<NodePtr> statements(std::initializer_list<std::string_view> ends,
+                                                std::string* found = nullptr) {
     const Nesting nesting(*this);
     std::vector<NodePtr> body;
     while (!is(TokenKind::end)) {
@@ -29,11 +30,11 @@ class TemplateParser : ExpressionParser {
         Token token = take();
         body.push_back(make(NodeKind::data, token.line, std::move(token.text)));
       } else if (is(TokenKind::print_begin)) {
-        const int line = take().line;
+        const int line = enter_tag();
         body.push_back(make(NodeKind::print, line, "", tuple_expression()));
         expect(TokenKind::print_end, "end of print statement");
       } else {
-        take();  // block_begin
+        enter_tag();
         if (!is(TokenKind::name)) error("tag name expected, got " + shown());
         for (const std::string_view end : ends) {
           if (!is_name(end)) continue;
@@ -50,9 +51,16 @@ class TemplateParser : ExpressionParser {
     return body;
   }
 
+  // Takes the beginning of a tag; its line.
+  int enter_tag() {
+    Token begin = take();
+    tag_ = std::make_shared<const std::string>(std::move(begin.text));
+    return begin.line;
+  }
+
   void end_block() { expect(TokenKind::block_end, "end of statement block"); }
 
-  NodePtr statement(std::initializer_list<std::string_view> ends) {
+  [[gnu::cold]] NodePtr statement(std::initializer_list<std::string_view> ends) {
     const int line = now().line;
     if (accept_name("if")) return if_statement(line);
     if (accept_name("for")) return for_statement(line);
@@ -84,6 +92,15 @@ class TemplateParser : ExpressionParser {
       }
       return with_body(std::move(node), "endwith");
     }
+    if (accept_name("print")) {
+      NodePtr node = make(NodeKind::print, line);
+      while (!is(TokenKind::block_end)) {
+        if (!node->parts.empty()) expect_symbol(",");
+        node->parts.push_back(expression());
+      }
+      end_block();
+      return node;
+    }
     if (accept_name("generation")) return with_body(make(NodeKind::block, line), "endgeneration");
     if (accept_name("break") || accept_name("continue")) {
       NodePtr node = make(tokens_[at_ - 1].text == "break" ? NodeKind::loop_break : NodeKind::loop_continue, line);
@@ -93,14 +110,13 @@ class TemplateParser : ExpressionParser {
     }
     std::string wanted;
     for (const std::string_view end : ends) wanted += (wanted.empty() ? "" : ", ") + std::string(end);
-    for (const std::string_view tag :
-         {"include", "import", "from", "extends", "block", "autoescape", "do", "trans", "print"}) {
+    for (const std::string_view tag : {"include", "import", "from", "extends", "block", "autoescape", "do", "trans"}) {
       if (is_name(tag)) error("the tag '" + std::string(tag) + "' is not supported in chat templates");
     }
     error("unknown tag '" + now().text + "'" + (wanted.empty() ? "" : "; open here: " + wanted));
   }
 
-  NodePtr with_body(NodePtr node, std::string_view end) {
+  [[gnu::cold]] NodePtr with_body(NodePtr node, std::string_view end) {
     end_block();
     const bool is_macro = node->kind == NodeKind::macro || node->kind == NodeKind::call_block;
     const int loops = std::exchange(loops_, node->kind == NodeKind::with ? loops_ : 0);
@@ -119,7 +135,7 @@ class TemplateParser : ExpressionParser {
     return node;
   }
 
-  NodePtr if_statement(int line) {
+  [[gnu::cold]] NodePtr if_statement(int line) {
     NodePtr node = make(NodeKind::branches, line);
     std::string end = "elif";
     while (end == "elif") {
@@ -135,13 +151,13 @@ class TemplateParser : ExpressionParser {
     return node;
   }
 
-  NodePtr for_statement(int line) {
+  [[gnu::cold]] NodePtr for_statement(int line) {
     NodePtr node = make(NodeKind::loop, line);
     node->parts.push_back(target(true));
     expect_name("in");
     node->parts.push_back(tuple_expression(false));
     node->parts.push_back(accept_name("if") ? expression() : nullptr);
-    if (is_name("recursive")) error("recursive loops are not supported in chat templates");
+    node->recursive = accept_name("recursive");
     end_block();
     std::string end;
     ++loops_;
@@ -155,7 +171,7 @@ class TemplateParser : ExpressionParser {
     return node;
   }
 
-  NodePtr set_statement(int line) {
+  [[gnu::cold]] NodePtr set_statement(int line) {
     NodePtr to = target(true, true);
     if (accept_symbol("=")) {
       NodePtr node = make(NodeKind::set, line, "", std::move(to), tuple_expression());
@@ -167,7 +183,7 @@ class TemplateParser : ExpressionParser {
   }
 
   // What is assigned to: a name, names to unpack into (nested in parentheses), or, in set, namespace.attribute.
-  NodePtr target(bool several, bool attribute = false) {
+  [[gnu::cold]] NodePtr target(bool several, bool attribute = false) {
     const Nesting nesting(*this);
     const int line = now().line;
     std::vector<NodePtr> targets;
@@ -194,11 +210,11 @@ class TemplateParser : ExpressionParser {
     node->parts = std::move(targets);
     return node;
   }
-  static bool constant(std::string_view name) {
+  [[gnu::cold]] static bool constant(std::string_view name) {
     return name == "true" || name == "false" || name == "none" || name == "True" || name == "False" || name == "None";
   }
 
-  void parameters(Node& node) {
+  [[gnu::cold]] void parameters(Node& node) {
     while (!accept_symbol(")")) {
       if (!node.parameters.empty()) expect_symbol(",");
       std::string name = expect_identifier();

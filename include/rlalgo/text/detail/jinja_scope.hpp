@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,11 @@ namespace rlalgo::text::detail {
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string, Value>> variables;
-  bool captured = false;  // a macro was defined here or further in: keep it until the rendering ends
+  bool captured = false;  // a macro or recursive loop refers to it: keep it until the rendering ends
+
+  void capture() {
+    for (Scope* scope = this; scope != nullptr; scope = scope->parent) scope->captured = true;
+  }
 
   [[nodiscard]] const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
@@ -42,8 +47,17 @@ struct Scope {
 // The variable `loop`.
 class LoopState : public Object, public std::enable_shared_from_this<LoopState> {
  public:
-  LoopState(std::shared_ptr<const List> all, std::int64_t depth) : all_(std::move(all)), depth_(depth) {}
+  LoopState(const Value& all, std::int64_t depth) : Object(all.height()), all_(all.shared_list()), depth_(depth) {}
   void move_to(std::int64_t index) { index_ = index; }
+  void end() { last_.reset(); }  // which may refer to this loop
+
+  std::function<Value(const Value&)> recurse;  // of a recursive loop: the text of a loop over other items
+
+  [[nodiscard]] bool callable() const override { return true; }
+  Value call(Runtime&, Arguments arguments) override {
+    if (!recurse) fail("The loop must have the 'recursive' marker to be called recursively.");
+    return recurse(arguments.get(0, "iterable"));
+  }
 
   [[nodiscard]] std::string type_name() const override { return "LoopContext"; }
   [[nodiscard]] Value attribute(const std::string& name) const override {
@@ -64,18 +78,24 @@ class LoopState : public Object, public std::enable_shared_from_this<LoopState> 
     if (name == "nextitem") return item(index_ + 1, "there is no next item");
     const auto self = std::const_pointer_cast<LoopState>(shared_from_this());
     if (name == "cycle") {
-      return function(name, [self](Runtime&, const Arguments& a) {
-        if (a.positional.empty()) fail("no items for cycling given");
-        return a.positional[static_cast<std::size_t>(self->index_) % a.positional.size()];
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) {
+            if (a.positional.empty()) fail("no items for cycling given");
+            return a.positional[static_cast<std::size_t>(self->index_) % a.positional.size()];
+          },
+          height());
     }
     if (name == "changed") {
-      return function(name, [self](Runtime&, const Arguments& a) -> Value {
-        Value now = Value::tuple(a.positional);
-        const bool changed = !self->last_ || !self->last_->equals(now);
-        self->last_ = std::move(now);
-        return changed;
-      });
+      return function(
+          name,
+          [self](Runtime&, const Arguments& a) -> Value {
+            Value now = Value::tuple(a.positional);
+            const bool changed = !self->last_ || !self->last_->equals(now);
+            self->last_ = std::move(now);
+            return changed;
+          },
+          height());
     }
     return Object::attribute(name);
   }

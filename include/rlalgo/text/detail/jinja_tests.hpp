@@ -16,7 +16,7 @@
 namespace rlalgo::text::detail {
 
 // op: == != < <= > >=
-inline bool compare_values(const Value& a, std::string_view op, const Value& b) {
+[[gnu::cold]] inline bool compare_values(const Value& a, std::string_view op, const Value& b) {
   if (op == "==") return a.equals(b);
   if (op == "!=") return !a.equals(b);
   if (op == "<") return less(a, b, "<");
@@ -26,13 +26,14 @@ inline bool compare_values(const Value& a, std::string_view op, const Value& b) 
   return !less(a, b, ">=") && !unordered;
 }
 
-inline bool is_iterable(const Value& value) {
+[[gnu::cold]] inline bool is_iterable(const Value& value) {
   if (value.is_undefined() || value.is_sequence() || value.is_dict() || value.is_string()) return true;
   return value.as<Generator>() != nullptr || value.as<View>() != nullptr;
 }
 
 // Fails for a name that no test has.
-inline bool apply_test(Runtime& runtime, const std::string& name, const Value& value, const Arguments& arguments) {
+[[gnu::cold]] inline bool apply_test(Runtime& runtime, const std::string& name, const Value& value,
+                                     const Arguments& arguments) {
   const auto other = [&]() -> const Value& {
     const Value* found = arguments.find(0, "other");
     if (found == nullptr) fail("the test '" + name + "' needs an argument");

@@ -4,33 +4,20 @@
 // Containers are immutable and shared, as in Jinja's immutable sandbox; only a namespace's attributes change.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include <rlalgo/text/detail/jinja_meter.hpp>
 #include <rlalgo/text/detail/python_text.hpp>
 
 namespace rlalgo::text::detail {
-
-// A failure while a template runs; the evaluator adds the line.
-class TemplateFailure : public std::runtime_error {
- public:
-  explicit TemplateFailure(const std::string& message, bool raised_by_template = false)
-      : std::runtime_error(message), raised_by_template_(raised_by_template) {}
-  [[nodiscard]] bool raised_by_template() const noexcept { return raised_by_template_; }
-
- private:
-  bool raised_by_template_;
-};
-
-[[noreturn]] inline void fail(const std::string& message) { throw TemplateFailure(message); }
 
 class Value;
 using List = std::vector<Value>;
@@ -44,6 +31,7 @@ class Object {
  public:
   virtual ~Object() = default;
   Object() = default;
+  explicit Object(int height) : height_(height) {}
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
   [[nodiscard]] virtual std::string type_name() const = 0;
@@ -57,76 +45,78 @@ class Object {
   [[nodiscard]] virtual std::shared_ptr<const List> items() { return nullptr; }
   // The length; negative if it has none.
   [[nodiscard]] virtual std::int64_t length() const { return -1; }
+  // How deeply the values inside are nested.
+  [[nodiscard]] int height() const noexcept { return height_; }
+
+ private:
+  int height_ = 0;
 };
 
+// Containers know how deeply they are nested: beyond height_limit none is made, so that printing, comparing and
+// destroying them, which recurse, cannot exhaust the stack.
 class Value {
  public:
-  struct Undefined {
-    std::shared_ptr<const std::string> message;  // what to say when it is used
-  };
-  struct None {};
-  struct Tuple {
-    std::shared_ptr<const List> items;
-  };
-  using String = std::shared_ptr<const std::string>;
+  static constexpr int height_limit = 500;
 
-  Value() : data_(None{}) {}
-  Value(bool v) : data_(v) {}
-  Value(std::int64_t v) : data_(v) {}
-  Value(int v) : data_(static_cast<std::int64_t>(v)) {}
-  Value(double v) : data_(v) {}
-  Value(std::string v) : data_(std::make_shared<const std::string>(std::move(v))) {}
+  Value() = default;
+  Value(bool v) : kind_(Kind::boolean) { plain_.integer = v ? 1 : 0; }
+  Value(std::int64_t v) : kind_(Kind::integer) { plain_.integer = v; }
+  Value(int v) : Value(static_cast<std::int64_t>(v)) {}
+  Value(double v) : kind_(Kind::real) { plain_.real = v; }
+  Value(std::string v);
   Value(std::string_view v) : Value(std::string(v)) {}
   Value(const char* v) : Value(std::string(v)) {}
-  Value(List v) : data_(std::make_shared<const List>(std::move(v))) {}
-  Value(std::shared_ptr<const List> v) : data_(std::move(v)) {}
-  Value(std::shared_ptr<const Dict> v) : data_(std::move(v)) {}
+  Value(List v);
+  Value(std::shared_ptr<const List> v);
   Value(Dict v);
-  Value(std::shared_ptr<Object> v) : data_(std::move(v)) {}
+  Value(std::shared_ptr<Object> v);
+  // Out of line: there are thousands of these.
+  [[gnu::noinline]] Value(const Value&) = default;
+  [[gnu::noinline]] Value(Value&&) noexcept = default;
+  [[gnu::noinline]] Value& operator=(const Value&) = default;
+  [[gnu::noinline]] Value& operator=(Value&&) noexcept = default;
+  [[gnu::noinline]] ~Value() = default;
 
-  static Value undefined(std::string message) {
-    Value value;
-    value.data_ = Undefined{std::make_shared<const std::string>(std::move(message))};
+  // Text that is HTML already (Markup), as the filters safe and escape give it: adding plain text escapes that.
+  static Value markup(std::string text) {
+    Value value(std::move(text));
+    value.plain_.integer = 1;
     return value;
   }
-  static Value tuple(List items) {
-    Value value;
-    value.data_ = Tuple{std::make_shared<const List>(std::move(items))};
-    return value;
-  }
+  // message: what to say when it is used.
+  static Value undefined(std::string message);
+  static Value tuple(List items);
 
-  [[nodiscard]] bool is_undefined() const noexcept { return std::holds_alternative<Undefined>(data_); }
-  [[nodiscard]] bool is_none() const noexcept { return std::holds_alternative<None>(data_); }
-  [[nodiscard]] bool is_bool() const noexcept { return std::holds_alternative<bool>(data_); }
-  [[nodiscard]] bool is_int() const noexcept { return std::holds_alternative<std::int64_t>(data_); }
-  [[nodiscard]] bool is_float() const noexcept { return std::holds_alternative<double>(data_); }
+  [[nodiscard]] bool is_undefined() const noexcept { return kind_ == Kind::undefined; }
+  [[nodiscard]] bool is_none() const noexcept { return kind_ == Kind::none; }
+  [[nodiscard]] bool is_bool() const noexcept { return kind_ == Kind::boolean; }
+  [[nodiscard]] bool is_int() const noexcept { return kind_ == Kind::integer; }
+  [[nodiscard]] bool is_float() const noexcept { return kind_ == Kind::real; }
   [[nodiscard]] bool is_integral() const noexcept { return is_int() || is_bool(); }
   [[nodiscard]] bool is_number() const noexcept { return is_integral() || is_float(); }
-  [[nodiscard]] bool is_string() const noexcept { return std::holds_alternative<String>(data_); }
-  [[nodiscard]] bool is_list() const noexcept { return std::holds_alternative<std::shared_ptr<const List>>(data_); }
-  [[nodiscard]] bool is_tuple() const noexcept { return std::holds_alternative<Tuple>(data_); }
+  [[nodiscard]] bool is_string() const noexcept { return kind_ == Kind::string; }
+  [[nodiscard]] bool is_markup() const noexcept { return is_string() && plain_.integer != 0; }
+  [[nodiscard]] bool is_list() const noexcept { return kind_ == Kind::list; }
+  [[nodiscard]] bool is_tuple() const noexcept { return kind_ == Kind::tuple; }
   [[nodiscard]] bool is_sequence() const noexcept { return is_list() || is_tuple(); }
-  [[nodiscard]] bool is_dict() const noexcept { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
-  [[nodiscard]] bool is_object() const noexcept { return std::holds_alternative<std::shared_ptr<Object>>(data_); }
+  [[nodiscard]] bool is_dict() const noexcept { return kind_ == Kind::dict; }
+  [[nodiscard]] bool is_object() const noexcept { return kind_ == Kind::object; }
 
-  [[nodiscard]] const std::string& string() const { return *std::get<String>(data_); }
-  [[nodiscard]] const List& list() const { return *shared_list(); }
-  [[nodiscard]] const std::shared_ptr<const List>& shared_list() const {
-    return is_tuple() ? std::get<Tuple>(data_).items : std::get<std::shared_ptr<const List>>(data_);
-  }
-  [[nodiscard]] const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
-  [[nodiscard]] Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
+  // Each expects the kind it names.
+  [[nodiscard]] const std::string& string() const { return *static_cast<const std::string*>(held_.get()); }
+  [[nodiscard]] const List& list() const { return *static_cast<const List*>(held_.get()); }
+  [[nodiscard]] std::shared_ptr<const List> shared_list() const { return std::static_pointer_cast<const List>(held_); }
+  [[nodiscard]] const Dict& dict() const { return *static_cast<const Dict*>(held_.get()); }
+  [[nodiscard]] Object& object() const { return *static_cast<Object*>(const_cast<void*>(held_.get())); }
   template <class T>
   [[nodiscard]] T* as() const {
-    const auto* held = std::get_if<std::shared_ptr<Object>>(&data_);
-    return held == nullptr ? nullptr : dynamic_cast<T*>(held->get());
+    return is_object() ? dynamic_cast<T*>(&object()) : nullptr;
   }
-  [[nodiscard]] std::int64_t integer() const {
-    return is_bool() ? static_cast<std::int64_t>(std::get<bool>(data_)) : std::get<std::int64_t>(data_);
-  }
-  [[nodiscard]] double real() const { return is_float() ? std::get<double>(data_) : static_cast<double>(integer()); }
-  [[nodiscard]] bool boolean() const { return std::get<bool>(data_); }
-  [[nodiscard]] const std::string& undefined_message() const { return *std::get<Undefined>(data_).message; }
+  [[nodiscard]] std::int64_t integer() const { return plain_.integer; }
+  [[nodiscard]] double real() const { return is_float() ? plain_.real : static_cast<double>(plain_.integer); }
+  [[nodiscard]] bool boolean() const { return plain_.integer != 0; }
+  [[nodiscard]] const std::string& undefined_message() const { return *static_cast<const std::string*>(held_.get()); }
+  [[nodiscard]] int height() const noexcept { return height_; }
   // Fails with the undefined value's own message.
   void require_defined() const {
     if (is_undefined()) fail(undefined_message());
@@ -138,36 +128,49 @@ class Value {
   [[nodiscard]] std::string repr() const;
 
   [[nodiscard]] bool same_object(const Value& other) const {  // Python's `is`
-    if (data_.index() != other.data_.index()) return false;
-    if (is_list()) return shared_list() == other.shared_list();
-    if (is_dict()) return &dict() == &other.dict();
-    if (is_object()) return &object() == &other.object();
-    return equals(other);
+    if (kind_ != other.kind_) return false;
+    return is_list() || is_dict() || is_object() ? held_ == other.held_ : equals(other);
   }
   [[nodiscard]] bool equals(const Value& other) const;
 
  private:
-  std::variant<Undefined, None, bool, std::int64_t, double, String, std::shared_ptr<const List>, Tuple,
-               std::shared_ptr<const Dict>, std::shared_ptr<Object>>
-      data_;
+  enum class Kind : std::uint8_t { undefined, none, boolean, integer, real, string, list, tuple, dict, object };
+
+  Value(Kind kind, std::shared_ptr<const void> held) : kind_(kind), held_(std::move(held)) {}
+  void measure(const List& items);
+  void set_height(int below) {
+    height_ = below + 1;
+    if (height_ > height_limit) fail("a value is nested too deeply");
+  }
+
+  Kind kind_ = Kind::none;
+  int height_ = 0;  // 0: no container
+  union {
+    std::int64_t integer;
+    double real;
+  } plain_{0};
+  std::shared_ptr<const void> held_;  // string, list, tuple, dict, object; the message of undefined
 };
 
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
 
   [[nodiscard]] const Value* find(const Value& key) const {
+    charge(entries.size() / 8);
     for (const auto& [name, value] : entries) {
       if (name.equals(key)) return &value;
     }
     return nullptr;
   }
   [[nodiscard]] const Value* find(std::string_view key) const {
+    charge(entries.size() / 8);
     for (const auto& [name, value] : entries) {
       if (name.is_string() && name.string() == key) return &value;
     }
     return nullptr;
   }
   void set(const Value& key, Value value) {
+    charge(entries.size() / 8 + 4);
     for (auto& [name, held] : entries) {
       if (name.equals(key)) {
         held = std::move(value);
@@ -178,7 +181,40 @@ struct Dict {
   }
 };
 
-inline Value::Value(Dict v) : data_(std::make_shared<const Dict>(std::move(v))) {}
+inline void Value::measure(const List& items) {
+  charge(items.size() * sizeof(Value) / 16 + 1);
+  int below = 0;
+  for (const Value& item : items) below = std::max(below, item.height_);
+  set_height(below);
+}
+inline Value::Value(std::string v) : kind_(Kind::string) {
+  charge(v.size() / 16);
+  held_ = std::make_shared<const std::string>(std::move(v));
+}
+inline Value::Value(List v) : kind_(Kind::list) {
+  measure(v);
+  held_ = std::make_shared<const List>(std::move(v));
+}
+inline Value::Value(std::shared_ptr<const List> v) : kind_(Kind::list), held_(std::move(v)) { measure(list()); }
+inline Value::Value(Dict v) : kind_(Kind::dict) {
+  charge(v.entries.size() * sizeof(Value) / 8 + 1);
+  int below = 0;
+  for (const auto& [key, value] : v.entries) below = std::max({below, key.height_, value.height_});
+  set_height(below);
+  held_ = std::make_shared<const Dict>(std::move(v));
+}
+inline Value::Value(std::shared_ptr<Object> v) : kind_(Kind::object) {
+  if (v->height() > 0) set_height(v->height());
+  held_ = std::shared_ptr<const void>(v, v.get());
+}
+inline Value Value::undefined(std::string message) {
+  return {Kind::undefined, std::make_shared<const std::string>(std::move(message))};
+}
+inline Value Value::tuple(List items) {
+  Value value(std::move(items));
+  value.kind_ = Kind::tuple;
+  return value;
+}
 
 // The arguments of a call.
 struct Arguments {
@@ -211,7 +247,6 @@ class Runtime {
   virtual bool test(const std::string& name, const Value& input, Arguments arguments) = 0;
   virtual Value attribute(const Value& of, const std::string& name) = 0;  // a.name
   virtual Value item(const Value& of, const Value& key) = 0;              // a[key]
-  virtual void charge(std::size_t steps) = 0;                             // fails when the template does too much work
   virtual void adopt(std::shared_ptr<Namespace> made) = 0;                // to be emptied when the rendering ends
 };
 
@@ -223,7 +258,7 @@ inline Value Object::attribute(const std::string& name) const {
 // What map, select and reverse give: items that can be walked once. Always true, without length.
 class Generator : public Object {
  public:
-  explicit Generator(List items) : items_(std::make_shared<const List>(std::move(items))) {}
+  explicit Generator(const Value& items) : Object(items.height()), items_(items.shared_list()) {}
   [[nodiscard]] std::string type_name() const override { return "generator"; }
   [[nodiscard]] std::shared_ptr<const List> items() override {
     return std::exchange(items_, std::make_shared<const List>());
@@ -236,7 +271,8 @@ class Generator : public Object {
 // dict.keys(), values(), items().
 class View : public Object {
  public:
-  View(std::string type, List items) : type_(std::move(type)), items_(std::make_shared<const List>(std::move(items))) {}
+  View(std::string type, const Value& items)
+      : Object(items.height()), type_(std::move(type)), items_(items.shared_list()) {}
   [[nodiscard]] std::string type_name() const override { return type_; }
   [[nodiscard]] std::string text() const override { return type_ + "(" + Value(items_).repr() + ")"; }
   [[nodiscard]] bool truthy() const override { return !items_->empty(); }
@@ -249,7 +285,7 @@ class View : public Object {
 };
 
 inline Value generator(List items) {
-  return Value(std::static_pointer_cast<Object>(std::make_shared<Generator>(std::move(items))));
+  return Value(std::static_pointer_cast<Object>(std::make_shared<Generator>(Value(std::move(items)))));
 }
 
 inline std::string Value::type_name() const {
@@ -281,31 +317,48 @@ inline std::string Value::text() const {
 }
 
 inline std::string Value::repr() const {
+  charge(1);
   if (is_undefined()) return "Undefined";
   if (is_none()) return "None";
   if (is_bool()) return boolean() ? "True" : "False";
   if (is_int()) return std::to_string(integer());
   if (is_float()) return float_repr(real());
-  if (is_string()) return string_repr(string());
+  if (is_string()) {
+    charge_bytes(string().size());
+    return string_repr(string());
+  }
   if (is_object()) return object().text();
   std::string out;
   if (is_dict()) {
     for (const auto& [key, value] : dict().entries) {
-      out += (out.empty() ? "" : ", ") + key.repr() + ": " + value.repr();
+      out += out.empty() ? "" : ", ";
+      out += key.repr();
+      out += ": ";
+      out += value.repr();
     }
+    charge_bytes(out.size());
     return "{" + out + "}";
   }
-  for (const Value& item : list()) out += (out.empty() ? "" : ", ") + item.repr();
+  for (const Value& item : list()) {
+    out += out.empty() ? "" : ", ";
+    out += item.repr();
+  }
+  charge_bytes(out.size());
   if (is_list()) return "[" + out + "]";
   return "(" + out + (list().size() == 1 ? ",)" : ")");
 }
 
 inline bool Value::equals(const Value& other) const {
+  charge(is_string() || is_float() || is_integral() ? 0 : 1);
   if (is_number() && other.is_number()) {
     return is_float() || other.is_float() ? real() == other.real() : integer() == other.integer();
   }
-  if (data_.index() != other.data_.index()) return false;
-  if (is_string()) return string() == other.string();
+  if (kind_ != other.kind_) return false;
+  if (is_string()) {
+    if (string().size() != other.string().size()) return false;
+    charge(string().size() / 64);
+    return string() == other.string();
+  }
   if (is_sequence()) {
     const List &a = list(), &b = other.list();
     if (a.size() != b.size()) return false;
@@ -366,8 +419,10 @@ inline Items iterate(const Value& value) {
   }
   List items;
   if (value.is_dict()) {
+    charge(value.dict().entries.size() * 2);
     for (const auto& [key, held] : value.dict().entries) items.push_back(key);
   } else if (value.is_string()) {
+    charge(value.string().size() * sizeof(Value) / 8);
     for (const std::string_view c : characters(value.string())) items.emplace_back(c);
   } else {
     fail("'" + value.type_name() + "' object is not iterable");
@@ -377,7 +432,10 @@ inline Items iterate(const Value& value) {
 
 inline std::int64_t length_of(const Value& value) {
   if (value.is_undefined()) return 0;
-  if (value.is_string()) return static_cast<std::int64_t>(python_length(value.string()));
+  if (value.is_string()) {
+    charge(value.string().size() / 64);
+    return static_cast<std::int64_t>(python_length(value.string()));
+  }
   if (value.is_sequence()) return static_cast<std::int64_t>(value.list().size());
   if (value.is_dict()) return static_cast<std::int64_t>(value.dict().entries.size());
   if (value.is_object() && value.object().length() >= 0) return value.object().length();
@@ -391,6 +449,7 @@ inline bool contains(const Value& haystack, const Value& needle) {
       needle.require_defined();
       fail("'in <string>' requires string as left operand, not " + needle.type_name());
     }
+    charge_bytes(haystack.string().size());
     return haystack.string().find(needle.string()) != std::string::npos;
   }
   if (haystack.is_dict() && (needle.is_list() || needle.is_dict()))
@@ -400,6 +459,7 @@ inline bool contains(const Value& haystack, const Value& needle) {
     fail("argument of type '" + haystack.type_name() + "' is not iterable");
   }
   for (const Value& item : iterate(haystack)) {
+    charge(1);
     if (item.equals(needle)) return true;
   }
   return false;

@@ -8,6 +8,7 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
+#include <unicode/uniset.h>
 
 #include <cstddef>
 #include <string>
@@ -31,7 +32,10 @@ class Normalizer {
 
   [[nodiscard]] std::string apply(std::string_view text) const {
     std::string current(text);
-    for (const Step& step : steps_) run(step, current);
+    for (const Step& step : steps_) {
+      run(step, current);
+      check_growth(text.size(), current.size());
+    }
     return current;
   }
 
@@ -88,6 +92,17 @@ class Normalizer {
     steps_.push_back(std::move(step));
   }
 
+  // The normalization forms of the tokenizers library are those of Unicode 12.0; newer characters pass unchanged.
+  static const icu::UnicodeSet& known_characters() {
+    static const icu::UnicodeSet set = [] {
+      UErrorCode status = U_ZERO_ERROR;
+      icu::UnicodeSet known(icu::UnicodeString::fromUTF8("[:age=12.0:]"), status);
+      known.freeze();
+      return known;
+    }();
+    return set;
+  }
+
   static void run(const Step& step, std::string& text) {
     switch (step.kind) {
       case Kind::unicode_form: {
@@ -96,7 +111,7 @@ class Normalizer {
         if (step.form->isNormalizedUTF8(text, status) != 0) return;
         std::string out;
         icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
-        step.form->normalizeUTF8(0, text, sink, nullptr, status);
+        icu::FilteredNormalizer2(*step.form, known_characters()).normalizeUTF8(0, text, sink, nullptr, status);
         if (U_FAILURE(status) != 0) refuse_component("text", u_errorName(status), "text that ICU can normalize");
         text = std::move(out);
         return;
@@ -107,7 +122,7 @@ class Normalizer {
           if (c == 0x130) {
             out += "i\xCC\x87";  // the one character whose lower case is two
           } else {
-            append_utf8(out, static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))));
+            append_utf8(out, lower_case(c));
           }
         });
         text = std::move(out);
@@ -131,7 +146,7 @@ class Normalizer {
       case Kind::strip_accents: {
         std::string out;
         for_each_scalar(text, [&](char32_t c, std::string_view bytes) {
-          if ((char_class(c) & mark) == 0) out += bytes;
+          if (!is_accent(c)) out += bytes;
         });
         text = std::move(out);
         return;

@@ -17,11 +17,10 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/text/detail/split_pattern.hpp>
+#include <rlalgo/text/detail/tokenizer_file.hpp>
 #include <rlalgo/text/detail/unicode.hpp>
 
 namespace rlalgo::text::detail {
-
-using Json = nlohmann::ordered_json;
 
 [[noreturn]] inline void refuse_component(const std::string& part, const std::string& type,
                                           const std::string& expected) {
@@ -31,6 +30,24 @@ using Json = nlohmann::ordered_json;
                .expected = expected,
                .where = part,
                .remedy = "use a byte-level BPE tokenizer (GPT-2, Llama-3, Qwen, SmolLM2 …) or convert this one"});
+}
+
+// A chain of replacements may not blow a text up without end: at most 64 times, and a megabyte.
+inline void check_growth(std::size_t before, std::size_t now) {
+  if (now <= 64 * before + (1U << 20U)) return;
+  core::raise("text", 5,
+              {.what = "the tokenizer's replacements make a text too long",
+               .found = std::to_string(now) + " bytes of " + std::to_string(before),
+               .where = "normalizer or decoder in tokenizer.json",
+               .remedy = "the tokenizer files do not belong together or are damaged"});
+}
+
+// A field that holds one character.
+[[nodiscard]] inline std::string one_character(const Json& spec, const char* name, const char* otherwise) {
+  const auto text = otherwise == nullptr ? spec.at(name).get<std::string>() : spec.value(name, otherwise);
+  if (text.empty() || scalar_at(text, 0).length != text.size())
+    raise_bad_json("tokenizer.json", "'" + text + "' as " + name + ", which must be one character");
+  return text;
 }
 
 // A text and its current pieces. Steps either refine the pieces or rewrite the text.
@@ -113,7 +130,7 @@ class PreTokenizer {
       step.behavior = spec.contains("behavior") ? behavior_of(spec) : Behavior::isolated;
     } else if (type == "Metaspace") {
       step.kind = Kind::metaspace;
-      step.replacement = spec.value("replacement", "\xE2\x96\x81");
+      step.replacement = one_character(spec, "replacement", "\xE2\x96\x81");
       step.scheme = spec.contains("prepend_scheme")        ? spec.value("prepend_scheme", "always")
                     : spec.value("add_prefix_space", true) ? "always"
                                                            : "never";
@@ -189,13 +206,6 @@ class PreTokenizer {
     }
   }
 
-  static bool is_punctuation(char32_t c) {
-    if (c < 0x80)
-      return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
-             (c >= 0x7B && c <= 0x7E);
-    return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
-  }
-
   static void run(const Step& step, PreText& pre) {
     std::vector<Span> out;
     out.reserve(pre.pieces.size() + pre.text.size() / 4);
@@ -210,13 +220,13 @@ class PreTokenizer {
       }
       case Kind::digits:
         split_characters(pre, step.flag ? Behavior::isolated : Behavior::contiguous, out,
-                         [](char32_t c) { return (char_class(c) & number) != 0; });
+                         [](char32_t c) { return is_numeric(c); });
         break;
       case Kind::whitespace_split:
         split_characters(pre, Behavior::removed, out, [](char32_t c) { return is_space(c); });
         break;
       case Kind::punctuation:
-        split_characters(pre, step.behavior, out, is_punctuation);
+        split_characters(pre, step.behavior, out, [](char32_t c) { return is_punctuation(c); });
         break;
       case Kind::byte_level:
         if (step.flag) {

@@ -11,11 +11,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/text/detail/jinja_meter.hpp>
 #include <rlalgo/text/detail/unicode.hpp>
 
 namespace rlalgo::text::detail {
@@ -30,14 +34,46 @@ namespace rlalgo::text::detail {
 
 // Each code point as a view of its bytes; the text must outlive the result.
 std::vector<std::string_view> characters(std::string&& text) = delete;
-[[nodiscard]] inline std::vector<std::string_view> characters(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string_view> characters(std::string_view text) {
+  charge(text.size() + 1);
   std::vector<std::string_view> out;
+  out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = scalar_at(text, i).length;
     out.push_back(text.substr(i, length));
     i += length;
   }
   return out;
+}
+
+// The code point with this index, which exists.
+[[nodiscard]] inline std::string_view character_at(std::string_view text, std::size_t index) {
+  charge(text.size() / 64);
+  if (is_ascii(text)) return text.substr(index, 1);
+  std::size_t at = 0;
+  while (index-- > 0) at += scalar_at(text, at).length;
+  return text.substr(at, scalar_at(text, at).length);
+}
+
+// Byte offset of the first or last occurrence, or npos. find_text takes linear time for any input.
+[[nodiscard]] inline std::size_t find_text(std::string_view text, std::string_view part, std::size_t from = 0) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+[[nodiscard]] inline std::size_t find_last(std::string_view text, std::string_view part) {
+  charge(text.size() / 64 * part.size());
+  return text.rfind(part);
+}
+
+// The indices 0 … count - 1 in a stable order.
+[[nodiscard, gnu::noinline]] inline std::vector<std::size_t> stable_order(
+    std::size_t count, const std::function<bool(std::size_t, std::size_t)>& before) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), before);
+  return order;
 }
 
 struct StripSides {
@@ -48,6 +84,7 @@ struct StripSides {
 [[nodiscard]] inline std::string_view python_strip(std::string_view text, StripSides sides,
                                                    std::optional<std::string_view> chars = std::nullopt) {
   const auto drop = [&](std::string_view c) {
+    charge(chars ? chars->size() / 16 + 1 : 0);
     return chars ? chars->find(c) != std::string_view::npos : is_python_space(scalar_at(c, 0).value);
   };
   while (sides.left && !text.empty()) {
@@ -64,7 +101,8 @@ struct StripSides {
 }
 
 // str.split(None, limit) and rsplit; limit < 0: no limit. What the limit leaves over keeps the spaces at its far end.
-[[nodiscard]] inline std::vector<std::string> split_spaces(std::string_view text, std::int64_t limit, bool from_right) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_spaces(std::string_view text, std::int64_t limit,
+                                                                      bool from_right) {
   std::vector<std::string> out;
   for (text = python_strip(text, {!from_right, from_right}); !text.empty();
        text = python_strip(text, {!from_right, from_right}), --limit) {
@@ -79,6 +117,7 @@ struct StripSides {
       if (is_python_space(c.value)) break;
       word += c.length;
     }
+    charge(4);
     out.emplace_back(from_right ? text.substr(text.size() - word) : text.substr(0, word));
     from_right ? text.remove_suffix(word) : text.remove_prefix(word);
   }
@@ -87,11 +126,12 @@ struct StripSides {
 }
 
 // str.split(separator, limit); the separator is not empty.
-[[nodiscard]] inline std::vector<std::string> split_by(std::string_view text, std::string_view separator,
-                                                       std::int64_t limit, bool from_right) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_by(std::string_view text, std::string_view separator,
+                                                                  std::int64_t limit, bool from_right) {
   std::vector<std::string> out;
   for (; limit != 0; --limit) {
-    const std::size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    charge(4);
+    const std::size_t at = from_right ? find_last(text, separator) : find_text(text, separator);
     if (at == std::string_view::npos) break;
     if (from_right) {
       out.emplace_back(text.substr(at + separator.size()));
@@ -106,7 +146,7 @@ struct StripSides {
   return out;
 }
 
-[[nodiscard]] inline std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
   std::vector<std::string> out;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -116,6 +156,7 @@ struct StripSides {
     const bool line_break = (c.value >= 0x0A && c.value <= 0x0D) || (c.value >= 0x1C && c.value <= 0x1E) ||
                             c.value == 0x85 || c.value == 0x2028 || c.value == 0x2029;
     if (!line_break) continue;
+    charge(4);
     if (c.value == U'\r' && i < text.size() && text[i] == '\n') ++i;
     out.emplace_back(text.substr(begin, (keep_ends ? i : end_of_line) - begin));
     begin = i;
@@ -124,11 +165,12 @@ struct StripSides {
   return out;
 }
 
-[[nodiscard]] inline std::string replace_all(std::string_view text, std::string_view from, std::string_view to,
-                                             std::int64_t limit = -1) {
+[[nodiscard, gnu::cold]] inline std::string replace_all(std::string_view text, std::string_view from,
+                                                        std::string_view to, std::int64_t limit = -1) {
   std::string out;
   if (from.empty()) {  // between all characters, and at both ends
     for (const std::string_view c : characters(text)) {
+      charge_bytes(to.size());
       if (limit != 0) out += to, --limit;
       out += c;
     }
@@ -136,8 +178,9 @@ struct StripSides {
     return out;
   }
   for (; limit != 0; --limit) {
-    const std::size_t at = text.find(from);
+    const std::size_t at = find_text(text, from);
     if (at == std::string_view::npos) break;
+    charge_bytes(at + to.size());
     out += text.substr(0, at);
     out += to;
     text.remove_prefix(at + from.size());
@@ -148,7 +191,8 @@ struct StripSides {
 
 enum class Case { upper, lower, fold };
 
-[[nodiscard]] inline std::string change_case(std::string_view text, Case to) {
+[[nodiscard, gnu::cold]] inline std::string change_case(std::string_view text, Case to) {
+  charge(text.size() / 16 + 4);
   icu::UnicodeString wide = icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
   if (to == Case::upper) wide.toUpper(icu::Locale::getRoot());
   if (to == Case::lower) wide.toLower(icu::Locale::getRoot());
@@ -159,7 +203,7 @@ enum class Case { upper, lower, fold };
 }
 
 // One character in title case; 'ß' becomes 'Ss'.
-[[nodiscard]] inline std::string title_character(std::string_view c) {
+[[nodiscard, gnu::cold]] inline std::string title_character(std::string_view c) {
   const char32_t value = scalar_at(c, 0).value;
   const auto title = static_cast<char32_t>(u_totitle(static_cast<UChar32>(value)));
   std::string out;
@@ -172,18 +216,18 @@ enum class Case { upper, lower, fold };
   return upper.substr(0, first) + change_case(std::string_view(upper).substr(first), Case::lower);
 }
 
-[[nodiscard]] inline std::string capitalize(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string capitalize(std::string_view text) {
   if (text.empty()) return {};
   const std::size_t first = scalar_at(text, 0).length;
   return title_character(text.substr(0, first)) + change_case(text.substr(first), Case::lower);
 }
 
-[[nodiscard]] inline bool is_cased(char32_t c) {
+[[nodiscard, gnu::cold]] inline bool is_cased(char32_t c) {
   return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED) != 0;
 }
 
 // str.title(): a cased character is upper-cased after an uncased one, else lower-cased.
-[[nodiscard]] inline std::string title(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string title(std::string_view text) {
   std::string out;
   bool inside = false;
   for (const std::string_view c : characters(text)) {
@@ -194,7 +238,7 @@ enum class Case { upper, lower, fold };
 }
 
 // repr() of a float, which is also its JSON form: the shortest digits that read back as the same number.
-[[nodiscard]] inline std::string float_repr(double value) {
+[[nodiscard, gnu::cold]] inline std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::array<char, 64> buffer{};
@@ -212,7 +256,7 @@ enum class Case { upper, lower, fold };
 }
 
 // repr() of a string: quotes as Python chooses them, unprintable characters escaped.
-[[nodiscard]] inline std::string string_repr(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string string_repr(std::string_view text) {
   constexpr std::string_view hex = "0123456789abcdef";
   const char quote = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string out(1, quote);

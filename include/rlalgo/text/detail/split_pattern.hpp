@@ -1,10 +1,10 @@
 // Regular expressions that pre-tokenizers split by.
 //
 // The patterns of GPT-2, Llama-3, Qwen2/2.5/3 and Qwen3.5 are matched by hand (they cover every text without gaps, so
-// one function gives the end of the match that starts at a position); any other pattern runs on PCRE2. tokenizer.json's
-// patterns are Oniguruma's: ^ and $ match at line ends, classes are Unicode's.
+// one function gives the end of the match that starts at a position); plain texts are looked for; any other pattern
+// runs on PCRE2, translated from Oniguruma's syntax (oniguruma.hpp).
 //
-// Errors: [rlalgo.text.4] the pattern does not compile, or means something else to Oniguruma than to PCRE2.
+// Errors: [rlalgo.text.4] the pattern does not compile, or has no translation.
 #pragma once
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/text/detail/oniguruma.hpp>
 #include <rlalgo/text/detail/unicode.hpp>
 
 namespace rlalgo::text::detail {
@@ -182,12 +183,13 @@ class SplitPattern {
     if (known_ == nullptr) compile();
   }
 
+  // Matches this text itself.
   [[nodiscard]] static SplitPattern literal(std::string_view text) {
-    std::string escaped = "\\Q";
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      escaped += text.substr(i, 2) == "\\E" ? "\\E\\\\\\Q" : std::string(1, text[i]);
-    }
-    return SplitPattern(escaped + "\\E");
+    SplitPattern pattern;
+    pattern.regex_ = text;
+    pattern.literal_ = !text.empty();
+    if (text.empty()) pattern.compile();
+    return pattern;
   }
 
   // Calls visit(span, is_match) for matches and the gaps between them, in order, together covering text[from.begin,
@@ -204,12 +206,32 @@ class SplitPattern {
       }
       return;
     }
+    if (literal_) {
+      std::size_t covered = 0;
+      for (std::size_t at = part.find(regex_); at != std::string_view::npos; at = part.find(regex_, covered)) {
+        if (at > covered) visit(Span{from.begin + covered, from.begin + at}, false);
+        covered = at + regex_.size();
+        visit(Span{from.begin + at, from.begin + covered}, true);
+      }
+      if (covered < part.size()) visit(Span{from.begin + covered, from.end}, false);
+      return;
+    }
     split_pcre(part, from.begin, visit);
   }
 
  private:
+  static constexpr std::uint32_t match_limit = 1'000'000;  // attempts of one match; a sane pattern needs a few per byte
+
+  SplitPattern() = default;
+
   struct FreeCode {
     void operator()(pcre2_code* code) const noexcept { pcre2_code_free(code); }
+  };
+  struct FreeContext {
+    void operator()(pcre2_compile_context* context) const noexcept { pcre2_compile_context_free(context); }
+  };
+  struct FreeLimits {
+    void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
   };
   struct FreeMatch {
     void operator()(pcre2_match_data* data) const noexcept { pcre2_match_data_free(data); }
@@ -224,29 +246,31 @@ class SplitPattern {
   }
 
   void compile() {
-    for (std::size_t i = 0; i + 1 < regex_.size(); ++i) {
-      if (regex_[i] == '\\') {
-        if (regex_[i + 1] == 'h' || regex_[i + 1] == 'H')
-          refuse("\\h is a hexadecimal digit to one regex engine and a space to the other");
-        ++i;
-      } else if (regex_[i] == '&' && regex_[i + 1] == '&') {
-        refuse("class intersections (&&) are not supported in a splitting pattern");
-      } else if (regex_[i] == '}' && regex_[i + 1] == '+') {
-        refuse("{n,m}+ is possessive to one regex engine and a repeated group to the other");
-      }
+    std::string translated;
+    try {
+      translated = OnigurumaTranslator(regex_).run();
+    } catch (const UntranslatablePattern& pattern) {
+      refuse(pattern.reason);
     }
+    const std::unique_ptr<pcre2_compile_context, FreeContext> context(pcre2_compile_context_create(nullptr));
+    pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(context.get(), 200);
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex_.data()), regex_.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, nullptr),
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context.get()),
                 FreeCode{});
     if (code_ == nullptr) {
       std::string message(256, '\0');
       const int length = pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message.data()), message.size());
       message.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
-      refuse("a splitting pattern does not compile (" + message + " at character " + std::to_string(offset) + ")");
+      refuse("a splitting pattern does not compile (" + message + " at " + std::to_string(offset) + " in /" +
+             translated.substr(0, 200) + "/)");
     }
-    jit_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
+    limits_.reset(pcre2_match_context_create(nullptr), FreeLimits{});
+    pcre2_set_match_limit(limits_.get(), match_limit);
+    pcre2_set_heap_limit(limits_.get(), 16 << 10);       // KiB
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   }
 
   template <class Visit>
@@ -256,10 +280,10 @@ class SplitPattern {
     std::size_t search = 0, covered = 0;
     bool matched_before = false;
     while (search <= part.size()) {
-      int found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+      int found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK, data.get(), limits_.get());
       if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
         found = pcre2_match(code_.get(), subject, part.size(), search, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
-                            nullptr);
+                            limits_.get());
       }
       if (found == PCRE2_ERROR_NOMATCH) break;
       if (found < 0) refuse("matching a splitting pattern failed (PCRE2 error " + std::to_string(found) + ")");
@@ -279,8 +303,9 @@ class SplitPattern {
 
   std::string regex_;
   const KnownPattern* known_ = nullptr;
+  bool literal_ = false;
   std::shared_ptr<pcre2_code> code_;
-  bool jit_ = false;
+  std::shared_ptr<pcre2_match_context> limits_;
 };
 
 }  // namespace rlalgo::text::detail

@@ -94,8 +94,7 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t) override {
     if (mode_ == Mode::tree && at("vocab")) return enter(Mode::vocabulary);
     if (mode_ != Mode::tree) return enter(Mode::skipped);
-    open(Json::object());
-    return true;
+    return open(Json::object());
   }
   bool end_object() override { return end(); }
 
@@ -111,8 +110,7 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
       return true;
     }
     if (mode_ != Mode::tree) return enter(Mode::skipped);
-    open(Json::array());
-    return true;
+    return open(Json::array());
   }
   bool end_array() override {
     if (mode_ == Mode::merges && depth_ == 2) {
@@ -130,6 +128,7 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
   }
 
  private:
+  static constexpr std::size_t depth_limit = 64;  // real files have about ten levels
   enum class Mode { tree, vocabulary, merges, skipped };
 
   bool fail(std::string what) {
@@ -204,9 +203,11 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
     slot = std::move(v);
     return &slot;
   }
-  void open(Json container) {
+  bool open(Json container) {
+    if (stack_.size() >= depth_limit) return fail("it is nested more than " + std::to_string(depth_limit) + " deep");
     stack_.push_back(place(std::move(container)));
     keys_.emplace_back();
+    return true;
   }
 
   TokenizerFile& file_;

@@ -78,8 +78,6 @@ class TokenizerBuilder {
   }
 
  private:
-  static constexpr std::int64_t id_ceiling = 1 << 24;
-
   static const Json& field(const Json& object, const char* name) {
     static const Json none;
     return object.is_object() && object.contains(name) ? object.at(name) : none;
@@ -120,6 +118,8 @@ class TokenizerBuilder {
     StringTable symbols;
     symbols.reserve(file_.vocabulary.size());
     std::int64_t highest = 0;
+    // Ids index tables, so they may not be far above the number of tokens.
+    const auto id_ceiling = static_cast<std::int64_t>(65'536 + 4 * file_.vocabulary.size());
     for (const auto& [name, id] : file_.vocabulary) {
       if (id < 0 || id >= id_ceiling)
         inconsistent("a token has an impossible id", "'" + name + "': " + std::to_string(id),
@@ -173,8 +173,8 @@ class TokenizerBuilder {
     };
     for (std::size_t rank = 0; rank < file_.merges.size(); ++rank) {
       const auto& [left, right] = file_.merges[rank];
-      parts_.bpe.add_merge(id_of(left, rank), id_of(right, rank), id_of(left + right, rank),
-                           static_cast<std::uint32_t>(rank));
+      const std::int32_t left_id = id_of(left, rank), right_id = id_of(right, rank);
+      parts_.bpe.add_merge(left_id, right_id, id_of(left + right, rank), static_cast<std::uint32_t>(rank));
     }
   }
 

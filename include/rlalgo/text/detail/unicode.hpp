@@ -1,16 +1,18 @@
 // UTF-8 and the character classes that tokenizers' regular expressions use: \p{L}, \p{N}, \p{M}, \s.
 //
 // Classes come from ICU; code points that Unicode assigned after ICU's version are added from unicode_additions.hpp, so
-// that a text splits as it does in the tokenizers library, whose tables are newer.
+// that a text splits as it does in the tokenizers library, some of whose tables are newer and some older than ICU's.
 // Invariant: every function here except to_valid_utf8 and complete_prefix expects valid UTF-8.
 #pragma once
 
 #include <unicode/uchar.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -135,22 +137,26 @@ struct Utf8Step {
   return text.size();
 }
 
+// General category (UCharCategory) of a scalar, as the tokenizers library's regular expressions know it.
+[[nodiscard]] inline int category_of(char32_t c) noexcept {
+  const int known = u_charType(static_cast<UChar32>(c));
+  if (known != U_UNASSIGNED) return known;
+  const auto* range = std::upper_bound(std::begin(added_characters), std::end(added_characters), c,
+                                       [](char32_t value, const AddedCharacters& r) { return value < r.first; });
+  if (range == std::begin(added_characters) || c > (--range)->last) return U_UNASSIGNED;
+  return range->category;
+}
+
 // Bits of one character class byte.
 inline constexpr std::uint8_t letter = 1, number = 2, mark = 4, space = 8, line_end = 16;
 
 [[nodiscard]] inline std::uint8_t classify(char32_t c) noexcept {
-  const auto code = static_cast<UChar32>(c);
-  const std::uint32_t category = U_MASK(u_charType(code));
+  const std::uint32_t category = U_MASK(category_of(c));
   std::uint8_t bits = 0;
   if ((category & U_GC_L_MASK) != 0) bits |= letter;
   if ((category & U_GC_N_MASK) != 0) bits |= number;
   if ((category & U_GC_M_MASK) != 0) bits |= mark;
-  if ((category & U_GC_CN_MASK) != 0) {
-    if (in_ranges(letters_added, c)) bits |= letter;
-    if (in_ranges(numbers_added, c)) bits |= number;
-    if (in_ranges(marks_added, c)) bits |= mark;
-  }
-  if (u_isUWhiteSpace(code) != 0) bits |= space;
+  if (u_isUWhiteSpace(static_cast<UChar32>(c)) != 0) bits |= space;
   if (c == U'\n' || c == U'\r') bits |= line_end;
   return bits;
 }
@@ -167,11 +173,50 @@ inline constexpr std::uint8_t letter = 1, number = 2, mark = 4, space = 8, line_
 
 [[nodiscard]] inline bool is_space(char32_t c) noexcept { return (char_class(c) & space) != 0; }
 
+// The lower case of one character; U+0130's is two and is not given here.
+[[nodiscard]] inline char32_t lower_case(char32_t c) noexcept {
+  for (const AddedLowerCase& range : added_lower_case) {
+    if (c >= range.first && c <= range.last) {
+      return static_cast<char32_t>(static_cast<std::int32_t>(c) + range.distance);
+    }
+  }
+  return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c)));
+}
+
+// What Digits splits off: \p{N} of a newer Unicode than the regular expressions'.
+[[nodiscard]] inline bool is_numeric(char32_t c) noexcept {
+  const auto added = [c](const AddedCharacters& range) { return c >= range.first && c <= range.last; };
+  return (char_class(c) & number) != 0 || std::any_of(std::begin(added_numbers), std::end(added_numbers), added);
+}
+
+// Whether a character was assigned in this version of Unicode or before. Some parts of the tokenizers library know no
+// newer ones.
+[[nodiscard]] inline bool is_as_old_as(char32_t c, std::uint8_t major) noexcept {
+  UVersionInfo age{};
+  u_charAge(static_cast<UChar32>(c), age);
+  return age[0] > 0 && age[0] <= major;
+}
+
+// What Punctuation splits by: ASCII symbols and \p{P} of Unicode 8.
+[[nodiscard]] inline bool is_punctuation(char32_t c) noexcept {
+  if (c < 0x80) {
+    return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
+  }
+  if (c == 0x166D || c == 0x111C9) return true;  // later moved to other categories
+  return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0 && is_as_old_as(c, 8);
+}
+
+// What StripAccents drops: \p{M} of Unicode 9.
+[[nodiscard]] inline bool is_accent(char32_t c) noexcept {
+  if (c == 0x1CF2 || c == 0x1CF3) return true;  // later moved to other categories
+  return (char_class(c) & mark) != 0 && c != 0x111C9 && is_as_old_as(c, 9);
+}
+
 // \w of the Rust regex crate: Alphabetic, M, Nd, Pc, Join_Control.
 [[nodiscard]] inline bool is_word(char32_t c) noexcept {
   const auto code = static_cast<UChar32>(c);
   return u_hasBinaryProperty(code, UCHAR_ALPHABETIC) != 0 || u_hasBinaryProperty(code, UCHAR_JOIN_CONTROL) != 0 ||
-         (U_MASK(u_charType(code)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+         (U_MASK(category_of(c)) & (U_GC_L_MASK | U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
 }
 
 }  // namespace rlalgo::text::detail

@@ -1,33 +1,162 @@
-// Characters that Unicode assigned after version 15.0, by class. Made by scripts/fixtures/text_unicode_additions.py.
+// Characters that Unicode assigned after version 14.0, as the tokenizers library knows them.
+// Made by scripts/fixtures/text_unicode_additions.py.
 #pragma once
 
-#include <span>
+#include <unicode/uchar.h>
+
+#include <cstdint>
 
 namespace rlalgo::text::detail {
 
-struct Range {
+struct AddedCharacters {
   char32_t first, last;
+  UCharCategory category;
 };
 
-inline constexpr Range letters_added[] = {
-    {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
-    {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E},
-    {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3}, {0x11BC0, 0x11BE0},
-    {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF}, {0x1E5D0, 0x1E5ED},
-    {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}};
-inline constexpr Range numbers_added[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9},
-                                          {0x16130, 0x16139}, {0x16D70, 0x16D79}, {0x1CCF0, 0x1CCF9},
-                                          {0x1E5F1, 0x1E5FA}};
-inline constexpr Range marks_added[] = {{0x897, 0x897},     {0x10D69, 0x10D6D}, {0x10EFC, 0x10EFC}, {0x113B8, 0x113C0},
-                                        {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
-                                        {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
-                                        {0x1E5EE, 0x1E5EF}};
+inline constexpr AddedCharacters added_characters[] = {
+    {0x897, 0x897, U_NON_SPACING_MARK},
+    {0xCF3, 0xCF3, U_COMBINING_SPACING_MARK},
+    {0xECE, 0xECE, U_NON_SPACING_MARK},
+    {0x1B4E, 0x1B4F, U_OTHER_PUNCTUATION},
+    {0x1B7F, 0x1B7F, U_OTHER_PUNCTUATION},
+    {0x1C89, 0x1C89, U_UPPERCASE_LETTER},
+    {0x1C8A, 0x1C8A, U_LOWERCASE_LETTER},
+    {0x2427, 0x2429, U_OTHER_SYMBOL},
+    {0x2FFC, 0x2FFF, U_OTHER_SYMBOL},
+    {0x31E4, 0x31E5, U_OTHER_SYMBOL},
+    {0x31EF, 0x31EF, U_OTHER_SYMBOL},
+    {0xA7CB, 0xA7CC, U_UPPERCASE_LETTER},
+    {0xA7CD, 0xA7CD, U_LOWERCASE_LETTER},
+    {0xA7DA, 0xA7DA, U_UPPERCASE_LETTER},
+    {0xA7DB, 0xA7DB, U_LOWERCASE_LETTER},
+    {0xA7DC, 0xA7DC, U_UPPERCASE_LETTER},
+    {0x105C0, 0x105F3, U_OTHER_LETTER},
+    {0x10D40, 0x10D49, U_DECIMAL_DIGIT_NUMBER},
+    {0x10D4A, 0x10D4D, U_OTHER_LETTER},
+    {0x10D4E, 0x10D4E, U_MODIFIER_LETTER},
+    {0x10D4F, 0x10D4F, U_OTHER_LETTER},
+    {0x10D50, 0x10D65, U_UPPERCASE_LETTER},
+    {0x10D69, 0x10D6D, U_NON_SPACING_MARK},
+    {0x10D6E, 0x10D6E, U_DASH_PUNCTUATION},
+    {0x10D6F, 0x10D6F, U_MODIFIER_LETTER},
+    {0x10D70, 0x10D85, U_LOWERCASE_LETTER},
+    {0x10D8E, 0x10D8F, U_MATH_SYMBOL},
+    {0x10EC2, 0x10EC4, U_OTHER_LETTER},
+    {0x10EFC, 0x10EFF, U_NON_SPACING_MARK},
+    {0x1123F, 0x11240, U_OTHER_LETTER},
+    {0x11241, 0x11241, U_NON_SPACING_MARK},
+    {0x11380, 0x11389, U_OTHER_LETTER},
+    {0x1138B, 0x1138B, U_OTHER_LETTER},
+    {0x1138E, 0x1138E, U_OTHER_LETTER},
+    {0x11390, 0x113B5, U_OTHER_LETTER},
+    {0x113B7, 0x113B7, U_OTHER_LETTER},
+    {0x113B8, 0x113BA, U_COMBINING_SPACING_MARK},
+    {0x113BB, 0x113C0, U_NON_SPACING_MARK},
+    {0x113C2, 0x113C2, U_COMBINING_SPACING_MARK},
+    {0x113C5, 0x113C5, U_COMBINING_SPACING_MARK},
+    {0x113C7, 0x113CA, U_COMBINING_SPACING_MARK},
+    {0x113CC, 0x113CD, U_COMBINING_SPACING_MARK},
+    {0x113CE, 0x113CE, U_NON_SPACING_MARK},
+    {0x113CF, 0x113CF, U_COMBINING_SPACING_MARK},
+    {0x113D0, 0x113D0, U_NON_SPACING_MARK},
+    {0x113D1, 0x113D1, U_OTHER_LETTER},
+    {0x113D2, 0x113D2, U_NON_SPACING_MARK},
+    {0x113D3, 0x113D3, U_OTHER_LETTER},
+    {0x113D4, 0x113D5, U_OTHER_PUNCTUATION},
+    {0x113D7, 0x113D8, U_OTHER_PUNCTUATION},
+    {0x113E1, 0x113E2, U_NON_SPACING_MARK},
+    {0x116D0, 0x116E3, U_DECIMAL_DIGIT_NUMBER},
+    {0x11B00, 0x11B09, U_OTHER_PUNCTUATION},
+    {0x11BC0, 0x11BE0, U_OTHER_LETTER},
+    {0x11BE1, 0x11BE1, U_OTHER_PUNCTUATION},
+    {0x11BF0, 0x11BF9, U_DECIMAL_DIGIT_NUMBER},
+    {0x11F00, 0x11F01, U_NON_SPACING_MARK},
+    {0x11F02, 0x11F02, U_OTHER_LETTER},
+    {0x11F03, 0x11F03, U_COMBINING_SPACING_MARK},
+    {0x11F04, 0x11F10, U_OTHER_LETTER},
+    {0x11F12, 0x11F33, U_OTHER_LETTER},
+    {0x11F34, 0x11F35, U_COMBINING_SPACING_MARK},
+    {0x11F36, 0x11F3A, U_NON_SPACING_MARK},
+    {0x11F3E, 0x11F3F, U_COMBINING_SPACING_MARK},
+    {0x11F40, 0x11F40, U_NON_SPACING_MARK},
+    {0x11F41, 0x11F41, U_COMBINING_SPACING_MARK},
+    {0x11F42, 0x11F42, U_NON_SPACING_MARK},
+    {0x11F43, 0x11F4F, U_OTHER_PUNCTUATION},
+    {0x11F50, 0x11F59, U_DECIMAL_DIGIT_NUMBER},
+    {0x11F5A, 0x11F5A, U_NON_SPACING_MARK},
+    {0x1342F, 0x1342F, U_OTHER_LETTER},
+    {0x13439, 0x1343F, U_FORMAT_CHAR},
+    {0x13440, 0x13440, U_NON_SPACING_MARK},
+    {0x13441, 0x13446, U_OTHER_LETTER},
+    {0x13447, 0x13455, U_NON_SPACING_MARK},
+    {0x13460, 0x143FA, U_OTHER_LETTER},
+    {0x16100, 0x1611D, U_OTHER_LETTER},
+    {0x1611E, 0x16129, U_NON_SPACING_MARK},
+    {0x1612A, 0x1612C, U_COMBINING_SPACING_MARK},
+    {0x1612D, 0x1612F, U_NON_SPACING_MARK},
+    {0x16130, 0x16139, U_DECIMAL_DIGIT_NUMBER},
+    {0x16D40, 0x16D42, U_MODIFIER_LETTER},
+    {0x16D43, 0x16D6A, U_OTHER_LETTER},
+    {0x16D6B, 0x16D6C, U_MODIFIER_LETTER},
+    {0x16D6D, 0x16D6F, U_OTHER_PUNCTUATION},
+    {0x16D70, 0x16D79, U_DECIMAL_DIGIT_NUMBER},
+    {0x18CFF, 0x18CFF, U_OTHER_LETTER},
+    {0x1B132, 0x1B132, U_OTHER_LETTER},
+    {0x1B155, 0x1B155, U_OTHER_LETTER},
+    {0x1CC00, 0x1CCEF, U_OTHER_SYMBOL},
+    {0x1CCF0, 0x1CCF9, U_DECIMAL_DIGIT_NUMBER},
+    {0x1CD00, 0x1CEB3, U_OTHER_SYMBOL},
+    {0x1D2C0, 0x1D2D3, U_OTHER_NUMBER},
+    {0x1DF25, 0x1DF2A, U_LOWERCASE_LETTER},
+    {0x1E030, 0x1E06D, U_MODIFIER_LETTER},
+    {0x1E08F, 0x1E08F, U_NON_SPACING_MARK},
+    {0x1E4D0, 0x1E4EA, U_OTHER_LETTER},
+    {0x1E4EB, 0x1E4EB, U_MODIFIER_LETTER},
+    {0x1E4EC, 0x1E4EF, U_NON_SPACING_MARK},
+    {0x1E4F0, 0x1E4F9, U_DECIMAL_DIGIT_NUMBER},
+    {0x1E5D0, 0x1E5ED, U_OTHER_LETTER},
+    {0x1E5EE, 0x1E5EF, U_NON_SPACING_MARK},
+    {0x1E5F0, 0x1E5F0, U_OTHER_LETTER},
+    {0x1E5F1, 0x1E5FA, U_DECIMAL_DIGIT_NUMBER},
+    {0x1E5FF, 0x1E5FF, U_OTHER_PUNCTUATION},
+    {0x1F6DC, 0x1F6DC, U_OTHER_SYMBOL},
+    {0x1F774, 0x1F776, U_OTHER_SYMBOL},
+    {0x1F77B, 0x1F77F, U_OTHER_SYMBOL},
+    {0x1F7D9, 0x1F7D9, U_OTHER_SYMBOL},
+    {0x1F8B2, 0x1F8BB, U_OTHER_SYMBOL},
+    {0x1F8C0, 0x1F8C1, U_OTHER_SYMBOL},
+    {0x1FA75, 0x1FA77, U_OTHER_SYMBOL},
+    {0x1FA87, 0x1FA89, U_OTHER_SYMBOL},
+    {0x1FA8F, 0x1FA8F, U_OTHER_SYMBOL},
+    {0x1FAAD, 0x1FAAF, U_OTHER_SYMBOL},
+    {0x1FABB, 0x1FABF, U_OTHER_SYMBOL},
+    {0x1FAC6, 0x1FAC6, U_OTHER_SYMBOL},
+    {0x1FACE, 0x1FACF, U_OTHER_SYMBOL},
+    {0x1FADA, 0x1FADC, U_OTHER_SYMBOL},
+    {0x1FADF, 0x1FADF, U_OTHER_SYMBOL},
+    {0x1FAE8, 0x1FAE9, U_OTHER_SYMBOL},
+    {0x1FAF7, 0x1FAF8, U_OTHER_SYMBOL},
+    {0x1FBCB, 0x1FBEF, U_OTHER_SYMBOL},
+    {0x2B739, 0x2B739, U_OTHER_LETTER},
+    {0x2EBF0, 0x2EE5D, U_OTHER_LETTER},
+    {0x31350, 0x323AF, U_OTHER_LETTER},
+};
 
-[[nodiscard]] constexpr bool in_ranges(std::span<const Range> ranges, char32_t c) noexcept {
-  for (const Range& range : ranges) {
-    if (c >= range.first && c <= range.last) return true;
-  }
-  return false;
-}
+struct AddedLowerCase {
+  char32_t first, last;
+  std::int32_t distance;
+};
+
+inline constexpr AddedLowerCase added_lower_case[] = {
+    {0x1C89, 0x1C89, 0x1},    {0xA7CB, 0xA7CB, -0xA567}, {0xA7CC, 0xA7CC, 0x1}, {0xA7CE, 0xA7CE, 0x1},
+    {0xA7D2, 0xA7D2, 0x1},    {0xA7D4, 0xA7D4, 0x1},     {0xA7DA, 0xA7DA, 0x1}, {0xA7DC, 0xA7DC, -0xA641},
+    {0x10D50, 0x10D65, 0x20}, {0x16EA0, 0x16EB8, 0x1B},
+};
+
+// What its Digits takes for a number, but not its regular expressions.
+inline constexpr AddedCharacters added_numbers[] = {
+    {0x11DE0, 0x11DE9, U_OTHER_NUMBER},
+    {0x16FF4, 0x16FF6, U_OTHER_NUMBER},
+};
 
 }  // namespace rlalgo::text::detail
