@@ -98,6 +98,23 @@ TEST_CASE("weights reach the loss, the correction only where a server generates"
   CHECK(value(run) == Approx(-0.8018759206).margin(1e-9));
 }
 
+TEST_CASE("rloo: ratio of the whole completion, leave-one-out advantages, penalty in the reward") {
+  config::RunConfig run = run_of("grpo");
+  run.rl = "rloo";
+  run.beta = 0.05;
+  CHECK(value(run) == Approx(-0.4114388967).margin(1e-9));
+  CHECK(config::reward_aggregation(run).needs_divergence());
+  run.beta = 0.0;
+  CHECK_FALSE(config::reward_aggregation(run).needs_divergence());
+  core::RewardTable rewards({"a"}, {1.0}, 4);
+  const double values[] = {1, 0, 0, 1};
+  for (std::size_t i = 0; i < 4; ++i) rewards(i, 0) = values[i];
+  core::Groups groups;
+  groups.append(4);
+  CHECK(config::reward_aggregation(run)(config::estimator(run), rewards, groups).advantage[0] ==
+        Approx(0.6666666667).margin(1e-9));
+}
+
 TEST_CASE("gdpo normalises each reward by its group") {
   core::RewardTable rewards({"a", "b"}, {1.0, 2.0}, 6);
   const double values[6][2] = {{1, 0.2}, {0, 0.8}, {1, 0.5}, {0, 3}, {0, 1}, {1, -1}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <utility>
 
 #include <rlalgo/aggregation/concept.hpp>
@@ -12,13 +13,21 @@ template <class A>
 class AnyAggregation {
  public:
   template <AggregationFor<A> G>
-  requires(!std::same_as<G, AnyAggregation>) explicit AnyAggregation(G aggregation) : call_(std::move(aggregation)) {}
-  Result operator()(const A& estimator, const core::RewardTable& rewards, const core::Groups& groups) const {
-    return call_(estimator, rewards, groups);
+  requires(!std::same_as<G, AnyAggregation>) explicit AnyAggregation(G aggregation)
+      : needs_divergence_(aggregation::needs_divergence(aggregation)),
+        call_([inner = std::move(aggregation)](const A& estimator, const core::RewardTable& rewards,
+                                               const core::Groups& groups, std::span<const double> divergence) {
+          return aggregate(inner, estimator, rewards, groups, divergence);
+        }) {}
+  [[nodiscard]] bool needs_divergence() const noexcept { return needs_divergence_; }
+  Result operator()(const A& estimator, const core::RewardTable& rewards, const core::Groups& groups,
+                    std::span<const double> divergence = {}) const {
+    return call_(estimator, rewards, groups, divergence);
   }
 
  private:
-  std::function<Result(const A&, const core::RewardTable&, const core::Groups&)> call_;
+  bool needs_divergence_;
+  std::function<Result(const A&, const core::RewardTable&, const core::Groups&, std::span<const double>)> call_;
 };
 
 }  // namespace rlalgo::aggregation

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <span>
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
@@ -24,5 +25,22 @@ concept AggregationFor = requires(const G& aggregation, const A& estimator, cons
                                   const core::Groups& groups) {
   { aggregation(estimator, rewards, groups) } -> std::same_as<Result>;
 };
+
+// An aggregation may take the divergence of each sample from the reference, Σ_t (o − f), into its reward: it has
+// needs_divergence() and takes a fourth argument, [samples] nats.
+template <class G>
+[[nodiscard]] bool needs_divergence(const G& aggregation) {
+  if constexpr (requires { aggregation.needs_divergence(); }) return aggregation.needs_divergence();
+  return false;
+}
+
+template <class G, class A>
+[[nodiscard]] Result aggregate(const G& aggregation, const A& estimator, const core::RewardTable& rewards,
+                               const core::Groups& groups, std::span<const double> divergence) {
+  if constexpr (requires { aggregation(estimator, rewards, groups, divergence); })
+    return aggregation(estimator, rewards, groups, divergence);
+  else
+    return aggregation(estimator, rewards, groups);
+}
 
 }  // namespace rlalgo::aggregation

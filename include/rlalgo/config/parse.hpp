@@ -47,6 +47,15 @@ inline void read_recipe(Reader& reader, RunConfig& config, const std::string& fi
                      .where = reader.section().find("rl")->place.text()});
 }
 
+// What a recipe changes about the defaults.
+inline void preset_recipe(RunConfig& config) {
+  if (config.rl == "gdpo") config.trl.multi_objective_aggregation = "normalize_then_sum";
+  if (config.rl != "rloo") return;
+  config.beta = 0.05;
+  config.trl.num_generations = 2;
+  config.trl.loss_type = "grpo";  // the mean over completions; validate() refuses any other
+}
+
 // `beta`: trl.beta, else rl_beta, else dpo_beta (its old name), else the recipe's default.
 inline void read_beta(Reader& reader, RunConfig& config) {
   reader.read("rl_beta", config.rl_beta);
@@ -96,7 +105,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   const Node* section = reader.take("trl");
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
   const bool preference = is_preference(config.rl);
-  if (config.rl == "gdpo") config.trl.multi_objective_aggregation = "normalize_then_sum";
+  detail::preset_recipe(config);
   if (preference)
     detail::read_preference(reader, trl, config);
   else

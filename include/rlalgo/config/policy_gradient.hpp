@@ -9,10 +9,12 @@
 //   cispo       Cispo         GlobalTokenCount   token, sequence
 //   sapo        Sapo          SequenceMean       token, sequence
 //   vespo       Vespo         GlobalTokenCount   token
+//   rl: rloo    ClippedRatio  SequenceMean       of the whole completion
 //
 // times the KL penalty (beta 0: none, else k3), the weights (top_entropy_quantile, off_policy_mask_threshold), and with
 // completions of a server the importance-sampling correction. Advantages: scale_rewards; aggregation:
-// multi_objective_aggregation, which `rl: gdpo` presets to normalize_then_sum. Choice happens here and nowhere below.
+// multi_objective_aggregation, which `rl: gdpo` presets to normalize_then_sum. RLOO: leave-one-out advantages of
+// rewards that contain the KL penalty. Choice happens here and nowhere below.
 #pragma once
 
 #include <optional>
@@ -21,8 +23,10 @@
 
 #include <rlalgo/advantage/any_estimator.hpp>
 #include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/advantage/leave_one_out.hpp>
 #include <rlalgo/aggregation/any_aggregation.hpp>
 #include <rlalgo/aggregation/normalize_then_sum.hpp>
+#include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
@@ -30,6 +34,7 @@
 #include <rlalgo/loss/any_parts.hpp>
 #include <rlalgo/loss/cispo.hpp>
 #include <rlalgo/loss/clipped_ratio.hpp>
+#include <rlalgo/loss/completion_ratio.hpp>
 #include <rlalgo/loss/fixed_length.hpp>
 #include <rlalgo/loss/global_token_count.hpp>
 #include <rlalgo/loss/k3_kl.hpp>
@@ -65,12 +70,15 @@ using AnyEstimator = advantage::AnyEstimator;
 using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 
 [[nodiscard]] inline AnyEstimator estimator(const RunConfig& c) {
+  if (c.rl == "rloo") return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
   // normalize_then_sum normalises each function by its group, whatever scale_rewards says.
   if (c.trl.multi_objective_aggregation == "normalize_then_sum") return AnyEstimator(advantage::GroupRelative());
   return AnyEstimator(advantage::GroupRelative(group_relative(c)));
 }
 
 [[nodiscard]] inline AnyAggregation reward_aggregation(const RunConfig& c) {
+  if (c.rl == "rloo")
+    return AnyAggregation(aggregation::SumMinusKl({.beta = c.beta, .range = c.trl.reward_clip_range}));
   if (c.trl.multi_objective_aggregation == "normalize_then_sum") return AnyAggregation(aggregation::NormalizeThenSum());
   return AnyAggregation(aggregation::SumThenNormalize());
 }
@@ -78,7 +86,7 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 // Completions come from a server, and the difference between its log-probs and ours is corrected for.
 [[nodiscard]] inline std::optional<loss::SamplingCorrection::Config> sampling_correction(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (!t.generates_elsewhere() || !t.vllm_importance_sampling_correction) return std::nullopt;
+  if (c.rl == "rloo" || !t.generates_elsewhere() || !t.vllm_importance_sampling_correction) return std::nullopt;
   const std::string& mode = t.vllm_importance_sampling_mode;
   return loss::SamplingCorrection::Config{
       .unit = mode.starts_with("token") ? loss::Unit::token : loss::Unit::row,
@@ -107,7 +115,7 @@ namespace detail {
 [[nodiscard]] inline loss::AnyReduction::Config reduction(const RunConfig& c) {
   using loss::AnyReduction;
   const std::string& name = c.trl.loss_type;
-  if (name == "grpo" || name == "sapo") return AnyReduction::of(loss::SequenceMean());
+  if (c.rl == "rloo" || name == "grpo" || name == "sapo") return AnyReduction::of(loss::SequenceMean());
   if (name == "bnpo") return AnyReduction::of(loss::TokenMean());
   if (name == "dr_grpo")
     return AnyReduction::of(loss::FixedLength({.max_completion_length = c.trl.max_completion_length}));
@@ -161,6 +169,7 @@ auto with_kl(const RunConfig& c, Visit&& visit) {
 // reference), so that a visitor that makes a trainer is compiled twice, not once per method. All results have one type.
 template <class Visit>
 auto with_policy_gradient(const RunConfig& c, Visit&& visit) {
+  if (c.rl == "rloo") return detail::with_correction<loss::CompletionRatio, loss::NoKl>(c, {}, visit);
   const std::string& level = c.trl.importance_sampling_level;
   if (level == "sequence") return detail::with_kl<loss::SequenceRatio>(c, visit);
   if (level == "sequence_token") return detail::with_kl<loss::SequenceTokenRatio>(c, visit);

@@ -348,8 +348,6 @@ struct RecognisedKey {
       {"entropy_coef_delta", "trl.use_adaptive_entropy is not on"},
       {"entropy_coef_min", "trl.use_adaptive_entropy is not on"},
       {"entropy_coef_max", "trl.use_adaptive_entropy is not on"},
-      {"normalize_advantages", other_recipe},
-      {"reward_clip_range", other_recipe},
       {"f_divergence_type", other_recipe},
       {"f_alpha_divergence_coef", other_recipe},
       {"ld_alpha", other_recipe},

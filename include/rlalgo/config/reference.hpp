@@ -1,7 +1,9 @@
 // The reference model of a preference run: a frozen copy, log-probs computed before training, or a copy that follows
 // the policy.
 //
-// The frozen copy is any scorer: a caller that trains an adapter passes its own (the policy with the adapter off).
+// With an adapter the reference is the policy with the adapter off, or as it was read: nothing of the base is copied.
+//
+// Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +47,12 @@ struct Reference {
   Reference out;
   if (!needs_reference(c)) return out;
   const PreferenceConfig& p = c.preference;
-  std::shared_ptr<model::Decoder> frozen = policy->frozen_copy();
+  if (p.sync_ref_model && policy->adapter() != nullptr)
+    core::raise_usage("config", 8,
+                      {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
+                       .where = c.place("trl.sync_ref_model"),
+                       .remedy = "remove one of them"});
+  std::shared_ptr<model::Decoder> frozen = policy->reference();
   if (p.precompute_ref_log_probs) {
     const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);

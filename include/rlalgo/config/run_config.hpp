@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/node.hpp>
@@ -76,7 +77,9 @@ struct TrlConfig {
   std::optional<double> delta;                      // two-sided clip
   std::string importance_sampling_level = "token";  // token, sequence, sequence_token
   bool mask_truncated_completions = false;
-  double top_entropy_quantile = 1.0;  // 1 = off
+  bool normalize_advantages = false;                           // rl: rloo
+  std::optional<std::pair<double, double>> reward_clip_range;  // rl: rloo
+  double top_entropy_quantile = 1.0;                           // 1 = off
   std::optional<double> off_policy_mask_threshold;
   double sapo_temperature_pos = 1.0;
   double sapo_temperature_neg = 1.05;

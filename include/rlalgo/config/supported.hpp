@@ -17,7 +17,7 @@ struct Names {
 [[nodiscard]] inline const Names& recipes() {
   static const Names names = {
       .known = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "ebft"},
-      .supported = {"grpo", "gdpo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo"},
+      .supported = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo"},
   };
   return names;
 }

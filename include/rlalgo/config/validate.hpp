@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <string>
 
 #include <rlalgo/config/run_config.hpp>
@@ -207,6 +208,25 @@ class Validator {
                     " (the next that works), or change trl.num_generations");
   }
 
+  // Keys of one recipe that another does not have.
+  void recipe() const {
+    static constexpr const char* not_rloo[] = {"trl.loss_type",
+                                               "trl.scale_rewards",
+                                               "trl.delta",
+                                               "trl.importance_sampling_level",
+                                               "trl.top_entropy_quantile",
+                                               "trl.off_policy_mask_threshold",
+                                               "trl.multi_objective_aggregation"};
+    static constexpr const char* only_rloo[] = {"trl.normalize_advantages", "trl.reward_clip_range"};
+    const bool rloo = config_.rl == "rloo";
+    for (const char* key : rloo ? std::span<const char* const>(not_rloo) : std::span<const char* const>(only_rloo))
+      if (config_.was_set(key))
+        core::raise_usage("config", 8,
+                          {.what = std::string(key) + " does not go with rl: " + config_.rl,
+                           .where = config_.place(key),
+                           .remedy = rloo ? "remove the key, or set rl: grpo" : "remove the key, or set rl: rloo"});
+  }
+
   // The aggregation of rl: gdpo is what the recipe is about.
   void aggregation() const {
     if (config_.rl != "gdpo" || config_.trl.multi_objective_aggregation == "normalize_then_sum") return;
@@ -282,6 +302,7 @@ inline void validate(const RunConfig& config) {
   rules.geometry();
   rules.loss();
   rules.generation_server();
+  rules.recipe();
   rules.aggregation();
   rules.optimization();
   rules.cadence();

@@ -26,12 +26,32 @@
 
 namespace rlalgo::trainer {
 
+// Σ_t m (o − f) of each rollout, both of which it must carry; adds kl, the mean of o − f over the loss tokens, nats.
+[[nodiscard]] inline std::vector<double> divergences(const sampler::Generation& generation, core::Metrics& metrics) {
+  std::vector<double> out;
+  double total = 0, tokens = 0;
+  for (const data::Rollout& r : generation.rollouts) {
+    double sum = 0;
+    for (std::size_t t = 0; t < r.completion_ids.size(); ++t)
+      if (r.loss_mask.empty() || r.loss_mask[t] != 0)
+        sum += static_cast<double>(r.old_log_probs[t]) - static_cast<double>(r.reference_log_probs[t]);
+    out.push_back(sum);
+    total += sum;
+    tokens += static_cast<double>(loss_tokens(r));
+  }
+  metrics.mean("kl", total, tokens);
+  return out;
+}
+
 // Sets Rollout::advantage and adds frac_reward_zero_std: the share of rows whose scaling deviation is at most 1e-8 (an
 // undefined deviation counts as non-zero).
 template <class G, class A>
 void assign_advantages(const G& aggregation, const A& estimator, sampler::Generation& generation,
                        core::Metrics& metrics) {
-  const aggregation::Result result = aggregation(estimator, generation.rewards, generation.groups);
+  std::vector<double> divergence;
+  if (aggregation::needs_divergence(aggregation)) divergence = divergences(generation, metrics);
+  const aggregation::Result result =
+      aggregation::aggregate(aggregation, estimator, generation.rewards, generation.groups, divergence);
   double zero = 0;
   for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
     generation.rollouts[i].advantage = result.advantage[i];

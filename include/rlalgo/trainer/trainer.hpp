@@ -90,7 +90,7 @@ class Trainer {
         parameters_(parts_.policy->parameters()),
         optimizer_(parameters_, config_.adamw),
         schedule_(config_.schedule) {
-    if (L::needs.reference_log_prob && !parts_.reference && !brings_reference(*parts_.sampler))
+    if (reference_needed() && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,
                   {.what = "the loss compares with a reference model, but there is none",
                    .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
@@ -164,16 +164,22 @@ class Trainer {
 
   void prepare(typename S::Batch& batch, core::Metrics& metrics) {
     if constexpr (S::generates) {
-      for (const auto& generation : batch.fresh)
-        assign_advantages(parts_.aggregation, parts_.estimator, *generation, metrics);
       const auto chunk = static_cast<std::size_t>(config_.score_rows);
-      if constexpr (L::needs.reference_log_prob) {
+      if (reference_needed()) {
         const auto rows = all_rollouts(batch);
         score_columns(
             *parts_.reference, rows, chunk, config_.temperature,
             [](data::Rollout & r) -> auto& { return r.reference_log_probs; });
       }
-      if constexpr (L::needs.old_log_prob) {
+      if (aggregation::needs_divergence(parts_.aggregation)) {
+        const auto rows = all_rollouts(batch);
+        score_columns(
+            *parts_.policy, rows, chunk, config_.temperature,
+            [](data::Rollout & r) -> auto& { return r.old_log_probs; });
+      }
+      for (const auto& generation : batch.fresh)
+        assign_advantages(parts_.aggregation, parts_.estimator, *generation, metrics);
+      if (L::needs.old_log_prob && !aggregation::needs_divergence(parts_.aggregation)) {
         const auto rows = trained_later(batch);
         score_columns(
             *parts_.policy, rows, chunk, config_.temperature,
@@ -187,6 +193,10 @@ class Trainer {
           score_mismatched(*parts_.policy, parts_.reference.get(), part, config_.temperature);
       }
     }
+  }
+
+  [[nodiscard]] bool reference_needed() const {
+    return L::needs.reference_log_prob || aggregation::needs_divergence(parts_.aggregation);
   }
 
   // Whether rows carry the log-probs of a reference that was asked before training.

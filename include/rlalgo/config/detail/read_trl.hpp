@@ -84,6 +84,13 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   if (reader.read("entropy_coef", trl.entropy_coef) && trl.entropy_coef != 0.0)
     raise_lacking("trl.entropy_coef", *reader.section().find("entropy_coef"), "set it to 0.0, or remove it");
 
+  reader.read("normalize_advantages", trl.normalize_advantages);
+  if (std::vector<double> range; reader.read("reward_clip_range", range)) {
+    if (range.size() != 2 || !(range[0] < range[1]))
+      raise_type(reader.prefix() + "reward_clip_range", *reader.section().find("reward_clip_range"),
+                 "[lowest, highest]");
+    trl.reward_clip_range = {range[0], range[1]};
+  }
   reader.read("log_completions", trl.log_completions);
 
   apply_lacking(reader, lacking_trl_keys());
