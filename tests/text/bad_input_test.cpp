@@ -8,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
@@ -292,13 +291,13 @@ void change(Json& tree, Random& random) {
   Json* at = &tree;
   while (at->is_structured() && !at->empty()) {
     const std::size_t child = random.below(at->size());
-    Json* next = at->is_array() ? &(*at)[child] : &(at->begin() + static_cast<std::ptrdiff_t>(child)).value();
+    Json* next = at->is_array() ? &(*at)[child] : &std::next(at->begin(), static_cast<std::ptrdiff_t>(child)).value();
     if (random.below(4) == 0) {
       if (random.below(3) == 0) {
         if (at->is_array()) {
           at->erase(child);
         } else {
-          at->erase(std::string((at->begin() + static_cast<std::ptrdiff_t>(child)).key()));
+          at->erase(std::string(std::next(at->begin(), static_cast<std::ptrdiff_t>(child)).key()));
         }
         return;
       }
@@ -326,14 +325,14 @@ std::string random_input(Random& random) {
 }  // namespace
 
 // Under AddressSanitizer malloc and free are its own.
-void* operator new(std::size_t size) {
+[[gnu::noinline]] void* operator new(std::size_t size) {
   largest_allocation = std::max(largest_allocation, size);
   void* memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 TEST_CASE("any template renders or is refused") {
   std::vector<std::string> sources;
