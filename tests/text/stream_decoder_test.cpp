@@ -52,6 +52,19 @@ TEST_CASE("holds bytes back until their character is whole") {
   CHECK(stream.push(a) == "a");  // usable again
 }
 
+TEST_CASE("bytes of a fallback wait for the run's end") {
+  const Tokenizer tokenizer = Tokenizer::from_directory(golden / "sentencepiece");
+  const auto id = [&](const char* token) { return *tokenizer.token_id(token); };
+  StreamDecoder stream(tokenizer);
+  CHECK(stream.push(id("<0x61>")).empty());  // with the next byte it is no longer an a
+  CHECK(stream.push(id("<0xFF>")).empty());
+  CHECK(stream.push(id("e")) ==
+        "\xEF\xBF\xBD\xEF\xBF\xBD"
+        "e");
+  CHECK(stream.push(id("<0x61>")).empty());
+  CHECK(stream.finish() == "a");
+}
+
 TEST_CASE("leaves special tokens out when asked") {
   const Tokenizer tokenizer = Tokenizer::from_directory(golden / "qwen2");
   const std::int32_t end = *tokenizer.token_id("<|im_end|>");

@@ -21,6 +21,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/text/detail/bundled_templates.hpp>
+#include <rlalgo/text/detail/python_text.hpp>
 #include <rlalgo/text/detail/tokenizer_file.hpp>
 #include <rlalgo/text/jinja.hpp>
 #include <rlalgo/text/special_tokens.hpp>

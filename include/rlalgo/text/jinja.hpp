@@ -16,16 +16,11 @@
 #include <ctime>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/error.hpp>
-#include <rlalgo/text/detail/jinja_evaluator.hpp>
-#include <rlalgo/text/detail/jinja_json.hpp>
-#include <rlalgo/text/detail/jinja_parser.hpp>
+#include <rlalgo/text/detail/jinja_engine.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
 namespace rlalgo::text {
@@ -41,49 +36,20 @@ class JinjaTemplate {
  public:
   // name: what error messages call the template, for example its file.
   explicit JinjaTemplate(std::string source, std::string name = "chat template")
-      : source_(std::move(source)), name_(std::move(name)) {
-    try {
-      body_ = std::make_shared<const std::vector<detail::NodePtr>>(
-          detail::TemplateParser(detail::is_valid_utf8(source_) ? source_ : detail::to_valid_utf8(source_)).run());
-    } catch (const detail::TemplateSyntaxError& error) {
-      core::raise("text", 6,
-                  {.what = "the chat template has a syntax error",
-                   .found = error.message,
-                   .where = place(error.line, error.tag)});
-    }
-  }
+      : source_(std::move(source)), name_(std::move(name)), parsed_(detail::JinjaEngine<void>::parse(source_, name_)) {}
 
   // variables: an object, name → value.
   [[nodiscard]] std::string render(const Json& variables, const JinjaOptions& options = {}) const {
-    detail::Evaluator evaluator(options.step_limit, options.now != 0 ? options.now : std::time(nullptr));
-    try {
-      std::vector<std::pair<std::string, detail::Value>> values;
-      for (const auto& [name, value] : variables.items()) values.emplace_back(name, detail::from_json(value));
-      return evaluator.render(*body_, std::move(values));
-    } catch (const detail::TemplateFailure& failure) {
-      if (failure.raised_by_template()) {
-        core::raise("text", 8,
-                    {.what = std::string("the chat template refuses the conversation: ") + failure.what(),
-                     .where = place(evaluator.at())});
-      }
-      core::raise("text", 7,
-                  {.what = "the chat template failed", .found = failure.what(), .where = place(evaluator.at())});
-    }
+    const std::time_t now = options.now != 0 ? options.now : std::time(nullptr);
+    return detail::JinjaEngine<void>::render(*parsed_, variables, options.step_limit, now, name_);
   }
 
   [[nodiscard]] const std::string& source() const noexcept { return source_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  [[nodiscard]] std::string place(int line, const std::string& tag) const {
-    return name_ + ", line " + std::to_string(line) + (tag.empty() ? "" : ": " + tag);
-  }
-  [[nodiscard]] std::string place(const detail::Node* node) const {
-    return node == nullptr ? name_ : place(node->line, node->tag ? *node->tag : "");
-  }
-
   std::string source_, name_;
-  std::shared_ptr<const std::vector<detail::NodePtr>> body_;
+  std::shared_ptr<const detail::ParsedTemplate> parsed_;
 };
 
 }  // namespace rlalgo::text

@@ -29,6 +29,7 @@ class StreamDecoder {
     }
     // Other decoders look at neighbours: decode everything and emit what is new, unless it may still change.
     ids_.push_back(id);
+    if (tokenizer_.waits_for_next(id)) return {};
     std::string text = tokenizer_.decode(ids_, skip_special_);
     if (text.ends_with(detail::replacement_character)) return {};
     return emit(text);

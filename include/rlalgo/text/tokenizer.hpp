@@ -135,6 +135,8 @@ class Tokenizer {
   }
   // True if decoding is concatenating token_bytes and reading them as UTF-8.
   [[nodiscard]] bool streams_bytes() const { return parts_->decoder.byte_level(); }
+  // True if the text of this id depends on the next one (byte fallback reads a run of bytes together).
+  [[nodiscard]] bool waits_for_next(Id id) const { return parts_->decoder.waits_for_next(token(id)); }
 
  private:
   Tokenizer(detail::TokenizerFile file, const Json& config, const Json& map, std::filesystem::path source)

@@ -28,6 +28,15 @@ class Decoder {
   // True if decoding is concatenating the bytes of the tokens: the only step is ByteLevel.
   [[nodiscard]] bool byte_level() const noexcept { return steps_.size() == 1 && steps_[0].kind == Kind::byte_level; }
 
+  // True if what this token decodes to depends on the next one: bytes are read together.
+  [[nodiscard]] bool waits_for_next(std::string_view token) const {
+    if (byte_of(token) < 0) return false;
+    for (const Step& step : steps_) {
+      if (step.kind == Kind::byte_fallback) return true;
+    }
+    return false;
+  }
+
   [[nodiscard]] std::string apply(std::vector<std::string> tokens) const {
     const auto size = [&] {
       std::size_t bytes = 0;
@@ -163,6 +172,19 @@ class Decoder {
     }
   }
 
+  // The byte that <0xHH> stands for; negative for other tokens.
+  static int byte_of(std::string_view token) {
+    const auto digit = [](char c) {
+      return c >= '0' && c <= '9'   ? c - '0'
+             : c >= 'A' && c <= 'F' ? c - 'A' + 10
+             : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                    : -1;
+    };
+    if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+    const int high = digit(token[3]), low = digit(token[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+  }
+
   // A run of <0xHH> tokens becomes its text if that is valid UTF-8, else one U+FFFD per byte.
   static void join_bytes(std::vector<std::string>& tokens) {
     std::vector<std::string> out;
@@ -176,17 +198,9 @@ class Decoder {
       }
       run.clear();
     };
-    const auto digit = [](char c) {
-      return c >= '0' && c <= '9'   ? c - '0'
-             : c >= 'A' && c <= 'F' ? c - 'A' + 10
-             : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                    : -1;
-    };
     for (std::string& token : tokens) {
-      const bool byte = token.size() == 6 && token.starts_with("<0x") && token[5] == '>' && digit(token[3]) >= 0 &&
-                        digit(token[4]) >= 0;
-      if (byte) {
-        run += static_cast<char>(digit(token[3]) * 16 + digit(token[4]));
+      if (const int byte = byte_of(token); byte >= 0) {
+        run += static_cast<char>(byte);
       } else {
         flush();
         out.push_back(std::move(token));

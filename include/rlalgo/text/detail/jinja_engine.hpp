@@ -1,0 +1,34 @@
+// Parsing and running chat templates behind two functions, so that the interpreter can be compiled apart.
+//
+// Compiling the interpreter takes most of the time that chat_template.hpp costs. By default every translation unit that
+// includes it does so (header-only). A program of many defines RLALGO_JINJA_ELSEWHERE for all of them and adds one
+// that says:
+//   #include <rlalgo/text/detail/jinja_interpreter.hpp>
+//   template struct rlalgo::text::detail::JinjaEngine<void>;
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace rlalgo::text::detail {
+
+struct ParsedTemplate;
+
+template <class Unit>
+struct JinjaEngine {
+  // name: what messages call the template. [rlalgo.text.6]
+  static std::shared_ptr<const ParsedTemplate> parse(const std::string& source, const std::string& name);
+  // variables: an object. [rlalgo.text.7], [rlalgo.text.8]
+  static std::string render(const ParsedTemplate& parsed, const nlohmann::ordered_json& variables,
+                            std::size_t step_limit, std::time_t now, const std::string& name);
+};
+
+}  // namespace rlalgo::text::detail
+
+#ifndef RLALGO_JINJA_ELSEWHERE
+#include <rlalgo/text/detail/jinja_interpreter.hpp>
+#endif
