@@ -288,11 +288,12 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
 }
 
 TEST_CASE("adapter keys become one description of an adapter") {
-  const auto config = parse(minimal +
-                            "adapter: lora\nlora_r: 4\nlora_alpha: 16\nlora_dropout: 0.05\nlora_target_linear: true\n"
-                            "lora_target_modules: [lm_head]\nlora_modules_to_save: [embed_tokens]\npeft_use_rslora: true\n"
-                            "peft_use_dora: true\npeft_init_lora_weights: orthogonal\nlora_rank_pattern: {q_proj: 2}\n"
-                            "lora_alpha_pattern: {q_proj: 3}\npeft_layers_to_transform: [0, 1]\n  # off\n");
+  const auto config =
+      parse(minimal +
+            "adapter: lora\nlora_r: 4\nlora_alpha: 16\nlora_dropout: 0.05\nlora_target_linear: true\n"
+            "lora_target_modules: [lm_head]\nlora_modules_to_save: [embed_tokens]\npeft_use_rslora: true\n"
+            "peft_use_dora: true\npeft_init_lora_weights: orthogonal\nlora_rank_pattern: {q_proj: 2}\n"
+            "lora_alpha_pattern: {q_proj: 3}\npeft_layers_to_transform: [0, 1]\n  # off\n");
   REQUIRE(config.lora.has_value());
   CHECK(config.lora->r == 4);
   CHECK(config.lora->alpha == 16);

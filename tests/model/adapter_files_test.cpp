@@ -53,7 +53,8 @@ TEST_CASE("adapters that PEFT saved give PEFT's logits") {
     INFO(name);
     CHECK((logits(*decoder, expected.at("ids")) - expected.at("logits")).abs().max().item<double>() < 1e-4);
     CHECK((before - expected.at("logits")).abs().max().item<double>() > 0.01);
-    CHECK((logits(*decoder->reference(), expected.at("ids")) - expected.at("logits")).abs().max().item<double>() < 1e-4);
+    CHECK((logits(*decoder->reference(), expected.at("ids")) - expected.at("logits")).abs().max().item<double>() <
+          1e-4);
   }
 }
 

@@ -226,7 +226,8 @@ TEST_CASE("dropout: the expectation is kept, and its mask is a function of seed 
   const c10::NoGradGuard no_grad;
   CHECK(loss(*policy, 5).item<double>() == loss(*plain, 6).item<double>());
   const auto x = at::ones({50, 40}, at::kDouble);
-  const auto mask = model::detail::dropped(x, {.a = x, .b = x, .magnitude = {}, .dropout = 0.3, .index = 2}, {true, 1, 2});
+  const auto mask =
+      model::detail::dropped(x, {.a = x, .b = x, .magnitude = {}, .dropout = 0.3, .index = 2}, {true, 1, 2});
   CHECK((mask == 0).to(at::kDouble).mean().item<double>() == Approx(0.3).margin(0.04));
   CHECK(mask.max().item<double>() == Approx(1 / 0.7));
 }
@@ -273,8 +274,8 @@ TEST_CASE("wrong settings are refused by number") {
   CHECK(lacks(attach({.r = 0, .target_modules = {"q_proj"}}), {"model.24", "r"}) == "");
   CHECK(lacks(attach({.r = 3, .target_modules = {"q_proj"}, .init = model::LoraInit::orthogonal}),
               {"model.24", "even"}) == "");
-  CHECK(lacks(attach({.r = 99, .target_modules = {"q_proj"}, .init = model::LoraInit::pissa}),
-              {"model.24", "99"}) == "");
+  CHECK(lacks(attach({.r = 99, .target_modules = {"q_proj"}, .init = model::LoraInit::pissa}), {"model.24", "99"}) ==
+        "");
   CHECK(lacks(attach({.target_modules = {"embed_tokens"}}), {"model.25", "modules_to_save"}) == "");
   CHECK(lacks(attach({.target_pattern = "q_(proj"}), {"model.26", "q_(proj"}) == "");
   const auto policy = decoder("llama");

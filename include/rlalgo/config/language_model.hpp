@@ -110,11 +110,12 @@ inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::f
     directory = resolve_model(base_model, (adapter_directory / model::adapter_config_file).string());
   }
   std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
+  decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, adapter_directory);
   const std::filesystem::path tokenizer_directory =
       config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
       : !adapter_directory.empty() && std::filesystem::exists(adapter_directory / "tokenizer.json") ? adapter_directory
-                                                                                                   : directory;
+                                                                                                    : directory;
   LanguageModel out{.directory = tokenizer_directory,
                     .base_model = base_model,
                     .tokenizer = text::Tokenizer::from_directory(tokenizer_directory),

@@ -75,9 +75,11 @@ struct RunConfig {
   std::optional<std::string> chat_template_jinja;
 
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
-  std::optional<model::LoraConfig> lora;      // set by adapter: lora
-  std::optional<std::string> lora_model_dir;  // an adapter to continue
+  std::optional<model::LoraConfig> lora;         // set by adapter: lora
+  std::optional<std::string> lora_model_dir;     // an adapter to continue
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
+
+  bool gradient_checkpointing = false;
 
   // Recipe
   std::string rl;  // required: grpo

@@ -103,8 +103,9 @@ namespace detail {
 
 [[noreturn]] inline void raise_adapter_config(const std::string& key, const std::string& found,
                                               const std::string& expected, const std::string& where) {
-  core::raise("model", 28,
-              {.what = "adapter_config.json is malformed: " + key, .found = found, .expected = expected, .where = where});
+  core::raise(
+      "model", 28,
+      {.what = "adapter_config.json is malformed: " + key, .found = found, .expected = expected, .where = where});
 }
 
 // A list of names; a single name counts as one.
@@ -235,8 +236,7 @@ inline void save_adapter(const Decoder& decoder, const std::filesystem::path& di
   std::filesystem::create_directories(directory, error);
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
   write_safetensors(directory / adapter_weights_file, adapter_tensors(decoder));
-  core::write_file(directory / adapter_config_file,
-                   adapter_config_json(decoder.adapter()->config, base_model).dump(2));
+  core::write_file(directory / adapter_config_file, adapter_config_json(decoder.adapter()->config, base_model).dump(2));
 }
 
 namespace detail {

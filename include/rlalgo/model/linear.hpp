@@ -55,7 +55,8 @@ namespace detail {
     const auto keep = static_cast<Accumulator<T>>(1.0 / (1.0 - lora.dropout));
     const auto n = static_cast<std::uint64_t>(contiguous.numel());
     for (std::uint64_t i = 0; i < n; i += 4) {
-      const core::PhiloxBlock block = core::philox(key, draw.draw, static_cast<std::uint64_t>(lora.index) << 40U | i / 4);
+      const core::PhiloxBlock block =
+          core::philox(key, draw.draw, static_cast<std::uint64_t>(lora.index) << 40U | i / 4);
       for (std::uint64_t j = i; j < n && j < i + 4; ++j)
         to[j] = block[j - i] < threshold ? T(0) : static_cast<T>(static_cast<Accumulator<T>>(from[j]) * keep);
     }
@@ -80,7 +81,8 @@ namespace detail {
 }  // namespace detail
 
 [[nodiscard]] inline Tensor linear(const Tensor& x, const Linear& map, const DropoutDraw& draw = {}) {
-  if (!map.lora.defined()) return map.bias.defined() ? at::addmm(map.bias, x, map.weight.t()) : at::mm(x, map.weight.t());
+  if (!map.lora.defined())
+    return map.bias.defined() ? at::addmm(map.bias, x, map.weight.t()) : at::mm(x, map.weight.t());
   Tensor out = detail::adapted(at::mm(x, map.weight.t()), x, map, draw);
   if (map.bias.defined()) out.add_(map.bias);
   return out.to(x.scalar_type());

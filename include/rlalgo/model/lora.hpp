@@ -130,8 +130,9 @@ namespace detail {
 inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed, TargetCheck check,
                         bool continued) {
   if (decoder.adapter() != nullptr)
-    core::raise_usage("model", 27, {.what = "the model has an adapter already",
-                                    .remedy = "attach to a decoder without one, or merge the first"});
+    core::raise_usage(
+        "model", 27,
+        {.what = "the model has an adapter already", .remedy = "attach to a decoder without one, or merge the first"});
   check_lora(config);
   const c10::NoGradGuard no_grad;
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());

@@ -38,9 +38,9 @@ struct LoraConfig {
   double alpha = 8.0;
   double dropout = 0.0;
   std::vector<std::string> target_modules;
-  std::string target_pattern;                 // used when the list is empty
-  std::vector<std::string> exclude_modules;   // as target_modules
-  std::vector<std::string> modules_to_save;   // trained whole, in copies of their own
+  std::string target_pattern;                     // used when the list is empty
+  std::vector<std::string> exclude_modules;       // as target_modules
+  std::vector<std::string> modules_to_save;       // trained whole, in copies of their own
   std::vector<std::int64_t> layers_to_transform;  // empty: all; only with a list of targets
   std::vector<std::string> layers_pattern;        // names of the list of layers in a path; empty: any
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
@@ -59,8 +59,8 @@ struct LoraShape {
 namespace detail {
 
 [[nodiscard]] inline bool ends_path(std::string_view path, std::string_view entry) {
-  return path == entry || (path.size() > entry.size() && path.ends_with(entry) &&
-                           path[path.size() - entry.size() - 1] == '.');
+  return path == entry ||
+         (path.size() > entry.size() && path.ends_with(entry) && path[path.size() - entry.size() - 1] == '.');
 }
 
 // The modules to save of a path: an entry stands for whole components (re.match(r"(^|.*\.)entry($|\..*)")).
@@ -128,8 +128,8 @@ inline void check_lora(const LoraConfig& c) {
   if (c.layers_pattern.empty()) index = layer_of("[^.]*");
   for (const std::string& list : c.layers_pattern)
     if (index.empty()) index = layer_of(list);
-  return !index.empty() && std::find(c.layers_to_transform.begin(), c.layers_to_transform.end(),
-                                     std::stoll(index)) != c.layers_to_transform.end();
+  return !index.empty() && std::find(c.layers_to_transform.begin(), c.layers_to_transform.end(), std::stoll(index)) !=
+                               c.layers_to_transform.end();
 }
 
 // What a list of targets must name: every entry something, or all of them together something.
@@ -163,8 +163,7 @@ enum class TargetCheck { every, some };
   std::vector<std::string> targets;
   for (const std::string& path : linears)
     if (is_lora_target(c, path)) targets.push_back(path);
-  if (targets.empty())
-    missing("target_modules", c.target_pattern.empty() ? std::string("nothing") : c.target_pattern);
+  if (targets.empty()) missing("target_modules", c.target_pattern.empty() ? std::string("nothing") : c.target_pattern);
   return targets;
 }
 

@@ -27,8 +27,8 @@ struct Lora {
 };
 
 struct Linear {
-  Tensor weight;    // [out, in]
-  Tensor bias;      // [out] or undefined
+  Tensor weight;  // [out, in]
+  Tensor bias;    // [out] or undefined
   Lora lora = {};
 };
 

@@ -14,11 +14,25 @@
 
 namespace rlalgo::config::detail {
 
-inline constexpr const char* adapter_keys[] = {
-    "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_linear", "lora_modules_to_save",
-    "lora_rank_pattern", "lora_alpha_pattern", "peft_layers_to_transform", "peft_layers_pattern", "peft_use_dora",
-    "peft_use_rslora", "peft_init_lora_weights", "lora_fan_in_fan_out", "lora_target_parameters", "peft",
-    "peft_layer_replication", "peft_trainable_token_indices", "peft_ensure_weight_tying"};
+inline constexpr const char* adapter_keys[] = {"lora_r",
+                                               "lora_alpha",
+                                               "lora_dropout",
+                                               "lora_target_modules",
+                                               "lora_target_linear",
+                                               "lora_modules_to_save",
+                                               "lora_rank_pattern",
+                                               "lora_alpha_pattern",
+                                               "peft_layers_to_transform",
+                                               "peft_layers_pattern",
+                                               "peft_use_dora",
+                                               "peft_use_rslora",
+                                               "peft_init_lora_weights",
+                                               "lora_fan_in_fan_out",
+                                               "lora_target_parameters",
+                                               "peft",
+                                               "peft_layer_replication",
+                                               "peft_trainable_token_indices",
+                                               "peft_ensure_weight_tying"};
 
 template <class Value>
 void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<std::string, Value>>& out) {
@@ -82,7 +96,8 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
       {"peft", "LoftQ starts from quantized weights; remove the section"},
       {"peft_layer_replication", "every layer exists once"},
       {"peft_trainable_token_indices", "put embed_tokens into lora_modules_to_save"},
-      {"peft_ensure_weight_tying", "name embed_tokens or lm_head in lora_modules_to_save; each becomes its own tensor"}};
+      {"peft_ensure_weight_tying",
+       "name embed_tokens or lm_head in lora_modules_to_save; each becomes its own tensor"}};
   apply_lacking(reader, lacking);
 }
 
@@ -104,8 +119,9 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
     return;
   }
   if (node->text == "qlora")
-    raise_lacking("adapter qlora", *node,
-                  "set adapter: lora and remove load_in_4bit: the frozen base stays in the dtype of its files, in one copy");
+    raise_lacking(
+        "adapter qlora", *node,
+        "set adapter: lora and remove load_in_4bit: the frozen base stays in the dtype of its files, in one copy");
   if (node->text != "lora") raise_lacking("adapter " + node->text, *node, "set adapter: lora");
   read_lora(reader, config.lora.emplace());
   for (const char* key : {"lora_r", "lora_alpha"})
