@@ -66,7 +66,8 @@ std::vector<at::Tensor> take_gradients(model::Decoder& policy) {
 }  // namespace
 
 TEST_CASE("logits and gradients equal those of transformers for every architecture") {
-  for (const std::string name : {"llama", "llama3_rope", "qwen2", "qwen3"}) {
+  for (const std::string name : {"llama", "llama3_rope", "qwen2", "qwen3", "mistral", "smollm3", "qwen2_window",
+                                 "llama_dynamic", "qwen3_yarn"}) {
     const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
     const auto policy = model::load_decoder(folder);
     const auto expected = model::read_safetensors(folder / "expected.safetensors");
@@ -134,6 +135,42 @@ TEST_CASE("a tree scores like its rows one by one, values and gradients") {
       const auto separate = take_gradients(*policy);
       for (std::size_t i = 0; i < separate.size(); ++i) CHECK(gradients[i].allclose(separate[i], 1e-9, 1e-9));
     }
+  }
+}
+
+TEST_CASE("checkpointing computes the same gradients to the bit, with windows and without") {
+  for (const char* name : {"qwen2", "mistral", "smollm3"}) {
+    const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
+    const auto plain = model::load_decoder(folder), saving = model::load_decoder(folder);
+    saving->set_checkpointing(true);
+    const std::vector<Row> rows = {{draw(1, 9), draw(2, 12)}, {draw(1, 9), draw(3, 5)}, {draw(4, 3), draw(5, 4)}};
+    const auto tree = model::build_tree(views(rows));
+    for (auto* policy : {plain.get(), saving.get()}) policy->score(tree, {}).log_prob.square().sum().backward();
+    const auto want = take_gradients(*plain), got = take_gradients(*saving);
+    for (std::size_t i = 0; i < want.size(); ++i) CHECK(got[i].equal(want[i]));
+  }
+}
+
+TEST_CASE("a tree with windows scores like its rows one by one, values and gradients") {
+  for (const std::int64_t window : {1, 3, 6, 40}) {
+    auto json = support::small_config("mistral");
+    json["sliding_window"] = window;
+    const auto policy = decoder(json);
+    const auto shared = draw(1, 11);
+    const std::vector<Row> rows = {
+        {shared, draw(4, 5)}, {shared, draw(5, 14)}, {draw(6, 90), draw(7, 20)}, {draw(6, 70), draw(8, 2)}};
+    const auto scores = policy->score(model::build_tree(views(rows)), {}).log_prob;
+    scores.square().sum().backward();
+    const auto together = take_gradients(*policy);
+    std::int64_t begin = 0;
+    for (const auto& row : rows) {
+      const auto single = policy->score(model::build_tree(views({row})), {}).log_prob;
+      CHECK(single.allclose(scores.narrow(0, begin, single.numel()).detach(), 1e-10, 1e-10));
+      begin += single.numel();
+      single.square().sum().backward();
+    }
+    const auto apart = take_gradients(*policy);
+    for (std::size_t i = 0; i < apart.size(); ++i) CHECK(together[i].allclose(apart[i], 1e-9, 1e-9));
   }
 }
 

@@ -1,5 +1,7 @@
 #include <rlalgo/model/hf_config.hpp>
 
+#include <cmath>
+
 #include <string>
 
 #include <support/catch.hpp>
@@ -79,8 +81,20 @@ TEST_CASE("RoPE is read in the old and the new spelling") {
   CHECK(parse(with(llama, "rope_scaling", nullptr)).rope.kind == model::RopeConfig::Kind::standard);
   CHECK(parse(with(llama, "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}})).rope.theta == 7.0);
 
-  CHECK(lacks(error(with(llama, "rope_scaling", {{"type", "yarn"}, {"factor", 2.0}})),
-              {"model.12", "yarn", "rope_scaling"}) == "");
+  CHECK(lacks(error(with(llama, "rope_scaling", {{"type", "longrope"}, {"factor", 2.0}})),
+              {"model.12", "longrope", "rope_scaling"}) == "");
+  const auto linear = parse(with(llama, "rope_scaling", {{"type", "linear"}, {"factor", 2.0}})).rope;
+  CHECK(linear.kind == model::RopeConfig::Kind::linear);
+  CHECK(linear.factor == 2.0);
+  // Dynamic scaling counts from max_position_embeddings whatever else is written.
+  const auto dynamic = parse(with(llama, "rope_scaling",
+                                  {{"type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 8}}))
+                           .rope;
+  CHECK(dynamic.original_max_position_embeddings == 512.0);
+  const auto yarn =
+      parse(with(llama, "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}}))
+          .rope;
+  CHECK(yarn.attention_factor == Approx(0.1 * std::log(4.0) + 1));
   CHECK(lacks(error(with(llama, "rope_scaling", {{"rope_type", "llama3"}})), {"model.9", "factor", "rope_scaling"}) ==
         "");
   CHECK(lacks(error(with(llama, "rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}})),
@@ -101,13 +115,26 @@ TEST_CASE("what would be computed wrongly is refused") {
   CHECK(lacks(error(with(llama, "hidden_act", "gelu")), {"model.11", "hidden_act", "gelu"}) == "");
   CHECK(lacks(error(with(llama, "quantization_config", {{"bits", 4}})), {"model.11", "quantization_config"}) == "");
   Json window = with(with(with(qwen2, "use_sliding_window", true), "sliding_window", 64), "max_window_layers", 1);
-  CHECK(lacks(error(window), {"model.11", "use_sliding_window"}) == "");
-  CHECK(error(with(window, "use_sliding_window", false)) == "nothing");
-  CHECK(error(with(window, "max_window_layers", 2)) == "nothing");  // no layer is reached
-  CHECK(error(with(window, "sliding_window", 512)) == "nothing");   // wider than the context
-  CHECK(lacks(error(with(qwen2, "layer_types", {"full_attention", "sliding_attention"})),
+  const auto windows = [](const Json& json) {
+    std::vector<std::int64_t> out;
+    const auto config = parse(json);
+    for (std::size_t i = 0; i < 2; ++i) out.push_back(config.layer_kind(i).window);
+    return out;
+  };
+  using Windows = std::vector<std::int64_t>;
+  CHECK(windows(window) == Windows{0, 64});
+  CHECK(windows(with(window, "use_sliding_window", false)) == Windows{0, 0});
+  CHECK(windows(with(window, "max_window_layers", 2)) == Windows{0, 0});
+  CHECK(windows(with(window, "layer_types", {"full_attention", "full_attention"})) == Windows{0, 0});
+  CHECK(windows(with(window, "layer_types", {"sliding_attention", "full_attention"})) == Windows{64, 0});
+  CHECK(lacks(error(with(window, "layer_types", {"full_attention", "chunked_attention"})),
+              {"model.11", "chunked_attention"}) == "");
+  CHECK(lacks(error(with(llama, "layer_types", {"full_attention", "sliding_attention"})),
               {"model.11", "sliding_attention"}) == "");
-  CHECK(error(with(window, "layer_types", {"full_attention", "full_attention"})) == "nothing");
+  CHECK(lacks(error(with(llama, "num_hidden_layers", 2000000000)), {"model.9", "num_hidden_layers"}) == "");
+  const Json mistral = with(llama, "model_type", "mistral");
+  CHECK(windows(mistral) == Windows{4096, 4096});
+  CHECK(windows(with(mistral, "sliding_window", nullptr)) == Windows{0, 0});
 }
 
 TEST_CASE("wrong fields are named") {

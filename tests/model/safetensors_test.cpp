@@ -1,7 +1,9 @@
 #include <rlalgo/model/safetensors.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -165,4 +167,46 @@ TEST_CASE("a tensor that cannot be written leaves no file") {
               }),
               {"model.3"}) == "");
   CHECK(std::filesystem::is_empty(scratch.path()));
+}
+
+TEST_CASE("mapped tensors share the file's memory, and writing to them leaves the file alone") {
+  const support::ScratchDirectory scratch;
+  const auto path = scratch.path() / "m.safetensors";
+  const auto a = at::arange(6, at::kFloat).view({2, 3}), b = at::arange(5, at::kFloat).to(at::kBFloat16);
+  model::write_safetensors(path, {{"a", a}, {"b", b}, {"none", at::empty({0, 4}, at::kFloat)}});
+  at::Tensor first, second, other;
+  {
+    const model::SafetensorsFile file(path);
+    first = file.map("a");
+    second = file.map("a");
+    other = file.convert("b", at::kFloat);
+    CHECK(first.const_data_ptr() == second.const_data_ptr());
+    CHECK(file.convert("a", at::kFloat).const_data_ptr() == first.const_data_ptr());
+    CHECK(file.map("none").sizes() == at::IntArrayRef{0, 4});
+    CHECK(file.map("b").equal(b));
+  }
+  CHECK(first.equal(a));  // the file object is gone, the memory is not
+  CHECK(other.equal(b.to(at::kFloat)));
+  first.add_(1);
+  CHECK(second.equal(a + 1));
+  CHECK(model::read_safetensors(path).at("a").equal(a));
+  std::filesystem::remove(path);
+  CHECK(second.equal(a + 1));
+}
+
+TEST_CASE("tensors that are made when they are written give the same bytes") {
+  const support::ScratchDirectory scratch;
+  const auto a = at::randn({3, 2}), b = at::randn({4});
+  model::write_safetensors(scratch.path() / "one", std::vector<model::NamedTensor>{{"a", a}, {"b", b}});
+  int alive = 0;
+  std::vector<model::PendingTensor> pending;
+  for (const auto& [name, value] : std::vector<model::NamedTensor>{{"b", b}, {"a", a}})
+    pending.push_back({name, at::kFloat, value.sizes().vec(), [&alive, value = value] { return ++alive, value; }});
+  model::write_pending_safetensors(scratch.path() / "two", pending);
+  CHECK(alive == 2);
+  const auto bytes = [&](const char* name) {
+    std::ifstream in(scratch.path() / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(bytes("one") == bytes("two"));
 }

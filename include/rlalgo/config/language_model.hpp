@@ -116,6 +116,7 @@ inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::f
     directory = resolve_model(base_model, (adapter_directory / model::adapter_config_file).string());
   }
   std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
+  decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, adapter_directory);
   const std::filesystem::path tokenizer_directory =
       config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))

@@ -147,7 +147,6 @@ struct RecognisedKey {
       {"sdpa_varlen", one_attention},
       {"heads_k_stride", one_attention},
       {"ring_attn_func", one_attention},
-      {"gradient_checkpointing", memory},
       {"gradient_checkpointing_kwargs", memory},
       {"activation_offloading", memory},
       {"layer_offloading", memory},

@@ -107,6 +107,8 @@ struct RunConfig {
   std::optional<std::string> lora_model_dir;     // an adapter to continue
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
+  bool gradient_checkpointing = false;
+
   // Recipe
   std::string rl;  // required: grpo, gdpo
   std::optional<double> rl_beta;

@@ -16,7 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,6 +71,20 @@ struct HeadShape {
 // ℓ [T, n] in the same arrangement, [kv, group, count].
 [[nodiscard]] inline Tensor log_sum_view(const Tensor& x, const HeadShape& s, std::int64_t begin, std::int64_t count) {
   return x.as_strided({s.kv_heads, s.group(), count}, {s.group(), 1, s.heads}, x.storage_offset() + begin * s.heads);
+}
+
+// 0 where query i of a masked piece sees key j, else −∞; undefined for a piece without mask.
+[[nodiscard]] inline std::optional<Tensor> window_mask(const AttentionPlan::Cross& piece, const Tensor& like) {
+  if (!piece.masked) return std::nullopt;
+  const std::int64_t queries = piece.query_end - piece.query_begin, keys = piece.key_end - piece.key_begin;
+  Tensor mask = at::empty({queries, keys}, like.options());
+  dispatch_floating(like.scalar_type(), [&]<class T>(T) {
+    T* to = mask.mutable_data_ptr<T>();
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j)
+        *to++ = j > i + piece.offset ? T(0) : static_cast<T>(-std::numeric_limits<float>::infinity());
+  });
+  return mask;
 }
 
 enum class Padding { repeat_last, zero };
@@ -200,7 +216,7 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
     const auto [value, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
         detail::heads_view(q, s, c.query_begin, queries), detail::heads_view(k, s, c.key_begin, keys),
-        detail::heads_view(v, s, c.key_begin, keys), 0.0, false);
+        detail::heads_view(v, s, c.key_begin, keys), 0.0, false, detail::window_mask(c, q));
     detail::store_piece(value, log_sum, s, {{c.query_begin}, {queries}}, true, out);
   }
   return out;
@@ -232,7 +248,7 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
         detail::heads_view(grad, s, c.query_begin, queries), detail::heads_view(q, s, c.query_begin, queries),
         detail::heads_view(k, s, c.key_begin, keys), detail::heads_view(v, s, c.key_begin, keys),
         detail::heads_view(out.value, s, c.query_begin, queries),
-        detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false);
+        detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false, detail::window_mask(c, q));
     detail::add_piece(gq, s, {{c.query_begin}, {queries}}, true, result.q);
     detail::add_piece(gk, s, {{c.key_begin}, {keys}}, true, result.k);
     detail::add_piece(gv, s, {{c.key_begin}, {keys}}, true, result.v);
@@ -241,14 +257,15 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
 }
 
 // The differentiable form, for callers outside the decoder.
-[[nodiscard]] inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree) {
+[[nodiscard]] inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                                      std::int64_t window = 0) {
   struct Saved {
     AttentionPlan plan;
     Tensor q, k, v;
     AttentionOutput out;
   };
   const auto saved = std::make_shared<Saved>();
-  saved->plan = plan_attention(tree);
+  saved->plan = plan_attention(tree, window);
   {
     const c10::NoGradGuard no_grad;
     saved->q = q.detach().contiguous();

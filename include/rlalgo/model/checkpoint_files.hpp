@@ -57,6 +57,11 @@ class CheckpointFiles {
   [[nodiscard]] const std::map<std::string, Place>& places() const { return places_; }
   [[nodiscard]] bool contains(const std::string& name) const { return places_.contains(name); }
   [[nodiscard]] Tensor read(const std::string& name) const { return places_.at(name).file->read(name); }
+  [[nodiscard]] Tensor map(const std::string& name) const { return places_.at(name).file->map(name); }
+  // In `dtype`; in the memory of the file where that is its dtype.
+  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const {
+    return places_.at(name).file->convert(name, dtype);
+  }
 
  private:
   void add(std::unique_ptr<SafetensorsFile> file) {

@@ -1,9 +1,11 @@
-// A decoder-only language model (Llama, Qwen2, Qwen3) that scores token trees.
+// A decoder-only language model (Llama, Mistral, Qwen2, Qwen3, SmolLM3) that scores token trees.
 //
 //   score:  hidden states at the target sources → log-prob head; never [N, V] logits
 //
 // Forward and backward are written by hand (decoder_layer.hpp): one node of the autograd graph per call, and weight
 // gradients are added straight to `parameter.grad()`. A second backward pass through the same call is an error.
+// With checkpointing a pass keeps the input of every layer only, and the backward pass computes each layer again before
+// it differentiates it: the same operations on the same numbers, so the same gradients to the bit.
 // In the last layer everything after the attention runs only for the rows that are asked for.
 //
 // Shapes: ids [T]; hidden states [T, H] after the final norm; logits [T, V]. Weights and activations have one dtype.
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -155,6 +158,9 @@ class Decoder : public Policy {
     return out;
   }
 
+  // Trades time for memory in passes with gradient.
+  void set_checkpointing(bool on) { checkpointing_ = on; }
+
   void set_trained(bool trained) {
     visit_weights(config(), weights_,
                   [&](const std::string&, Tensor& value, const auto&, WeightRole) { value.requires_grad_(trained); });
@@ -209,9 +215,10 @@ class Decoder : public Policy {
     DecoderConfig config;
     DecoderWeights weights;
     std::vector<std::int64_t> ids;
-    AttentionPlan plan;
+    std::map<std::int64_t, AttentionPlan> plans;  // by window
     RopeTable rope;
     std::vector<LayerTape> layers;
+    bool checkpointed = false;  // of a layer only `input` and `rows` are there
     DropoutDraw dropout;
     Tensor last, scale;  // input of the final norm [S, H], its scale [S]
     bool used = false;
@@ -306,14 +313,39 @@ class Decoder : public Policy {
     });
   }
 
+  [[nodiscard]] static LayerContext context(const Tape& tape, const DecoderConfig& config, std::size_t layer) {
+    const LayerKind kind = config.layer_kind(layer);
+    return {config, tape.plans.at(kind.window), tape.rope, tape.dropout, kind.rotary};
+  }
+
+  // The rotation of a pass whose longest sequence has `length` tokens.
+  [[nodiscard]] Tensor frequencies(std::int64_t length) const {
+    const RopeConfig& rope = config().rope;
+    const bool stretched =
+        rope.kind == RopeConfig::Kind::dynamic && static_cast<double>(length) > rope.original_max_position_embeddings;
+    return stretched ? rope_frequencies(rope, config().head_dim, length) : frequencies_;
+  }
+
   [[nodiscard]] Tensor forward(const TokenTree& tree, const Tensor& rows, Tape& tape, bool keep) {
-    tape.plan = plan_attention(tree);
-    tape.rope = rope_table(frequencies_, tree.positions);
-    const LayerContext context{config(), tape.plan, tape.rope, tape.dropout};
+    std::int64_t length = 0;
+    for (const std::int64_t position : tree.positions) length = std::max(length, position + 1);
+    // The last token of a row is not laid out, but it is part of the sequence.
+    for (const std::int64_t source : tree.source)
+      length = std::max(length, tree.positions[static_cast<std::size_t>(source)] + 2);
+    tape.rope = rope_table(frequencies(length), tree.positions, config().rope.attention_factor);
+    tape.checkpointed = keep && checkpointing_;
     Tensor x = weights_.embedding.index_select(0, index_tensor(tree.ids));
     for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+      const std::int64_t window = config().layer_kind(i).window;
+      if (!tape.plans.contains(window)) tape.plans.emplace(window, plan_attention(tree, window));
       LayerTape* layer = keep ? &tape.layers.emplace_back() : nullptr;
-      x = layer_forward(context, weights_.layers[i], x, i + 1 == weights_.layers.size() ? rows : Tensor(), layer);
+      const Tensor wanted = i + 1 == weights_.layers.size() ? rows : Tensor();
+      if (tape.checkpointed) {
+        layer->input = x;
+        layer->rows = wanted;
+        layer = nullptr;
+      }
+      x = layer_forward(context(tape, config(), i), weights_.layers[i], x, wanted, layer);
     }
     const RmsNormOutput normed = rms_norm(x, weights_.final_norm, config().rms_norm_eps);
     if (keep) {
@@ -333,11 +365,15 @@ class Decoder : public Policy {
                    .remedy = "score the batch again, or add the losses before calling backward"});
     }
     const c10::NoGradGuard no_grad;
-    const LayerContext context{tape.config, tape.plan, tape.rope, tape.dropout};
     Tensor grad = rms_norm_backward(grad_out.contiguous(), tape.last, tape.weights.final_norm, tape.scale, {},
                                     gradient_buffer(tape.weights.final_norm));
     for (std::size_t i = tape.weights.layers.size(); i-- > 0;) {
-      grad = layer_backward(context, tape.weights.layers[i], std::move(tape.layers.back()), grad);
+      const LayerContext layer = context(tape, tape.config, i);
+      if (tape.checkpointed) {
+        const Tensor input = tape.layers.back().input, rows = tape.layers.back().rows;
+        (void)layer_forward(layer, tape.weights.layers[i], input, rows, &tape.layers.back());
+      }
+      grad = layer_backward(layer, tape.weights.layers[i], std::move(tape.layers.back()), grad);
       tape.layers.pop_back();
     }
     if (Tensor gradient = gradient_buffer(tape.weights.embedding); gradient.defined()) {
@@ -358,6 +394,7 @@ class Decoder : public Policy {
   DecoderWeights weights_;
   Tensor frequencies_;  // [D/2] float32
   std::optional<Adapter> adapter_;
+  bool checkpointing_ = false;
 };
 
 }  // namespace rlalgo::model

@@ -24,12 +24,13 @@
 
 namespace rlalgo::model {
 
-// What every layer of one forward pass shares.
+// What a layer of one forward pass gets; `plan` is the one of its window.
 struct LayerContext {
   const DecoderConfig& config;
   const AttentionPlan& plan;
   const RopeTable& rope;
   DropoutDraw dropout = {};
+  bool rotary = true;  // of this layer
 };
 
 // What the backward pass of a layer needs.
@@ -65,8 +66,10 @@ struct LayerTape {
       k = k_normed.value;
     }
   }
-  apply_rope(q, context.rope);
-  apply_rope(k, context.rope);
+  if (context.rotary) {
+    apply_rope(q, context.rope);
+    apply_rope(k, context.rope);
+  }
   const AttentionOutput attention = attention_forward(q, k, v, context.plan);
   Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
   if (rows.defined()) {
@@ -125,8 +128,10 @@ struct LayerTape {
   AttentionGradient g = attention_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
                                            tape.attention, context.plan);
   tape.attention = AttentionOutput();
-  apply_rope(g.q, context.rope, Rotation::backward);
-  apply_rope(g.k, context.rope, Rotation::backward);
+  if (context.rotary) {
+    apply_rope(g.q, context.rope, Rotation::backward);
+    apply_rope(g.k, context.rope, Rotation::backward);
+  }
   if (c.qk_norm) {
     g.q = rms_norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale, {}, gradient_buffer(w.q_norm));
     g.k = rms_norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale, {}, gradient_buffer(w.k_norm));

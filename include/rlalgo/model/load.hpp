@@ -1,6 +1,7 @@
 // Builds a decoder: from a Hugging Face directory, or with fresh random weights.
 //
-// Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time. Fresh weights are those of
+// Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time; tensors that have it already stay
+// in the file's memory, and pages of them are copied when they are trained. Fresh weights are those of
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
@@ -94,7 +95,7 @@ namespace detail {
                  .remedy = "config.json and the weights do not belong together"});
   }
   visit_weights(hf.decoder, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
-    value = files.read(name).to(dtype).requires_grad_(true);
+    value = files.convert(name, dtype).requires_grad_(true);
   });
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
 }

@@ -5,7 +5,7 @@
 //
 // Source: huggingface/safetensors (format README, and the order of its Rust serializer: widest dtype first, then name;
 // the header padded with spaces so that the data starts at a multiple of 8). Offsets count from the start of the data.
-// dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Data is copied out of the mapping, so a file may be replaced at will.
+// dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Data is copied out of the mapping, or stays in it (map).
 //
 // Errors: [rlalgo.model.1] cannot open or map · 2 truncated or bad header length · 3 malformed header · 4 unsupported
 // dtype · 5 offsets out of range, overlapping, or not matching the shape · 6 tensor not in the file.
@@ -21,8 +21,10 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -31,6 +33,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/atomic_file.hpp>
@@ -69,7 +72,7 @@ inline const SafetensorsDtype* find_dtype(at::ScalarType type) {
   return nullptr;
 }
 
-// A private read-only mapping of a whole file.
+// A private mapping of a whole file. Pages that are written to become the process's own; the file never changes.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path) {
@@ -83,12 +86,11 @@ class MappedFile {
     }
     size_ = static_cast<std::size_t>(status.st_size);
     if (size_ > 0) {
-      void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+      void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
       const int error = errno;
       ::close(descriptor);
       if (address == MAP_FAILED) fail("cannot map the weights file", path, error);
-      data_ = static_cast<const std::byte*>(address);
-      ::madvise(address, size_, MADV_WILLNEED);  // advice only: failure changes nothing but speed
+      data_ = static_cast<std::byte*>(address);
     } else {
       ::close(descriptor);
     }
@@ -97,9 +99,18 @@ class MappedFile {
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile() {
-    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+    if (data_ != nullptr) ::munmap(data_, size_);
   }
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+  // Gives the memory of whole pages inside [begin, end) back; they are read again when needed. Advice only.
+  void release(std::size_t begin, std::size_t end) const {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+  }
 
  private:
   [[noreturn]] static void fail(const char* what, const std::filesystem::path& path, int error) {
@@ -109,13 +120,13 @@ class MappedFile {
                  .where = path.string(),
                  .remedy = "check the path and its permissions"});
   }
-  const std::byte* data_ = nullptr;
+  std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
 }  // namespace detail
 
-// One open file. The header is checked completely on construction; tensors are copied out on demand.
+// One open file. The header is checked completely on construction; tensors are copied out, or mapped, on demand.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -124,19 +135,41 @@ class SafetensorsFile {
     std::size_t begin, end;  // bytes, from the start of the data
   };
 
-  explicit SafetensorsFile(std::filesystem::path path) : path_(std::move(path)), file_(path_) { parse(); }
+  explicit SafetensorsFile(std::filesystem::path path)
+      : path_(std::move(path)), file_(std::make_shared<detail::MappedFile>(path_)) {
+    parse();
+  }
 
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
+  // One tensor in its stored dtype, in the memory of the mapping: nothing is read before it is used. Writing to it
+  // copies the pages written. The mapping lives as long as the tensor. A file that somebody truncates meanwhile ends
+  // the program (SIGBUS); one that is replaced by renaming does not matter.
+  [[nodiscard]] Tensor map(const std::string& name) const {
+    const Entry& entry = this->entry(name);
+    std::byte* const data = file_->data() + (data_.data() - file_->data()) + entry.begin;
+    if (entry.end == entry.begin || reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(entry.dtype) != 0)
+      return read(name);
+    return at::from_blob(
+        data, entry.shape, [file = file_](void*) {}, at::TensorOptions().dtype(entry.dtype));
+  }
+
+  // One tensor in another dtype; the pages that the conversion read are given back.
+  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const {
+    const Entry& entry = this->entry(name);
+    Tensor out = map(name).to(dtype);
+    if (entry.dtype != dtype) {
+      const auto start = static_cast<std::size_t>(data_.data() - file_->data());
+      file_->release(start + entry.begin, start + entry.end);
+    }
+    return out;
+  }
+
   // A copy of one tensor in its stored dtype.
   [[nodiscard]] Tensor read(const std::string& name) const {
-    const auto found = entries_.find(name);
-    if (found == entries_.end()) {
-      core::raise("model", 6, {.what = "the file has no such tensor", .found = name, .where = path_.string()});
-    }
-    const Entry& entry = found->second;
+    const Entry& entry = this->entry(name);
     Tensor out = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
     if (entry.end > entry.begin)
       std::memcpy(out.mutable_data_ptr(), data_.data() + entry.begin, entry.end - entry.begin);
@@ -144,6 +177,13 @@ class SafetensorsFile {
   }
 
  private:
+  [[nodiscard]] const Entry& entry(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found == entries_.end())
+      core::raise("model", 6, {.what = "the file has no such tensor", .found = name, .where = path_.string()});
+    return found->second;
+  }
+
   static constexpr std::uint64_t largest_header = 100'000'000;  // the limit of the Rust library
 
   [[noreturn]] void fail(int number, std::string what, std::string found, std::string expected,
@@ -157,7 +197,7 @@ class SafetensorsFile {
   }
 
   void parse() {
-    const auto bytes = file_.bytes();
+    const auto bytes = file_->bytes();
     if (bytes.size() < 8) {
       fail(2, "the safetensors file is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
     }
@@ -182,7 +222,7 @@ class SafetensorsFile {
         return true;
       };
       header = nlohmann::ordered_json::parse(text, text + length, unique);
-    } catch (const nlohmann::json::parse_error& error) {
+    } catch (const nlohmann::json::exception& error) {
       fail(3, "the safetensors header is not JSON", error.what(), "");
     }
     if (!header.is_object()) fail(3, "the safetensors header is not a JSON object", header.type_name(), "object");
@@ -275,7 +315,7 @@ class SafetensorsFile {
   }
 
   std::filesystem::path path_;
-  detail::MappedFile file_;
+  std::shared_ptr<detail::MappedFile> file_;  // tensors that map() returned share it
   std::span<const std::byte> data_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
@@ -294,34 +334,42 @@ class SafetensorsFile {
   return static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
 }
 
-// Writes the tensors under `path`, whole or not at all. CPU tensors of any layout; names must be unique.
-inline void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
-  const auto dtype_of = [&](const NamedTensor& entry) -> const detail::SafetensorsDtype& {
-    const detail::SafetensorsDtype* known = detail::find_dtype(entry.second.scalar_type());
+// A tensor that is made when its turn to be written comes.
+struct PendingTensor {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<std::int64_t> shape;
+  std::function<Tensor()> make;  // of that dtype and shape, on the CPU, of any layout
+};
+
+// Writes the tensors under `path`, whole or not at all, one in memory at a time; names must be unique.
+inline void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
+                                      const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
+  const auto dtype_of = [&](const PendingTensor& entry) -> const detail::SafetensorsDtype& {
+    const detail::SafetensorsDtype* known = detail::find_dtype(entry.dtype);
     if (known == nullptr) {
       core::raise("model", 4,
                   {.what = "unsupported tensor dtype",
-                   .found = c10::toString(entry.second.scalar_type()),
-                   .where = path.string() + ", tensor " + entry.first});
+                   .found = c10::toString(entry.dtype),
+                   .where = path.string() + ", tensor " + entry.name});
     }
     return *known;
   };
-  std::sort(tensors.begin(), tensors.end(), [&](const NamedTensor& a, const NamedTensor& b) {
+  std::sort(tensors.begin(), tensors.end(), [&](const PendingTensor& a, const PendingTensor& b) {
     const int rank_a = dtype_of(a).rank, rank_b = dtype_of(b).rank;
-    return rank_a != rank_b ? rank_a > rank_b : a.first < b.first;
+    return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
   });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
   for (const auto& entry : tensors) {
-    if (header.contains(entry.first)) {
-      core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.first, .where = path.string()});
+    if (header.contains(entry.name)) {
+      core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.name, .where = path.string()});
     }
-    const std::uint64_t bytes = stored_bytes(entry.second);
-    header[entry.first] = {{"dtype", dtype_of(entry).name},
-                           {"shape", entry.second.sizes().vec()},
-                           {"data_offsets", {offset, offset + bytes}}};
+    std::uint64_t bytes = c10::elementSize(entry.dtype);
+    for (const std::int64_t extent : entry.shape) bytes *= static_cast<std::uint64_t>(extent);
+    header[entry.name] = {
+        {"dtype", dtype_of(entry).name}, {"shape", entry.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();
@@ -332,10 +380,19 @@ inline void write_safetensors(const std::filesystem::path& path, std::vector<Nam
   file.write(length, sizeof length);
   file.write(text);
   for (const auto& entry : tensors) {
-    const Tensor contiguous = entry.second.detach().contiguous();
+    const Tensor contiguous = entry.make().detach().contiguous();
     file.write(contiguous.const_data_ptr(), stored_bytes(contiguous));
   }
   file.commit();
+}
+
+// The same for tensors that exist.
+inline void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
+  std::vector<PendingTensor> pending;
+  for (const auto& [name, value] : tensors)
+    pending.push_back({name, value.scalar_type(), value.sizes().vec(), [value = value] { return value; }});
+  write_pending_safetensors(path, std::move(pending), metadata);
 }
 
 }  // namespace rlalgo::model

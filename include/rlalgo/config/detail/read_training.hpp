@@ -46,6 +46,12 @@ inline void read_model(Reader& reader, RunConfig& config) {
   reader.read("tokenizer_config", config.tokenizer_config);
   reader.read("chat_template", config.chat_template);
   reader.read("chat_template_jinja", config.chat_template_jinja);
+  if (const Node* node = reader.take("gradient_checkpointing"); node != nullptr) {
+    if (node->kind == Kind::string && (node->text == "offload" || node->text == "offload_disk"))
+      config.gradient_checkpointing = true;  // there is no other memory to offload to
+    else
+      convert(*node, "gradient_checkpointing", config.gradient_checkpointing);
+  }
   read_special_tokens(reader);
   read_precision(reader);
 }

@@ -138,6 +138,7 @@ template <int Heads>
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) {
     float* const s = a.scores + h * lds;
+    std::fill_n(s, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
     inverse[h] = 1.0f / exp_sum(s, maximum(s, a.length).max, a.scale, s, a.length);
   }
   float* const out = a.out + head * a.ldo;

@@ -224,17 +224,19 @@ class DecoderForward {
   // One item = one head of q, k or v for all rows: projected, normalised, rotated, and stored.
   void project_heads(const LayerView& layer, std::int64_t l) {
     const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
+    const bool rotary = config_.layer_kind(static_cast<std::size_t>(l)).rotary;
     parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * config_.head_dim,
              [&](std::int64_t begin, std::int64_t end, int) {
                for (std::int64_t item = begin; item < end; ++item) {
                  if (item < heads) {
-                   project_head(layer.q, item, q_.row(0) + item * d_, q_.stride(), layer.q_norm, true);
+                   project_head(layer.q, item, q_.row(0) + item * d_, q_.stride(), layer.q_norm, rotary);
                    continue;
                  }
                  const std::int64_t h = (item - heads) % kv_heads;
                  const bool key = item < heads + kv_heads;
                  float* const out = kv_.row(0) + (item - heads) * d_;
-                 project_head(key ? layer.k : layer.v, h, out, kv_.stride(), key ? layer.k_norm : nullptr, key);
+                 project_head(key ? layer.k : layer.v, h, out, kv_.stride(), key ? layer.k_norm : nullptr,
+                              key && rotary);
                  const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
                  for (std::int64_t i = 0; i < m(); ++i) store(row(i), out + i * kv_.stride(), offset, key);
                }
@@ -266,8 +268,12 @@ class DecoderForward {
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
   void attend(std::int64_t l) {
     const std::int64_t kv_heads = config_.kv_heads, group = config_.heads / kv_heads, d = config_.head_dim;
+    const std::int64_t window = config_.layer_kind(static_cast<std::size_t>(l)).window;
+    const auto begin_of = [&](const Row& row) {
+      return window > 0 ? std::max<std::int64_t>(0, row.position + 1 - window) : 0;
+    };
     std::int64_t positions = 0;
-    for (const Row& row : rows_) positions += row.position + 1;
+    for (const Row& row : rows_) positions += row.position + 1 - begin_of(row);
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
     const bool direct = d == d_;  // else the heads lie closer together than the kernel writes them
     parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()),
@@ -276,14 +282,16 @@ class DecoderForward {
                for (std::int64_t item = begin; item < end; ++item) {
                  const std::int64_t h = item / m(), i = item % m();
                  float* const out = attended_.row(i) + h * group * d;
+                 const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
                  kernels_.attention({.q = q_.row(i) + h * group * d_,
                                      .ldq = d_,
                                      .group = group,
                                      .d = d_,
-                                     .pages = row(i).pages,
+                                     .pages = row(i).pages + pages,
                                      .key_offset = cache_.key_offset(l, h),
                                      .value_offset = cache_.value_offset(l, h),
-                                     .length = row(i).position + 1,
+                                     .length = row(i).position + 1 - pages * page_positions,
+                                     .first = hidden - pages * page_positions,
                                      .scale = scale,
                                      .scores = scratch.scores.data(),
                                      .out = direct ? out : scratch.out.data(),

@@ -25,7 +25,7 @@ struct LinearArgs {
 };
 
 // One query row against one kv head: `group` query heads share it.
-//   score[t] = scale · q·k_t for t < length;  out = Σ_t softmax(score)_t · v_t
+//   score[t] = scale · q·k_t for first ≤ t < length;  out = Σ_t softmax(score)_t · v_t
 struct AttentionArgs {
   const float* q;  // [group, d], d a multiple of `lane`, row stride ldq
   std::int64_t ldq, group, d;
@@ -33,6 +33,7 @@ struct AttentionArgs {
   std::int64_t key_offset;    // in a page: keys of this layer and head, [d, page_positions]
   std::int64_t value_offset;  // in a page: values, [page_positions, d]
   std::int64_t length;
+  std::int64_t first;  // in the first page: positions before it are not seen
   float scale;
   float* scores;  // scratch [group, ceil(length / page_positions) · page_positions]
   float* out;     // [group, d], row stride ldo

@@ -3,7 +3,9 @@
 //
 //   angle = position · inv_i;  (x_i, x_{i+D/2}) ← (x_i cos − x_{i+D/2} sin, x_{i+D/2} cos + x_i sin)
 //
-// The values are computed one by one (std::cos), so that an entry does not depend on how far the table reaches.
+// Dynamic RoPE scaling begins beyond max_position_embeddings, where the engine ends every sequence; the table is that
+// of shorter ones. The values are computed one by one (std::cos), so that an entry does not depend on how far the table
+// reaches.
 #pragma once
 
 #include <cmath>
@@ -19,7 +21,9 @@ namespace rlalgo::inference::detail {
 class RotaryTable {
  public:
   RotaryTable(const model::RopeConfig& rope, std::int64_t head_dim)
-      : frequencies_(model::rope_frequencies(rope, head_dim)), half_(frequencies_.numel()) {}
+      : frequencies_(model::rope_frequencies(rope, head_dim)),
+        half_(frequencies_.numel()),
+        scale_(static_cast<float>(rope.attention_factor)) {}
 
   // Makes positions [0, count) available.
   void reserve(std::int64_t count) {
@@ -27,8 +31,8 @@ class RotaryTable {
     for (; positions_ < count; ++positions_)
       for (std::int64_t i = 0; i < half_; ++i) {
         const float angle = static_cast<float>(positions_) * inverse[i];
-        cos_.push_back(std::cos(angle));
-        sin_.push_back(std::sin(angle));
+        cos_.push_back(std::cos(angle) * scale_);
+        sin_.push_back(std::sin(angle) * scale_);
       }
   }
 
@@ -46,6 +50,7 @@ class RotaryTable {
  private:
   tensor::Tensor frequencies_;  // [D/2]
   std::int64_t half_;
+  float scale_;
   std::int64_t positions_ = 0;
   std::vector<float> cos_, sin_;  // [positions, D/2]
 };

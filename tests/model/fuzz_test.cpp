@@ -1,0 +1,180 @@
+// Damaged files: every input is read or refused by a numbered error, quickly and in little memory.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/safetensors.hpp>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+constexpr std::uint64_t inputs = 100'000;
+
+// Draws of one input.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t input) : input_(input) {}
+  std::uint64_t below(std::uint64_t n) {
+    return static_cast<std::uint64_t>(core::uniform({20, core::Stream::test}, input_, next_++) *
+                                      static_cast<double>(n));
+  }
+
+ private:
+  std::uint64_t input_, next_ = 0;
+};
+
+std::string damaged(std::string text, Draw& draw) {
+  static const std::vector<std::string> pieces = {"-1",
+                                                  "0",
+                                                  "1e999",
+                                                  "18446744073709551615",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "null",
+                                                  "true",
+                                                  "[]",
+                                                  "{}",
+                                                  "\"\"",
+                                                  "[[[[[[[[",
+                                                  "}",
+                                                  ",",
+                                                  ":",
+                                                  "\xff",
+                                                  "\"x\"",
+                                                  "1e-9",
+                                                  "2147483647",
+                                                  "NaN",
+                                                  "\\u0000",
+                                                  "0.5",
+                                                  "[0,1]",
+                                                  "\"F64\""};
+  const std::uint64_t changes = 1 + draw.below(4);
+  for (std::uint64_t c = 0; c < changes && !text.empty(); ++c) {
+    const std::size_t at = draw.below(text.size());
+    switch (draw.below(7)) {
+      case 0:
+        text[at] = static_cast<char>(draw.below(256));
+        break;
+      case 1:
+        text.insert(at, pieces[draw.below(pieces.size())]);
+        break;
+      case 2:
+        text.erase(at, 1 + draw.below(12));
+        break;
+      case 3:
+        text.resize(at);
+        break;
+      case 4:
+        text.insert(at, text.substr(draw.below(text.size()), draw.below(40)));
+        break;
+      default: {  // a whole number or word becomes something else
+        const std::size_t end = text.find_first_of(",]}", at);
+        const std::size_t begin = text.find_last_of(":[,", at);
+        if (begin != std::string::npos && end != std::string::npos && begin < end)
+          text.replace(begin + 1, end - begin - 1, pieces[draw.below(pieces.size())]);
+      }
+    }
+  }
+  return text;
+}
+
+// True when `call` returns or raises a numbered error.
+template <class Call>
+bool survives(Call&& call, std::uint64_t& accepted) {
+  try {
+    call();
+    ++accepted;
+    return true;
+  } catch (const core::Error&) {
+    return true;
+  } catch (const std::exception& error) {
+    UNSCOPED_INFO(error.what());
+    return false;
+  }
+}
+
+long peak_kilobytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+}  // namespace
+
+TEST_CASE("damaged safetensors files are read or refused") {
+  const support::ScratchDirectory scratch;
+  const auto path = scratch.path() / "f.safetensors";
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+      R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"c":{"dtype":"I64","shape":[0,7],"data_offsets":[32,32]}})";
+  const long before = peak_kilobytes();
+  std::uint64_t accepted = 0, failed = 0;
+  for (std::uint64_t i = 0; i < inputs; ++i) {
+    Draw draw(i);
+    const std::string text = draw.below(20) == 0 ? header : damaged(header, draw);
+    std::uint64_t length = text.size();
+    if (draw.below(8) == 0) length = draw.below(3) == 0 ? ~std::uint64_t{0} >> draw.below(60) : draw.below(600);
+    std::string file;
+    for (unsigned b = 0; b < 8; ++b) file += static_cast<char>(length >> (8 * b));
+    file += text + std::string(draw.below(6) == 0 ? draw.below(64) : 32, '\1');
+    if (draw.below(50) == 0) file.resize(draw.below(12));
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
+    const bool good = survives(
+        [&] {
+          const model::SafetensorsFile opened(path);
+          for (const auto& [name, entry] : opened.entries()) (void)opened.read(name);
+        },
+        accepted);
+    if (!good && ++failed < 5) FAIL_CHECK("input " << i << ": " << text);
+  }
+  CHECK(failed == 0);
+  CHECK(accepted > inputs / 50);  // the undamaged ones
+  CHECK(accepted < inputs / 2);
+  CHECK(peak_kilobytes() - before < 200'000);
+}
+
+TEST_CASE("damaged configurations of models and adapters are read or refused") {
+  const auto golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+  std::vector<std::string> texts;
+  for (const char* name : {"llama3_rope", "mistral", "smollm3", "qwen2_window", "qwen3_yarn"}) {
+    std::ifstream in(golden / "model" / name / "config.json");
+    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  std::ifstream in(golden / "adapter/patterns/adapter_config.json");
+  texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  const long before = peak_kilobytes();
+  std::uint64_t accepted = 0, failed = 0;
+  for (std::uint64_t i = 0; i < inputs; ++i) {
+    Draw draw(inputs + i);
+    const std::uint64_t which = draw.below(texts.size());
+    const std::string text = damaged(texts[which], draw);
+    const auto json = model::Json::parse(text, nullptr, false);
+    if (!json.is_object()) continue;
+    const bool good = survives(
+        [&] {
+          if (which + 1 < texts.size())
+            (void)model::parse_hf_config(json, "config.json");
+          else
+            (void)model::parse_adapter_config(json, "adapter_config.json");
+        },
+        accepted);
+    if (!good && ++failed < 5) FAIL_CHECK("input " << i << ": " << text);
+  }
+  CHECK(failed == 0);
+  CHECK(accepted > 1000);
+  CHECK(peak_kilobytes() - before < 200'000);
+}

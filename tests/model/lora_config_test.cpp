@@ -1,0 +1,63 @@
+#include <rlalgo/model/lora_config.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+using support::lacks;
+using support::raised_by;
+
+namespace {
+
+const std::vector<std::string> linears = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.up_proj",
+                                          "model.layers.1.self_attn.q_proj", "model.layers.1.mlp.up_proj",
+                                          "model.layers.11.self_attn.q_proj", "lm_head"};
+std::vector<std::string> targets(const model::LoraConfig& config) {
+  auto modules = linears;
+  modules.push_back("model.embed_tokens");
+  return model::lora_targets(config, linears, modules, model::TargetCheck::every);
+}
+
+}  // namespace
+
+TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all linear maps but the head") {
+  using Names = std::vector<std::string>;
+  CHECK(targets({.target_modules = {"q_proj"}}).size() == 3);
+  CHECK(targets({.target_modules = {"mlp.up_proj", "lm_head"}}).size() == 3);
+  CHECK(targets({.target_modules = {"model.layers.1.self_attn.q_proj"}}) == Names{linears[2]});
+  CHECK(targets({.target_pattern = "all-linear"}).size() == 5);
+  CHECK(targets({.target_pattern = ".*\\.1\\..*"}) == Names{linears[2], linears[3]});
+  CHECK(targets({.target_modules = {"q_proj"}, .layers_to_transform = {1}}) == Names{linears[2]});
+  CHECK(targets({.target_modules = {"q_proj"}, .layers_to_transform = {11}, .layers_pattern = {"layers"}}) ==
+        Names{linears[4]});
+  CHECK(targets({.target_modules = {"q_proj", "up_proj"}, .exclude_modules = {"up_proj"}}).size() == 3);
+  CHECK(targets({.target_pattern = ".*", .modules_to_save = {"lm_head"}}).size() == 5);
+  // "proj" is the end of a word, not of a path; "oj" neither.
+  CHECK(lacks(raised_by([] { (void)targets({.target_modules = {"proj"}}); }), {"model.23", "proj"}) == "");
+  CHECK(lacks(raised_by([] { (void)targets({.target_pattern = "q_proj"}); }), {"model.23", "q_proj"}) == "");
+  // One entry of several is enough for files of PEFT.
+  CHECK(model::lora_targets({.target_modules = {"q_proj", "w1"}}, linears, linears, model::TargetCheck::some).size() ==
+        3);
+}
+
+TEST_CASE("the first pattern that fits the end of a path gives rank and alpha") {
+  model::LoraConfig config = {.r = 4, .alpha = 8};
+  config.rank_pattern = {{"1\\.self_attn.q_proj", 2}, {"q_proj", 9}};
+  config.alpha_pattern = {{"^model.layers.0.mlp.up_proj", 3}};
+  CHECK(model::lora_shape(config, linears[0]).r == 9);
+  CHECK(model::lora_shape(config, linears[2]).r == 2);
+  CHECK(model::lora_shape(config, linears[2]).scale == 8.0 / 2);
+  CHECK(model::lora_shape(config, linears[1]).scale == 3.0 / 4);
+  config.use_rslora = true;
+  CHECK(model::lora_shape(config, linears[2]).scale == Approx(8 / std::sqrt(2.0)));
+}
+
+TEST_CASE("a pattern that never ends is stopped") {
+  const model::detail::ModulePattern pattern("(a+)+$", true);
+  CHECK(lacks(raised_by([&] { (void)pattern.matches(std::string(60, 'a') + "b"); }), {"model.26", "steps"}) == "");
+  CHECK(pattern.matches("aaa"));
+}
