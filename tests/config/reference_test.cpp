@@ -19,8 +19,7 @@ TEST_CASE("the identity of weights is that of their bytes") {
 TEST_CASE("a recipe without reference has none") {
   RunConfig c;
   c.rl = "orpo";
-  PreferenceData data;
-  const Reference reference = make_reference(c, nullptr, {}, data);
-  CHECK(reference.scorer == nullptr);
-  CHECK(reference.sync == nullptr);
+  CHECK_FALSE(needs_reference(c));
+  c.rl = "ipo";
+  CHECK(needs_reference(c));
 }

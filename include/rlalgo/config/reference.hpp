@@ -1,7 +1,5 @@
-// The reference model of a preference run: a frozen copy, log-probs computed before training, or a copy that follows
-// the policy.
-//
-// The frozen copy is any scorer: a caller that trains an adapter passes its own (the policy with the adapter off).
+// The reference model of a preference run: the model as it is before training (a frozen copy, or the same tensors with
+// the adapter off), its log-probs computed before training, or a copy that follows the policy.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +25,7 @@ struct Reference {
   std::vector<std::string> notes;
 };
 
-// What the weights on disk are: the bytes of the model's safetensors files.
+// What the weights on disk are: the bytes of the safetensors files of a model's, or an adapter's, directory.
 [[nodiscard]] inline std::string weights_identity(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory))
@@ -39,13 +37,21 @@ struct Reference {
   return digest.hex();
 }
 
-// `scorer` is the reference before training, `policy` what a synced reference follows.
-[[nodiscard]] inline Reference make_reference(const RunConfig& c, const std::shared_ptr<model::Decoder>& policy,
-                                              const std::filesystem::path& model_directory, PreferenceData& data) {
+// Everything that decides what the reference computes.
+[[nodiscard]] inline std::string reference_identity(const RunConfig& c, const LanguageModel& model) {
+  std::string out = weights_identity(resolve_model(c.base_model, c.place("base_model"), c.model_revision.value_or("")));
+  if (model.base_model != c.base_model) out += weights_identity(resolve_model(model.base_model, c.place("base_model")));
+  if (c.lora_model_dir) out += weights_identity(resolve_model(*c.lora_model_dir, c.place("lora_model_dir")));
+  return out;
+}
+
+// `model.decoder` is the policy before training.
+[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data) {
   Reference out;
   if (!needs_reference(c)) return out;
   const PreferenceConfig& p = c.preference;
-  std::shared_ptr<model::Decoder> frozen = policy->frozen_copy();
+  const std::shared_ptr<model::Decoder>& policy = model.decoder;
+  std::shared_ptr<model::Decoder> frozen = policy->reference();
   if (p.precompute_ref_log_probs) {
     const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
@@ -55,7 +61,7 @@ struct Reference {
                                                .mismatched = mismatched,
                                                .ld_alpha = p.ld_alpha,
                                                .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                                               .model_identity = weights_identity(model_directory)};
+                                               .model_identity = reference_identity(c, model)};
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
                               : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);
