@@ -24,10 +24,17 @@ namespace {
 
 // SmolLM2-135M with 6 of its 30 layers.
 std::unique_ptr<model::Decoder> decoder() {
-  const model::Json json = {{"model_type", "llama"},       {"max_position_embeddings", 2048}, {"rms_norm_eps", 1e-5},
-                            {"tie_word_embeddings", true}, {"vocab_size", 49152},             {"hidden_size", 576},
-                            {"intermediate_size", 1536},   {"num_hidden_layers", 6},          {"num_attention_heads", 9},
-                            {"num_key_value_heads", 3},    {"head_dim", 64}};
+  const model::Json json = {{"model_type", "llama"},
+                            {"max_position_embeddings", 2048},
+                            {"rms_norm_eps", 1e-5},
+                            {"tie_word_embeddings", true},
+                            {"vocab_size", 49152},
+                            {"hidden_size", 576},
+                            {"intermediate_size", 1536},
+                            {"num_hidden_layers", 6},
+                            {"num_attention_heads", 9},
+                            {"num_key_value_heads", 3},
+                            {"head_dim", 64}};
   return model::random_decoder(model::parse_hf_config(json, "benchmark"), 1);
 }
 
@@ -35,7 +42,8 @@ void step(benchmark::State& state, std::int64_t rank, bool checkpointing) {
   const auto policy = decoder();
   policy->set_checkpointing(checkpointing);
   if (rank > 0)
-    model::attach_lora(*policy, {.r = rank, .alpha = 2.0 * static_cast<double>(rank), .target_pattern = "all-linear"}, 1);
+    model::attach_lora(*policy, {.r = rank, .alpha = 2.0 * static_cast<double>(rank), .target_pattern = "all-linear"},
+                       1);
   std::vector<std::int32_t> prompt(64, 7);
   std::vector<std::vector<std::int32_t>> completions;
   std::vector<model::Sequence> rows;
@@ -56,8 +64,8 @@ void step(benchmark::State& state, std::int64_t rank, bool checkpointing) {
     optimizer.step(1e-6);
     optimizer.zero_grad();
   }
-  state.counters["tokens/s"] =
-      benchmark::Counter(static_cast<double>(tokens * static_cast<std::int64_t>(state.iterations())), benchmark::Counter::kIsRate);
+  state.counters["tokens/s"] = benchmark::Counter(
+      static_cast<double>(tokens * static_cast<std::int64_t>(state.iterations())), benchmark::Counter::kIsRate);
   state.counters["MB"] = megabytes;
 }
 

@@ -16,8 +16,7 @@ int train_preference(const config::RunConfig& run) {
   config::PreferenceData data =
       config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs));
   for (const std::string& note : data.notes) std::cerr << "note: " << note << "\n";
-  config::Reference reference =
-      config::make_reference(run, model.decoder, config::resolve_model(run.base_model, run.place("base_model")), data);
+  config::Reference reference = config::make_reference(run, model, data);
   for (const std::string& note : reference.notes) std::cerr << "note: " << note << "\n";
   const trainer::OfflineConfig settings =
       config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);

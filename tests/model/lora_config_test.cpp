@@ -13,8 +13,8 @@ using support::raised_by;
 
 namespace {
 
-const std::vector<std::string> linears = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.up_proj",
-                                          "model.layers.1.self_attn.q_proj", "model.layers.1.mlp.up_proj",
+const std::vector<std::string> linears = {"model.layers.0.self_attn.q_proj",  "model.layers.0.mlp.up_proj",
+                                          "model.layers.1.self_attn.q_proj",  "model.layers.1.mlp.up_proj",
                                           "model.layers.11.self_attn.q_proj", "lm_head"};
 std::vector<std::string> targets(const model::LoraConfig& config) {
   auto modules = linears;

@@ -1,7 +1,5 @@
-// The reference model of a preference run: a frozen copy, log-probs computed before training, or a copy that follows
-// the policy.
-//
-// With an adapter the reference is the policy with the adapter off, or as it was read: nothing of the base is copied.
+// The reference model of a preference run: the model as it is before training (a frozen copy, or the same tensors with
+// the adapter off), its log-probs computed before training, or a copy that follows the policy.
 //
 // Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter.
 #pragma once
@@ -29,7 +27,7 @@ struct Reference {
   std::vector<std::string> notes;
 };
 
-// What the weights on disk are: the bytes of the model's safetensors files.
+// What the weights on disk are: the bytes of the safetensors files of a model's, or an adapter's, directory.
 [[nodiscard]] inline std::string weights_identity(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory))
@@ -41,12 +39,20 @@ struct Reference {
   return digest.hex();
 }
 
-// `scorer` is the reference before training, `policy` what a synced reference follows.
-[[nodiscard]] inline Reference make_reference(const RunConfig& c, const std::shared_ptr<model::Decoder>& policy,
-                                              const std::filesystem::path& model_directory, PreferenceData& data) {
+// Everything that decides what the reference computes.
+[[nodiscard]] inline std::string reference_identity(const RunConfig& c, const LanguageModel& model) {
+  std::string out = weights_identity(resolve_model(c.base_model, c.place("base_model"), c.model_revision.value_or("")));
+  if (model.base_model != c.base_model) out += weights_identity(resolve_model(model.base_model, c.place("base_model")));
+  if (c.lora_model_dir) out += weights_identity(resolve_model(*c.lora_model_dir, c.place("lora_model_dir")));
+  return out;
+}
+
+// `model.decoder` is the policy before training.
+[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data) {
   Reference out;
   if (!needs_reference(c)) return out;
   const PreferenceConfig& p = c.preference;
+  const std::shared_ptr<model::Decoder>& policy = model.decoder;
   if (p.sync_ref_model && policy->adapter() != nullptr)
     core::raise_usage("config", 8,
                       {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
@@ -62,7 +68,7 @@ struct Reference {
                                                .mismatched = mismatched,
                                                .ld_alpha = p.ld_alpha,
                                                .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                                               .model_identity = weights_identity(model_directory)};
+                                               .model_identity = reference_identity(c, model)};
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
                               : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);

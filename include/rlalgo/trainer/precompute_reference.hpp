@@ -56,6 +56,7 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
   for (std::int64_t s = 0; s < steps.steps(); ++s) {
     sampler::PreferenceBatch batch = steps.next(s);
     for (const auto& part : batch.parts) {
+      for (data::Answer* a : part) a->reference_row = data::unknown;  // whatever was known before
       score_references(reference, part, 1.0);
       for (std::size_t i = 0; i < part.size(); i += unit) {
         std::size_t shorter = part[i]->reference_log_probs.size();

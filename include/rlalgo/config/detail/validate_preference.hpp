@@ -75,6 +75,9 @@ inline void validate_preference(const RunConfig& c) {
     if (p.precompute_ref_log_probs)
       conflict("trl.sync_ref_model does not go with precompute_ref_log_probs", "trl.sync_ref_model",
                "remove one: a synced reference changes");
+    if (c.was_set("adapter"))
+      conflict("trl.sync_ref_model does not go with an adapter: its reference is the base model", "trl.sync_ref_model",
+               "remove one of them");
     rules.count("trl.ref_model_sync_steps", p.ref_model_sync_steps, 1);
     rules.range("trl.ref_model_mixup_alpha", p.ref_model_mixup_alpha,
                 p.ref_model_mixup_alpha >= 0 && p.ref_model_mixup_alpha <= 1, "from 0 to 1");
