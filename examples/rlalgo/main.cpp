@@ -20,13 +20,20 @@ struct Verb {
   int (*run)(const rlalgo::cli::Arguments&);
 };
 
-constexpr std::array<Verb, 5> verbs = {{
+constexpr std::array<Verb, 9> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      rlalgo::cli::train},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
      "tokenizes preference data once, for later runs; --debug prints rows token by token", rlalgo::cli::preprocess},
     {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] [--key value …]",
      "reads a prompt from standard input and streams a completion", rlalgo::cli::inference},
+    {"merge-lora", "merge-lora CONFIG.yaml | --model BASE --lora-model-dir DIR --output-dir DIR",
+     "writes a model with its adapter added to the weights", rlalgo::cli::merge_lora},
+    {"tokenize", "tokenize --model DIR [--no-special-tokens]", "JSON lines: texts and conversations to token ids",
+     rlalgo::cli::tokenize},
+    {"score", "score --model DIR [--lora-model-dir DIR]", "JSON lines: log-probs of given tokens", rlalgo::cli::score},
+    {"generate", "generate --model DIR [--lora-model-dir DIR]", "JSON lines: completions of many prompts, batched",
+     rlalgo::cli::generate},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", rlalgo::cli::report},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", rlalgo::cli::version},
 }};

@@ -11,6 +11,10 @@ using Arguments = std::vector<std::string>;  // what follows the verb
 int train(const Arguments& arguments);
 int preprocess(const Arguments& arguments);
 int inference(const Arguments& arguments);
+int merge_lora(const Arguments& arguments);
+int tokenize(const Arguments& arguments);
+int score(const Arguments& arguments);
+int generate(const Arguments& arguments);
 int report(const Arguments& arguments);
 int version(const Arguments& arguments);
 

@@ -1,0 +1,52 @@
+// JSON lines from standard input to standard output, answered as they come: what `tokenize`, `score` and `generate`
+// share.
+#pragma once
+
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/language_model.hpp>
+
+#include "options.hpp"
+
+namespace rlalgo::cli {
+
+using data::Json;
+
+// The lines of standard input, in batches of those that are there already; blank lines are skipped. Every object knows
+// its line for error messages.
+class JsonLines {
+ public:
+  struct Line {
+    std::size_t number = 0;
+    Json object;
+    [[nodiscard]] std::string where() const { return "standard input, line " + std::to_string(number); }
+  };
+
+  // At least one line and at most `most`, without waiting for more than the first; empty at the end of the input.
+  [[nodiscard]] std::vector<Line> next(std::size_t most);
+
+ private:
+  std::size_t number_ = 0;
+};
+
+[[noreturn]] void wrong_line(const JsonLines::Line& line, const std::string& what, const std::string& expected);
+
+// The model of --model, with the adapter of --lora-model-dir on it.
+[[nodiscard]] config::LanguageModel load_model(const Options& options, const std::string& verb);
+
+// The token ids of what a line prompts with: "ids", "messages" (through the chat template, with
+// "add_generation_prompt", default `generation_prompt`, "tools", "chat_template_kwargs"), or the text under `text_key`.
+// `rendered` is what was tokenized, where it was text.
+[[nodiscard]] std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const config::LanguageModel& model,
+                                                    const std::string& text_key, bool generation_prompt,
+                                                    bool special_tokens,
+                                                    std::optional<std::string>* rendered = nullptr);
+
+// Writes one line.
+void answer(const Json& object);
+
+}  // namespace rlalgo::cli
