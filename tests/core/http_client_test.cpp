@@ -58,9 +58,9 @@ TEST_CASE("nobody there, no answer, no JSON, no address") {
   HttpClient nobody(quick(url));
   CHECK_THROWS_WITH(nobody.get("/health/"), Catch::Contains("[rlalgo.core.2]") && Catch::Contains(url + "/health/") &&
                                                 Catch::Contains("2 attempts"));
-  std::string why;
-  CHECK_FALSE(nobody.answers("/health/", 1, why));
-  CHECK(why.find("no answer") == 0);
+  CHECK_THROWS_WITH(nobody.wait_until_up("/health/", 0.1, "start it"),
+                    Catch::Contains("[rlalgo.core.6]") && Catch::Contains("no answer") &&
+                        Catch::Contains(url + "/health/") && Catch::Contains("start it"));
 
   std::atomic<bool> slow = true;
   rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) {
@@ -73,9 +73,8 @@ TEST_CASE("nobody there, no answer, no JSON, no address") {
   CHECK(watch.seconds() < 4);
   slow = false;
   CHECK_THROWS_WITH(client.get("/fast"), Catch::Contains("[rlalgo.core.4]") && Catch::Contains("hello"));
-  CHECK(client.answers("/fast", 1, why));
-  CHECK_FALSE(client.answers("/no", 1, why));
-  CHECK(why == "HTTP 404");
+  client.wait_until_up("/fast", 1, "");
+  CHECK_THROWS_WITH(client.wait_until_up("/no", 0.1, ""), Catch::Contains("[rlalgo.core.6]") && Catch::Contains("404"));
 
   for (const char* address : {"", "localhost:8000", "https://localhost", "http://", "ftp://x"}) {
     INFO(address);

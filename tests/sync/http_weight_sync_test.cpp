@@ -30,10 +30,11 @@ TEST_CASE("weights travel once per version, when the next generation is about to
   CHECK(version() == 1);
   CHECK(version() == 1);
   const auto seen = server.seen();
-  REQUIRE(seen.size() == 2);
-  CHECK(seen[0].first == "/http_update_weights/");
-  CHECK(seen[1].first == "/reset_prefix_cache/");
-  const Json params = Json::parse(seen[0].second)["params"];
+  REQUIRE(seen.size() == 3);
+  CHECK(seen[0].first == "/health/");
+  CHECK(seen[1].first == "/http_update_weights/");
+  CHECK(seen[2].first == "/reset_prefix_cache/");
+  const Json params = Json::parse(seen[1].second)["params"];
   REQUIRE(params.size() == 2);
   CHECK(params[0] == Json{{"name", "a"}, {"dtype", "torch.float32"}, {"shape", {2}}, {"data", "AADAPwAAAMA="}});
   CHECK(params[1]["dtype"] == "torch.bfloat16");
@@ -46,7 +47,7 @@ TEST_CASE("weights travel once per version, when the next generation is about to
   CHECK(value == weights[1].second.item<float>());
   policy.publish(2);
   CHECK(version() == 2);
-  CHECK(server.seen().size() == 4);
+  CHECK(server.seen().size() == 5);
 }
 
 TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
@@ -71,7 +72,9 @@ TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
 
 TEST_CASE("a server without the endpoint, and one that fails") {
   int status = 404;
-  support::HttpServer server([&](const std::string&, const std::string&) { return std::pair{status, std::string()}; });
+  support::HttpServer server([&](const std::string& path, const std::string&) {
+    return std::pair{path == "/health/" ? 200 : status, std::string()};
+  });
   sync::HttpWeightSync policy(quick(server.url()), [] {
     return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::zeros({1})}};
   });

@@ -67,7 +67,8 @@ class CompletionSource {
       for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
       return out;
     };
-    return {client, inference::AnyGenerator(*client), sync::AnySync(sync::HttpWeightSync(address, weights))};
+    return {client, inference::AnyGenerator(*client),
+            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
   }
 
   std::shared_ptr<void> owner_;

@@ -5,7 +5,8 @@
 // Requests must therefore be safe to repeat. One object is for one thread; the connection is kept open.
 //
 // Errors: [rlalgo.core.2] no connection, a broken one, or no answer in time; [rlalgo.core.3] the server refuses with an
-// HTTP status; [rlalgo.core.4] the answer is not JSON; [rlalgo.core.5] the address is no http URL (exit 2).
+// HTTP status; [rlalgo.core.4] the answer is not JSON; [rlalgo.core.5] the address is no http URL (exit
+// 2); [rlalgo.core.6] a server that was waited for is not up in time.
 #pragma once
 
 #include <algorithm>
@@ -67,16 +68,36 @@ class HttpClient {
                    [&] { return client_->Post(prefix_ + path, text, "application/json"); });
   }
 
-  // One attempt at GET `path`, nothing raised: did it answer 2xx within `seconds`? `why` says what happened otherwise.
-  bool answers(const std::string& path, double seconds, std::string& why) {
-    limit(std::min(seconds, config_.connect_seconds), seconds);
+  // Returns once GET `path` is answered with 2xx; tried every second, for `seconds`. `remedy` ends the error text.
+  void wait_until_up(const std::string& path, double seconds, const std::string& remedy) {
+    const Deadline deadline(seconds);
+    const Stopwatch watch;
+    std::string why;
+    while (!answers(path, why)) {
+      if (deadline.passed()) {
+        char waited[64];
+        std::snprintf(waited, sizeof waited, " (%.1f s)", watch.seconds());
+        raise("core", 6,
+              {.what = "a server is not up",
+               .found = why,
+               .expected = "HTTP 200",
+               .where = "GET " + config_.base_url + path + waited,
+               .remedy = remedy});
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::clamp(deadline.milliseconds_left(), 1, 1000)));
+    }
+  }
+
+ private:
+  // One attempt; `why` says what happened when the answer is not 2xx.
+  bool answers(const std::string& path, std::string& why) {
+    limit(std::min(10.0, config_.connect_seconds), 10.0);
     const httplib::Result result = client_->Get(prefix_ + path);
     if (result && result->status >= 200 && result->status < 300) return true;
     why = result ? "HTTP " + std::to_string(result->status) : "no answer (" + httplib::to_string(result.error()) + ")";
     return false;
   }
 
- private:
   template <class Send>
   Json request(const std::string& verb, const std::string& path, double answer_seconds, Send send) {
     const Stopwatch watch;

@@ -9,25 +9,21 @@
 // GET /health/, at most `start_seconds`. Draws are the server's: the key has no effect, and a resumed run samples anew.
 // Source: TRL 1.8, scripts/vllm_serve.py.
 //
-// Errors: [rlalgo.remote.10] the server is not up in time; [rlalgo.remote.11] an answer of the wrong shape;
-// [rlalgo.remote.12] a token id outside the model's vocabulary; those of core/http_client.hpp.
+// Errors: [rlalgo.remote.10] an answer of the wrong shape; [rlalgo.remote.11] a token id outside the model's
+// vocabulary; those of core/http_client.hpp.
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/http_client.hpp>
 #include <rlalgo/inference/generator.hpp>
@@ -50,7 +46,11 @@ class VllmClient {
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey /*key*/) {
-    wait_until_ready();
+    if (!ready_)
+      client_.wait_until_up(
+          "/health/", config_.start_seconds,
+          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
+    ready_ = true;
     // The protocol has one n per call: prompts that want as many completions go together.
     std::map<std::int64_t, std::vector<std::size_t>> by_count;
     for (std::size_t i = 0; i < requests.size(); ++i) by_count[requests[i].count].push_back(i);
@@ -63,26 +63,6 @@ class VllmClient {
   }
 
  private:
-  void wait_until_ready() {
-    if (ready_) return;
-    const core::Deadline deadline(config_.start_seconds);
-    const core::Stopwatch watch;
-    std::string why;
-    while (!client_.answers("/health/", 10.0, why)) {
-      if (deadline.passed())
-        core::raise("remote", 10,
-                    {.what = "the generation server is not up",
-                     .found = why,
-                     .where = "GET " + client_.base_url() + "/health/ after " +
-                              std::to_string(static_cast<std::int64_t>(std::ceil(watch.seconds()))) + " s",
-                     .remedy = "start it, see trl.vllm_server_host and vllm_server_port, or raise "
-                               "trl.vllm_server_timeout"});
-      const int left = deadline.milliseconds_left();
-      std::this_thread::sleep_for(std::chrono::milliseconds(std::clamp(left, 1, 1000)));
-    }
-    ready_ = true;
-  }
-
   [[nodiscard]] Json body(std::span<const inference::Request> requests, const std::vector<std::size_t>& chosen,
                           std::int64_t count, const inference::SamplingConfig& sampling) const {
     Json prompts = Json::array();
@@ -125,7 +105,7 @@ class VllmClient {
       if (!id.is_number_integer()) wrong(id.dump().substr(0, 100), "a token id");
       const auto value = id.get<std::int64_t>();
       if (value < 0 || (config_.vocab_size > 0 && value >= config_.vocab_size))
-        core::raise("remote", 12,
+        core::raise("remote", 11,
                     {.what = "the generation server answers with a token that the model does not have",
                      .found = "id " + std::to_string(value),
                      .expected = "below " + std::to_string(config_.vocab_size),
@@ -168,7 +148,7 @@ class VllmClient {
   }
   [[nodiscard]] std::string where() const { return "POST " + client_.base_url() + "/generate/"; }
   [[noreturn]] void wrong(const std::string& found, const std::string& expected) const {
-    core::raise("remote", 11,
+    core::raise("remote", 10,
                 {.what = "the answer of the generation server has the wrong shape",
                  .found = found,
                  .expected = expected,

@@ -1,6 +1,7 @@
 // Weight sync over plain HTTP: the tensors themselves, in groups, to a server that takes `/http_update_weights/`
 // (axolotl's vllm-serve, rlalgo's own).
 //
+//   GET /health/ until it answers, before the first push
 //   POST /http_update_weights/ {"params": [{"name", "dtype", "shape", "data"}, …]}   data: base64, little endian, C
 //   order POST /reset_prefix_cache/
 //
@@ -41,8 +42,9 @@ class HttpWeightSync {
   static constexpr std::int64_t group_bytes = 10LL << 20;
   static constexpr double update_seconds = 120.0;
 
-  HttpWeightSync(core::HttpConfig server, Weights weights)
-      : state_(std::make_shared<State>(std::move(server), std::move(weights))) {}
+  // `start_seconds`: how long the first push waits for the server to be up.
+  HttpWeightSync(core::HttpConfig server, Weights weights, double start_seconds = 240.0)
+      : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds)) {}
 
   void publish(std::int64_t version) { state_->version = version; }
 
@@ -57,14 +59,20 @@ class HttpWeightSync {
 
  private:
   struct State {
-    State(core::HttpConfig server, Weights w) : client(std::move(server)), weights(std::move(w)) {}
+    State(core::HttpConfig server, Weights w, double seconds)
+        : client(std::move(server)), weights(std::move(w)), start_seconds(seconds) {}
     core::HttpClient client;
     Weights weights;
+    double start_seconds;
     std::int64_t version = -1;
     std::int64_t pushed = -1;
   };
 
   static void push(State& state) {
+    if (state.pushed < 0)
+      state.client.wait_until_up(
+          "/health/", state.start_seconds,
+          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
     Json group = Json::array();
     std::int64_t bytes = 0;
     const auto send = [&] {

@@ -1,0 +1,164 @@
+"""tokenize, score, generate, merge-lora, and training on completions of a server."""
+import http.server
+import json
+import pathlib
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cases import QUICKSTART, main  # noqa: E402
+
+CASES = {}
+MODEL = QUICKSTART / "model"
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def lines(result):
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def ask(c, verb, rows, *options):
+    return lines(c.run(verb, "--model", MODEL, *options, stdin="".join(json.dumps(r) + "\n" for r in rows)).expect(0))
+
+
+@case
+def tokenize(c):
+    text, chat = ask(c, "tokenize", [{"text": "3 + 4 = 7"},
+                                     {"messages": [{"role": "user", "content": "3 + 4?"}], "add_generation_prompt": True}])
+    assert text["rendered"] == text["decoded"] == "3 + 4 = 7" and len(text["ids"]) > 2, text
+    assert chat["decoded"] == chat["rendered"] and "3 + 4?" in chat["rendered"], chat
+    closed = ask(c, "tokenize", [{"messages": [{"role": "user", "content": "3 + 4?"}]}])[0]
+    assert chat["rendered"].startswith(closed["rendered"]) and len(chat["ids"]) > len(closed["ids"])
+
+
+@case
+def score_and_generate_agree(c):
+    prompt = {"messages": [{"role": "user", "content": "Ines finds 3 stamps on Monday and 10 on Tuesday. How many?"}]}
+    rows = [dict(prompt, max_new_tokens=12, seed=s, n=2) for s in (1, 2)] + [dict(prompt, max_new_tokens=3, temperature=0)]
+    out = ask(c, "generate", rows)
+    assert [(o["index"], o["sample"]) for o in out] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)], out
+    assert out[4]["finish_reason"] == "length" and len(out[4]["ids"]) == 3
+    alone = ask(c, "generate", rows[1:2])
+    assert [o["ids"] for o in alone] == [o["ids"] for o in out[2:4]], "a line depends on the lines beside it"
+    assert [o["log_probs"] for o in alone] == [o["log_probs"] for o in out[2:4]]
+    scored = ask(c, "score", [dict(prompt, completion_ids=o["ids"]) for o in out])
+    for o, s in zip(out, scored):
+        assert s["ids"] == o["ids"]
+        worst = max(abs(a - b) for a, b in zip(s["log_probs"], o["log_probs"]))
+        assert worst < 1e-4, worst
+    ids = ask(c, "tokenize", [dict(prompt, add_generation_prompt=True)])[0]["ids"] + out[0]["ids"]
+    whole = ask(c, "score", [{"ids": ids}])[0]["log_probs"]
+    assert len(whole) == len(ids) - 1
+    assert max(abs(a - b) for a, b in zip(whole[-len(out[0]["ids"]):], scored[0]["log_probs"])) < 1e-4
+
+
+@case
+def bad_lines(c):
+    for verb, line, text in [("tokenize", "[1]", "line 1"), ("tokenize", "{}", "ids, messages and text"),
+                             ("score", '{"ids": [1, 99999999]}', "99999999"), ("score", '{"ids": []}', "ids is empty"),
+                             ("score", '{"prompt": "a"}', "completion"), ("generate", '{"prompt": "a", "n": 0}', "1 to 4096"),
+                             ("generate", '{"prompt": "a", "temperature": "hot"}', "temperature")]:
+        c.run(verb, "--model", MODEL, stdin=line + "\n").expect(1, "[rlalgo.cli.11]", text)
+    c.run("score").expect(2, "[rlalgo.cli.12]")
+    c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "--model")
+    c.run("tokenize", "--model", c.folder / "nowhere").expect(2, "[rlalgo.config.20]")
+
+
+@case
+def merged_adapter(c):
+    changes = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True, "learning_rate": 1e-2,
+               "warmup_steps": 0, "trl": {"reward_funcs": ["builtin.gsm8k_format"], "max_completion_length": 32}}
+    c.train(changes).expect(0)
+    c.run("merge-lora", "config.yaml").expect(0, "out/merged")
+    row = json.dumps({"prompt": "3 + 4 =", "max_new_tokens": 8, "temperature": 0}) + "\n"
+    adapted = lines(c.run("generate", "--model", MODEL, "--lora-model-dir", "out", stdin=row).expect(0))
+    merged = lines(c.run("generate", "--model", "out/merged", stdin=row).expect(0))
+    plain = lines(c.run("generate", "--model", MODEL, stdin=row).expect(0))
+    difference = lambda a, b: max(abs(x - y) for x, y in zip(a[0]["log_probs"], b[0]["log_probs"]))
+    assert adapted[0]["ids"] == merged[0]["ids"] and difference(adapted, merged) < 1e-4
+    assert difference(adapted, plain) > 1e-3, "the adapter changes nothing"
+    c.run("merge-lora", "config.yaml", "--output-dir", "out").expect(2, "[rlalgo.model.31]")
+    c.run("merge-lora").expect(2, "[rlalgo.cli.14]")
+
+
+class Table(http.server.BaseHTTPRequestHandler):
+    """A server in the protocol of `trl vllm-serve` whose completions depend on the prompt only."""
+
+    def log_message(self, *unused):
+        pass
+
+    def answer(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        self.answer(200, {"status": "ok"})
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, request))
+        if self.path == "/http_update_weights/" and self.server.refuses:
+            return self.answer(404, {"detail": "Not Found"})
+        if self.path != "/generate/":
+            return self.answer(200, {})
+        if self.server.dies_after is not None and len(self.server.seen) > self.server.dies_after:
+            return self.answer(400, {"detail": "engine dead"})
+        ids = [[5 + (len(prompt) + k) % 7] * (2 + k) + [self.server.eos] for prompt in request["prompts"]
+               for k in range(request["n"])]
+        self.answer(200, {"completion_ids": ids, "logprobs": [[[-1.5]] * len(i) for i in ids],
+                          "logprob_token_ids": [[[t] for t in i] for i in ids]})
+
+
+def serve(c, **settings):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Table)
+    server.seen, server.refuses, server.dies_after = [], False, None
+    server.eos = json.loads((MODEL / "config.json").read_text())["eos_token_id"]
+    for name, value in settings.items():
+        setattr(server, name, value)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    trl = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1",
+           "vllm_server_port": server.server_address[1], "vllm_server_timeout": 5,
+           "vllm_importance_sampling_mode": "token_truncate"}
+    return server, trl
+
+
+@case
+def completions_of_a_server(c):
+    server, trl = serve(c)
+    c.train({"trl": trl}).expect(0)
+    paths = [path for path, _ in server.seen]
+    generations = [i for i, path in enumerate(paths) if path == "/generate/"]
+    assert len(generations) == 2, paths
+    for i in generations:
+        assert paths[i - 1] == "/reset_prefix_cache/" and paths[i - 2] == "/http_update_weights/", paths
+    pushed = [p["name"] for path, body in server.seen[:generations[0]] if path == "/http_update_weights/" for p in body["params"]]
+    assert "model.embed_tokens.weight" in pushed and len(pushed) == len(set(pushed)) > 10, pushed
+    request = server.seen[generations[0]][1]
+    assert request["n"] == 4 and request["max_tokens"] == 12 and len(request["prompts"]) == 2, request
+    record = c.metrics()[0]
+    assert record["completions/max_length"] == 6 and record["sampling/importance_sampling_ratio/max"] <= 3.0, record
+    assert record["sampling/sampling_logp_difference/mean"] > 0
+
+
+@case
+def server_errors(c):
+    server, trl = serve(c, refuses=True)
+    c.train({"trl": trl}).expect(1, "[rlalgo.sync.1]", "/http_update_weights/")
+    server, trl = serve(c, dies_after=4)
+    c.train({"trl": trl, "output_dir": "out2", "max_steps": 4}).expect(1, "[rlalgo.core.3]", "engine dead", "/generate/")
+    server.shutdown()
+    server.server_close()
+    c.train({"trl": dict(trl, vllm_server_timeout=0.5), "output_dir": "out3"}).expect(
+        1, "[rlalgo.core.6]", "/health/")
+    c.no_output("out3")
+
+
+if __name__ == "__main__":
+    main(CASES)
