@@ -92,11 +92,11 @@ class Normalizer {
     steps_.push_back(std::move(step));
   }
 
-  // The normalization forms of the tokenizers library are those of Unicode 12.0; newer characters pass unchanged.
+  // The normalization forms of the tokenizers library are those of Unicode 9.0; newer characters pass unchanged.
   static const icu::UnicodeSet& known_characters() {
     static const icu::UnicodeSet set = [] {
       UErrorCode status = U_ZERO_ERROR;
-      icu::UnicodeSet known(icu::UnicodeString::fromUTF8("[:age=12.0:]"), status);
+      icu::UnicodeSet known(icu::UnicodeString::fromUTF8("[:age=9.0:]"), status);
       known.freeze();
       return known;
     }();
