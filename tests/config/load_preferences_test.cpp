@@ -49,7 +49,7 @@ TEST_CASE("pairs are shuffled with the seed, the last are held out, duplicates d
   c.datasets = {entry(scratch.write("rows.jsonl", rows(16)))};
   c.seed = 0;
   c.val_set_size = 0.25;
-  const PreferenceData data = detail::make_preferences(c, bytes());
+  const PreferenceData data = rlalgo::config::detail::make_preferences(c, bytes());
   // numpy.random.default_rng(0).permutation(16): 2 11 3 10 0 4 7 5 14 12 6 9 | …
   CHECK(prompts(*data.train) == "cldkaehfomgj");
   CHECK(data.evaluation->examples() == 4);
@@ -58,7 +58,7 @@ TEST_CASE("pairs are shuffled with the seed, the last are held out, duplicates d
   c.shuffle_merged_datasets = false;
   c.dataset_exact_deduplication = true;
   c.datasets.push_back(entry(scratch.write("more.jsonl", rows(18))));
-  const PreferenceData merged = detail::make_preferences(c, bytes());
+  const PreferenceData merged = rlalgo::config::detail::make_preferences(c, bytes());
   CHECK(merged.train->examples() == 18);
   CHECK(merged.evaluation == nullptr);
 }
@@ -70,10 +70,10 @@ TEST_CASE("test_datasets lose what training has; kto labels make rows different"
   c.dataset_exact_deduplication = true;
   c.datasets = {entry(scratch.write("rows.jsonl", rows(3)))};
   c.test_datasets = {entry(scratch.write("test.jsonl", rows(5)))};
-  CHECK(detail::make_preferences(c, bytes()).evaluation->examples() == 2);
+  CHECK(rlalgo::config::detail::make_preferences(c, bytes()).evaluation->examples() == 2);
   c.rl = "kto";
   c.test_datasets.clear();
-  CHECK(detail::make_preferences(c, bytes()).train->examples() == 6);  // pairs, taken apart
+  CHECK(rlalgo::config::detail::make_preferences(c, bytes()).train->examples() == 6);  // pairs, taken apart
 }
 
 TEST_CASE("orpo and the cpo family end answers with an id, dpo with text; both are the same here") {
@@ -82,7 +82,8 @@ TEST_CASE("orpo and the cpo family end answers with an id, dpo with text; both a
   c.datasets = {entry(scratch.write("rows.jsonl", rows(1)))};
   for (const char* rl : {"dpo", "orpo", "simpo"}) {
     c.rl = rl;
-    const auto completion = detail::make_preferences(c, bytes()).train->completion(0);
+    const PreferenceData data = rlalgo::config::detail::make_preferences(c, bytes());
+    const auto completion = data.train->completion(0);
     CHECK(std::string(completion.begin(), completion.end()) == "yes$");
   }
 }

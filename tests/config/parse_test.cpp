@@ -299,7 +299,7 @@ TEST_CASE("adapter keys become one description of an adapter") {
   CHECK(config.lora->modules_to_save == std::vector<std::string>{"embed_tokens"});
   CHECK(config.lora->use_rslora);
   CHECK(config.lora->use_dora);
-  CHECK((config.lora->init == model::LoraInit::orthogonal));
+  CHECK((config.lora->init == rlalgo::model::LoraInit::orthogonal));
   CHECK(config.lora->rank_pattern.at(0).second == 2);
   CHECK(config.lora->alpha_pattern.at(0).second == 3);
   CHECK(config.lora->layers_to_transform == std::vector<std::int64_t>{0, 1});

@@ -22,7 +22,7 @@ using namespace rlalgo;
 
 namespace {
 
-constexpr std::uint64_t inputs = 100'000;
+constexpr std::uint64_t inputs = 20'000;
 
 // Draws of one input.
 class Draw {

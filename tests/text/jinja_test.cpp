@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/text/jinja.hpp>
 
 namespace {
@@ -25,7 +26,7 @@ std::string error_of(const std::string& source, const Json& variables = Json::ob
                      const JinjaOptions& options = {}) {
   try {
     return "no error, but: " + render(source, variables, options);
-  } catch (const core::Error& error) {
+  } catch (const rlalgo::core::Error& error) {
     return error.what();
   }
 }
@@ -76,7 +77,7 @@ TEST_CASE("errors name the line") {
   try {
     static_cast<void>(JinjaTemplate("{{", "my.jinja"));
     FAIL("no error");
-  } catch (const core::Error& error) {
+  } catch (const rlalgo::core::Error& error) {
     CHECK(has(error.what(), "my.jinja, line 1"));
   }
 }

@@ -1,8 +1,6 @@
 // The `trl.vllm_…` keys: completions made by a server.
 #pragma once
 
-#include <span>
-
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/run_config.hpp>
 
@@ -13,8 +11,9 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
   if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
   if (!trl.generates_elsewhere()) {
-    const RecognisedKey mode{"vllm_mode", "completions are generated in this process"};
-    apply_idle(reader, std::span(&mode, 1));
+    if (const Node* mode = reader.take("vllm_mode"); mode != nullptr)
+      reader.findings().warnings.push_back(reader.prefix() + "vllm_mode (" + mode->place.text() +
+                                           ") has no effect: completions are generated in this process");
     return apply_idle(reader, idle_vllm_keys());
   }
   reader.read("vllm_server_host", trl.vllm_server_host);
