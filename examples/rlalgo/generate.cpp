@@ -28,7 +28,7 @@ struct Prompt {
   }
 };
 
-Prompt read(const JsonLines::Line& line, const config::LanguageModel& model) {
+Prompt read_prompt(const JsonLines::Line& line, const config::LanguageModel& model) {
   const auto number = [&](const char* key, double otherwise) {
     if (!line.object.contains(key)) return otherwise;
     if (!line.object[key].is_number()) wrong_line(line, std::string(key) + " is not a number", "a number");
@@ -61,7 +61,7 @@ int generate(const Arguments& arguments) {
   for (auto batch = lines.next(static_cast<std::size_t>(batch_size)); !batch.empty();
        batch = lines.next(static_cast<std::size_t>(batch_size))) {
     std::vector<Prompt> prompts;
-    for (const JsonLines::Line& line : batch) prompts.push_back(read(line, model));
+    for (const JsonLines::Line& line : batch) prompts.push_back(read_prompt(line, model));
     for (std::size_t begin = 0, end = 0; begin < prompts.size(); begin = end) {
       std::vector<rlalgo::inference::Request> requests;
       for (end = begin; end < prompts.size() && prompts[end].goes_with(prompts[begin]); ++end)

@@ -11,7 +11,7 @@
 using namespace rlalgo;
 using advantage::GroupRelative;
 using advantage::Scale;
-using support::none;
+using rlalgo::support::none;
 
 namespace {
 GroupRelative scaled_by(Scale scale) { return GroupRelative({.scale = scale}); }
@@ -20,11 +20,11 @@ constexpr double largest = std::numeric_limits<float>::max();
 }  // namespace
 
 TEST_CASE("published group-relative advantages, three scales") {
-  for (const auto& c : support::advantage_cases()) {
+  for (const auto& c : rlalgo::support::advantage_cases()) {
     const std::vector<double> rewards = c.sums();
-    support::check_close(scaled_by(Scale::group)(rewards, c.groups()).advantage, c.group);
-    support::check_close(scaled_by(Scale::batch)(rewards, c.groups()).advantage, c.batch);
-    support::check_close(scaled_by(Scale::none)(rewards, c.groups()).advantage, c.unscaled);
+    rlalgo::support::check_close(scaled_by(Scale::group)(rewards, c.groups()).advantage, c.group);
+    rlalgo::support::check_close(scaled_by(Scale::batch)(rewards, c.groups()).advantage, c.batch);
+    rlalgo::support::check_close(scaled_by(Scale::none)(rewards, c.groups()).advantage, c.unscaled);
   }
 }
 

@@ -9,20 +9,20 @@
 
 using namespace rlalgo;
 using advantage::LeaveOneOut;
-using support::none;
+using rlalgo::support::none;
 
 TEST_CASE("published leave-one-out advantages") {
-  for (const auto& c : support::advantage_cases())
-    support::check_close(LeaveOneOut()(c.sums(), c.groups()).advantage, c.leave_one_out);
+  for (const auto& c : rlalgo::support::advantage_cases())
+    rlalgo::support::check_close(LeaveOneOut()(c.sums(), c.groups()).advantage, c.leave_one_out);
 }
 
 TEST_CASE("published leave-one-out advantages, whitened over the batch") {
-  const auto& cases = support::advantage_cases();
+  const auto& cases = rlalgo::support::advantage_cases();
   const LeaveOneOut whitened({.normalize = true});
-  support::check_close(
+  rlalgo::support::check_close(
       whitened(cases[0].sums(), cases[0].groups()).advantage,
       {1.1783030055, -1.1783030055, -1.1783030055, 1.1783030055, 0, -0.7069818033, 0.9426424044, -0.2356606011});
-  support::check_close(
+  rlalgo::support::check_close(
       whitened(cases[2].sums(), cases[2].groups()).advantage,
       {0.9704791099, -1.5393806571, 0, 0.5689015472, 0.7362255317, 0.7362255317, -0.4238874273, -1.0485636360});
 }
@@ -36,10 +36,11 @@ TEST_CASE("published advantages of rewards with a KL penalty, and of clipped rew
     clipped.push_back(std::clamp(rewards[i], 0.3, 0.8));
   }
   const core::Groups groups = core::Groups::uniform(8, 4);
-  support::check_close(LeaveOneOut()(penalised, groups).advantage,
-                       {0.64, -0.6466666667, -0.6666666667, 0.6733333333, -0.045, -0.405, 0.575, -0.125});
-  support::check_close(LeaveOneOut()(clipped, groups).advantage, {0.3333333333, -0.3333333333, -0.3333333333,
-                                                                  0.3333333333, 0, -0.2666666667, 0.4, -0.1333333333});
+  rlalgo::support::check_close(LeaveOneOut()(penalised, groups).advantage,
+                               {0.64, -0.6466666667, -0.6666666667, 0.6733333333, -0.045, -0.405, 0.575, -0.125});
+  rlalgo::support::check_close(
+      LeaveOneOut()(clipped, groups).advantage,
+      {0.3333333333, -0.3333333333, -0.3333333333, 0.3333333333, 0, -0.2666666667, 0.4, -0.1333333333});
 }
 
 TEST_CASE("constant groups are exactly 0, whitened or not") {

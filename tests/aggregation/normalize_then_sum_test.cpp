@@ -11,24 +11,24 @@
 using namespace rlalgo;
 using advantage::GroupRelative;
 using aggregation::NormalizeThenSum;
-using support::none;
+using rlalgo::support::none;
 
 static_assert(aggregation::AggregationFor<NormalizeThenSum, GroupRelative>);
 static_assert(aggregation::AggregationFor<NormalizeThenSum, advantage::LeaveOneOut>);
 
 TEST_CASE("published GDPO advantages") {
-  for (const auto& c : support::advantage_cases())
-    support::check_close(NormalizeThenSum()(GroupRelative(), c.table(), c.groups()).advantage, c.gdpo);
+  for (const auto& c : rlalgo::support::advantage_cases())
+    rlalgo::support::check_close(NormalizeThenSum()(GroupRelative(), c.table(), c.groups()).advantage, c.gdpo);
 }
 
 TEST_CASE("the spread is the deviation of the summed scores, the same for all samples") {
-  const auto& c = support::advantage_cases()[1];
+  const auto& c = rlalgo::support::advantage_cases()[1];
   const auto result = NormalizeThenSum()(GroupRelative(), c.table(), c.groups());
   for (const double s : result.spread) CHECK(s == Approx(1.1082537435).epsilon(0).margin(1e-10));
 }
 
 TEST_CASE("one function of weight 1: group-relative advantages times one factor") {
-  const auto& c = support::advantage_cases()[0];
+  const auto& c = rlalgo::support::advantage_cases()[0];
   const auto result = NormalizeThenSum()(GroupRelative(), c.table(), c.groups());
   for (std::size_t i = 0; i < c.group.size(); ++i)
     CHECK(result.advantage[i] == Approx(1.0802837159 * c.group[i]).epsilon(0).margin(1e-9));

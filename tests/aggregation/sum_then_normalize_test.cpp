@@ -12,20 +12,20 @@ using namespace rlalgo;
 using advantage::GroupRelative;
 using advantage::LeaveOneOut;
 using aggregation::SumThenNormalize;
-using support::none;
+using rlalgo::support::none;
 
 static_assert(aggregation::AggregationFor<SumThenNormalize, GroupRelative>);
 static_assert(aggregation::AggregationFor<SumThenNormalize, LeaveOneOut>);
 
 TEST_CASE("published advantages of weighted sums") {
-  for (const auto& c : support::advantage_cases()) {
-    support::check_close(SumThenNormalize()(GroupRelative(), c.table(), c.groups()).advantage, c.group);
-    support::check_close(SumThenNormalize()(LeaveOneOut(), c.table(), c.groups()).advantage, c.leave_one_out);
+  for (const auto& c : rlalgo::support::advantage_cases()) {
+    rlalgo::support::check_close(SumThenNormalize()(GroupRelative(), c.table(), c.groups()).advantage, c.group);
+    rlalgo::support::check_close(SumThenNormalize()(LeaveOneOut(), c.table(), c.groups()).advantage, c.leave_one_out);
   }
 }
 
 TEST_CASE("the reward is the weighted sum over what applies, NaN where nothing does") {
-  const auto& c = support::advantage_cases()[2];
+  const auto& c = rlalgo::support::advantage_cases()[2];
   const auto result = SumThenNormalize()(GroupRelative(), c.table(), c.groups());
   const std::vector<double> expected = {1.25, 0, none, 1.05, 1, 1, .35, 0};
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -6,12 +6,12 @@ using namespace rlalgo;
 
 TEST_CASE("dapo: every token of the step weighs the same") {
   for (const std::int64_t parts : {1, 2, 3, 12}) {
-    const support::DoorStep step = support::run_door(
+    const rlalgo::support::DoorStep step = rlalgo::support::run_door(
         DapoConfig<>{}, [](auto config, auto inputs) { return make_dapo(config, std::move(inputs)); }, parts);
     REQUIRE(step.rows.size() == 12);
-    const double tokens = support::token_count(step.rows);
+    const double tokens = rlalgo::support::token_count(step.rows);
     REQUIRE(tokens > 12);
-    const double expected = support::expected_norm(step.rows, [&](double /*n*/) { return 1.0 / tokens; });
+    const double expected = rlalgo::support::expected_norm(step.rows, [&](double /*n*/) { return 1.0 / tokens; });
     CHECK(expected > 0.01);
     CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
     CHECK(step.result.metrics.value("clip_ratio/region_mean") == 0.0);

@@ -6,11 +6,12 @@
 using namespace rlalgo;
 
 TEST_CASE("orpo: likelihood and odds ratio of one pair") {
-  const auto p = support::arm_log_probs();
+  const auto p = rlalgo::support::arm_log_probs();
   const double chosen = (p[1] + p[2]) / 2, rejected = p[3];
   const auto log_odds = [](double t) { return t - std::log1p(-std::exp(t)); };
   const double ratio = log_odds(chosen) - log_odds(rejected);
   OrpoConfig config;
   config.loss.beta = 0.3;
-  CHECK(support::first_loss(config, make_orpo) == Approx(-chosen + 0.3 * std::log1p(std::exp(-ratio))).epsilon(1e-6));
+  CHECK(rlalgo::support::first_loss(config, make_orpo) ==
+        Approx(-chosen + 0.3 * std::log1p(std::exp(-ratio))).epsilon(1e-6));
 }

@@ -6,7 +6,7 @@
 using namespace rlalgo;
 
 TEST_CASE("simpo: contrast of mean log-probs with a margin, and nothing else") {
-  const auto p = support::arm_log_probs();
+  const auto p = rlalgo::support::arm_log_probs();
   const double y = 2.0 * ((p[1] + p[2]) / 2 - p[3]) - 0.5;
-  CHECK(support::first_loss(SimPoConfig{}, make_simpo) == Approx(std::log1p(std::exp(-y))).epsilon(1e-6));
+  CHECK(rlalgo::support::first_loss(SimPoConfig{}, make_simpo) == Approx(std::log1p(std::exp(-y))).epsilon(1e-6));
 }

@@ -6,7 +6,7 @@
 using namespace rlalgo;
 
 TEST_CASE("any generator behind one type answers as the one it stands for") {
-  support::TableGenerator table({{support::completion({1, 0})}, {support::completion({2, 0})}});
+  rlalgo::support::TableGenerator table({{rlalgo::support::completion({1, 0})}, {rlalgo::support::completion({2, 0})}});
   inference::AnyGenerator any(table);
   const std::vector<inference::Request> requests = {{.prompt = {1}, .count = 1}, {.prompt = {0}, .count = 1}};
   const auto out = any.generate(requests, {}, {});

@@ -71,7 +71,7 @@ TEST_CASE("the engine computes with adapters") {
 }
 
 TEST_CASE("the engine sees an adapter that is put on later, and every change of it") {
-  const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
+  const auto decoder = model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3);
   inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});
   const inference::Request request{.prompt = {1, 2, 3}};
   const auto draw = [&] { return engine.generate(std::span(&request, 1), {.max_new_tokens = 9}, {.seed = 1})[0][0]; };

@@ -16,8 +16,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -60,7 +60,7 @@ TEST_CASE("adapters that PEFT saved give PEFT's logits") {
 
 TEST_CASE("what we save of a PEFT adapter is what PEFT saved") {
   for (const auto& [name, base] : cases) {
-    const support::ScratchDirectory scratch;
+    const rlalgo::support::ScratchDirectory scratch;
     const auto decoder = model::load_decoder(golden / "model" / base);
     model::load_adapter(*decoder, golden / "adapter" / name);
     model::save_adapter(*decoder, scratch.path(), base);
@@ -82,9 +82,9 @@ TEST_CASE("what we save of a PEFT adapter is what PEFT saved") {
 }
 
 TEST_CASE("a fresh adapter survives saving and loading to the bit") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto fresh = [] {
-    return model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
+    return model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3);
   };
   const auto first = fresh(), second = fresh();
   model::attach_lora(*first,

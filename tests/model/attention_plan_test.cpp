@@ -71,7 +71,7 @@ TEST_CASE("long segments stand alone, short ones share a piece no longer than th
 
 TEST_CASE("segments that are no forest are refused") {
   const auto error = [](std::vector<Segment> segments) {
-    return support::raised_by([&] { (void)model::plan_attention(tree_of(std::move(segments))); }).substr(0, 8);
+    return rlalgo::support::raised_by([&] { (void)model::plan_attention(tree_of(std::move(segments))); }).substr(0, 8);
   };
   CHECK(error({{0, 3, -1, 0}, {3, 5, 0, 3}}) == "nothing");
   CHECK(error({{0, 3, -1, 0}, {3, 5, 0, 4}}) == "model.16");   // sees more than its parent has
@@ -80,5 +80,5 @@ TEST_CASE("segments that are no forest are refused") {
   CHECK(error({{0, 3, -1, 0}, {4, 5, -1, 0}}) == "model.16");  // a hole
   model::TokenTree loose = tree_of({{0, 3, -1, 0}});
   loose.ids.push_back(1);
-  CHECK(support::raised_by([&] { (void)model::plan_attention(loose); }).substr(0, 8) == "model.16");
+  CHECK(rlalgo::support::raised_by([&] { (void)model::plan_attention(loose); }).substr(0, 8) == "model.16");
 }

@@ -11,8 +11,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -25,7 +25,7 @@ std::set<std::string> names_in(const std::filesystem::path& directory) {
 }  // namespace
 
 TEST_CASE("tensors above the limit are spread over shards with an index, and read back") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const std::vector<model::NamedTensor> tensors = {
       {"a", at::randn({4})}, {"b", at::randn({4})}, {"c", at::randn({100})}, {"d", at::randn({1})}};
   model::write_checkpoint_files(scratch.path(), tensors, 40);
@@ -48,7 +48,7 @@ TEST_CASE("tensors above the limit are spread over shards with an index, and rea
 }
 
 TEST_CASE("a directory without weights is refused, a pickle by name") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto error = [&] { return raised_by([&] { const model::CheckpointFiles files(scratch.path()); }); };
   CHECK(lacks(error(), {"model.13", "model.safetensors", scratch.path().string()}) == "");
   scratch.write("pytorch_model.bin", "");
@@ -56,7 +56,7 @@ TEST_CASE("a directory without weights is refused, a pickle by name") {
 }
 
 TEST_CASE("an index that disagrees with its shards is refused") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   model::write_safetensors(scratch.path() / "s1.safetensors", {{"a", at::ones({1})}, {"b", at::ones({1})}});
   model::write_safetensors(scratch.path() / "s2.safetensors", {{"b", at::ones({1})}});
   const auto error = [&](const std::string& index) {

@@ -22,7 +22,7 @@ struct Setup {
   model::RopeTable rope;
 
   explicit Setup(const std::string& type)
-      : config(model::parse_hf_config(support::small_config(type), "test").decoder) {
+      : config(model::parse_hf_config(rlalgo::support::small_config(type), "test").decoder) {
     config.layers = 1;
     weights.layers.resize(1);
     model::visit_weights(config, weights,

@@ -17,8 +17,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -115,7 +115,7 @@ TEST_CASE("a tree scores like its rows one by one, values and gradients") {
       {{draw(9, 150), draw(10, 3)}, {draw(9, 150), draw(11, 140)}, {join(draw(9, 20), {1}), draw(12, 4)}},  // long
   };
   for (const char* type : {"llama", "qwen3"}) {
-    const auto policy = decoder(support::small_config(type));
+    const auto policy = decoder(rlalgo::support::small_config(type));
     for (const auto& rows : batches) {
       const auto tree = model::build_tree(views(rows));
       // A different weight for each target, so that an exchange of two would show.
@@ -153,7 +153,7 @@ TEST_CASE("checkpointing computes the same gradients to the bit, with windows an
 
 TEST_CASE("a tree with windows scores like its rows one by one, values and gradients") {
   for (const std::int64_t window : {1, 3, 6, 40}) {
-    auto json = support::small_config("mistral");
+    auto json = rlalgo::support::small_config("mistral");
     json["sliding_window"] = window;
     const auto policy = decoder(json);
     const auto shared = draw(1, 11);
@@ -176,7 +176,7 @@ TEST_CASE("a tree with windows scores like its rows one by one, values and gradi
 
 TEST_CASE("gradients of a one-layer model equal finite differences in every parameter") {
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
-    auto json = support::small_config(type);
+    auto json = rlalgo::support::small_config(type);
     json["num_hidden_layers"] = 1;
     json["hidden_size"] = 6;
     json["intermediate_size"] = 5;
@@ -209,7 +209,7 @@ TEST_CASE("gradients of a one-layer model equal finite differences in every para
 }
 
 TEST_CASE("micro-batches add their gradients; without gradient there is no graph") {
-  const auto policy = decoder(support::small_config("qwen2"));
+  const auto policy = decoder(rlalgo::support::small_config("qwen2"));
   const std::vector<Row> rows = {{draw(1, 4), draw(2, 3)}, {draw(3, 2), draw(4, 5)}};
   const auto loss = [&](const std::vector<Row>& part) {
     return policy->score(model::build_tree(views(part)), {}).log_prob.sum();
@@ -225,7 +225,7 @@ TEST_CASE("micro-batches add their gradients; without gradient there is no graph
 }
 
 TEST_CASE("hidden states carry gradient, and logits are the head over them") {
-  const auto policy = decoder(support::small_config("qwen3"));
+  const auto policy = decoder(rlalgo::support::small_config("qwen3"));
   const auto tree = whole({1, 2, 3, 4});
   const auto hidden = policy->hidden_states(tree);
   CHECK(hidden.sizes() == at::IntArrayRef{4, 12});
@@ -238,7 +238,7 @@ TEST_CASE("hidden states carry gradient, and logits are the head over them") {
 }
 
 TEST_CASE("parameters come in the order of the file, without decay on norms and biases") {
-  const auto policy = decoder(support::small_config("llama"));
+  const auto policy = decoder(rlalgo::support::small_config("llama"));
   std::string previous;
   for (const auto& p : policy->parameters()) {
     CHECK(previous < p.name);
@@ -250,7 +250,7 @@ TEST_CASE("parameters come in the order of the file, without decay on norms and 
 }
 
 TEST_CASE("weights that are not trained get no gradient and do not disturb the others") {
-  const auto policy = decoder(support::small_config("llama"));
+  const auto policy = decoder(rlalgo::support::small_config("llama"));
   const std::vector<Row> rows = {{draw(1, 4), draw(2, 3)}};
   const auto tree = model::build_tree(views(rows));
   policy->score(tree, {}).log_prob.sum().backward();
@@ -268,7 +268,7 @@ TEST_CASE("weights that are not trained get no gradient and do not disturb the o
 }
 
 TEST_CASE("a frozen copy keeps its values when the original moves") {
-  const auto policy = decoder(support::small_config("llama"));
+  const auto policy = decoder(rlalgo::support::small_config("llama"));
   const auto copy = policy->frozen_copy();
   const auto tree = whole({1, 2, 3});
   const auto before = policy->logits(tree);
@@ -283,7 +283,7 @@ TEST_CASE("a frozen copy keeps its values when the original moves") {
 }
 
 TEST_CASE("a batch without targets scores to nothing and can be differentiated") {
-  const auto policy = decoder(support::small_config("qwen2"));
+  const auto policy = decoder(rlalgo::support::small_config("qwen2"));
   const std::vector<Row> rows = {{{1, 2}, {}}, {{3}, {}}};
   const auto scores = policy->score(model::build_tree(views(rows)), {.entropy = true});
   CHECK(scores.log_prob.numel() == 0);
@@ -296,7 +296,7 @@ TEST_CASE("a batch without targets scores to nothing and can be differentiated")
 TEST_CASE("bfloat16 and float32 scores stay near float64") {
   const std::vector<Row> rows = {{draw(1, 12), draw(2, 9)}, {draw(1, 12), draw(3, 4)}};
   const auto tree = model::build_tree(views(rows));
-  const auto hf = model::parse_hf_config(support::small_config("qwen3"), "test");
+  const auto hf = model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test");
   const auto score = [&](at::ScalarType type) { return model::random_decoder(hf, 1, type)->score(tree, {}).log_prob; };
   const auto exact = score(at::kDouble).detach();
   const auto single = score(at::kFloat);
@@ -307,7 +307,7 @@ TEST_CASE("bfloat16 and float32 scores stay near float64") {
 }
 
 TEST_CASE("wrong use is refused by number") {
-  const auto policy = decoder(support::small_config("llama"));
+  const auto policy = decoder(rlalgo::support::small_config("llama"));
   CHECK(lacks(raised_by([&] { (void)policy->logits(whole({1, 23})); }), {"model.17", "23", "22"}) == "");
   const std::vector<Row> rows = {{{1, 2}, {3}}};
   const auto loss = policy->score(model::build_tree(views(rows)), {}).log_prob.sum();

@@ -116,7 +116,7 @@ long peak_kilobytes() {
 }  // namespace
 
 TEST_CASE("damaged safetensors files are read or refused") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto path = scratch.path() / "f.safetensors";
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"

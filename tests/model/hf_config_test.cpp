@@ -10,8 +10,8 @@
 
 using namespace rlalgo;
 using model::Json;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -26,8 +26,8 @@ std::string error(const Json& json) {
   return raised_by([&] { (void)parse(json); });
 }
 
-const Json llama = support::small_config("llama"), qwen2 = support::small_config("qwen2"),
-           qwen3 = support::small_config("qwen3");
+const Json llama = rlalgo::support::small_config("llama"), qwen2 = rlalgo::support::small_config("qwen2"),
+           qwen3 = rlalgo::support::small_config("qwen3");
 
 }  // namespace
 
@@ -158,7 +158,7 @@ TEST_CASE("the original JSON is kept as it was") {
 }
 
 TEST_CASE("files: missing directory, missing and broken config.json, end ids") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto read = [](const std::filesystem::path& path) {
     return raised_by([&] { (void)model::read_hf_config(path); });
   };

@@ -11,8 +11,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -40,7 +40,7 @@ TEST_CASE("a sharded checkpoint and a bf16 file load into the compute dtype") {
 }
 
 TEST_CASE("missing, unexpected and misshapen tensors are named") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   std::filesystem::copy_file(golden / "llama/config.json", scratch.path() / "config.json");
   const auto tensors = tensors_of(golden / "llama");
   const auto error = [&](const std::vector<model::NamedTensor>& changed) {
@@ -73,7 +73,7 @@ TEST_CASE("missing, unexpected and misshapen tensors are named") {
 }
 
 TEST_CASE("a tied checkpoint may carry lm_head, which is ignored") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   std::filesystem::copy_file(golden / "llama3_rope/config.json", scratch.path() / "config.json");
   auto tensors = tensors_of(golden / "llama3_rope");
   tensors.emplace_back("lm_head.weight", at::zeros({65, 24}));
@@ -84,7 +84,7 @@ TEST_CASE("a tied checkpoint may carry lm_head, which is ignored") {
 }
 
 TEST_CASE("random weights have the initialiser's moments and depend on the seed alone") {
-  auto json = support::small_config("llama");
+  auto json = rlalgo::support::small_config("llama");
   json["vocab_size"] = 500;
   json["initializer_range"] = 0.02;
   const auto hf = model::parse_hf_config(json, "test");

@@ -8,8 +8,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 

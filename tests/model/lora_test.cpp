@@ -15,8 +15,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -30,7 +30,7 @@ model::TokenTree tree() {
 }
 
 std::unique_ptr<model::Decoder> decoder(const std::string& type, at::ScalarType dtype = at::kDouble) {
-  return model::random_decoder(model::parse_hf_config(support::small_config(type), "test"), 3, dtype);
+  return model::random_decoder(model::parse_hf_config(rlalgo::support::small_config(type), "test"), 3, dtype);
 }
 
 model::LoraConfig everything() {
@@ -56,7 +56,7 @@ at::Tensor loss(model::Decoder& policy, std::uint64_t draw = 0) {
 TEST_CASE("gradients of adapter and saved modules equal finite differences; the base gets none") {
   for (const bool dora : {false, true}) {
     for (const char* type : {"llama", "qwen2", "qwen3"}) {
-      auto json = support::small_config(type);
+      auto json = rlalgo::support::small_config(type);
       json["num_hidden_layers"] = 1;
       json["hidden_size"] = 6;
       json["intermediate_size"] = 5;

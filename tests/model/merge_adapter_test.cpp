@@ -13,8 +13,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -33,7 +33,7 @@ TEST_CASE("a merged directory computes what base and adapter do, sharded, tied o
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"}, {"head", "llama"}};
   for (const auto& [name, base] : cases) {
-    const support::ScratchDirectory scratch;
+    const rlalgo::support::ScratchDirectory scratch;
     const auto target = scratch.path() / "merged";
     model::merge_adapter(golden / "model" / base, golden / "adapter" / name, target);
     const auto merged = model::load_decoder(target);
@@ -53,7 +53,7 @@ TEST_CASE("a merged directory computes what base and adapter do, sharded, tied o
 }
 
 TEST_CASE("a merge that cannot be right is refused and writes no config.json") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto base = golden / "model/llama", adapter = golden / "adapter/plain";
   CHECK(lacks(raised_by([&] { model::merge_adapter(base, adapter, scratch.path() / "out"); }),
               {"model.30", "[3,36]", "[3,44]"}) == "");

@@ -14,8 +14,8 @@
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
-using support::lacks;
-using support::raised_by;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
 
 namespace {
 
@@ -45,7 +45,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 }  // namespace
 
 TEST_CASE("a written file has the bytes of the Python library") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto path = scratch.path() / "a.safetensors";
   // Wider dtypes first, then by name; header padded to a multiple of 8 with spaces.
   model::write_safetensors(path, {{"b", at::tensor({1.0F, 2.0F})},
@@ -67,7 +67,7 @@ TEST_CASE("a written file has the bytes of the Python library") {
 }
 
 TEST_CASE("every dtype, layout and shape comes back as it was written") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto path = scratch.path() / "a.safetensors";
   std::vector<model::NamedTensor> tensors;
   for (const auto type : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16,
@@ -92,7 +92,7 @@ TEST_CASE("every dtype, layout and shape comes back as it was written") {
 }
 
 TEST_CASE("the same tensors give the same bytes, in whatever order they come") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto x = at::randn({3}), y = at::randn({2, 2});
   model::write_safetensors(scratch.path() / "1", {{"x", x}, {"y", y}});
   model::write_safetensors(scratch.path() / "2", {{"y", y}, {"x", x}});
@@ -100,7 +100,7 @@ TEST_CASE("the same tensors give the same bytes, in whatever order they come") {
 }
 
 TEST_CASE("damaged files are refused by number, with file and tensor") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto error = [&](const std::string& bytes) {
     const std::string path = scratch.write("bad.safetensors", bytes);
     const std::string text = raised_by([&] { (void)model::read_safetensors(path); });
@@ -146,7 +146,7 @@ TEST_CASE("damaged files are refused by number, with file and tensor") {
 }
 
 TEST_CASE("every prefix of a file is refused") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   model::write_safetensors(scratch.path() / "a", {{"x", at::ones({3})}, {"y", at::ones({2}, at::kHalf)}});
   const std::string bytes = read_file(scratch.path() / "a");
   for (std::size_t n = 0; n < bytes.size(); ++n) {
@@ -156,7 +156,7 @@ TEST_CASE("every prefix of a file is refused") {
 }
 
 TEST_CASE("a tensor that cannot be written leaves no file") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto path = scratch.path() / "a";
   CHECK(lacks(raised_by([&] {
                 model::write_safetensors(path, {{"z", at::zeros({2}, at::kComplexFloat)}});
@@ -170,7 +170,7 @@ TEST_CASE("a tensor that cannot be written leaves no file") {
 }
 
 TEST_CASE("mapped tensors share the file's memory, and writing to them leaves the file alone") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto path = scratch.path() / "m.safetensors";
   const auto a = at::arange(6, at::kFloat).view({2, 3}), b = at::arange(5, at::kFloat).to(at::kBFloat16);
   model::write_safetensors(path, {{"a", a}, {"b", b}, {"none", at::empty({0, 4}, at::kFloat)}});
@@ -195,7 +195,7 @@ TEST_CASE("mapped tensors share the file's memory, and writing to them leaves th
 }
 
 TEST_CASE("tensors that are made when they are written give the same bytes") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto a = at::randn({3, 2}), b = at::randn({4});
   model::write_safetensors(scratch.path() / "one", std::vector<model::NamedTensor>{{"a", a}, {"b", b}});
   int alive = 0;

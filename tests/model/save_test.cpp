@@ -27,7 +27,7 @@ std::string read_file(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("loading and saving gives the bytes that transformers wrote") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   for (const std::string name : {"llama", "llama3_rope"}) {
     model::save_decoder(*model::load_decoder(golden / name), scratch.path());
     CHECK(read_file(scratch.path() / "model.safetensors") == read_file(golden / name / "model.safetensors"));
@@ -40,7 +40,7 @@ TEST_CASE("loading and saving gives the bytes that transformers wrote") {
 }
 
 TEST_CASE("config.json names the dtype of the file in the spelling it came in") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   model::save_decoder(*model::load_decoder(golden / "qwen3"), scratch.path());
   auto json = model::Json::parse(read_file(scratch.path() / "config.json"));
   CHECK(json["dtype"] == "float32");
@@ -55,7 +55,7 @@ TEST_CASE("config.json names the dtype of the file in the spelling it came in") 
 }
 
 TEST_CASE("generation_config.json is the given one, or holds the token ids of config.json") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto policy = model::load_decoder(golden / "llama3_rope");
   model::save_decoder(*policy, scratch.path() / "deep/er");
   CHECK(model::read_generation_config(scratch.path() / "deep/er")->eos_token_ids == std::vector<std::int64_t>{2, 4});
@@ -65,7 +65,7 @@ TEST_CASE("generation_config.json is the given one, or holds the token ids of co
 }
 
 TEST_CASE("a sharded save loads to the same weights") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   const auto policy = model::load_decoder(golden / "qwen2");
   model::save_decoder(*policy, scratch.path(), {.shard_limit = 30'000});
   CHECK_FALSE(std::filesystem::exists(scratch.path() / "model.safetensors"));
@@ -76,9 +76,10 @@ TEST_CASE("a sharded save loads to the same weights") {
 }
 
 TEST_CASE("a place that cannot be written is an error with the system's reason") {
-  const support::ScratchDirectory scratch;
+  const rlalgo::support::ScratchDirectory scratch;
   scratch.write("file", "");
   const auto policy = model::load_decoder(golden / "llama");
-  CHECK(support::lacks(support::raised_by([&] { model::save_decoder(*policy, scratch.path() / "file/model"); }),
-                       {"core.1", "Not a directory"}) == "");
+  CHECK(rlalgo::support::lacks(
+            rlalgo::support::raised_by([&] { model::save_decoder(*policy, scratch.path() / "file/model"); }),
+            {"core.1", "Not a directory"}) == "");
 }

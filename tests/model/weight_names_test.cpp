@@ -12,7 +12,7 @@ using namespace rlalgo;
 namespace {
 
 std::map<std::string, std::vector<std::int64_t>> names(const std::string& type) {
-  const auto config = model::parse_hf_config(support::small_config(type), "test").decoder;
+  const auto config = model::parse_hf_config(rlalgo::support::small_config(type), "test").decoder;
   model::DecoderWeights weights;
   weights.layers.resize(static_cast<std::size_t>(config.layers));
   std::map<std::string, std::vector<std::int64_t>> out;

@@ -149,7 +149,7 @@ not_a_function = 3
 )";
 
 struct Bench {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   std::shared_ptr<PythonWorker> worker;
   std::vector<std::string> texts = {"one", "two"};
   std::vector<Json> prompts = {"p0", "p1"}, completions = {"one", "two"}, columns = {Json::object(), Json::object()};
@@ -301,7 +301,7 @@ TEST_CASE("a function that spins without letting go is killed too") {
 }
 
 TEST_CASE("what Python prints goes to stderr, not to stdout") {
-  const support::ScratchDirectory directory;
+  const rlalgo::support::ScratchDirectory directory;
   const std::string out = directory.write("out", ""), err = directory.write("err", "");
   const int saved[2] = {::dup(1), ::dup(2)};
   {
@@ -396,7 +396,7 @@ TEST_CASE("functions that cannot be loaded") {
 }
 
 TEST_CASE("the first search path wins, and no file there shadows what the worker needs") {
-  support::ScratchDirectory first, second;
+  rlalgo::support::ScratchDirectory first, second;
   first.write("scores.py", "def f(completions, **kwargs):\n    return [1 for _ in completions]\n");
   second.write("scores.py", "def f(completions, **kwargs):\n    return [2 for _ in completions]\n");
   second.write("other.py", "def f(completions, **kwargs):\n    return [3 for _ in completions]\n");
@@ -416,7 +416,7 @@ TEST_CASE("Python that cannot be started") {
   bench.worker = std::make_shared<PythonWorker>(config);
   CHECK_THAT(bench.error(1, "rewards.length"), Catch::Contains("/no/such/python3") && Catch::Contains("No such file") &&
                                                    Catch::Contains("RLALGO_PYTHON"));
-  const support::ScopedVariable chosen("RLALGO_PYTHON", "/not/here/either");
+  const rlalgo::support::ScopedVariable chosen("RLALGO_PYTHON", "/not/here/either");
   bench.worker = std::make_shared<PythonWorker>(PythonConfig{});
   CHECK_THAT(bench.error(1, "rewards.length"), Catch::Contains("/not/here/either"));
 }
@@ -432,7 +432,7 @@ TEST_CASE("an import that takes too long") {
 }
 
 TEST_CASE("exit handlers run at the end of a run") {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   directory.write("tidy.py",
                   "import atexit, pathlib\n"
                   "atexit.register(lambda: pathlib.Path(__file__).with_name('done').write_text('x'))\n"
@@ -447,7 +447,7 @@ TEST_CASE("exit handlers run at the end of a run") {
 }
 
 TEST_CASE("when the trainer is killed in the middle of a call, Python goes too") {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   directory.write("rewards.py", rewards_py);
   const std::string pid_file = (directory.path() / "pids").string();
   const pid_t trainer = ::fork();

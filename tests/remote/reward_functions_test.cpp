@@ -29,7 +29,7 @@ double first_value(reward::RewardFunction& function) {
 }  // namespace
 
 TEST_CASE("built-ins and Python functions by name, a user's file before a built-in") {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   remote::PythonConfig python;
   python.search_paths = {directory.path()};
   {
@@ -51,20 +51,20 @@ TEST_CASE("built-ins and Python functions by name, a user's file before a built-
 }
 
 TEST_CASE("names that are neither") {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   remote::PythonConfig python;
   python.search_paths = {directory.path()};
   const auto make = [&](const std::string& name) { (void)make_reward_functions({name}, python, {}); };
-  CHECK_THAT(support::raised_by([&] { make("accuracy"); }),
+  CHECK_THAT(rlalgo::support::raised_by([&] { make("accuracy"); }),
              Catch::Contains("remote.9") && Catch::Contains("builtin.correctness_reward_func"));
-  CHECK(support::exit_code_of([&] { make("accuracy"); }) == 2);
-  CHECK_THAT(support::raised_by([&] { make("builtin.nothing"); }), Catch::Contains("reward.3"));
-  CHECK_THAT(support::raised_by([&] { make("rewards.nothing"); }),
+  CHECK(rlalgo::support::exit_code_of([&] { make("accuracy"); }) == 2);
+  CHECK_THAT(rlalgo::support::raised_by([&] { make("builtin.nothing"); }), Catch::Contains("reward.3"));
+  CHECK_THAT(rlalgo::support::raised_by([&] { make("rewards.nothing"); }),
              Catch::Contains("remote.2") && Catch::Contains(directory.path().string()));
 }
 
 TEST_CASE("a module is a file or a package in a search path") {
-  support::ScratchDirectory directory;
+  rlalgo::support::ScratchDirectory directory;
   directory.write("one.py", "");
   directory.write("two/__init__.py", "");
   CHECK(remote::module_exists("one.f", {directory.path()}));

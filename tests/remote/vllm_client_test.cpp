@@ -16,7 +16,7 @@ remote::VllmConfig config(const std::string& url) {
 
 // What the client makes of one answer to two completions of one prompt.
 std::vector<data::Completion> ask(const std::string& answer, remote::VllmConfig (*make)(const std::string&) = config) {
-  support::HttpServer server([&](const std::string& path, const std::string&) {
+  rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) {
     return std::pair{200, path == "/health/" ? "{}" : answer};
   });
   remote::VllmClient client(make(server.url()));
@@ -27,14 +27,15 @@ std::vector<data::Completion> ask(const std::string& answer, remote::VllmConfig 
 }  // namespace
 
 TEST_CASE("a request carries the sampling parameters, the answer goes back to its prompts") {
-  support::HttpServer server([](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
-    if (path == "/health/") return {200, R"({"status": "ok"})"};
-    const Json request = Json::parse(body);
-    Json answer = {{"completion_ids", Json::array()}, {"logprobs", nullptr}, {"logprob_token_ids", nullptr}};
-    for (const Json& prompt : request["prompts"])
-      for (int j = 0; j < request["n"]; ++j) answer["completion_ids"].push_back({prompt[0], j, 7});
-    return {200, answer.dump()};
-  });
+  rlalgo::support::HttpServer server(
+      [](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
+        if (path == "/health/") return {200, R"({"status": "ok"})"};
+        const Json request = Json::parse(body);
+        Json answer = {{"completion_ids", Json::array()}, {"logprobs", nullptr}, {"logprob_token_ids", nullptr}};
+        for (const Json& prompt : request["prompts"])
+          for (int j = 0; j < request["n"]; ++j) answer["completion_ids"].push_back({prompt[0], j, 7});
+        return {200, answer.dump()};
+      });
   remote::VllmConfig settings = config(server.url());
   settings.generation_kwargs = {{"stop", "x"}};
   remote::VllmClient client(settings);
@@ -108,7 +109,9 @@ TEST_CASE("answers of the wrong shape are refused with what was found") {
 TEST_CASE("a server that is not up is waited for, then named") {
   std::string url;
   {
-    support::HttpServer gone([](const std::string&, const std::string&) { return std::pair{200, std::string()}; });
+    rlalgo::support::HttpServer gone([](const std::string&, const std::string&) {
+      return std::pair{200, std::string()};
+    });
     url = gone.url();
   }
   remote::VllmConfig settings = config(url);
@@ -119,7 +122,7 @@ TEST_CASE("a server that is not up is waited for, then named") {
                     Catch::Contains("[rlalgo.core.6]") && Catch::Contains(url + "/health/"));
 
   int health = 0;
-  support::HttpServer late([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+  rlalgo::support::HttpServer late([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
     if (path == "/health/") return {++health < 2 ? 503 : 200, "{}"};
     return {200, R"({"completion_ids": [[3]]})"};
   });

@@ -27,7 +27,7 @@ struct WrongBatch : Pairs {
 
 TEST_CASE("what is a sampler, and what is not") {
   STATIC_REQUIRE(sampler::Sampler<Pairs>);
-  STATIC_REQUIRE(sampler::Sampler<sampler::Rollouts<support::TableGenerator>>);
+  STATIC_REQUIRE(sampler::Sampler<sampler::Rollouts<rlalgo::support::TableGenerator>>);
   STATIC_REQUIRE_FALSE(sampler::Sampler<NoRows>);
   STATIC_REQUIRE_FALSE(sampler::Sampler<WrongBatch>);
 }

@@ -17,11 +17,11 @@
 
 using namespace rlalgo;
 using data::Finish;
+using rlalgo::support::completion;
+using rlalgo::support::TableGenerator;
 using sampler::Geometry;
 using sampler::RolloutBatch;
 using sampler::RolloutsConfig;
-using support::completion;
-using support::TableGenerator;
 using Rollouts = sampler::Rollouts<TableGenerator>;
 
 static_assert(sampler::Sampler<Rollouts>);
@@ -81,8 +81,8 @@ struct Bench {
 
   Rollouts sampler(RolloutsConfig config, std::size_t prompts = 16) {
     config.sampling.stop_ids = {0};
-    return Rollouts(support::numbered_prompts(prompts), generator, {{first_token, 1.0}}, support::decode, config,
-                    [this] { return version; });
+    return Rollouts(rlalgo::support::numbered_prompts(prompts), generator, {{first_token, 1.0}},
+                    rlalgo::support::decode, config, [this] { return version; });
   }
 };
 
@@ -221,9 +221,9 @@ TEST_CASE("reward functions see prompts, completions and columns of their rows")
   CHECK(bench.first_token->completions[0] == "1 10");
   CHECK(bench.first_token->columns[2]["answer"] == "0");
 
-  auto prompts = support::numbered_prompts(1);
+  auto prompts = rlalgo::support::numbered_prompts(1);
   prompts[0].prompt = {{{"role", "user"}, {"content", "hi"}}};
-  Rollouts chat(prompts, bench.generator, {{bench.first_token, 1.0}}, support::decode, config(3, 1, 1, 1, 3),
+  Rollouts chat(prompts, bench.generator, {{bench.first_token, 1.0}}, rlalgo::support::decode, config(3, 1, 1, 1, 3),
                 [] { return std::int64_t{0}; });
   (void)chat.next(0);
   CHECK(bench.first_token->completions[1] == data::Json{{{"role", "assistant"}, {"content", "2"}}});
@@ -252,8 +252,8 @@ TEST_CASE("metrics of a generation") {
 
 TEST_CASE("two reward functions: each its own metrics, the reward is the weighted sum over what applies") {
   TableGenerator generator({{completion({1, 0}), completion({9, 5, 0})}});
-  Rollouts sampler(support::numbered_prompts(1), generator,
-                   {{std::make_shared<FirstToken>(), 2.0}, {std::make_shared<Length>(), 0.5}}, support::decode,
+  Rollouts sampler(rlalgo::support::numbered_prompts(1), generator,
+                   {{std::make_shared<FirstToken>(), 2.0}, {std::make_shared<Length>(), 0.5}}, rlalgo::support::decode,
                    config(2, 1, 1, 1, 2), [] { return std::int64_t{0}; });
   const RolloutBatch batch = sampler.next(0);
   // rows (1, 2) and (NaN, 3): sums 2·1 + 0.5·2 = 3 and 0.5·3 = 1.5
@@ -270,7 +270,7 @@ TEST_CASE("no terminated completion: the terminated lengths are 0; an unscorable
   auto f = std::make_shared<FirstToken>();
   RolloutsConfig c = config(2, 1, 1, 1, 2);
   c.sampling.stop_ids = {0};
-  Rollouts sampler(support::numbered_prompts(1), generator, {{f, 1.0}}, support::decode, c,
+  Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {{f, 1.0}}, rlalgo::support::decode, c,
                    [] { return std::int64_t{0}; });
   const RolloutBatch batch = sampler.next(0);
   CHECK(batch.metrics.value("completions/clipped_ratio") == 1.0);
@@ -286,7 +286,8 @@ TEST_CASE("any stop id terminates; masked truncated completions carry no loss") 
   RolloutsConfig c = config(3, 1, 1, 1, 3);
   c.sampling.stop_ids = {0, 5};
   c.mask_truncated_completions = true;
-  Rollouts sampler(support::numbered_prompts(1), generator, {}, support::decode, c, [] { return std::int64_t{0}; });
+  Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {}, rlalgo::support::decode, c,
+                   [] { return std::int64_t{0}; });
   const RolloutBatch batch = sampler.next(0);
   CHECK(batch.parts[0][0]->loss_mask.empty());
   CHECK(batch.parts[0][1]->loss_mask.empty());
@@ -453,7 +454,7 @@ TEST_CASE("a reward with the wrong count is an error, and the step can be tried 
   Bench bench;
   auto length = std::make_shared<Length>();
   length->wrong_count = true;
-  Rollouts sampler(support::numbered_prompts(4), bench.generator, {{length, 1.0}}, support::decode,
+  Rollouts sampler(rlalgo::support::numbered_prompts(4), bench.generator, {{length, 1.0}}, rlalgo::support::decode,
                    config(2, 1, 1, 1, 2), [] { return std::int64_t{0}; });
   CHECK_THROWS_WITH(sampler.next(0), Catch::Contains("[rlalgo.reward.1]") && Catch::Contains("'length'"));
   length->wrong_count = false;
@@ -477,8 +478,9 @@ struct BrokenGenerator {
 TEST_CASE("a generator that breaks its contract is an error") {
   for (const int fault : {0, 1, 2}) {
     BrokenGenerator generator{fault};
-    sampler::Rollouts<BrokenGenerator> sampler(support::numbered_prompts(4), generator, {}, support::decode,
-                                               config(4, 1, 1, 1, 2), [] { return std::int64_t{0}; });
+    sampler::Rollouts<BrokenGenerator> sampler(rlalgo::support::numbered_prompts(4), generator, {},
+                                               rlalgo::support::decode, config(4, 1, 1, 1, 2),
+                                               [] { return std::int64_t{0}; });
     CHECK_THROWS_WITH(sampler.next(0), Catch::Contains("[rlalgo.sampler.6]"));
   }
 }

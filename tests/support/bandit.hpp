@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -14,7 +15,7 @@
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/model/policy.hpp>
 
-namespace support {
+namespace rlalgo::support {
 
 class Bandit : public rlalgo::model::Policy {
  public:
@@ -64,4 +65,4 @@ struct BanditPulls {
   }
 };
 
-}  // namespace support
+}  // namespace rlalgo::support

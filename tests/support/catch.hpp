@@ -1,6 +1,13 @@
 // Catch2 under one name: version 2 (Debian) or 3 (Conan).
 #pragma once
 
+// ATen defines glog's CHECK when glog is absent; it goes first so that Catch2's meaning stays, whatever is included
+// later.
+#if __has_include(<c10/util/Logging.h>)
+#include <c10/util/Logging.h>
+#undef CHECK
+#endif
+
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Approx;

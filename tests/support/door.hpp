@@ -11,7 +11,7 @@
 #include <rlalgo/trainer/online.hpp>
 #include <support/bandit.hpp>
 
-namespace support {
+namespace rlalgo::support {
 
 struct DoorStep {
   rlalgo::trainer::StepResult result;
@@ -89,4 +89,4 @@ inline double token_count(const std::vector<rlalgo::data::Rollout>& rows) {
   return n;
 }
 
-}  // namespace support
+}  // namespace rlalgo::support

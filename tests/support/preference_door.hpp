@@ -11,7 +11,7 @@
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/trainer/offline.hpp>
 
-namespace support {
+namespace rlalgo::support {
 
 // Log-probs of the table's four arms.
 inline std::vector<double> arm_log_probs() {
@@ -45,4 +45,4 @@ double first_loss(Config config, Make make, bool pairs = true) {
   return make(std::move(config), preference_inputs(pairs)).step(0).loss;
 }
 
-}  // namespace support
+}  // namespace rlalgo::support

@@ -19,7 +19,9 @@ core::HttpConfig quick(const std::string& url) {
 }  // namespace
 
 TEST_CASE("weights travel once per version, when the next generation is about to start") {
-  support::HttpServer server([](const std::string&, const std::string&) { return std::pair{200, std::string("{}")}; });
+  rlalgo::support::HttpServer server([](const std::string&, const std::string&) {
+    return std::pair{200, std::string("{}")};
+  });
   std::vector<std::pair<std::string, at::Tensor>> weights = {
       {"a", at::tensor({1.5F, -2.0F})}, {"b", at::tensor({70000.0F}).to(at::kBFloat16).view({1, 1})}};
   sync::HttpWeightSync policy(quick(server.url()), [&] { return weights; });
@@ -51,7 +53,9 @@ TEST_CASE("weights travel once per version, when the next generation is about to
 }
 
 TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
-  support::HttpServer server([](const std::string&, const std::string&) { return std::pair{200, std::string("{}")}; });
+  rlalgo::support::HttpServer server([](const std::string&, const std::string&) {
+    return std::pair{200, std::string("{}")};
+  });
   const auto mib = [](std::int64_t n) { return at::zeros({n << 18}); };
   sync::HttpWeightSync policy(quick(server.url()), [&] {
     return std::vector<std::pair<std::string, at::Tensor>>{
@@ -72,7 +76,7 @@ TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
 
 TEST_CASE("a server without the endpoint, and one that fails") {
   int status = 404;
-  support::HttpServer server([&](const std::string& path, const std::string&) {
+  rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) {
     return std::pair{path == "/health/" ? 200 : status, std::string()};
   });
   sync::HttpWeightSync policy(quick(server.url()), [] {

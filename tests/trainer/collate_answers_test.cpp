@@ -82,7 +82,7 @@ TEST_CASE("counts of a step") {
 
 TEST_CASE("references are scored where rows lack them, mismatched completions against both") {
   Pair p;
-  support::Bandit policy(4), frozen(4);
+  rlalgo::support::Bandit policy(4), frozen(4);
   {
     const c10::AutoGradMode no_gradient(false);
     policy.logits.copy_(at::tensor({0.f, 1.f, 2.f, 3.f}));

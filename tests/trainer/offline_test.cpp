@@ -32,8 +32,8 @@ std::shared_ptr<data::AnswerSet> answers(int examples, std::size_t unit) {
 }
 
 struct Run {
-  std::shared_ptr<::support::Bandit> policy = std::make_shared<::support::Bandit>(4, at::kDouble);
-  std::shared_ptr<::support::Bandit> reference = std::make_shared<::support::Bandit>(4, at::kDouble);
+  std::shared_ptr<rlalgo::support::Bandit> policy = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
+  std::shared_ptr<rlalgo::support::Bandit> reference = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
   trainer::OfflineConfig config;
 
   explicit Run(std::int64_t micro = 6, std::int64_t accumulation = 1) {

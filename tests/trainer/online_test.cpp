@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epochs") {
   std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());
-  const auto bandit = std::make_shared<support::Bandit>(4);
-  support::BanditPulls pulls{*bandit, 2};
+  const auto bandit = std::make_shared<rlalgo::support::Bandit>(4);
+  rlalgo::support::BanditPulls pulls{*bandit, 2};
   const auto reward = reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; });
   const std::vector<data::TokenizedPrompt> prompts(6, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}});
 
@@ -35,13 +35,13 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   config.trainer.loop.eval = trainer::Cadence::steps(3);
   config.trainer.loop.eval_first = true;
   using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
-  auto trainer = trainer::make_online(
-      config, Loss(), advantage::GroupRelative(), aggregation::SumThenNormalize(),
-      trainer::OnlineInputs<support::BanditPulls>{.policy = bandit,
-                                                  .generator = pulls,
-                                                  .prompts = prompts,
-                                                  .rewards = {{reward, 2.0}},
-                                                  .evaluation_prompts = {prompts.begin(), prompts.begin() + 3}});
+  auto trainer = trainer::make_online(config, Loss(), advantage::GroupRelative(), aggregation::SumThenNormalize(),
+                                      trainer::OnlineInputs<rlalgo::support::BanditPulls>{
+                                          .policy = bandit,
+                                          .generator = pulls,
+                                          .prompts = prompts,
+                                          .rewards = {{reward, 2.0}},
+                                          .evaluation_prompts = {prompts.begin(), prompts.begin() + 3}});
   // 6 prompts, 2 per step: three steps an epoch.
   CHECK(trainer.config().steps_per_epoch == 3.0);
   trainer.run();

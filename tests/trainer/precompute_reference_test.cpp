@@ -25,7 +25,7 @@ const double token = -std::log(4.0);  // of a uniform table of four
 }  // namespace
 
 TEST_CASE("every answer gets the sum over its completion, tails count ld_alpha") {
-  ::support::Bandit uniform(4);
+  rlalgo::support::Bandit uniform(4);
   for (const std::int64_t batch : {1, 2, 5}) {
     const auto set = answers(2);
     CHECK_FALSE(trainer::precompute_reference<loss::RowKind::pairs>(uniform, set, {.batch_size = batch}));
@@ -38,7 +38,7 @@ TEST_CASE("every answer gets the sum over its completion, tails count ld_alpha")
 }
 
 TEST_CASE("mismatched completions are those that training will see") {
-  ::support::Bandit uniform(4);
+  rlalgo::support::Bandit uniform(4);
   const auto set = answers(1);
   trainer::precompute_reference<loss::RowKind::unpaired>(uniform, set,
                                                          {.batch_size = 1, .examples_per_step = 2, .mismatched = true});
@@ -49,9 +49,9 @@ TEST_CASE("mismatched completions are those that training will see") {
 
 TEST_CASE("the cache is used for the same weights and data only") {
   const rlalgo::support::ScratchDirectory scratch;
-  ::support::Bandit uniform(4), other(8);
+  rlalgo::support::Bandit uniform(4), other(8);
   const trainer::PrecomputeConfig config{.directory = scratch.path(), .model_identity = "a"};
-  const auto run = [&](::support::Bandit& model, trainer::PrecomputeConfig c,
+  const auto run = [&](rlalgo::support::Bandit& model, trainer::PrecomputeConfig c,
                        const std::shared_ptr<data::AnswerSet>& set) {
     return trainer::precompute_reference<loss::RowKind::pairs>(model, set, c);
   };

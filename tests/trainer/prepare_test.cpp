@@ -43,7 +43,7 @@ TEST_CASE("rows outside the micro-batches of this step are those trained later")
 
 TEST_CASE("scoring in chunks fills every row with the same values as in one") {
   const auto g = generation({1, 0, 0, 1, 1}, 5);
-  support::Bandit bandit(3, at::kDouble);
+  rlalgo::support::Bandit bandit(3, at::kDouble);
   {
     const at::NoGradGuard guard;
     bandit.logits.copy_(at::tensor({0.1, 0.7, -0.4}, at::kDouble));

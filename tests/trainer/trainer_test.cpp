@@ -32,7 +32,7 @@ struct RatioLoss {
   }
 };
 
-using Pulls = support::BanditPulls;
+using Pulls = rlalgo::support::BanditPulls;
 using TestTrainer = trainer::Trainer<RatioLoss, advantage::GroupRelative, sampler::Rollouts<Pulls>,
                                      aggregation::SumThenNormalize, sync::SharedWeights>;
 
@@ -46,7 +46,7 @@ struct Folder {
 };
 
 struct Run {
-  std::shared_ptr<support::Bandit> bandit = std::make_shared<support::Bandit>(4, at::kDouble);
+  std::shared_ptr<rlalgo::support::Bandit> bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
   Pulls pulls{*bandit, 3};
   std::unique_ptr<TestTrainer> trainer;
 

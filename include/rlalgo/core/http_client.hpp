@@ -24,6 +24,8 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 
+#undef _res  // a macro of <resolv.h>, which httplib includes; Eigen has parameters of that name
+
 namespace rlalgo::core {
 
 struct HttpConfig {

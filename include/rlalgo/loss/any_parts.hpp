@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/ones_like.h>
-
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::loss {
 
@@ -84,7 +83,7 @@ class AnyWeights {
 
   explicit AnyWeights(Config config) : calls_(std::move(config.calls)) {}
   Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
-    Tensor product = at::ones_like(terms.scored.mask);
+    Tensor product = tensor::ones_like(terms.scored.mask);
     for (const Call& call : calls_) product = product.mul(call(terms, metrics));
     return product;
   }

@@ -18,10 +18,9 @@
 #include <algorithm>
 #include <numbers>
 
-#include <ATen/ops/where.h>
-
 #include <rlalgo/loss/pair_terms.hpp>
 #include <rlalgo/loss/preference_metrics.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::loss {
 
@@ -32,7 +31,7 @@ inline Tensor log_one_minus_exp(const Tensor& t) {
   constexpr double split = -std::numbers::ln2;
   const Tensor small = t.clamp_max(split).exp().neg().log1p();
   const Tensor large = t.clamp(split, -1e-15).expm1().neg().log();
-  return at::where(t.lt(split), small, large);
+  return tensor::where(t.lt(split), small, large);
 }
 
 }  // namespace detail

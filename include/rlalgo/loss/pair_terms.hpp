@@ -15,10 +15,9 @@
 #include <optional>
 #include <string>
 
-#include <ATen/ops/log_sigmoid.h>
-
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -53,7 +52,7 @@ concept PairObjective = requires(const T& objective, const PairTerms& terms) {
 namespace detail {
 
 // log σ(z), without overflow at either end.
-inline Tensor log_logistic(const Tensor& z) { return at::log_sigmoid(z); }
+inline Tensor log_logistic(const Tensor& z) { return tensor::log_sigmoid(z); }
 
 // Every second value of a column over rows [2P] → [P].
 inline Tensor of_chosen(const Tensor& rows) { return rows.view({-1, 2}).select(1, 0); }

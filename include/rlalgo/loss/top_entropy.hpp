@@ -8,10 +8,8 @@
 // Source: Wang et al., "Beyond the 80/20 Rule" (arXiv 2506.01939); TRL's top_entropy_quantile.
 #pragma once
 
-#include <ATen/ops/quantile.h>
-#include <ATen/ops/zeros_like.h>
-
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::loss {
 
@@ -30,8 +28,8 @@ struct TopEntropy {
     const Tensor entropy = s.entropy.detach();
     const Tensor valid = s.mask.ne(0);
     const Tensor candidates = entropy.masked_select(valid);
-    if (candidates.numel() == 0) return at::zeros_like(s.mask);
-    const Tensor threshold = at::quantile(candidates, 1.0 - config_.share);
+    if (candidates.numel() == 0) return tensor::zeros_like(s.mask);
+    const Tensor threshold = candidates.quantile(1.0 - config_.share);
     return entropy.ge(threshold).logical_and(valid).to(s.mask.scalar_type());
   }
 

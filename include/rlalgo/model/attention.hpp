@@ -22,16 +22,15 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/model/attention_plan.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -77,7 +76,7 @@ struct HeadShape {
 [[nodiscard]] inline std::optional<Tensor> window_mask(const AttentionPlan::Cross& piece, const Tensor& like) {
   if (!piece.masked) return std::nullopt;
   const std::int64_t queries = piece.query_end - piece.query_begin, keys = piece.key_end - piece.key_begin;
-  Tensor mask = at::empty({queries, keys}, like.options());
+  Tensor mask = tensor::empty({queries, keys}, like.options());
   dispatch_floating(like.scalar_type(), [&]<class T>(T) {
     T* to = mask.mutable_data_ptr<T>();
     for (std::int64_t i = 0; i < queries; ++i)
@@ -95,7 +94,7 @@ enum class Padding { repeat_last, zero };
                                           Padding padding) {
   const std::int64_t heads = x.size(1), width = x.size(2), length = own.length;
   const auto batch = static_cast<std::int64_t>(own.begins.size());
-  const Tensor out = at::empty({batch, heads, length, width}, x.options());
+  const Tensor out = tensor::empty({batch, heads, length, width}, x.options());
   const std::size_t bytes = static_cast<std::size_t>(width) * x.element_size();
   const char* from = static_cast<const char*>(x.const_data_ptr());
   char* to = static_cast<char*>(out.mutable_data_ptr());
@@ -200,23 +199,24 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
 [[nodiscard]] inline AttentionOutput attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        const AttentionPlan& plan) {
   const detail::HeadShape s = detail::head_shape(q, k);
-  AttentionOutput out{at::empty_like(q),
-                      at::empty({plan.tokens, s.heads}, q.options().dtype(detail::accumulator_type(q.scalar_type())))};
+  AttentionOutput out{
+      tensor::empty_like(q),
+      tensor::empty({plan.tokens, s.heads}, q.options().dtype(detail::accumulator_type(q.scalar_type())))};
   for (const auto& own : plan.own) {
     const bool one = own.begins.size() == 1;
     const auto arrange = [&](const Tensor& x) {
       return one ? detail::heads_view(x, s, own.begins[0], own.length)
                  : detail::gather_padded(x, s, own, detail::Padding::repeat_last);
     };
-    const auto [value, log_sum] =
-        at::_scaled_dot_product_flash_attention_for_cpu(arrange(q), arrange(k), arrange(v), 0.0, true);
+    const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
+        arrange(q), arrange(k), arrange(v), 0.0, true, {}, {});
     detail::store_piece(value, log_sum, s, {own.begins, own.sizes}, false, out);
   }
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
-    const auto [value, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+    const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
         detail::heads_view(q, s, c.query_begin, queries), detail::heads_view(k, s, c.key_begin, keys),
-        detail::heads_view(v, s, c.key_begin, keys), 0.0, false, detail::window_mask(c, q));
+        detail::heads_view(v, s, c.key_begin, keys), 0.0, false, detail::window_mask(c, q), {});
     detail::store_piece(value, log_sum, s, {{c.query_begin}, {queries}}, true, out);
   }
   return out;
@@ -226,17 +226,17 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
                                                           const Tensor& v, const AttentionOutput& out,
                                                           const AttentionPlan& plan) {
   const detail::HeadShape s = detail::head_shape(q, k);
-  AttentionGradient result{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  AttentionGradient result{tensor::empty_like(q), tensor::empty_like(k), tensor::empty_like(v)};
   for (const auto& own : plan.own) {
     const bool one = own.begins.size() == 1;
     const auto arrange = [&](const Tensor& x, detail::Padding padding = detail::Padding::repeat_last) {
       return one ? detail::heads_view(x, s, own.begins[0], own.length) : detail::gather_padded(x, s, own, padding);
     };
-    const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+    const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
         arrange(grad, detail::Padding::zero), arrange(q), arrange(k), arrange(v), arrange(out.value),
         one ? detail::log_sum_view(out.log_sum, s, own.begins[0], own.length)
             : detail::gather_padded_log_sum(out.log_sum, s, own),
-        0.0, true);
+        0.0, true, {}, {});
     const detail::PieceRows rows{own.begins, own.sizes};
     detail::add_piece(gq, s, rows, false, result.q);
     detail::add_piece(gk, s, rows, false, result.k);
@@ -244,11 +244,11 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
   }
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
-    const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+    const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
         detail::heads_view(grad, s, c.query_begin, queries), detail::heads_view(q, s, c.query_begin, queries),
         detail::heads_view(k, s, c.key_begin, keys), detail::heads_view(v, s, c.key_begin, keys),
         detail::heads_view(out.value, s, c.query_begin, queries),
-        detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false, detail::window_mask(c, q));
+        detail::log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false, detail::window_mask(c, q), {});
     detail::add_piece(gq, s, {{c.query_begin}, {queries}}, true, result.q);
     detail::add_piece(gk, s, {{c.key_begin}, {keys}}, true, result.k);
     detail::add_piece(gv, s, {{c.key_begin}, {keys}}, true, result.v);

@@ -21,11 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
@@ -36,6 +32,7 @@
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
 
 namespace rlalgo::model {
@@ -84,7 +81,7 @@ class Decoder : public Policy {
   // [T, V], materialised and without graph: for tests and inspection.
   [[nodiscard]] Tensor logits(const TokenTree& tree) {
     const c10::NoGradGuard no_grad;
-    return at::mm(run(tree, {}, 0), head().t());
+    return tensor::mm(run(tree, {}, 0), head().t());
   }
 
   // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases. With an
@@ -225,7 +222,7 @@ class Decoder : public Policy {
   };
 
   [[nodiscard]] static Tensor index_tensor(const std::vector<std::int64_t>& values) {
-    Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
+    Tensor out = tensor::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
     std::copy(values.begin(), values.end(), out.mutable_data_ptr<std::int64_t>());
     return out;
   }
@@ -281,7 +278,7 @@ class Decoder : public Policy {
     const Lora& lora = weights_.lm_head_lora;
     if (!lora.defined()) return weights_.lm_head;
     const Tensor& w = weights_.lm_head;
-    Tensor out = at::addmm(w.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);
+    Tensor out = tensor::addmm(w.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);
     if (lora.magnitude.defined()) out = out.mul(lora.magnitude.div(adapted_norm(w, lora).detach()).unsqueeze(1));
     return out.to(w.scalar_type());
   }
@@ -306,10 +303,10 @@ class Decoder : public Policy {
       value = forward(tree, rows, *tape, graph);
     }
     if (!graph) return value;
-    const Tensor anchor = at::zeros({1}, value.options()).requires_grad_(true);
+    const Tensor anchor = tensor::zeros({1}, value.options()).requires_grad_(true);
     return tensor::attach_gradient(value, {anchor}, [tape](const Tensor& grad) {
       backward(*tape, grad);
-      return std::vector<Tensor>{at::zeros({1}, grad.options())};
+      return std::vector<Tensor>{tensor::zeros({1}, grad.options())};
     });
   }
 

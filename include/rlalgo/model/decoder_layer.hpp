@@ -11,15 +11,13 @@
 #include <cstdint>
 #include <utility>
 
-#include <ATen/ops/silu.h>
-#include <ATen/ops/silu_backward.h>
-
 #include <rlalgo/model/attention.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/rms_norm.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -80,7 +78,7 @@ struct LayerTape {
   RmsNormOutput middle_normed = rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
   Tensor gate = linear(middle_normed.value, w.gate_proj, drop);
   const Tensor up = linear(middle_normed.value, w.up_proj, drop);
-  const Tensor active = (tape != nullptr ? at::silu(gate) : at::silu_(gate)).mul_(up);
+  const Tensor active = (tape != nullptr ? tensor::silu(gate) : tensor::silu_(gate)).mul_(up);
   if (tape != nullptr) {
     tape->input = x;
     tape->normed = normed.value;
@@ -107,11 +105,11 @@ struct LayerTape {
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& drop = context.dropout;
   {
-    const Tensor silu = at::silu(tape.gate);
+    const Tensor silu = tensor::silu(tape.gate);
     Tensor grad_active = linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {},
                                          drop);  // [S, I]
     const Tensor grad_up = silu.mul(grad_active);
-    const Tensor grad_gate = at::silu_backward(grad_active.mul_(tape.up), tape.gate);
+    const Tensor grad_gate = tensor::silu_backward(grad_active.mul_(tape.up), tape.gate);
     tape.gate = tape.up = Tensor();
     const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
                                                linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);

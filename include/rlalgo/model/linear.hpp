@@ -15,15 +15,10 @@
 #include <cstdint>
 #include <utility>
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/sum.h>
-
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -37,7 +32,7 @@ struct DropoutDraw {
 
 // ‖W + s·B A‖ of each output row, [out] in the adapter's dtype.
 [[nodiscard]] inline Tensor adapted_norm(const Tensor& weight, const Lora& lora) {
-  return at::linalg_vector_norm(at::addmm(weight.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale), 2, {1});
+  return tensor::euclidean_norm(tensor::addmm(weight.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale), 1);
 }
 
 namespace detail {
@@ -46,7 +41,7 @@ namespace detail {
 [[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
   if (!draw.active || lora.dropout <= 0.0) return x;
   const Tensor contiguous = x.contiguous();
-  Tensor out = at::empty_like(contiguous);
+  Tensor out = tensor::empty_like(contiguous);
   const core::PhiloxKey key{draw.seed, core::Stream::dropout};
   const auto threshold = static_cast<std::uint32_t>(lora.dropout * 0x1.0p32);
   dispatch_floating(x.scalar_type(), [&]<class T>(T) {
@@ -69,21 +64,21 @@ namespace detail {
   const Lora& lora = map.lora;
   const at::ScalarType type = lora.a.scalar_type();
   const Tensor input = dropped(x, lora, draw).to(type);
-  const Tensor rank = at::mm(input, lora.a.t());
-  if (!lora.magnitude.defined()) return at::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale);
+  const Tensor rank = tensor::mm(input, lora.a.t());
+  if (!lora.magnitude.defined()) return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale);
   const Tensor ratio = lora.magnitude.div(adapted_norm(map.weight, lora));
   if (!draw.active || lora.dropout <= 0.0)
-    return at::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
-  const Tensor kept = at::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
-  return base.to(type).add(at::addmm(kept, rank, lora.b.t(), 1.0, lora.scale).mul_(ratio).sub_(kept));
+    return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
+  const Tensor kept = tensor::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+  return base.to(type).add(tensor::addmm(kept, rank, lora.b.t(), 1.0, lora.scale).mul_(ratio).sub_(kept));
 }
 
 }  // namespace detail
 
 [[nodiscard]] inline Tensor linear(const Tensor& x, const Linear& map, const DropoutDraw& draw = {}) {
   if (!map.lora.defined())
-    return map.bias.defined() ? at::addmm(map.bias, x, map.weight.t()) : at::mm(x, map.weight.t());
-  Tensor out = detail::adapted(at::mm(x, map.weight.t()), x, map, draw);
+    return map.bias.defined() ? tensor::addmm(map.bias, x, map.weight.t()) : tensor::mm(x, map.weight.t());
+  Tensor out = detail::adapted(tensor::mm(x, map.weight.t()), x, map, draw);
   if (map.bias.defined()) out.add_(map.bias);
   return out.to(x.scalar_type());
 }
@@ -92,7 +87,7 @@ namespace detail {
 [[nodiscard]] inline Tensor linear_residual(const Tensor& residual, const Tensor& x, const Linear& map,
                                             const DropoutDraw& draw = {}) {
   if (map.lora.defined()) return linear(x, map, draw).add_(residual);
-  Tensor out = at::addmm(residual, x, map.weight.t());
+  Tensor out = tensor::addmm(residual, x, map.weight.t());
   if (map.bias.defined()) out.add_(map.bias);
   return out;
 }
@@ -119,34 +114,34 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
   if (gradient.defined()) {
     gradient.addmm_(left.t(), right, 1.0, scale);
   } else {
-    gradient = at::mm(left.t(), right);
+    gradient = tensor::mm(left.t(), right);
     if (scale != 1.0) gradient.mul_(scale);
   }
 }
 
 [[nodiscard]] inline Tensor add_input_gradient(Tensor grad_x, const Tensor& grad_y, const Tensor& weight) {
-  return grad_x.defined() ? grad_x.addmm_(grad_y, weight) : at::mm(grad_y, weight);
+  return grad_x.defined() ? grad_x.addmm_(grad_y, weight) : tensor::mm(grad_y, weight);
 }
 
 [[nodiscard]] inline Tensor lora_backward(const Linear& map, const Tensor& grad_y, const Tensor& x, Tensor grad_x,
                                           const DropoutDraw& draw) {
   const Lora& lora = map.lora;
   const at::ScalarType type = lora.a.scalar_type();
-  const Tensor input = dropped(x, lora, draw).to(type), rank = at::mm(input, lora.a.t());
+  const Tensor input = dropped(x, lora, draw).to(type), rank = tensor::mm(input, lora.a.t());
   Tensor grad = grad_y.to(type);
   const bool masked = draw.active && lora.dropout > 0.0;
   Tensor grad_input;  // of D(x)
   if (lora.magnitude.defined()) {
     const Tensor norm = adapted_norm(map.weight, lora), ratio = lora.magnitude.div(norm);
     if (Tensor gradient = gradient_buffer(lora.magnitude); gradient.defined()) {
-      Tensor seen = at::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
-      seen = at::addmm(seen, rank, lora.b.t(), 1.0, lora.scale);
+      Tensor seen = tensor::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
+      seen = tensor::addmm(seen, rank, lora.b.t(), 1.0, lora.scale);
       gradient.add_(seen.mul_(grad).sum(0).div_(norm));
     }
     const Tensor scaled = grad.mul(ratio);
     if (masked) {
       grad_x = add_input_gradient(grad_x, grad_y, map.weight);
-      grad_input = at::mm(scaled.sub(grad).to(x.scalar_type()), map.weight).to(type);
+      grad_input = tensor::mm(scaled.sub(grad).to(x.scalar_type()), map.weight).to(type);
     } else {
       grad_x = add_input_gradient(grad_x, scaled.to(x.scalar_type()), map.weight);
     }
@@ -155,7 +150,7 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
     grad_x = add_input_gradient(grad_x, grad_y, map.weight);
   }
   add_product_gradient(lora.b, grad, rank, lora.scale);
-  const Tensor grad_rank = at::mm(grad, lora.b).mul_(lora.scale);
+  const Tensor grad_rank = tensor::mm(grad, lora.b).mul_(lora.scale);
   add_product_gradient(lora.a, grad_rank, input);
   grad_input = add_input_gradient(grad_input, grad_rank, lora.a);
   if (masked) grad_input = dropped(grad_input, lora, draw);

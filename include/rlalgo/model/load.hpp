@@ -20,10 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
-
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
@@ -31,6 +27,7 @@
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
@@ -112,10 +109,10 @@ namespace detail {
   const auto fill = [&](const std::string&, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole role) {
     const auto options = at::TensorOptions().dtype(at::ScalarType::Float);
     const std::uint64_t step = position++;
-    if (role == WeightRole::norm) value = at::ones(shape, options);
-    if (role == WeightRole::bias) value = at::zeros(shape, options);
+    if (role == WeightRole::norm) value = tensor::ones(shape, options);
+    if (role == WeightRole::bias) value = tensor::zeros(shape, options);
     if (role == WeightRole::matrix) {
-      value = at::empty(shape, options);
+      value = tensor::empty(shape, options);
       float* data = value.mutable_data_ptr<float>();
       const auto n = static_cast<std::uint64_t>(value.numel());
       // Box–Muller: each block of four words gives four normal numbers. The uniform under the logarithm is above 0.

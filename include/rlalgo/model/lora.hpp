@@ -18,12 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/diag.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_qr.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
@@ -31,6 +25,7 @@
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
@@ -55,7 +50,7 @@ class LoraDraw {
 
   template <class F>
   Tensor fill(std::int64_t rows, std::int64_t columns, F&& value) {
-    Tensor out = at::empty({rows, columns}, at::TensorOptions().dtype(at::kFloat));
+    Tensor out = tensor::empty({rows, columns}, at::TensorOptions().dtype(at::kFloat));
     float* data = out.mutable_data_ptr<float>();
     // Steps of the decoder's own initialiser count from 0; adapters draw from 2³² on.
     const std::uint64_t step = (std::uint64_t{1} << 32U) + (std::uint64_t{module_} << 4U) + calls_++;
@@ -73,7 +68,7 @@ class LoraDraw {
 inline void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& lora, Tensor& weight) {
   const std::int64_t out = weight.size(0), in = weight.size(1);
   const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-  lora.b = at::zeros({out, r}, at::TensorOptions().dtype(at::kFloat));
+  lora.b = tensor::zeros({out, r}, at::TensorOptions().dtype(at::kFloat));
   switch (init) {
     case LoraInit::standard:
       lora.a = draw.uniform(r, in, bound);
@@ -89,19 +84,19 @@ inline void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& 
       if (r > std::min(in, out))
         raise_lora_setting("r", std::to_string(r), "at most " + std::to_string(std::min(in, out)) + " with PiSSA");
       const Tensor w = weight.to(at::kFloat);
-      const auto [u, s, v] = at::linalg_svd(w, /*full_matrices=*/false);
+      const auto [u, s, v] = tensor::reduced_svd(w);
       const Tensor root = s.narrow(0, 0, r).div(lora.scale).sqrt();
       lora.a = v.narrow(0, 0, r).mul(root.unsqueeze(1)).contiguous();
       lora.b = u.narrow(1, 0, r).mul(root).contiguous();
-      weight = w.sub(at::mm(lora.b, lora.a).mul_(lora.scale)).to(weight.scalar_type());
+      weight = w.sub(tensor::mm(lora.b, lora.a).mul_(lora.scale)).to(weight.scalar_type());
       break;
     }
     case LoraInit::orthogonal: {
       if (r % 2 != 0) raise_lora_setting("r", std::to_string(r), "an even number with the orthogonal initialisation");
-      const Tensor q = std::get<0>(at::linalg_qr(draw.normal(r, r, 1.0)));
+      const Tensor q = tensor::orthonormal_basis(draw.normal(r, r, 1.0));
       const Tensor odd = q.slice(0, 0, r, 2), even = q.slice(0, 1, r, 2);  // orthogonal to each other, [r/2, r]
-      lora.a = at::mm(draw.normal(in, r / 2, 0.1), odd).t().contiguous();
-      lora.b = at::mm(draw.normal(out, r / 2, 0.1), even).contiguous();
+      lora.a = tensor::mm(draw.normal(in, r / 2, 0.1), odd).t().contiguous();
+      lora.b = tensor::mm(draw.normal(out, r / 2, 0.1), even).contiguous();
       break;
     }
   }

@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/addmm.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/atomic_file.hpp>
@@ -30,6 +29,7 @@
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
@@ -130,7 +130,7 @@ class AdapterMerger {
     if (config_.init == LoraInit::pissa) initialise_lora(LoraInit::pissa, {0, 0}, shape.r, lora, base);
     lora.a = adapter_.map(key(path, ".lora_A.weight")).to(at::kFloat);
     lora.b = adapter_.map(key(path, ".lora_B.weight")).to(at::kFloat);
-    Tensor out = at::addmm(base, lora.b, lora.a, 1.0, lora.scale);
+    Tensor out = tensor::addmm(base, lora.b, lora.a, 1.0, lora.scale);
     if (config_.use_dora)
       out.mul_(
           adapter_.map(key(path, ".lora_magnitude_vector")).to(at::kFloat).div(adapted_norm(base, lora)).unsqueeze(1));

@@ -12,10 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -48,7 +46,8 @@ A lane_sum(std::int64_t n, F&& f) {
 
 [[nodiscard]] inline RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
-  RmsNormOutput out{at::empty_like(x), at::empty({rows}, x.options().dtype(detail::accumulator_type(x.scalar_type())))};
+  RmsNormOutput out{tensor::empty_like(x),
+                    tensor::empty({rows}, x.options().dtype(detail::accumulator_type(x.scalar_type())))};
   detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = detail::Accumulator<T>;
     const T* from = x.const_data_ptr<T>();
@@ -74,7 +73,7 @@ A lane_sum(std::int64_t n, F&& f) {
                                               const Tensor& scale, Tensor grad_x, Tensor grad_weight) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
   const bool add = grad_x.defined();
-  if (!add) grad_x = at::empty_like(x);
+  if (!add) grad_x = tensor::empty_like(x);
   detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = detail::Accumulator<T>;
     const T* g = grad_y.const_data_ptr<T>();

@@ -21,12 +21,9 @@
 #include <numbers>
 #include <span>
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/pow.h>
-
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -86,8 +83,8 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
     theta *= std::pow(rope.factor * longest / original - (rope.factor - 1.0), d / (d - 2.0));
   }
   const Tensor exponents =
-      at::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(head_dim));
-  Tensor inverse = at::pow(at::Scalar(theta), exponents).reciprocal_();
+      tensor::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(head_dim));
+  Tensor inverse = tensor::power(at::Scalar(theta), exponents).reciprocal_();
   if (rope.kind == RopeConfig::Kind::linear) inverse.div_(rope.factor);
   if (rope.kind == RopeConfig::Kind::llama3) detail::rescale_llama3(rope, inverse);
   if (rope.kind == RopeConfig::Kind::yarn) detail::rescale_yarn(rope, head_dim, inverse);
@@ -96,7 +93,8 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
 
 [[nodiscard]] inline RopeTable rope_table(const Tensor& frequencies, std::span<const std::int64_t> positions,
                                           double attention_factor = 1.0) {
-  Tensor angles = at::empty({static_cast<std::int64_t>(positions.size()), frequencies.size(0)}, frequencies.options());
+  Tensor angles =
+      tensor::empty({static_cast<std::int64_t>(positions.size()), frequencies.size(0)}, frequencies.options());
   const float* inv = frequencies.const_data_ptr<float>();
   float* out = angles.mutable_data_ptr<float>();
   const std::int64_t half = frequencies.size(0);

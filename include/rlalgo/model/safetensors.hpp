@@ -32,12 +32,12 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -170,7 +170,7 @@ class SafetensorsFile {
   // A copy of one tensor in its stored dtype.
   [[nodiscard]] Tensor read(const std::string& name) const {
     const Entry& entry = this->entry(name);
-    Tensor out = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
+    Tensor out = tensor::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
     if (entry.end > entry.begin)
       std::memcpy(out.mutable_data_ptr(), data_.data() + entry.begin, entry.end - entry.begin);
     return out;

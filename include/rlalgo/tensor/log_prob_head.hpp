@@ -22,11 +22,11 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/sub.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
@@ -271,7 +271,7 @@ class LogProbTiles {
     const bool kept = tile_index < kept_.size();
     if (!kept) logits(tile, n, v, w);
     if (!whole_rows())
-      at::sub_out(tile, kept ? kept_[tile_index] : tile, log_sum_.narrow(0, n.begin, n.size));
+      subtract_into(tile, kept ? kept_[tile_index] : tile, log_sum_.narrow(0, n.begin, n.size));
     else
       tile.copy_(kept ? kept_[tile_index] : tile.log_softmax(1));
   }

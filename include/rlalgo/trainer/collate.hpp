@@ -12,13 +12,11 @@
 #include <span>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
-
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::trainer {
@@ -71,7 +69,7 @@ template <class Column>
     if (values.size() != r->completion_ids.size()) return {};
     flat.insert(flat.end(), values.begin(), values.end());
   }
-  return at::tensor(flat, like.options().requires_grad(false));  // [N]
+  return tensor::from_values(flat, like.options().requires_grad(false));  // [N]
 }
 
 [[nodiscard]] inline std::vector<float> slice_floats(const Tensor& column, std::int64_t begin, std::int64_t length) {
@@ -100,12 +98,12 @@ template <class Column>
     advantages.push_back(r.advantage);
   }
   loss::Scored scored;
-  scored.log_prob = scores.log_prob;                       // [N]
-  scored.entropy = scores.entropy;                         // [N]
-  scored.mask = at::tensor(mask, options);                 // [N]
-  scored.row = at::tensor(row, options.dtype(at::kLong));  // [N]
-  scored.row_length = at::tensor(lengths, options);        // [R]
-  scored.advantage = at::tensor(advantages, options);      // [R]
+  scored.log_prob = scores.log_prob;                                // [N]
+  scored.entropy = scores.entropy;                                  // [N]
+  scored.mask = tensor::from_values(mask, options);                 // [N]
+  scored.row = tensor::from_values(row, options.dtype(at::kLong));  // [N]
+  scored.row_length = tensor::from_values(lengths, options);        // [R]
+  scored.advantage = tensor::from_values(advantages, options);      // [R]
   if (needs.old_log_prob)
     scored.old_log_prob = detail::concatenate(
         rows, [](const data::Rollout& r) -> auto& { return r.old_log_probs; }, total, scored.log_prob);

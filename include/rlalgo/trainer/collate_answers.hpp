@@ -14,8 +14,6 @@
 #include <span>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/data/answer.hpp>
@@ -23,6 +21,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::trainer {
@@ -96,18 +95,18 @@ namespace detail {
     reference.insert(reference.end(), a.reference_log_probs.begin(), a.reference_log_probs.end());
   }
   loss::Scored scored;
-  scored.log_prob = scores.log_prob;                                                                   // [N]
-  scored.entropy = scores.entropy;                                                                     // [N]
-  scored.mean_logit = scores.mean_logit;                                                               // [N]
-  scored.greedy = scores.greedy;                                                                       // [N]
-  scored.collision = scores.collision;                                                                 // [N]
-  scored.mask = at::tensor(mask, options);                                                             // [N]
-  scored.likelihood_mask = at::tensor(likelihood, options);                                            // [N]
-  scored.row = at::tensor(row, options.dtype(at::kLong));                                              // [N]
-  scored.row_length = at::tensor(lengths, options);                                                    // [R]
-  scored.desirable = at::tensor(desirable, options);                                                   // [R]
-  if (by_row) scored.reference_row_log_prob = at::tensor(reference_rows, options.dtype(at::kDouble));  // [R]
-  if (by_token && !by_row) scored.reference_log_prob = at::tensor(reference, options);                 // [N]
+  scored.log_prob = scores.log_prob;                                                                            // [N]
+  scored.entropy = scores.entropy;                                                                              // [N]
+  scored.mean_logit = scores.mean_logit;                                                                        // [N]
+  scored.greedy = scores.greedy;                                                                                // [N]
+  scored.collision = scores.collision;                                                                          // [N]
+  scored.mask = tensor::from_values(mask, options);                                                             // [N]
+  scored.likelihood_mask = tensor::from_values(likelihood, options);                                            // [N]
+  scored.row = tensor::from_values(row, options.dtype(at::kLong));                                              // [N]
+  scored.row_length = tensor::from_values(lengths, options);                                                    // [R]
+  scored.desirable = tensor::from_values(desirable, options);                                                   // [R]
+  if (by_row) scored.reference_row_log_prob = tensor::from_values(reference_rows, options.dtype(at::kDouble));  // [R]
+  if (by_token && !by_row) scored.reference_log_prob = tensor::from_values(reference, options);                 // [N]
   return scored;
 }
 

@@ -1,0 +1,133 @@
+// ATen's free functions that have no method form: the ones the rooms call, cheap to compile.
+//
+// Each is one call of the dispatcher's operator of the same name and the same result. ATen's own headers of factory
+// functions (<ATen/ops/empty.h>, <ATen/ops/mm.h>, …) include ATen/Context.h, which costs every file that sees them
+// 3.5 s; the operator headers (<ATen/ops/…_ops.h>) included here cost nothing beside ATen/core/Tensor.h.
+//
+// Shapes are [rows, …] as in ATen; options carry dtype and device. Errors are ATen's (c10::Error).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm_ops.h>
+#include <ATen/ops/arange_ops.h>
+#include <ATen/ops/empty_like_ops.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/linalg_qr_ops.h>
+#include <ATen/ops/linalg_svd_ops.h>
+#include <ATen/ops/linalg_vector_norm_ops.h>
+#include <ATen/ops/log_sigmoid_ops.h>
+#include <ATen/ops/mm_ops.h>
+#include <ATen/ops/ones_like_ops.h>
+#include <ATen/ops/ones_ops.h>
+#include <ATen/ops/pow_ops.h>
+#include <ATen/ops/silu_backward_ops.h>
+#include <ATen/ops/silu_ops.h>
+#include <ATen/ops/sub_ops.h>
+#include <ATen/ops/where_ops.h>
+#include <ATen/ops/zeros_like_ops.h>
+#include <ATen/ops/zeros_ops.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::tensor {
+
+// ---- new tensors ----------------------------------------------------------------------------------------------------
+
+inline Tensor empty(at::IntArrayRef shape, const at::TensorOptions& options) {
+  return at::_ops::empty_memory_format::call(
+      c10::fromIntArrayRefSlow(shape), at::optTypeMetaToScalarType(options.dtype_opt()), options.layout_opt(),
+      options.device_opt(), options.pinned_memory_opt(), options.memory_format_opt());
+}
+
+inline Tensor zeros(at::IntArrayRef shape, const at::TensorOptions& options) {
+  return at::_ops::zeros::call(c10::fromIntArrayRefSlow(shape), at::optTypeMetaToScalarType(options.dtype_opt()),
+                               options.layout_opt(), options.device_opt(), options.pinned_memory_opt());
+}
+
+inline Tensor ones(at::IntArrayRef shape, const at::TensorOptions& options) {
+  return at::_ops::ones::call(c10::fromIntArrayRefSlow(shape), at::optTypeMetaToScalarType(options.dtype_opt()),
+                              options.layout_opt(), options.device_opt(), options.pinned_memory_opt());
+}
+
+// begin, begin + step, … below end.
+inline Tensor arange(const at::Scalar& begin, const at::Scalar& end, const at::Scalar& step,
+                     const at::TensorOptions& options) {
+  return at::_ops::arange_start_step::call(begin, end, step, at::optTypeMetaToScalarType(options.dtype_opt()),
+                                           options.layout_opt(), options.device_opt(), options.pinned_memory_opt());
+}
+
+inline Tensor empty_like(const Tensor& x) { return at::_ops::empty_like::call(x, {}, {}, {}, {}, {}); }
+inline Tensor zeros_like(const Tensor& x) { return at::_ops::zeros_like::call(x, {}, {}, {}, {}, {}); }
+inline Tensor ones_like(const Tensor& x) { return at::_ops::ones_like::call(x, {}, {}, {}, {}, {}); }
+
+// A copy of host values, [N], converted to the options' dtype and device.
+template <class T>
+Tensor from_values(std::span<const T> values, const at::TensorOptions& options) {
+  Tensor out =
+      empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+  if (!values.empty()) std::memcpy(out.mutable_data_ptr(), values.data(), values.size_bytes());
+  return out.to(options.requires_grad(false));
+}
+
+template <class T>
+Tensor from_values(const std::vector<T>& values, const at::TensorOptions& options) {
+  return from_values(std::span<const T>(values), options);
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+// a·b: [N, K]·[K, M] → [N, M].
+inline Tensor mm(const Tensor& a, const Tensor& b) { return at::_ops::mm::call(a, b); }
+
+// beta·x + alpha·(a·b).
+inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
+  return at::_ops::addmm::call(x, a, b, beta, alpha);
+}
+
+// ---- element by element ---------------------------------------------------------------------------------------------
+
+inline Tensor silu(const Tensor& x) { return at::_ops::silu::call(x); }
+inline Tensor& silu_(Tensor& x) { return at::_ops::silu_::call(x); }
+inline Tensor silu_backward(const Tensor& grad, const Tensor& x) { return at::_ops::silu_backward::call(grad, x); }
+inline Tensor log_sigmoid(const Tensor& x) { return at::_ops::log_sigmoid::call(x); }
+
+// base^exponents.
+inline Tensor power(const at::Scalar& base, const Tensor& exponents) {
+  return at::_ops::pow_Scalar::call(base, exponents);
+}
+
+// a where condition holds, else b.
+inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return at::_ops::where_self::call(condition, a, b);
+}
+
+// out = a − b, written in place.
+inline Tensor& subtract_into(Tensor& out, const Tensor& a, const Tensor& b) {
+  return at::_ops::sub_out::call(a, b, 1, out);
+}
+
+// ---- linear algebra -------------------------------------------------------------------------------------------------
+
+// √Σx² over one dimension.
+inline Tensor euclidean_norm(const Tensor& x, std::int64_t dim) {
+  return at::_ops::linalg_vector_norm::call(x, 2, at::IntArrayRef(dim), false, {});
+}
+
+// x = U·diag(S)·Vᵀ with min(rows, columns) singular values.
+inline std::tuple<Tensor, Tensor, Tensor> reduced_svd(const Tensor& x) {
+  return at::_ops::linalg_svd::call(x, /*full_matrices=*/false, {});
+}
+
+// Q of x = Q·R, [rows, min(rows, columns)].
+inline Tensor orthonormal_basis(const Tensor& x) { return std::get<0>(at::_ops::linalg_qr::call(x, "reduced")); }
+
+}  // namespace rlalgo::tensor
