@@ -25,5 +25,5 @@ endif()
 # GCC 12 reports overflows inside std::vector and std::string that do not exist (GCC bugs 105329, 105651, 107852).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow> $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>
-                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds> $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()

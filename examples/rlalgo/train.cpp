@@ -55,17 +55,20 @@ int train(const Arguments& arguments) {
   const trainer::OnlineConfig settings =
       config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
 
+  const std::shared_ptr<model::Decoder> reference = run.beta != 0.0 ? model.decoder->reference() : nullptr;
+  const config::EntropyCoefficient coefficient = config::entropy_coefficient(run);
   const trainer::Outcome outcome =
-      train_policy_gradient(run, settings,
+      train_policy_gradient(run, settings, coefficient,
                             {.policy = model.decoder,
                              .generator = source.generator(),
                              .prompts = std::move(prompts.train),
                              .rewards = std::move(rewards),
                              .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
-                             .reference = run.beta != 0.0 ? model.decoder->reference() : nullptr,
+                             .reference = reference,
                              .evaluation_prompts = std::move(prompts.evaluation),
                              .sync = source.sync(),
-                             .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }});
+                             .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+                             .companions = config::companions(run, coefficient, model, reference)});
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
             << ", model and report in " << run.output_dir << "\n";
   return outcome.exit_code();

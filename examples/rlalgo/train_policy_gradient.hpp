@@ -1,6 +1,7 @@
 // Runs a training whose parts are assembled: the one translation unit in which policy-gradient trainers are compiled.
 #pragma once
 
+#include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/sync/any_sync.hpp>
@@ -10,6 +11,7 @@
 namespace rlalgo::cli {
 
 trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
+                                       const config::EntropyCoefficient& coefficient,
                                        trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync> inputs);
 
 }  // namespace rlalgo::cli

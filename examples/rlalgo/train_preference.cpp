@@ -23,7 +23,7 @@ int train_preference(const config::RunConfig& run) {
   trainer::OfflineInputs inputs{.policy = model.decoder,
                                 .answers = std::move(data.train),
                                 .reference = std::move(reference.scorer),
-                                .reference_sync = std::move(reference.sync),
+                                .companions = std::move(reference.companions),
                                 .evaluation = std::move(data.evaluation),
                                 .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
   const trainer::Outcome outcome = config::with_preference_loss(

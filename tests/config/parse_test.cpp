@@ -269,7 +269,6 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
               {"config.10: ", "trl.vllm_lora_sync", "over HTTP"}) == "");
   CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
         "");
-  CHECK(lacks(error_of(minimal + "  entropy_coef: 0.01\n"), {"config.10: ", "trl.entropy_coef"}) == "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: rex\n"), {"config.10: ", "lr_scheduler rex", "linear, cosine"}) == "");
   CHECK(lacks(error_of(minimal + "lr_scheduler_kwargs: {num_cycles: 2}\n"), {"config.10: ", "lr_scheduler_kwargs"}) ==
         "");

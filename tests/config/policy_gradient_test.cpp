@@ -24,7 +24,7 @@ loss::Scored golden() {
 }
 
 double value(const config::RunConfig& run) {
-  return config::with_policy_gradient(run, [](auto loss) {
+  return config::with_policy_gradient(run, config::entropy_coefficient(run), [](auto loss) {
     return loss(golden(), {.rows = 2, .tokens = 6, .micro_batches = 1}).value.template item<double>();
   });
 }
@@ -56,6 +56,21 @@ TEST_CASE("each loss_type is the loss of that name") {
   sapo.trl.sapo_temperature_pos = 2.0;
   sapo.trl.sapo_temperature_neg = 3.0;
   CHECK(value(sapo) == Approx(-0.6297489815).margin(1e-9));
+}
+
+TEST_CASE("entropy_coef takes the bonus off the loss, an adaptive coefficient waits") {
+  config::RunConfig run = run_of("dapo");
+  run.trl.entropy_coef = 0.1;
+  CHECK(value(run) == Approx(-0.9035425873).margin(1e-9));
+  run.trl.top_entropy_quantile = 0.5;
+  CHECK(value(run) == Approx(-0.5323144071).margin(1e-9));
+  run.trl.loss_type = "grpo";
+  CHECK(value(run) == Approx(-0.4045853969).margin(1e-9));
+  run.trl.top_entropy_quantile = 1.0;
+  CHECK(value(run) == Approx(-0.4776039846).margin(1e-9));
+  run.trl.use_adaptive_entropy = true;
+  CHECK(value(run) == Approx(-0.3759373179).margin(1e-9));
+  CHECK(config::entropy_coefficient(run_of("dapo")) == nullptr);
 }
 
 TEST_CASE("level, clip and penalty reach the loss") {

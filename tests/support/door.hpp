@@ -61,8 +61,9 @@ DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
     const double deviation = std::sqrt(square / (door_group - 1));
     for (std::size_t i = begin; i < begin + door_group; ++i) {
       const double centred = door_reward(out.rows[i].completion_ids) - mean;
-      out.rows[i].advantage =
-          config.advantage.scale == rlalgo::advantage::Scale::none ? centred : centred / (deviation + 1e-4);
+      out.rows[i].advantage = centred;
+      if constexpr (requires { config.advantage.scale; })
+        if (config.advantage.scale == rlalgo::advantage::Scale::group) out.rows[i].advantage /= deviation + 1e-4;
     }
   }
   return out;
@@ -81,6 +82,13 @@ inline double expected_norm(const std::vector<rlalgo::data::Rollout>& rows,
   double square = 0;
   for (const double g : gradient) square += g * g;
   return std::sqrt(square);
+}
+
+// √(Σ A²/(n − 1)) of advantages whose mean is 0.
+inline double deviation(const std::vector<rlalgo::data::Rollout>& rows) {
+  double square = 0;
+  for (const auto& row : rows) square += row.advantage * row.advantage;
+  return std::sqrt(square / (static_cast<double>(rows.size()) - 1));
 }
 
 inline double token_count(const std::vector<rlalgo::data::Rollout>& rows) {

@@ -8,12 +8,13 @@ using rlalgo::trainer::ReferenceSync;
 
 TEST_CASE("the reference moves towards the policy every few steps: 1.0, 1.6, 1.84") {
   const at::Tensor policy = at::tensor({2.0}), reference = at::tensor({1.0});
+  rlalgo::core::Metrics metrics;
   ReferenceSync sync({.every = 2, .mixup = 0.6}, {{"w", policy}}, {{"w", reference}});
-  sync.after_step(1);
+  sync.after_step(1, metrics);
   CHECK(reference.item<double>() == Approx(1.0));
-  sync.after_step(2);
+  sync.after_step(2, metrics);
   CHECK(reference.item<double>() == Approx(1.6));
-  sync.after_step(4);
+  sync.after_step(4, metrics);
   CHECK(reference.item<double>() == Approx(1.84));
   CHECK(policy.item<double>() == Approx(2.0));
 }

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -17,7 +19,9 @@
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/trainer/checkpoint.hpp>
+#include <rlalgo/trainer/entropy_control.hpp>
 #include <rlalgo/trainer/online.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
 
 namespace rlalgo::config {
 
@@ -61,6 +65,19 @@ namespace rlalgo::config {
                    {"weight_decay", c.weight_decay},
                    {"max_grad_norm", c.max_grad_norm},
                    {"reward_funcs", c.trl.reward_funcs}};
+  return out;
+}
+
+// What accompanies the run: the steering of an entropy bonus, a reference that follows the policy.
+[[nodiscard]] inline std::vector<std::shared_ptr<trainer::Companion>> companions(
+    const RunConfig& c, const EntropyCoefficient& coefficient, const LanguageModel& model,
+    const std::shared_ptr<model::Decoder>& reference) {
+  std::vector<std::shared_ptr<trainer::Companion>> out;
+  if (coefficient) out.push_back(std::make_shared<trainer::EntropyControl>(coefficient));
+  if (c.trl.sync_ref_model)
+    out.push_back(std::make_shared<trainer::ReferenceSync>(
+        trainer::ReferenceSync::Config{.every = c.trl.ref_model_sync_steps, .mixup = c.trl.ref_model_mixup_alpha},
+        model.decoder->named_tensors(), reference->named_tensors()));
   return out;
 }
 

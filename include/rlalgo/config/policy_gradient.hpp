@@ -12,9 +12,10 @@
 //   rl: rloo    ClippedRatio  SequenceMean       of the whole completion
 //
 // times the KL penalty (beta 0: none, else k3), the weights (top_entropy_quantile, off_policy_mask_threshold), and with
-// completions of a server the importance-sampling correction. Advantages: scale_rewards; aggregation:
-// multi_objective_aggregation, which `rl: gdpo` presets to normalize_then_sum. RLOO: leave-one-out advantages of
-// rewards that contain the KL penalty. Choice happens here and nowhere below.
+// completions of a server the importance-sampling correction; entropy_coef adds the entropy bonus around the loss.
+// Advantages: advantage_estimator, scale_rewards; aggregation: multi_objective_aggregation, which `rl: gdpo` presets to
+// normalize_then_sum. RLOO: leave-one-out advantages of rewards that contain the KL penalty. Choice happens here and
+// nowhere below.
 #pragma once
 
 #include <optional>
@@ -22,12 +23,15 @@
 #include <utility>
 
 #include <rlalgo/advantage/any_estimator.hpp>
+#include <rlalgo/advantage/batch_whitened.hpp>
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/advantage/leave_one_out.hpp>
+#include <rlalgo/advantage/pass_through.hpp>
 #include <rlalgo/aggregation/any_aggregation.hpp>
 #include <rlalgo/aggregation/normalize_then_sum.hpp>
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/any_loss.hpp>
@@ -35,6 +39,7 @@
 #include <rlalgo/loss/cispo.hpp>
 #include <rlalgo/loss/clipped_ratio.hpp>
 #include <rlalgo/loss/completion_ratio.hpp>
+#include <rlalgo/loss/entropy_bonus.hpp>
 #include <rlalgo/loss/fixed_length.hpp>
 #include <rlalgo/loss/global_token_count.hpp>
 #include <rlalgo/loss/k3_kl.hpp>
@@ -71,6 +76,11 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 
 [[nodiscard]] inline AnyEstimator estimator(const RunConfig& c) {
   if (c.rl == "rloo") return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
+  const std::string& name = c.trl.advantage_estimator;
+  if (name == "leave_one_out") return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
+  if (name == "reinforce_pp") return AnyEstimator(advantage::BatchWhitened({.group_baseline = false}));
+  if (name == "reinforce_pp_baseline") return AnyEstimator(advantage::BatchWhitened());
+  if (name == "pass_through") return AnyEstimator(advantage::PassThrough());
   // normalize_then_sum normalises each function by its group, whatever scale_rewards says.
   if (c.trl.multi_objective_aggregation == "normalize_then_sum") return AnyEstimator(advantage::GroupRelative());
   return AnyEstimator(advantage::GroupRelative(group_relative(c)));
@@ -137,30 +147,47 @@ namespace detail {
   return out;
 }
 
+// The loss as composed, or with the bonus that `coefficient` (null: none) scales, behind one type.
+template <class Erased, class L>
+[[nodiscard]] Erased with_bonus(const RunConfig& c, typename L::Config config, const EntropyCoefficient& coefficient) {
+  if (!coefficient) return Erased(L(std::move(config)));
+  using Bonus = loss::EntropyBonus<L>;
+  const std::string& type = c.trl.loss_type;
+  const bool counts_all = type == "dapo" || type == "cispo" || type == "vespo";
+  return Erased(Bonus({.objective = std::move(config),
+                       .coefficient = coefficient,
+                       .share = c.trl.top_entropy_quantile,
+                       .scope = counts_all ? Bonus::Scope::step : Bonus::Scope::micro_batch}));
+}
+
 template <class Ratio, class Kl, class Visit>
-auto with_correction(const RunConfig& c, typename Kl::Config kl, Visit&& visit) {
+auto with_correction(const RunConfig& c, typename Kl::Config kl, const EntropyCoefficient& coefficient, Visit&& visit) {
   using namespace loss;
-  using Erased =
-      AnyLoss<Needs{.old_log_prob = true, .reference_log_prob = Kl::needs_reference, .sampling_log_prob = true},
-              RowKind::samples>;
+  using Erased = AnyLoss<
+      Needs{
+          .old_log_prob = true, .reference_log_prob = Kl::needs_reference, .sampling_log_prob = true, .entropy = true},
+      RowKind::samples>;
   if (const auto correction = sampling_correction(c)) {
     using L = PolicyGradient<AnySurrogate, Ratio, Kl, AnyReduction, AnyWeights, SamplingCorrection>;
-    return visit(Erased(L({.surrogate = surrogate(c),
-                           .ratio = {},
-                           .kl = kl,
-                           .reduction = reduction(c),
-                           .weights = {weights(c), *correction}})));
+    return visit(with_bonus<Erased, L>(c,
+                                       {.surrogate = surrogate(c),
+                                        .ratio = {},
+                                        .kl = kl,
+                                        .reduction = reduction(c),
+                                        .weights = {weights(c), *correction}},
+                                       coefficient));
   }
   using L = PolicyGradient<AnySurrogate, Ratio, Kl, AnyReduction, AnyWeights>;
-  return visit(Erased(
-      L({.surrogate = surrogate(c), .ratio = {}, .kl = kl, .reduction = reduction(c), .weights = {weights(c)}})));
+  return visit(with_bonus<Erased, L>(
+      c, {.surrogate = surrogate(c), .ratio = {}, .kl = kl, .reduction = reduction(c), .weights = {weights(c)}},
+      coefficient));
 }
 
 template <class Ratio, class Visit>
-auto with_kl(const RunConfig& c, Visit&& visit) {
-  if (c.beta == 0.0) return with_correction<Ratio, loss::NoKl>(c, {}, visit);
+auto with_kl(const RunConfig& c, const EntropyCoefficient& coefficient, Visit&& visit) {
+  if (c.beta == 0.0) return with_correction<Ratio, loss::NoKl>(c, {}, coefficient, visit);
   return with_correction<Ratio, loss::K3Kl>(c, {.beta = c.beta, .bias_correction = c.trl.use_bias_correction_kl},
-                                            visit);
+                                            coefficient, visit);
 }
 
 }  // namespace detail
@@ -168,12 +195,12 @@ auto with_kl(const RunConfig& c, Visit&& visit) {
 // Calls `visit(loss)` with the loss that the configuration names, erased to one type per set of needs (with and without
 // reference), so that a visitor that makes a trainer is compiled twice, not once per method. All results have one type.
 template <class Visit>
-auto with_policy_gradient(const RunConfig& c, Visit&& visit) {
-  if (c.rl == "rloo") return detail::with_correction<loss::CompletionRatio, loss::NoKl>(c, {}, visit);
+auto with_policy_gradient(const RunConfig& c, const EntropyCoefficient& coefficient, Visit&& visit) {
+  if (c.rl == "rloo") return detail::with_correction<loss::CompletionRatio, loss::NoKl>(c, {}, nullptr, visit);
   const std::string& level = c.trl.importance_sampling_level;
-  if (level == "sequence") return detail::with_kl<loss::SequenceRatio>(c, visit);
-  if (level == "sequence_token") return detail::with_kl<loss::SequenceTokenRatio>(c, visit);
-  return detail::with_kl<loss::TokenRatio>(c, visit);
+  if (level == "sequence") return detail::with_kl<loss::SequenceRatio>(c, coefficient, visit);
+  if (level == "sequence_token") return detail::with_kl<loss::SequenceTokenRatio>(c, coefficient, visit);
+  return detail::with_kl<loss::TokenRatio>(c, coefficient, visit);
 }
 
 }  // namespace rlalgo::config

@@ -85,8 +85,6 @@ struct RecognisedKey {
       {"rollout_func", "completions come from the model itself"},
       {"use_data_producer", synchronous},
       {"async_prefetch", synchronous},
-      {"sync_ref_model", "the reference model stays as loaded; remove the key"},
-      {"use_adaptive_entropy", "remove the key"},
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"environment_factory", "completions are single turns"},
       {"tools", "completions are single turns"},

@@ -22,8 +22,8 @@
 namespace rlalgo::config {
 
 struct Reference {
-  std::shared_ptr<model::Policy> scorer;         // null where the rows bring their log-probs, or none is needed
-  std::shared_ptr<trainer::ReferenceSync> sync;  // null unless trl.sync_ref_model
+  std::shared_ptr<model::Policy> scorer;  // null where the rows bring their log-probs, or none is needed
+  std::vector<std::shared_ptr<trainer::Companion>> companions;  // with trl.sync_ref_model: the sync
   std::vector<std::string> notes;
 };
 
@@ -80,9 +80,9 @@ struct Reference {
     return out;
   }
   if (p.sync_ref_model)
-    out.sync = std::make_shared<trainer::ReferenceSync>(
+    out.companions.push_back(std::make_shared<trainer::ReferenceSync>(
         trainer::ReferenceSync::Config{.every = p.ref_model_sync_steps, .mixup = p.ref_model_mixup_alpha},
-        policy->named_tensors(), frozen->named_tensors());
+        policy->named_tensors(), frozen->named_tensors()));
   out.scorer = std::move(frozen);
   return out;
 }

@@ -70,8 +70,9 @@ struct TrlConfig {
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
 
   // Loss
-  std::string loss_type = "dapo";  // grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo
-  std::optional<double> beta;      // see RunConfig::beta
+  std::string advantage_estimator = "group_relative";  // see supported.hpp
+  std::string loss_type = "dapo";                      // grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo
+  std::optional<double> beta;                          // see RunConfig::beta
   double epsilon = 0.2;
   std::optional<double> epsilon_high;               // epsilon unless set
   std::optional<double> delta;                      // two-sided clip
@@ -88,6 +89,15 @@ struct TrlConfig {
   double vespo_k_neg = 3.0;
   double vespo_lambda_neg = 2.0;
   double entropy_coef = 0.0;
+  bool use_adaptive_entropy = false;
+  double entropy_coef_min = 0.0;  // of use_adaptive_entropy, and the next three
+  double entropy_coef_max = 1.0;
+  double entropy_coef_delta = 0.005;
+  double entropy_target = 0.2;  // nats
+  [[nodiscard]] bool pays_entropy() const { return entropy_coef != 0.0 || use_adaptive_entropy; }
+  bool sync_ref_model = false;
+  double ref_model_mixup_alpha = 0.9;
+  std::int64_t ref_model_sync_steps = 64;
   bool use_bias_correction_kl = false;
 
   // Logging

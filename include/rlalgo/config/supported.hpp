@@ -44,6 +44,14 @@ struct Names {
   return names;
 }
 
+// trl.advantage_estimator, a key of ours.
+[[nodiscard]] inline const Names& advantage_estimators() {
+  static const Names names = {
+      .known = {"group_relative", "leave_one_out", "reinforce_pp", "reinforce_pp_baseline", "pass_through"},
+      .supported = {"group_relative", "leave_one_out", "reinforce_pp", "reinforce_pp_baseline", "pass_through"}};
+  return names;
+}
+
 [[nodiscard]] inline const Names& aggregations() {
   static const Names names = {.known = {"sum_then_normalize", "normalize_then_sum"},
                               .supported = {"sum_then_normalize", "normalize_then_sum"}};

@@ -152,6 +152,38 @@ class Validator {
                                      {"trl.sapo_temperature_neg", t.sapo_temperature_neg}})
       range(key, value, value > 0 && std::isfinite(value), "more than 0");
     ratio_level();
+    entropy_bonus();
+    synced_reference();
+  }
+
+  void entropy_bonus() const {
+    const TrlConfig& t = config_.trl;
+    range("trl.entropy_coef", t.entropy_coef, std::isfinite(t.entropy_coef), "a finite number");
+    if (!t.use_adaptive_entropy) return;
+    range("trl.entropy_coef_min", t.entropy_coef_min,
+          t.entropy_coef_min <= t.entropy_coef_max && std::isfinite(t.entropy_coef_min),
+          "at most entropy_coef_max = " + spelled(t.entropy_coef_max));
+    range("trl.entropy_coef_max", t.entropy_coef_max, std::isfinite(t.entropy_coef_max), "a finite number");
+    range("trl.entropy_coef_delta", t.entropy_coef_delta,
+          t.entropy_coef_delta > 0 && std::isfinite(t.entropy_coef_delta), "more than 0");
+    range("trl.entropy_target", t.entropy_target, t.entropy_target >= 0 && std::isfinite(t.entropy_target),
+          "0 nats or more");
+  }
+
+  void synced_reference() const {
+    const TrlConfig& t = config_.trl;
+    if (!t.sync_ref_model) return;
+    const auto conflict = [&](const char* what, const char* remedy) {
+      core::raise_usage("config", 8, {.what = what, .where = config_.place("trl.sync_ref_model"), .remedy = remedy});
+    };
+    if (config_.beta == 0.0)
+      conflict("trl.sync_ref_model needs a KL penalty: with beta 0 there is no reference",
+               "set trl.beta above 0, or remove trl.sync_ref_model");
+    if (config_.lora || config_.lora_model_dir)
+      conflict("trl.sync_ref_model does not go with an adapter: its reference is the base model", "remove one of them");
+    count("trl.ref_model_sync_steps", t.ref_model_sync_steps, 1);
+    range("trl.ref_model_mixup_alpha", t.ref_model_mixup_alpha,
+          t.ref_model_mixup_alpha >= 0 && t.ref_model_mixup_alpha <= 1, "from 0 to 1");
   }
 
   void generation_server() const {
@@ -216,8 +248,11 @@ class Validator {
                                                "trl.importance_sampling_level",
                                                "trl.top_entropy_quantile",
                                                "trl.off_policy_mask_threshold",
+                                               "trl.advantage_estimator",
+                                               "trl.entropy_coef",
+                                               "trl.use_adaptive_entropy",
                                                "trl.multi_objective_aggregation"};
-    static constexpr const char* only_rloo[] = {"trl.normalize_advantages", "trl.reward_clip_range"};
+    static constexpr const char* only_rloo[] = {"trl.reward_clip_range"};
     const bool rloo = config_.rl == "rloo";
     for (const char* key : rloo ? std::span<const char* const>(not_rloo) : std::span<const char* const>(only_rloo))
       if (config_.was_set(key))
@@ -225,6 +260,25 @@ class Validator {
                           {.what = std::string(key) + " does not go with rl: " + config_.rl,
                            .where = config_.place(key),
                            .remedy = rloo ? "remove the key, or set rl: grpo" : "remove the key, or set rl: rloo"});
+  }
+
+  // Rewards that are normalised one by one leave nothing for another estimator to do.
+  void estimator() const {
+    const TrlConfig& t = config_.trl;
+    if (config_.rl != "rloo" && t.advantage_estimator != "leave_one_out" && config_.was_set("trl.normalize_advantages"))
+      core::raise_usage("config", 8,
+                        {.what = "trl.normalize_advantages is of leave-one-out advantages",
+                         .where = config_.place("trl.normalize_advantages"),
+                         .remedy = "remove it, or set rl: rloo, or trl.advantage_estimator: leave_one_out"});
+    if (t.advantage_estimator == "group_relative") return;
+    const char* other = t.multi_objective_aggregation == "normalize_then_sum" ? "trl.multi_objective_aggregation"
+                        : config_.was_set("trl.scale_rewards")                ? "trl.scale_rewards"
+                                                                              : nullptr;
+    if (other != nullptr)
+      core::raise_usage("config", 8,
+                        {.what = "trl.advantage_estimator: " + t.advantage_estimator + " does not go with " + other,
+                         .where = config_.place("trl.advantage_estimator"),
+                         .remedy = "remove one of them"});
   }
 
   // The aggregation of rl: gdpo is what the recipe is about.
@@ -304,6 +358,7 @@ inline void validate(const RunConfig& config) {
   rules.generation_server();
   rules.recipe();
   rules.aggregation();
+  rules.estimator();
   rules.optimization();
   rules.cadence();
 }

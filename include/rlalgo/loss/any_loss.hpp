@@ -20,11 +20,13 @@ class AnyLoss {
 
   template <Loss L>
   requires(!std::same_as<L, AnyLoss> && (L::needs | needs_) == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
-      : call_(std::move(loss)) {}
+      : active_(loss::active_needs(loss)), call_(std::move(loss)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const { return call_(scored, counts); }
+  [[nodiscard]] Needs active_needs() const { return active_; }
 
  private:
+  Needs active_;
   std::function<Result(const Scored&, const Counts&)> call_;
 };
 

@@ -85,4 +85,15 @@ concept Loss = requires(const L& loss, const Scored& scored, const Counts& count
   { loss(scored, counts) } -> std::same_as<Result>;
 };
 
+// What this loss object reads: its type's needs, or less where the type covers a family (AnyLoss).
+template <Loss L>
+[[nodiscard]] Needs active_needs(const L& loss) {
+  if constexpr (requires {
+                  { loss.active_needs() } -> std::same_as<Needs>;
+                })
+    return loss.active_needs();
+  else
+    return L::needs;
+}
+
 }  // namespace rlalgo::loss

@@ -13,6 +13,16 @@
 
 namespace rlalgo::loss {
 
+// w as [N]: 1 for the loss tokens with the highest entropy, `share` of them.
+[[nodiscard]] inline Tensor top_entropy(const Scored& s, double share) {
+  const Tensor entropy = s.entropy.detach();
+  const Tensor valid = s.mask.ne(0);
+  const Tensor candidates = entropy.masked_select(valid);
+  if (candidates.numel() == 0) return tensor::zeros_like(s.mask);
+  const Tensor threshold = candidates.quantile(1.0 - share);
+  return entropy.ge(threshold).logical_and(valid).to(s.mask.scalar_type());
+}
+
 struct TopEntropy {
   struct Config {
     double share = 0.2;  // of the tokens, in [0, 1]; 1 keeps all
@@ -24,13 +34,7 @@ struct TopEntropy {
 
   // [N]
   Tensor operator()(const PolicyTerms& terms, core::Metrics& /*metrics*/) const {
-    const Scored& s = terms.scored;
-    const Tensor entropy = s.entropy.detach();
-    const Tensor valid = s.mask.ne(0);
-    const Tensor candidates = entropy.masked_select(valid);
-    if (candidates.numel() == 0) return tensor::zeros_like(s.mask);
-    const Tensor threshold = candidates.quantile(1.0 - config_.share);
-    return entropy.ge(threshold).logical_and(valid).to(s.mask.scalar_type());
+    return top_entropy(terms.scored, config_.share);
   }
 
  private:

@@ -18,7 +18,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/preferences.hpp>
 #include <rlalgo/sync/no_sync.hpp>
-#include <rlalgo/trainer/reference_sync.hpp>
+#include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::trainer {
@@ -28,7 +28,7 @@ struct OfflineInputs {
   std::shared_ptr<model::Policy> policy;
   std::shared_ptr<const data::AnswerSet> answers;
   std::shared_ptr<model::Policy> reference = nullptr;                 // for losses that compare with a reference
-  std::shared_ptr<ReferenceSync> reference_sync = nullptr;            // a reference that follows the policy
+  std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
   std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
 };
@@ -69,7 +69,7 @@ template <loss::Loss L>
                                                  .aggregation = {},
                                                  .sync = {},
                                                  .reference = std::move(inputs.reference),
-                                                 .reference_sync = std::move(inputs.reference_sync),
+                                                 .companions = std::move(inputs.companions),
                                                  .evaluation = std::move(evaluation),
                                                  .save_model = std::move(inputs.save_model)});
 }

@@ -41,6 +41,7 @@ struct OnlineInputs {
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
+  std::vector<std::shared_ptr<Companion>> companions = {};            // see Trainer::Parts
 };
 
 // Settings of the sampling side.
@@ -88,6 +89,7 @@ template <class L, class A, class Aggregation, inference::Generator G, class Y>
                                                                       .aggregation = std::move(aggregation),
                                                                       .sync = std::move(inputs.sync),
                                                                       .reference = std::move(inputs.reference),
+                                                                      .companions = std::move(inputs.companions),
                                                                       .evaluation = std::move(evaluation),
                                                                       .save_model = std::move(inputs.save_model)});
 }

@@ -19,10 +19,11 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/trainer/companion.hpp>
 
 namespace rlalgo::trainer {
 
-class ReferenceSync {
+class ReferenceSync final : public Companion {
  public:
   struct Config {
     std::int64_t every = 512;  // optimizer steps
@@ -34,21 +35,20 @@ class ReferenceSync {
   ReferenceSync(Config config, Tensors policy, Tensors reference)
       : config_(config), policy_(std::move(policy)), reference_(std::move(reference)) {}
 
-  // `step` is 1-based: the number of updates the policy has seen.
-  void after_step(std::int64_t step) {
+  void after_step(std::int64_t step, core::Metrics& /*metrics*/) override {
     if (step % config_.every != 0) return;
     const c10::AutoGradMode no_gradient(false);
     for (std::size_t i = 0; i < reference_.size(); ++i)
       reference_[i].second.mul_(1.0 - config_.mixup).add_(policy_[i].second, config_.mixup);
   }
 
-  void save(const std::filesystem::path& directory) const {
+  void save(const std::filesystem::path& directory) const override {
     std::vector<model::NamedTensor> tensors;
     for (const auto& [name, value] : reference_) tensors.emplace_back(name, value.detach());
     model::write_safetensors(directory / file, std::move(tensors));
   }
 
-  void restore(const std::filesystem::path& directory) {
+  void restore(const std::filesystem::path& directory) override {
     const c10::AutoGradMode no_gradient(false);
     const auto stored = model::read_safetensors(directory / file);
     for (auto& [name, value] : reference_) {

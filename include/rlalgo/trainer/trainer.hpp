@@ -43,9 +43,9 @@
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/trainer/collate.hpp>
 #include <rlalgo/trainer/collate_answers.hpp>
+#include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/loop.hpp>
 #include <rlalgo/trainer/prepare.hpp>
-#include <rlalgo/trainer/reference_sync.hpp>
 #include <rlalgo/trainer/step.hpp>
 
 namespace rlalgo::trainer {
@@ -78,7 +78,7 @@ class Trainer {
     G aggregation;
     Y sync;
     std::shared_ptr<model::Policy> reference = nullptr;
-    std::shared_ptr<ReferenceSync> reference_sync = nullptr;            // a reference that follows the policy
+    std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
     std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
@@ -129,7 +129,7 @@ class Trainer {
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
     parts_.sync.publish(++version_);
-    if (parts_.reference_sync) parts_.reference_sync->after_step(index + 1);
+    for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
     latest_rows_.clear();
@@ -228,7 +228,7 @@ class Trainer {
       const model::Scores scores =
           parts_.policy->score(model::build_tree(views), {.temperature = config_.temperature,
                                                           .entropy = true,
-                                                          .entropy_gradient = L::needs.entropy,
+                                                          .entropy_gradient = loss::active_needs(parts_.loss).entropy,
                                                           .draw = draw,
                                                           .token_statistics = L::needs.token_statistics,
                                                           .collision = L::needs.collision});
@@ -277,7 +277,7 @@ class Trainer {
 
   Json save_state(const std::filesystem::path& directory) const {
     model::write_safetensors(directory / optimizer_file, optimizer_.state());
-    if (parts_.reference_sync) parts_.reference_sync->save(directory);
+    for (const auto& companion : parts_.companions) companion->save(directory);
     return {{"version", version_}, {"sampler", parts_.sampler->state()}};
   }
 
@@ -295,7 +295,7 @@ class Trainer {
       p.value.copy_(files.read(p.name));
     }
     optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
-    if (parts_.reference_sync) parts_.reference_sync->restore(directory);
+    for (const auto& companion : parts_.companions) companion->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
     version_ = state.at("version").get<std::int64_t>();
     parts_.sync.publish(version_);

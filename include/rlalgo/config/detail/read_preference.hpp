@@ -193,7 +193,9 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"mask_truncated_completions", online},
                                                   {"use_bias_correction_kl", online},
                                                   {"top_entropy_quantile", online},
+                                                  {"advantage_estimator", online},
                                                   {"entropy_coef", online},
+                                                  {"use_adaptive_entropy", online},
                                                   {"log_completions", online}};
   if (const Node* variables = trl.take("chat_template_kwargs"); variables != nullptr) {
     if (variables->kind != Kind::mapping)

@@ -65,6 +65,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     trl.chat_template_kwargs = to_json(*variables);
   }
 
+  read_name(reader, "advantage_estimator", trl.advantage_estimator, advantage_estimators());
   read_name(reader, "loss_type", trl.loss_type, loss_types());
   reader.read("beta", trl.beta);
   reader.read("epsilon", trl.epsilon);
@@ -81,8 +82,19 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("vespo_lambda_pos", trl.vespo_lambda_pos);
   reader.read("vespo_k_neg", trl.vespo_k_neg);
   reader.read("vespo_lambda_neg", trl.vespo_lambda_neg);
-  if (reader.read("entropy_coef", trl.entropy_coef) && trl.entropy_coef != 0.0)
-    raise_lacking("trl.entropy_coef", *reader.section().find("entropy_coef"), "set it to 0.0, or remove it");
+  reader.read("entropy_coef", trl.entropy_coef);
+  reader.read("use_adaptive_entropy", trl.use_adaptive_entropy);
+  if (trl.use_adaptive_entropy) {
+    reader.read("entropy_coef_min", trl.entropy_coef_min);
+    reader.read("entropy_coef_max", trl.entropy_coef_max);
+    reader.read("entropy_coef_delta", trl.entropy_coef_delta);
+    reader.read("entropy_target", trl.entropy_target);
+  }
+  reader.read("sync_ref_model", trl.sync_ref_model);
+  if (trl.sync_ref_model) {
+    reader.read("ref_model_mixup_alpha", trl.ref_model_mixup_alpha);
+    reader.read("ref_model_sync_steps", trl.ref_model_sync_steps);
+  }
 
   reader.read("normalize_advantages", trl.normalize_advantages);
   if (std::vector<double> range; reader.read("reward_clip_range", range)) {

@@ -1,0 +1,51 @@
+// GDPO: GRPO for several rewards, each normalised by its group before they are summed.
+//
+//   J(θ): as GRPO (grpo.hpp), with
+//   Q_i = Σ_k w_k·(R_ik − mean_group R_k) / (std_group R_k + 1e-4),   A_i = (Q_i − mean_batch Q) / (std_batch Q + 1e-4)
+//
+// Source: Liu et al., "GDPO: Group reward-Decoupled Normalization Policy Optimization for Multi-reward RL
+// Optimization", arXiv 2601.05242; TRL's multi_objective_aggregation "normalize_then_sum".
+// Symbols: G → run.rollouts.geometry.num_generations, w_k → OnlineInputs::rewards, ε → clip.epsilon_low, ε_high →
+// clip.epsilon_high, β → kl.beta. Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable
+// (aggregation/normalize_then_sum.hpp). Reduction: mean over the tokens of a completion, then over all completions of
+// the optimizer step and all ranks. Units: log-probs in nats at the sampling temperature. Metrics:
+// docs/algorithms/grpo.md. Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp. Departures: denominators are
+// counts of the step, not of a micro-batch (docs/departures.md).
+#pragma once
+
+#include <utility>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/normalize_then_sum.hpp>
+#include <rlalgo/loss/clipped_ratio.hpp>
+#include <rlalgo/loss/k3_kl.hpp>
+#include <rlalgo/loss/no_kl.hpp>
+#include <rlalgo/loss/policy_gradient.hpp>
+#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/token_ratio.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+namespace rlalgo {
+
+template <class Kl = loss::NoKl>
+using GdpoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::SequenceMean>;
+
+template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
+using Gdpo = trainer::OnlineTrainer<GdpoLoss<Kl>, advantage::GroupRelative, G, aggregation::NormalizeThenSum, Y>;
+
+template <class Kl = loss::NoKl>
+struct GdpoConfig {
+  loss::ClippedRatio::Config clip{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
+  advantage::GroupRelative::Config advantage{};
+  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+};
+
+template <class Kl = loss::NoKl, inference::Generator G, class Y>
+[[nodiscard]] Gdpo<G, Kl, Y> make_gdpo(GdpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+  return trainer::make_online(
+      config.run, GdpoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
+      advantage::GroupRelative(config.advantage), aggregation::NormalizeThenSum(), std::move(inputs));
+}
+
+}  // namespace rlalgo

@@ -1,0 +1,51 @@
+// GSPO: group sequence policy optimization, one importance ratio for a whole completion.
+//
+//   J(θ) = E [ 1/G Σ_i min( c_i·A_i, clip(c_i, 1 − ε, 1 + ε_high)·A_i ) ]
+//   c_i = ( π_θ(o_i | q) / π_old(o_i | q) )^(1/|o_i|),   A_i = (R_i − mean_group R) / (std_group R + 1e-4)
+//
+// Source: Zheng et al., "Group Sequence Policy Optimization", arXiv 2507.18071, eq. 5 to 7; ε = 3e-4 and ε_high = 4e-4
+// are those of its section 5.1. On-policy it is GRPO.
+// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
+// Reduction: mean over the completions of the optimizer step and all ranks.
+// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/gspo.md.
+// Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
+// Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
+#pragma once
+
+#include <utility>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/loss/clipped_ratio.hpp>
+#include <rlalgo/loss/k3_kl.hpp>
+#include <rlalgo/loss/no_kl.hpp>
+#include <rlalgo/loss/policy_gradient.hpp>
+#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/sequence_ratio.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+namespace rlalgo {
+
+template <class Kl = loss::NoKl>
+using GspoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::SequenceMean>;
+
+template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
+using Gspo = trainer::OnlineTrainer<GspoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+
+template <class Kl = loss::NoKl>
+struct GspoConfig {
+  loss::ClippedRatio::Config clip{.epsilon_low = 3e-4, .epsilon_high = 4e-4};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
+  advantage::GroupRelative::Config advantage{};
+  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+};
+
+template <class Kl = loss::NoKl, inference::Generator G, class Y>
+[[nodiscard]] Gspo<G, Kl, Y> make_gspo(GspoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+  return trainer::make_online(
+      config.run, GspoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
+      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+}
+
+}  // namespace rlalgo

@@ -1,0 +1,51 @@
+// LUSPO: GSPO with every completion weighted by its length, so that long answers are not discounted.
+//
+//   J(θ) = E [ 1/G Σ_i |o_i|·min( c_i·A_i, clip(c_i, 1 − ε, 1 + ε_high)·A_i ) ]
+//   c_i = ( π_θ(o_i | q) / π_old(o_i | q) )^(1/|o_i|),   A_i = (R_i − mean_group R) / (std_group R + 1e-4)
+//
+// Source: Zheng et al., arXiv 2602.05261; TRL's loss_type "luspo" with importance_sampling_level "sequence".
+// Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
+// Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
+// Reduction: length-weighted sum over the completions, divided by their number in the optimizer step and all ranks.
+// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/luspo.md.
+// Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
+// Departures: padding never counts; TRL averages over it as soon as a term has one value per token
+// (docs/departures.md).
+#pragma once
+
+#include <utility>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/loss/clipped_ratio.hpp>
+#include <rlalgo/loss/k3_kl.hpp>
+#include <rlalgo/loss/length_weighted.hpp>
+#include <rlalgo/loss/no_kl.hpp>
+#include <rlalgo/loss/policy_gradient.hpp>
+#include <rlalgo/loss/sequence_ratio.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+namespace rlalgo {
+
+template <class Kl = loss::NoKl>
+using LuspoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::LengthWeighted>;
+
+template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
+using Luspo = trainer::OnlineTrainer<LuspoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+
+template <class Kl = loss::NoKl>
+struct LuspoConfig {
+  loss::ClippedRatio::Config clip{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
+  advantage::GroupRelative::Config advantage{};
+  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+};
+
+template <class Kl = loss::NoKl, inference::Generator G, class Y>
+[[nodiscard]] Luspo<G, Kl, Y> make_luspo(LuspoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+  return trainer::make_online(
+      config.run, LuspoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
+      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+}
+
+}  // namespace rlalgo

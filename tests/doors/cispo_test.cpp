@@ -1,0 +1,20 @@
+#include <rlalgo/cispo.hpp>
+#include <support/catch.hpp>
+#include <support/door.hpp>
+
+using namespace rlalgo;
+
+TEST_CASE("cispo: every token of the step weighs the same") {
+  for (const std::int64_t parts : {1, 2, 3, 12}) {
+    rlalgo::support::DoorStep step = rlalgo::support::run_door(
+        CispoConfig<>{}, [](auto config, auto inputs) { return make_cispo(config, std::move(inputs)); }, parts);
+    REQUIRE(step.rows.size() == 12);
+    REQUIRE(rlalgo::support::token_count(step.rows) > 12);
+    const double tokens = rlalgo::support::token_count(step.rows);
+    const double expected = rlalgo::support::expected_norm(step.rows, [&](double /*n*/) { return 1.0 / tokens; });
+    CHECK(expected > 0.01);
+    CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("cispo: the cap is a bound of the ratio itself") { CHECK(CispoConfig<>{}.cap.epsilon_high == 5.0); }
