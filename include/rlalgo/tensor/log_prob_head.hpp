@@ -2,10 +2,11 @@
 //
 //   l_nv = (h_n·w_v + b_v)/T,   log_prob_n = l_{n,target_n} − log Σ_v exp l_nv,   entropy_n = −Σ_v p_nv log p_nv
 //
-// Runs over tiles of tokens × vocabulary with an online log-sum-exp; backward recomputes each tile (up to `cache_bytes`
-// of tiles are kept instead) and adds it to the gradients:
+// Runs over tiles of tokens × vocabulary with an online log-sum-exp. Between forward and backward the logits of the
+// first H tokens lie in the memory of the weight's gradient, which backward returns and overwrites tile by tile; of the
+// others `cache_bytes` are kept and the rest is recomputed. Each tile is added to the gradients:
 //   ∂/∂l_nv = g_n (1[v = target_n] − p_nv) − e_n p_nv (log p_nv + entropy_n),   g, e = gradients of log_prob, entropy
-// Never more than one tile plus the kept tiles is in memory, whatever N is.
+// Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is.
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32.
@@ -90,6 +91,7 @@ class LogProbTiles {
     // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
     const std::int64_t copies = 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_));
     budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
+    keeps_ = keep;
     kept_.clear();
     if (whole_rows())
       forward_rows(out);
@@ -101,8 +103,8 @@ class LogProbTiles {
   // [N], known after forward().
   [[nodiscard]] const Tensor& greedy() const { return greedy_; }
 
-  // Gradients of hidden, weight and bias (undefined where not required).
-  std::vector<Tensor> backward(const Tensor& grad_out) const {
+  // Gradients of hidden, weight and bias (undefined where not required). A second call recomputes every tile.
+  std::vector<Tensor> backward(const Tensor& grad_out) {
     const c10::NoGradGuard no_grad;
     if (hidden_._version() != hidden_version_ || weight_._version() != weight_version_)
       core::raise("tensor", 5,
@@ -117,15 +119,20 @@ class LogProbTiles {
     const bool narrow_weight = weight_.scalar_type() != compute_;
     Tensor grad_hidden, grad_weight, grad_bias;
     if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
+    const bool lent = lent_.defined();
     if (required_.weight)
-      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes()) : weight_.new_empty(weight_.sizes());
+      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
+                    : lent       ? std::exchange(lent_, Tensor())
+                                 : weight_.new_empty(weight_.sizes());
     if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
     Buffer scratch(*this), powers(*this);
     std::size_t tile_index = 0;
     for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
       const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-      Tensor grad_w;                                               // [v, H]
-      if (required_.weight) grad_w = narrow_weight ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+      // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
+      const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
+      Tensor grad_w;  // [v, H]
+      if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
       for (const Range n : ranges(tokens_, tile_tokens_)) {
         Tensor tile = scratch.view(n.size, v.size);
         const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
@@ -143,8 +150,9 @@ class LogProbTiles {
         if (required_.bias)
           grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
       }
-      if (required_.weight && narrow_weight) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
+      if (required_.weight && apart) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
     }
+    if (lent) kept_.clear();
     if (required_.hidden) {
       if (!s.defined()) grad_hidden.mul_(g).neg_();
       grad_hidden = grad_hidden.to(hidden_.scalar_type());
@@ -194,7 +202,7 @@ class LogProbTiles {
         greedy_.narrow(0, n.begin, n.size).copy_(out.select(0, 0).narrow(0, n.begin, n.size).ge(log_p.amax(1)));
       if (options_.entropy)
         entropy_.narrow(0, n.begin, n.size).copy_(tile.copy_(log_p).exp_().mul_(log_p).sum(1, true).neg_());
-      if (spend(tile)) kept_.push_back(log_p);
+      kept_.push_back(spend(tile.numel()) ? log_p : Tensor());
     }
   }
 
@@ -205,20 +213,23 @@ class LogProbTiles {
     Tensor moment = hidden_.new_empty({options_.entropy ? tokens_ : 0, 1}, options);  // Σ exp(l − max)(l − max)
     Tensor chosen = hidden_.new_empty({tokens_, 1}, options);                         // l of the target
     Buffer scratch(*this), powers(*this);
+    if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous())
+      lent_ = weight_.new_empty(weight_.sizes());
     for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
       const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
       const bool first = v.begin == 0;
       for (const Range n : ranges(tokens_, tile_tokens_)) {
         Tensor tile = scratch.view(n.size, v.size);  // [n, v]
-        logits(tile, n, v, w);
-        if (spend(tile)) kept_.push_back(tile.clone());
+        kept_.push_back(room_for(n, v));
+        const Tensor raw = kept_.back().defined() ? kept_.back() : tile;
+        logits(raw, n, v, w);
         const auto [index, inside] = target_in(n, v);
         Tensor target = chosen.narrow(0, n.begin, n.size);
-        target.copy_(first ? tile.gather(1, index) : tile.gather(1, index).where(inside, target));
+        target.copy_(first ? raw.gather(1, index) : raw.gather(1, index).where(inside, target));
         // Move the running sums to the new maximum.
         Tensor m = maximum.narrow(0, n.begin, n.size), z = sum.narrow(0, n.begin, n.size);
         Tensor e = options_.entropy ? moment.narrow(0, n.begin, n.size) : Tensor();
-        const Tensor peak = tile.amax(1, true);
+        const Tensor peak = raw.amax(1, true);
         if (first) {
           m.copy_(peak);
           z.zero_();
@@ -231,7 +242,7 @@ class LogProbTiles {
           z.mul_(factor);
           m.copy_(raised);
         }
-        tile.sub_(m);
+        subtract_into(tile, raw, m);
         if (e.defined()) {
           Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
           z.add_(power.sum(1, true));
@@ -252,12 +263,25 @@ class LogProbTiles {
 
   [[nodiscard]] bool whole_rows() const { return tile_vocabulary_ == vocabulary_; }
 
-  // Tiles are kept in order, without gaps, until the budget is spent.
-  bool spend(const Tensor& tile) {
-    const std::int64_t bytes = tile.numel() * tile.element_size();
+  // Takes the bytes of a tile from the budget; false when they are not there.
+  bool spend(std::int64_t elements) {
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(c10::elementSize(compute_));
     const bool fits = bytes <= budget_;
     budget_ = fits ? budget_ - bytes : 0;
     return fits;
+  }
+
+  // Where the logits of a tile can stay until backward, in memory as a Buffer's view; undefined when nowhere. The rows
+  // v of the weight's gradient hold [H, v] values: the logits of as many tokens.
+  Tensor room_for(Range n, Range v) {
+    if (lent_.defined() && n.begin + n.size <= weight_.size(1))
+      return lent_.narrow(0, v.begin, v.size)
+          .view({-1})
+          .narrow(0, n.begin * v.size, n.size * v.size)
+          .view({v.size, n.size})
+          .t();
+    if (!keeps_ || !spend(n.size * v.size)) return {};
+    return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
   }
 
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
@@ -268,7 +292,7 @@ class LogProbTiles {
   }
 
   void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const {
-    const bool kept = tile_index < kept_.size();
+    const bool kept = tile_index < kept_.size() && kept_[tile_index].defined();
     if (!kept) logits(tile, n, v, w);
     if (!whole_rows())
       subtract_into(tile, kept ? kept_[tile_index] : tile, log_sum_.narrow(0, n.begin, n.size));
@@ -345,7 +369,9 @@ class LogProbTiles {
   Tensor log_sum_, entropy_;  // [N, 1]
   Tensor greedy_;             // [N]
   std::int64_t budget_ = 0;   // bytes of tiles that may still be kept
-  std::vector<Tensor> kept_;  // the first tiles, vocabulary-major: logits, or log-probabilities of whole rows
+  bool keeps_ = false;        // a backward will follow
+  Tensor lent_;               // memory of the weight's gradient, holding logits until backward
+  std::vector<Tensor> kept_;  // by tile, vocabulary-major: logits, or log-probabilities of whole rows; some undefined
 };
 
 }  // namespace detail
