@@ -85,13 +85,20 @@ namespace rlalgo::config {
 // configuration file.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(const RunConfig& c,
                                                                            const std::filesystem::path& config_file) {
-  remote::PythonConfig python;
+  remote::RewardSettings settings;
+  remote::PythonConfig& python = settings.pool.python;
   python.search_paths = {std::filesystem::current_path()};
   if (const auto beside = std::filesystem::absolute(config_file).parent_path(); beside != python.search_paths.front())
     python.search_paths.push_back(beside);
   python.call_seconds = c.trl.reward_timeout;
-  const auto functions =
-      remote::make_reward_functions(c.trl.reward_funcs, python, {.max_completion_length = c.trl.max_completion_length});
+  settings.pool.workers = static_cast<std::size_t>(c.trl.reward_num_workers);
+  settings.pool.max_retries = static_cast<int>(c.trl.reward_max_retries);
+  settings.max_completion_length = c.trl.max_completion_length;
+  if (c.trl.reward_kwargs.is_object()) settings.kwargs = c.trl.reward_kwargs;
+  settings.on_failure = c.trl.reward_on_failure == "nan"    ? reward::OnFailure::nan
+                        : c.trl.reward_on_failure == "zero" ? reward::OnFailure::zero
+                                                            : reward::OnFailure::error;
+  const auto functions = remote::make_reward_functions(c.trl.reward_funcs, settings);
   std::vector<sampler::WeightedReward> out;
   for (std::size_t k = 0; k < functions.size(); ++k)
     out.push_back({functions[k], c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});

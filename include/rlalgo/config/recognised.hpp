@@ -317,7 +317,6 @@ struct RecognisedKey {
       {"vllm_sync_interval", asynchronous},
       {"streaming_partial_batch", asynchronous},
       {"streaming_min_groups", asynchronous},
-      {"reward_num_workers", asynchronous},
       {"replay_buffer_size", asynchronous},
       {"replay_recompute_logps", asynchronous},
       {"reroll_start_fraction", asynchronous},
