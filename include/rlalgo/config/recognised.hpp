@@ -88,7 +88,7 @@ struct RecognisedKey {
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"environment_factory", "completions are single turns"},
       {"tools", "completions are single turns"},
-      {"reward_processing_classes", "rewards are functions; reward models are not run"},
+      {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
       {"log_completions_hub_repo", "nothing is uploaded"},
   };
   return keys;
