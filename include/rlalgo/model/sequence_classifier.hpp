@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
@@ -29,6 +28,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
@@ -59,8 +59,10 @@ class SequenceClassifier {
         pass.push_back({.prompt = rows[end], .completion = after_the_end});
       }
       const TokenTree tree = build_tree(pass, {});
-      const Tensor last = backbone_.hidden_states(tree).index_select(0, index_tensor(tree.source));  // [rows, H]
-      const Tensor logits = at::mm(last, score_.t()).to(at::ScalarType::Float).contiguous();         // [rows, labels]
+      Tensor places = tensor::empty({static_cast<std::int64_t>(pass.size())}, at::TensorOptions().dtype(at::kLong));
+      std::copy(tree.source.begin(), tree.source.end(), places.mutable_data_ptr<std::int64_t>());
+      const Tensor last = backbone_.hidden_states(tree).index_select(0, places);                  // [rows, H]
+      const Tensor logits = tensor::mm(last, score_.t()).to(at::ScalarType::Float).contiguous();  // [rows, labels]
       const float* values = logits.const_data_ptr<float>();
       for (std::size_t r = 0; r < pass.size(); ++r) out.push_back(values[static_cast<std::int64_t>(r) * labels()]);
     }
