@@ -221,6 +221,17 @@ def reward_hangs(c):
 
 
 @case
+def reward_fails_and_the_run_goes_on(c):
+    """reward_on_failure: the log says so, the metrics count it; rows that can be scored alone are."""
+    body = """
+        def f(completions, **kwargs):
+            raise ValueError("no idea")
+    """
+    reward(c, body, reward_on_failure="zero").expect(0, "the reward 'f' failed for", "no idea")
+    assert c.metrics()[0]["rewards/f/failed"] == 1.0 and c.metrics()[0]["rewards/f/mean"] == 0.0
+
+
+@case
 def reward_not_there(c):
     reward(c, "def g(completions, **kwargs):\n    return []\n").expect(1, "[rlalgo.remote.", "rewards.f")
 

@@ -1,7 +1,12 @@
 #include <support/catch.hpp>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <rlalgo/config/online.hpp>
 
@@ -84,4 +89,38 @@ TEST_CASE("rewards come with their weights, Python beside the configuration is f
   CHECK(rewards[1].function->name() == "one");
   CHECK(rewards[1].weight == 0.5);
   fs::remove_all(folder);
+}
+
+TEST_CASE("reward models, TRL's names with parameters, and what happens when a reward fails") {
+  const std::string models = std::string(RLALGO_TEST_DIR) + "/golden/reward/models";
+  config::RunConfig run = example();
+  run.trl.reward_funcs = {"think_format_reward", models + "/llama/", "get_soft_overlong_punishment"};
+  run.trl.reward_kwargs = {{"get_soft_overlong_punishment", {{"max_completion_len", 2}, {"soft_punish_cache", 1}}}};
+  run.trl.reward_on_failure = "zero";
+  const auto rewards = config::weighted_rewards(run, "config.yaml");
+  REQUIRE(rewards.size() == 3);
+  CHECK(rewards[0].function->name() == "think_format_reward");
+  CHECK(rewards[1].function->name() == "llama");
+  CHECK(rewards[2].function->name() == "soft_overlong_punishment_reward");
+
+  const std::vector<std::string> texts = {"<think>a</think>4"};
+  const std::vector<data::Json> prompts = {"What is 2+2? "}, completions = {texts[0]}, columns = {data::Json::object()};
+  const std::vector<std::int32_t> tokens(3, 1);
+  const std::vector<std::span<const std::int32_t>> ids = {tokens};
+  reward::RewardLog log;
+  const reward::RewardCall call{.prompts = prompts,
+                                .completions = completions,
+                                .texts = texts,
+                                .completion_ids = ids,
+                                .columns = columns,
+                                .log = &log};
+  CHECK(reward::evaluate(*rewards[0].function, call) == std::vector<double>{1.0});
+  CHECK(std::isfinite(reward::evaluate(*rewards[1].function, call).at(0)));
+  CHECK(reward::evaluate(*rewards[2].function, call) == std::vector<double>{-1.0});
+  CHECK(log.metrics.size() == 3);
+  CHECK(log.metrics.at(1).first == "rewards/llama/failed");
+
+  run.trl.reward_funcs = {"no/such-model"};
+  run.trl.reward_kwargs = nullptr;
+  CHECK_THROWS_WITH(config::weighted_rewards(run, "config.yaml"), Catch::Contains("[rlalgo.config.20]"));
 }

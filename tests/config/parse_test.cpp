@@ -76,6 +76,11 @@ TEST_CASE("every kind of key reaches its field") {
   scale_rewards: batch
   reward_weights: [2]
   reward_timeout: 5
+  reward_num_workers: 3
+  reward_max_retries: 0
+  reward_on_failure: nan
+  reward_kwargs:
+    rewards.correct: {weight: 2, words: [a, b]}
   log_completions: yes
   importance_sampling_level: sequence
   use_bias_correction_kl: true
@@ -130,6 +135,10 @@ strict: true
   CHECK(trl.scale_rewards == "batch");
   CHECK(trl.reward_weights == std::vector<double>{2});
   CHECK(trl.reward_timeout == 5);
+  CHECK(trl.reward_num_workers == 3);
+  CHECK(trl.reward_max_retries == 0);
+  CHECK(trl.reward_on_failure == "nan");
+  CHECK(trl.reward_kwargs.dump() == R"({"rewards.correct":{"weight":2,"words":["a","b"]}})");
   CHECK(trl.log_completions);
   CHECK(trl.importance_sampling_level == "sequence");
   CHECK(trl.use_bias_correction_kl);

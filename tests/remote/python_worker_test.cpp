@@ -24,7 +24,6 @@
 
 using namespace rlalgo;
 using remote::PythonConfig;
-using remote::PythonReward;
 using remote::PythonWorker;
 using reward::Json;
 using Values = std::vector<double>;
@@ -172,15 +171,15 @@ struct Bench {
     ids.assign(values.size(), {});
   }
   Values call(const std::string& function) {
-    PythonReward reward(worker, function);
+    (void)worker->load(function);
     const std::vector<std::span<const std::int32_t>> views(ids.begin(), ids.end());
-    return reward::evaluate(reward, {.prompts = prompts,
-                                     .completions = completions,
-                                     .texts = texts,
-                                     .completion_ids = views,
-                                     .columns = columns,
-                                     .step = step,
-                                     .log = &log});
+    return worker->call(function, reward::RewardCall{.prompts = prompts,
+                                                     .completions = completions,
+                                                     .texts = texts,
+                                                     .completion_ids = views,
+                                                     .columns = columns,
+                                                     .step = step,
+                                                     .log = &log});
   }
   // The text of the error that the call raises, whose number must be `number`.
   std::string error(int number, const std::string& function) {
@@ -251,10 +250,12 @@ TEST_CASE("tuples, generators, callable objects, partials and coroutines are fin
   CHECK(bench.call("rewards.later") == Values{3, 3});
   CHECK(bench.call("rewards.scorer") == Values{4, 4});
   CHECK(bench.call("rewards.later_again") == bench.call("rewards.later_again"));  // one loop for the run
-  CHECK(PythonReward(bench.worker, "rewards.length").name() == "length");
-  CHECK(PythonReward(bench.worker, "rewards.later").name() == "later");
-  CHECK(PythonReward(bench.worker, "rewards.scorer").name() == "Scorer");
-  CHECK(PythonReward(bench.worker, "rewards.partial").name() == "length");
+  CHECK(bench.worker->load("rewards.length") == "length");
+  CHECK(bench.worker->load("rewards.later") == "later");
+  CHECK(bench.worker->load("rewards.scorer") == "Scorer");
+  CHECK(bench.worker->load("rewards.partial") == "length");
+  CHECK(bench.worker->load_function("rewards.later").asynchronous);
+  CHECK_FALSE(bench.worker->load_function("rewards.length").asynchronous);
 }
 
 TEST_CASE("an exception arrives with the user's traceback, and the worker lives on") {

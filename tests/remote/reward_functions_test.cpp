@@ -1,5 +1,6 @@
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <support/catch.hpp>
@@ -36,13 +37,14 @@ TEST_CASE("built-ins and Python functions by name, a user's file before a built-
     // No rewards.py: rewards.<name> is a built-in, and Python is not even looked for.
     remote::PythonConfig absent = python;
     absent.python = "/no/such/python";
-    const auto f = make_reward_functions({"rewards.int_reward_func", "gsm8k_grpo.format_reward"}, absent, {});
+    const auto f =
+        make_reward_functions({"rewards.int_reward_func", "gsm8k_grpo.format_reward"}, {.pool = {.python = absent}});
     CHECK(first_value(*f[0]) == 0.5);
     CHECK(first_value(*f[1]) == 1.0);
   }
   directory.write("rewards.py", mine);
-  const auto f =
-      make_reward_functions({"rewards.int_reward_func", "builtin.int_reward_func", "rewards.other"}, python, {});
+  const auto f = make_reward_functions({"rewards.int_reward_func", "builtin.int_reward_func", "rewards.other"},
+                                       {.pool = {.python = python}});
   REQUIRE(f.size() == 3);
   CHECK(first_value(*f[0]) == 7.0);
   CHECK(first_value(*f[1]) == 0.5);
@@ -50,11 +52,37 @@ TEST_CASE("built-ins and Python functions by name, a user's file before a built-
   CHECK(f[2]->name() == "other");
 }
 
+TEST_CASE("TRL's names are built in, with parameters") {
+  rlalgo::support::ScratchDirectory directory;
+  remote::PythonConfig absent;
+  absent.search_paths = {directory.path()};
+  absent.python = "/no/such/python";
+  const auto make = [&](const std::vector<std::string>& names, reward::Json kwargs) {
+    return make_reward_functions(names,
+                                 {.pool = {.python = absent}, .max_completion_length = 4, .kwargs = std::move(kwargs)});
+  };
+  const auto f = make({"think_format_reward", "trl.rewards.get_soft_overlong_punishment", "builtin.length_reward"},
+                      {{"get_soft_overlong_punishment", {{"max_completion_len", 9}}}});
+  REQUIRE(f.size() == 3);
+  CHECK(f[0]->name() == "think_format_reward");
+  CHECK(f[1]->name() == "soft_overlong_punishment_reward");
+  CHECK(first_value(*f[0]) == 0.0);
+  CHECK(first_value(*f[1]) == 0.0);
+  CHECK_THAT(rlalgo::support::raised_by([&] {
+               (void)make({"think_format_reward"}, {{"cosine_scaled_reward", {{"max_len", 9}}}});
+             }),
+             Catch::Contains("remote.12") && Catch::Contains("cosine_scaled_reward"));
+  CHECK_THAT(rlalgo::support::raised_by([&] {
+               (void)make({"cosine_scaled_reward"}, {{"cosine_scaled_reward", {{"max", 9}}}});
+             }),
+             Catch::Contains("reward.6"));
+}
+
 TEST_CASE("names that are neither") {
   rlalgo::support::ScratchDirectory directory;
   remote::PythonConfig python;
   python.search_paths = {directory.path()};
-  const auto make = [&](const std::string& name) { (void)make_reward_functions({name}, python, {}); };
+  const auto make = [&](const std::string& name) { (void)make_reward_functions({name}, {.pool = {.python = python}}); };
   CHECK_THAT(rlalgo::support::raised_by([&] { make("accuracy"); }),
              Catch::Contains("remote.9") && Catch::Contains("builtin.correctness_reward_func"));
   CHECK(rlalgo::support::exit_code_of([&] { make("accuracy"); }) == 2);

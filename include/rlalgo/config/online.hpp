@@ -17,11 +17,14 @@
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
+#include <rlalgo/reward/failure_policy.hpp>
+#include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/trainer/checkpoint.hpp>
 #include <rlalgo/trainer/entropy_control.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
+#include <rlalgo/trainer/reward_model.hpp>
 
 namespace rlalgo::config {
 
@@ -81,20 +84,52 @@ namespace rlalgo::config {
   return out;
 }
 
+// A directory with a config.json, or "organisation/name": module.function has no slash and is no directory.
+[[nodiscard]] inline bool names_reward_model(const std::string& name) {
+  return name.find('/') != std::string::npos ||
+         std::filesystem::is_regular_file(std::filesystem::path(name) / "config.json");
+}
+
+[[nodiscard]] inline std::shared_ptr<reward::RewardFunction> reward_model(const RunConfig& c, const std::string& name,
+                                                                          reward::OnFailure on_failure) {
+  const std::filesystem::path directory = resolve_model(name, c.place("trl.reward_funcs"));
+  std::string last = std::filesystem::path(name).lexically_normal().string();
+  while (last.ends_with('/')) last.pop_back();
+  std::shared_ptr<reward::RewardFunction> function =
+      std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1), c.trl.chat_template_kwargs);
+  if (on_failure != reward::OnFailure::error)
+    function = std::make_shared<reward::Guarded>(std::move(function), on_failure);
+  return function;
+}
+
 // The reward functions with their weights; Python modules are looked for in the working directory, then beside the
 // configuration file.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(const RunConfig& c,
                                                                            const std::filesystem::path& config_file) {
-  remote::PythonConfig python;
+  remote::RewardSettings settings;
+  remote::PythonConfig& python = settings.pool.python;
   python.search_paths = {std::filesystem::current_path()};
   if (const auto beside = std::filesystem::absolute(config_file).parent_path(); beside != python.search_paths.front())
     python.search_paths.push_back(beside);
   python.call_seconds = c.trl.reward_timeout;
-  const auto functions =
-      remote::make_reward_functions(c.trl.reward_funcs, python, {.max_completion_length = c.trl.max_completion_length});
+  settings.pool.workers = static_cast<std::size_t>(c.trl.reward_num_workers);
+  settings.pool.max_retries = static_cast<int>(c.trl.reward_max_retries);
+  settings.max_completion_length = c.trl.max_completion_length;
+  if (c.trl.reward_kwargs.is_object()) settings.kwargs = c.trl.reward_kwargs;
+  settings.on_failure = c.trl.reward_on_failure == "nan"    ? reward::OnFailure::nan
+                        : c.trl.reward_on_failure == "zero" ? reward::OnFailure::zero
+                                                            : reward::OnFailure::error;
+  std::vector<std::string> names;
+  for (const std::string& name : c.trl.reward_funcs)
+    if (!names_reward_model(name)) names.push_back(name);
+  auto functions = remote::make_reward_functions(names, settings);
   std::vector<sampler::WeightedReward> out;
-  for (std::size_t k = 0; k < functions.size(); ++k)
-    out.push_back({functions[k], c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
+  for (std::size_t k = 0, next = 0; k < c.trl.reward_funcs.size(); ++k) {
+    const std::string& name = c.trl.reward_funcs[k];
+    std::shared_ptr<reward::RewardFunction> function =
+        names_reward_model(name) ? reward_model(c, name, settings.on_failure) : functions[next++];
+    out.push_back({std::move(function), c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
+  }
   return out;
 }
 

@@ -88,7 +88,7 @@ struct RecognisedKey {
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"environment_factory", "completions are single turns"},
       {"tools", "completions are single turns"},
-      {"reward_processing_classes", "rewards are functions; reward models are not run"},
+      {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
       {"log_completions_hub_repo", "nothing is uploaded"},
   };
   return keys;
@@ -317,7 +317,6 @@ struct RecognisedKey {
       {"vllm_sync_interval", asynchronous},
       {"streaming_partial_batch", asynchronous},
       {"streaming_min_groups", asynchronous},
-      {"reward_num_workers", asynchronous},
       {"replay_buffer_size", asynchronous},
       {"replay_recompute_logps", asynchronous},
       {"reroll_start_fraction", asynchronous},

@@ -31,10 +31,14 @@ struct DatasetConfig {
 // The `trl:` section; unset numbers have TRL's defaults.
 struct TrlConfig {
   // Rewards
-  std::vector<std::string> reward_funcs;  // module.function, or a built-in
-  std::vector<double> reward_weights;     // empty = all 1
-  double reward_timeout = 60.0;           // seconds one call of a Python reward may take (rlalgo's own key)
-  std::string scale_rewards = "group";    // group, batch, none; true = group, false = none
+  std::vector<std::string> reward_funcs;    // module.function, or a built-in
+  std::vector<double> reward_weights;       // empty = all 1
+  std::int64_t reward_num_workers = 1;      // Python processes that share a batch
+  data::Json reward_kwargs = nullptr;       // reward → its parameters (rlalgo's own key, like the three below)
+  double reward_timeout = 60.0;             // seconds one call of a Python reward may take
+  std::int64_t reward_max_retries = 1;      // further attempts after a Python process died or hung
+  std::string reward_on_failure = "error";  // error, nan, zero
+  std::string scale_rewards = "group";      // group, batch, none; true = group, false = none
   std::string multi_objective_aggregation = "sum_then_normalize";
 
   // Geometry

@@ -122,6 +122,12 @@ class Validator {
       range("trl.reward_weights", weight, std::isfinite(weight), "finite numbers");
     range("trl.reward_timeout", t.reward_timeout, t.reward_timeout > 0 && std::isfinite(t.reward_timeout),
           "more than 0 seconds");
+    count("trl.reward_num_workers", t.reward_num_workers, 1);
+    range("trl.reward_num_workers", static_cast<double>(t.reward_num_workers), t.reward_num_workers <= 256,
+          "at most 256");
+    count("trl.reward_max_retries", t.reward_max_retries, 0);
+    range("trl.reward_max_retries", static_cast<double>(t.reward_max_retries), t.reward_max_retries <= 100,
+          "at most 100");
     count("trl.max_completion_length", t.max_completion_length, 1);
     if (t.num_generations_eval) count("trl.num_generations_eval", *t.num_generations_eval, 1);
     range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -53,34 +54,67 @@ class PythonWorker {
     for (auto& path : config_.search_paths) path = std::filesystem::absolute(path).lexically_normal();
   }
 
-  // Imports `module.function`; returns the function's own name, which is its name in metrics.
-  std::string load(const std::string& function) {
+  struct Loaded {
+    std::string name;           // the function's own name, which is its name in metrics
+    bool asynchronous = false;  // `async def`
+  };
+
+  // Imports `module.function`.
+  Loaded load_function(const std::string& function) {
     if (!started_) start();
     Json paths = Json::array();
     for (const auto& path : config_.search_paths) paths.push_back(path.string());
     const Json answer = ask({{"op", "load"}, {"function", function}, {"paths", std::move(paths)}}, function,
                             config_.start_seconds, "importing");
     if (!answer.contains("name")) outside_protocol(function, answer.dump());
-    return answer.at("name").get<std::string>();
+    return {answer.at("name").get<std::string>(), answer.value("async", false)};
+  }
+  std::string load(const std::string& function) { return load_function(function).name; }
+
+  // A loaded function and the keywords that it gets besides.
+  struct Request {
+    std::string function;
+    reward::Json keywords = reward::Json::object();
+  };
+  // What one function of a call came to: values and what it logged, or the error.
+  struct Outcome {
+    std::vector<double> values;
+    reward::RewardLog log;
+    std::exception_ptr error;
+  };
+
+  // Calls loaded functions on the same arguments; coroutines among them run at once. A function that fails does so in
+  // its own outcome; an error of the process is raised. `attempt` is added to where errors say they happened.
+  std::vector<Outcome> call(const std::vector<Request>& requests, const reward::RewardCall& call,
+                            const std::string& attempt = {}) {
+    Json functions = Json::array();
+    std::string names;
+    for (const Request& r : requests) {
+      functions.push_back(Json::array({r.function, r.keywords}));
+      names += (names.empty() ? "" : ", ") + r.function;
+    }
+    const Json question = {
+        {"op", "call"}, {"functions", std::move(functions)}, {"arguments", arguments(call)}, {"step", call.step}};
+    const std::string where = "step " + std::to_string(call.step) + attempt;
+    const Json answer = ask(question, names, config_.call_seconds, where);
+    try {
+      const Json& answers = answer.at("answers");
+      if (!answers.is_array() || answers.size() != requests.size())
+        outside_protocol(names, answer.dump().substr(0, 200));
+      std::vector<Outcome> outcomes;
+      for (std::size_t i = 0; i < requests.size(); ++i) outcomes.push_back(outcome(answers[i], requests[i], where));
+      return outcomes;
+    } catch (const nlohmann::json::exception& e) {
+      outside_protocol(names, e.what());
+    }
   }
 
-  // Calls a loaded function.
-  std::vector<double> call(const std::string& function, const reward::RewardCall& call) {
-    const Json question = {{"op", "call"}, {"function", function}, {"arguments", arguments(call)}, {"step", call.step}};
-    const Json answer = ask(question, function, config_.call_seconds, "step " + std::to_string(call.step));
-    try {
-      std::vector<double> values;
-      for (const Json& value : answer.at("values")) values.push_back(number(value));
-      if (call.log != nullptr) {
-        for (const Json& metric : answer.at("metrics"))
-          call.log->metrics.emplace_back(metric.at(0).get<std::string>(), number(metric.at(1)));
-        for (const Json& extra : answer.at("extras"))
-          call.log->extras.emplace_back(extra.at(0).get<std::string>(), extra.at(1));
-      }
-      return values;
-    } catch (const nlohmann::json::exception& e) {
-      outside_protocol(function, e.what());
-    }
+  // Calls one loaded function.
+  std::vector<double> call(const std::string& function, const reward::RewardCall& one_call) {
+    Outcome only = std::move(call({Request{.function = function}}, one_call).front());
+    if (only.error) std::rethrow_exception(only.error);
+    if (one_call.log != nullptr) one_call.log->append(std::move(only.log));
+    return std::move(only.values);
   }
 
  private:
@@ -96,6 +130,24 @@ class PythonWorker {
                    .where = config_.python,
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
     started_ = true;
+  }
+
+  static Outcome outcome(const Json& answer, const Request& request, const std::string& where) {
+    Outcome out;
+    if (answer.contains("error")) {
+      try {
+        refuse(answer, request.function, where);
+      } catch (const core::Error&) {
+        out.error = std::current_exception();
+      }
+      return out;
+    }
+    for (const Json& value : answer.at("values")) out.values.push_back(number(value));
+    for (const Json& metric : answer.at("metrics"))
+      out.log.metrics.emplace_back(metric.at(0).get<std::string>(), number(metric.at(1)));
+    for (const Json& extra : answer.at("extras"))
+      out.log.extras.emplace_back(extra.at(0).get<std::string>(), extra.at(1));
+    return out;
   }
 
   static Json arguments(const reward::RewardCall& call) {
@@ -195,20 +247,6 @@ class PythonWorker {
   PythonConfig config_;
   detail::LineProcess process_;
   bool started_ = false;
-};
-
-// One function of a worker as a reward function.
-class PythonReward final : public reward::RewardFunction {
- public:
-  PythonReward(std::shared_ptr<PythonWorker> worker, std::string function)
-      : worker_(std::move(worker)), function_(std::move(function)), name_(worker_->load(function_)) {}
-  [[nodiscard]] std::string name() const override { return name_; }
-  std::vector<double> operator()(const reward::RewardCall& call) override { return worker_->call(function_, call); }
-
- private:
-  std::shared_ptr<PythonWorker> worker_;
-  std::string function_;
-  std::string name_;
 };
 
 }  // namespace rlalgo::remote

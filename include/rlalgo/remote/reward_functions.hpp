@@ -1,19 +1,26 @@
 // The names under `reward_funcs` of a config → reward functions: built-in or from the user's Python files.
 //
-// `builtin.<name>` is built in. `module.function` is Python when a search path holds module.py or a package module/
-// (for a dotted module: its first part); else `rewards.<name>` and `gsm8k_grpo.<name>` may name a built-in; else it is
-// left to Python's own import (an installed package), which reports what is missing. Errors: [rlalgo.remote.*] see
-// python_worker.hpp; [rlalgo.remote.9] (usage) a name that is neither.
+// TRL's names and `builtin.<name>` are built in. `module.function` is Python when a search path holds module.py or a
+// package module/ (for a dotted module: its first part); else `rewards.<name>`, `gsm8k_grpo.<name>` and
+// `trl.rewards.<name>` may name a built-in; else it is left to Python's own import (an installed package), which
+// reports what is missing. `kwargs` (trl.reward_kwargs) are the parameters of a built-in, or keywords that a Python
+// function gets besides its other arguments, by the name under reward_funcs or the function's last part. Errors:
+// [rlalgo.remote.*] see python_worker.hpp; (usage) [rlalgo.remote.9] a name that is neither, [rlalgo.remote.12]
+// parameters for a reward that is not used.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/remote/python_worker.hpp>
+#include <rlalgo/remote/reward_pool.hpp>
+#include <rlalgo/reward/failure_policy.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/reward/registry.hpp>
 
@@ -29,25 +36,65 @@ namespace rlalgo::remote {
   return false;
 }
 
+struct RewardSettings {
+  PoolConfig pool = {};
+  std::int64_t max_completion_length = 512;      // the default of built-ins that know a greatest length
+  reward::Json kwargs = reward::Json::object();  // reward → its parameters
+  reward::OnFailure on_failure = reward::OnFailure::error;
+};
+
+namespace detail {
+
+// The parameters of `name`: under its full name, its last part, or the name of the built-in that it means.
+inline reward::Json parameters_of(const std::string& name, const reward::Json& all, std::set<std::string>& used) {
+  const reward::Builtin* builtin = reward::find_builtin(name);
+  for (const std::string& key : {name, name.substr(name.rfind('.') + 1), builtin != nullptr ? builtin->name : name}) {
+    const auto found = all.find(key);
+    if (found == all.end()) continue;
+    used.insert(key);
+    return found->is_null() ? reward::Json::object() : *found;
+  }
+  return reward::Json::object();
+}
+
+}  // namespace detail
+
 [[nodiscard]] inline std::vector<std::shared_ptr<reward::RewardFunction>> make_reward_functions(
-    const std::vector<std::string>& names, PythonConfig python, const reward::BuiltinOptions& builtin) {
+    const std::vector<std::string>& names, RewardSettings settings = {}) {
+  PythonConfig& python = settings.pool.python;
   if (python.search_paths.empty()) python.search_paths.push_back(std::filesystem::current_path());
   std::vector<std::shared_ptr<reward::RewardFunction>> out;
-  std::shared_ptr<PythonWorker> worker;
+  std::shared_ptr<RewardPool> pool;
+  std::set<std::string> used;
+  const auto add = [&](std::shared_ptr<reward::RewardFunction> function) {
+    if (settings.on_failure != reward::OnFailure::error)
+      function = std::make_shared<reward::Guarded>(std::move(function), settings.on_failure);
+    out.push_back(std::move(function));
+  };
   for (const std::string& name : names) {
-    if (name.starts_with("builtin.") || (!module_exists(name, python.search_paths) && reward::is_builtin(name))) {
-      out.push_back(reward::make_builtin(name, builtin));
+    reward::Json parameters = detail::parameters_of(name, settings.kwargs, used);
+    const bool bare = name.find('.') == std::string::npos;
+    if (name.starts_with("builtin.") ||
+        (reward::is_builtin(name) && (bare || !module_exists(name, python.search_paths)))) {
+      add(reward::make_builtin(
+          name, {.max_completion_length = settings.max_completion_length, .arguments = std::move(parameters)}));
       continue;
     }
-    if (name.find('.') == std::string::npos)
+    if (bare)
       core::raise_usage(
           "remote", 9,
           {.what = "a reward function needs a module",
            .found = name,
            .expected = "module.function of a Python file beside the config, or one of " + reward::builtin_names()});
-    if (!worker) worker = std::make_shared<PythonWorker>(python);
-    out.push_back(std::make_shared<PythonReward>(worker, name));
+    if (!pool) pool = std::make_shared<RewardPool>(settings.pool);
+    add(std::make_shared<PythonReward>(pool, name, std::move(parameters)));
   }
+  for (const auto& [name, parameters] : settings.kwargs.items())
+    if (!used.contains(name))
+      core::raise_usage("remote", 12,
+                        {.what = "trl.reward_kwargs has parameters for a reward that is not under trl.reward_funcs",
+                         .found = name,
+                         .remedy = "add it to trl.reward_funcs, or remove its parameters"});
   return out;
 }
 

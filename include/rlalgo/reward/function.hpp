@@ -6,6 +6,7 @@
 // Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values, [rlalgo.reward.2] the function threw.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -26,6 +27,13 @@ using Json = nlohmann::ordered_json;
 struct RewardLog {
   std::vector<std::pair<std::string, double>> metrics;  // log_metric(name, value)
   std::vector<std::pair<std::string, Json>> extras;     // log_extra(column, one entry per completion)
+  std::vector<std::string> warnings;                    // one line each, for the log
+
+  void append(RewardLog other) {
+    metrics.insert(metrics.end(), other.metrics.begin(), other.metrics.end());
+    extras.insert(extras.end(), other.extras.begin(), other.extras.end());
+    warnings.insert(warnings.end(), other.warnings.begin(), other.warnings.end());
+  }
 };
 
 // The arguments of one call: N completions, all views, row i of each belongs together.
@@ -38,7 +46,44 @@ struct RewardCall {
   std::int64_t step = 0;                                          // optimizer step, 0-based
   RewardLog* log = nullptr;                                       // where to log; null: nobody listens
   [[nodiscard]] std::size_t size() const noexcept { return texts.size(); }
+
+  // Rows [begin, end) of this call, logging elsewhere.
+  [[nodiscard]] RewardCall rows(std::size_t begin, std::size_t end, RewardLog* other_log) const {
+    return {.prompts = prompts.subspan(begin, end - begin),
+            .completions = completions.subspan(begin, end - begin),
+            .texts = texts.subspan(begin, end - begin),
+            .completion_ids = completion_ids.subspan(begin, end - begin),
+            .columns = columns.subspan(begin, end - begin),
+            .step = step,
+            .log = other_log};
+  }
 };
+
+// Joins what the parts of one call logged: a column is the parts' entries in order, null where a part did not log it.
+inline void join_logs(const std::vector<std::pair<std::size_t, RewardLog>>& parts, RewardLog& out) {
+  std::vector<std::string> columns;
+  std::size_t total = 0;
+  for (const auto& [rows, log] : parts) {
+    out.metrics.insert(out.metrics.end(), log.metrics.begin(), log.metrics.end());
+    out.warnings.insert(out.warnings.end(), log.warnings.begin(), log.warnings.end());
+    for (const auto& [column, entries] : log.extras)
+      if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
+    total += rows;
+  }
+  for (const std::string& column : columns) {
+    Json entries = Json::array();
+    for (const auto& [rows, log] : parts) {
+      const auto found =
+          std::find_if(log.extras.rbegin(), log.extras.rend(), [&](const auto& e) { return e.first == column; });
+      if (found == log.extras.rend()) {
+        for (std::size_t i = 0; i < rows; ++i) entries.push_back(nullptr);
+        continue;
+      }
+      for (const Json& entry : found->second) entries.push_back(entry);
+    }
+    out.extras.emplace_back(column, std::move(entries));
+  }
+}
 
 class RewardFunction {
  public:

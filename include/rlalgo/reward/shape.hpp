@@ -40,7 +40,8 @@ struct Repetition {
     for (std::size_t i = 0; i < total; ++i)
       distinct.emplace(ids.begin() + static_cast<std::ptrdiff_t>(i),
                        ids.begin() + static_cast<std::ptrdiff_t>(i + ngram));
-    return (1.0 - static_cast<double>(distinct.size()) / static_cast<double>(total)) * max_penalty;
+    const double repeated = 1.0 - static_cast<double>(distinct.size()) / static_cast<double>(total);
+    return repeated > 0 ? repeated * max_penalty : 0.0;  // not −0
   }
 };
 

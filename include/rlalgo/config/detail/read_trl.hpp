@@ -37,7 +37,15 @@ inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
 inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("reward_funcs", trl.reward_funcs);
   reader.read("reward_weights", trl.reward_weights);
+  reader.read("reward_num_workers", trl.reward_num_workers);
+  if (const Node* parameters = reader.take("reward_kwargs"); parameters != nullptr) {
+    if (parameters->kind != Kind::mapping)
+      raise_type(reader.prefix() + "reward_kwargs", *parameters, "reward: {parameter: value} lines");
+    trl.reward_kwargs = to_json(*parameters);
+  }
   reader.read("reward_timeout", trl.reward_timeout);
+  reader.read("reward_max_retries", trl.reward_max_retries);
+  reader.read_choice("reward_on_failure", trl.reward_on_failure, {"error", "nan", "zero"});
   read_scale_rewards(reader, trl);
   read_name(reader, "multi_objective_aggregation", trl.multi_objective_aggregation, aggregations());
 

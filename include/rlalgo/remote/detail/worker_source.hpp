@@ -1,12 +1,14 @@
 // The Python side of the reward worker: standard library only, Python 3.8 or later.
 //
 // Protocol on file descriptor 3, one JSON object per line each way, strictly question and answer. Questions:
-//   {"op": "load", "function": "module.name", "paths": [directory, …]}     → {"name": …}
-//   {"op": "call", "function": …, "arguments": {…}, "step": k}             → {"values": […], "metrics": …, "extras": …}
-// An answer with "error" instead carries "kind" (load | raised | count | value), "message" and "traceback".
-// Values: a finite number, null (None or NaN), "inf" or "-inf". Descriptor 1 is the trainer's stderr, 0 is /dev/null.
-// Before each call `random` (and numpy, when the module loaded it) is seeded by the call itself, so that a reward that
-// draws random numbers is the same function of its arguments in a resumed run.
+//   {"op": "load", "function": "module.name", "paths": [directory, …]}     → {"name": …, "async": true | false}
+//   {"op": "call", "functions": [[function, {keyword: value}], …], "arguments": {…}, "step": k}
+//                                                → {"answers": [{"values": […], "metrics": …, "extras": …}, …]}
+// An answer with "error" instead carries "kind" (load | raised | count | value), "message" and "traceback". Functions
+// of one call run one after another, except that all coroutines among them run at once, as asyncio.gather does. Values:
+// a finite number, null (None or NaN), "inf" or "-inf". Descriptor 1 is the trainer's stderr, 0 is /dev/null. Before
+// each call `random` (and numpy, when the module loaded it) is seeded by the call itself, so that a reward that draws
+// random numbers is the same function of its arguments in a resumed run.
 #pragma once
 
 namespace rlalgo::remote::detail {
@@ -89,7 +91,8 @@ def load(question):
     plain = function
     while hasattr(plain, "func"):
         plain = plain.func
-    return {"name": getattr(plain, "__name__", type(plain).__name__)}
+    runs = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(getattr(type(plain), "__call__", None))
+    return {"name": getattr(plain, "__name__", type(plain).__name__), "async": runs}
 
 
 def accepted(function, arguments):
@@ -118,41 +121,88 @@ def number(value, index):
     return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
-def call(question, seed):
+class Call:
+    """One function with its arguments, and what it logs."""
+
+    def __init__(self, path, keywords, arguments, step):
+        self.function = functions[path]
+        self.count = len(arguments["completions"])
+        self.metrics, self.extras = [], []
+        self.arguments = dict(arguments)
+        self.arguments.update(keywords)
+        self.arguments["trainer_state"] = types.SimpleNamespace(global_step=step)
+        self.arguments["log_metric"] = lambda name, value: self.metrics.append([str(name), number(value, 0)])
+        self.arguments["log_extra"] = lambda column, values: self.extras.append([str(column), plain(list(values))])
+
+    def begin(self):
+        return self.function(**accepted(self.function, self.arguments))
+
+    def refused(self, error):
+        if isinstance(error, Refusal):
+            return error.answer
+        return Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error)).answer
+
+    def answer(self, values):
+        if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+            kind = type(values).__name__
+            raise Refusal("value", "it returned %s, not a list with one number or None per completion" % kind)
+        values = [number(v, i) for i, v in enumerate(values)]
+        if len(values) != self.count:
+            raise Refusal("count", "%d values for %d completions" % (len(values), self.count))
+        return {"values": values, "metrics": self.metrics, "extras": self.extras}
+
+
+def together(awaitables):
+    # The results of all, an exception where one was raised.
     global loop
-    function = functions[question["function"]]
-    arguments = question["arguments"]
-    count = len(arguments["completions"])
-    metrics, extras = [], []
-    arguments["trainer_state"] = types.SimpleNamespace(global_step=question["step"])
-    arguments["log_metric"] = lambda name, value: metrics.append([str(name), number(value, 0)])
-    arguments["log_extra"] = lambda column, values: extras.append([str(column), plain(list(values))])
+    import asyncio
+
+    if loop is None:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+
+    async def wait(awaitable):
+        try:
+            return await awaitable
+        except BaseException as error:
+            return Raised(error)
+
+    async def all_of_them():
+        return await asyncio.gather(*[wait(a) for a in awaitables])
+
+    return loop.run_until_complete(all_of_them())
+
+
+class Raised:
+    def __init__(self, error):
+        self.error = error
+
+
+def call(question, seed):
+    calls = [Call(path, keywords, question["arguments"], question["step"]) for path, keywords in question["functions"]]
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
-    try:
-        values = function(**accepted(function, arguments))
-        if inspect.isawaitable(values):
-            if loop is None:
-                import asyncio
-
-                loop = asyncio.new_event_loop()
-                asyncio.set_event_loop(loop)
-
-            async def wait(awaitable):
-                return await awaitable
-
-            values = loop.run_until_complete(wait(values))
-    except Refusal:
-        raise
-    except BaseException as error:
-        raise Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error))
-    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
-        raise Refusal("value", "it returned %s, not a list with one number or None per completion" % type(values).__name__)
-    values = [number(v, i) for i, v in enumerate(values)]
-    if len(values) != count:
-        raise Refusal("count", "%d values for %d completions" % (len(values), count))
-    return {"values": values, "metrics": metrics, "extras": extras}
+    results = []
+    for one in calls:
+        try:
+            results.append(one.begin())
+        except BaseException as error:
+            results.append(Raised(error))
+    waiting = [i for i, result in enumerate(results) if inspect.isawaitable(result)]
+    if waiting:
+        for i, result in zip(waiting, together([results[i] for i in waiting])):
+            results[i] = result
+    answers = []
+    for one, result in zip(calls, results):
+        try:
+            if isinstance(result, Raised):
+                answers.append(one.refused(result.error))
+            else:
+                answers.append(one.answer(result))
+        except BaseException as error:
+            answers.append(one.refused(error))
+    return {"answers": answers}
 
 
 threading.Thread(target=die_with_the_trainer, daemon=True).start()

@@ -127,6 +127,7 @@ inline void run_rewards(Generation& generation, std::span<const WeightedReward> 
     row.clear();
     for (std::size_t k = 0; k < rewards.size(); ++k) row.push_back(generation.rewards(i, k));
   }
+  batch.warnings.insert(batch.warnings.end(), log.warnings.begin(), log.warnings.end());
   for (const auto& [name, value] : log.metrics)
     if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
   for (const auto& [column, entries] : log.extras)
