@@ -1,7 +1,6 @@
 // Random and damaged tokenizer files and templates: each is read, or refused with a numbered error; none crashes, hangs
 // or allocates out of proportion. The inputs are counter-based: a failing one is found again by its index.
-// RLALGO_FUZZ_COUNT sets how many inputs of each kind there are (100000 for a night), RLALGO_FUZZ_FIRST the first
-// index.
+// RLALGO_FUZZ_COUNT sets how many inputs of each kind there are, RLALGO_FUZZ_FIRST the first index.
 #include <support/catch.hpp>
 
 #include <algorithm>
@@ -324,9 +323,9 @@ std::string random_input(Random& random) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t default_count = 1000;
+constexpr std::uint64_t default_count = 10'000;
 #else
-constexpr std::uint64_t default_count = 10000;
+constexpr std::uint64_t default_count = 100'000;
 #endif
 
 }  // namespace
