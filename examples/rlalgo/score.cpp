@@ -1,12 +1,16 @@
 // Log-probs of given tokens, by the forward pass that training uses.
 //
-//   rlalgo score --model DIR [--lora-model-dir DIR] [--temperature 1] [--batch 16]
+//   rlalgo score --model DIR [--lora-model-dir DIR] [--temperature 1] [--batch 16] [--engine]
 //
 // In:  {"ids": […]}: every token after the first; or {"prompt" | "messages" | "prompt_ids": …, "completion" |
 //      "completion_ids": …}: the tokens of the completion, which is tokenized on its own, without special tokens
 // Out: {"log_probs": […]} nats, with "ids" of the scored tokens
+//
+// --engine: by the engine that generates, token after token from its cache of keys and values. Both agree but for
+// rounding.
 #include <c10/core/GradMode.h>
 
+#include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 
 #include "json_lines.hpp"
@@ -45,24 +49,48 @@ Scored read(const JsonLines::Line& line, const config::LanguageModel& model) {
   return out;
 }
 
+std::vector<float> by_training_path(const std::vector<Scored>& rows, const config::LanguageModel& model,
+                                    double temperature) {
+  std::vector<model::Sequence> views;
+  for (const Scored& row : rows) views.push_back({row.prompt, row.completion});
+  const model::Scores scores = model.decoder->score(model::build_tree(views), {.temperature = temperature});
+  const tensor::Tensor log_probs = scores.log_prob.to(at::kCPU, at::kFloat).contiguous();
+  return {log_probs.const_data_ptr<float>(), log_probs.const_data_ptr<float>() + log_probs.numel()};
+}
+
+std::vector<float> by_engine(const std::vector<Scored>& rows, rlalgo::inference::LocalEngine& engine,
+                             double temperature) {
+  std::vector<rlalgo::inference::Request> requests;
+  for (const Scored& row : rows)
+    if (!row.completion.empty()) requests.push_back({.prompt = row.prompt, .given = row.completion});
+  std::vector<float> out;
+  for (const auto& group : engine.generate(requests, {.temperature = temperature}, {}))
+    out.insert(out.end(), group[0].log_probs.begin(), group[0].log_probs.end());
+  return out;
+}
+
 }  // namespace
 
 int score(const Arguments& arguments) {
   const Options options("score", arguments,
-                        {{"model", ""}, {"lora-model-dir", ""}, {"temperature", "1"}, {"batch", "16"}});
+                        {{"model", ""}, {"lora-model-dir", ""}, {"temperature", "1"}, {"batch", "16"}}, {"engine"});
   const config::LanguageModel model = load_model(options, "score");
   const c10::AutoGradMode no_gradient(false);
   const double temperature = options.number("temperature");
-  const auto batch_size = static_cast<std::size_t>(std::max(1.0, options.number("batch")));
+  if (!(temperature > 0.0))
+    core::raise_usage("cli", 16, {.what = "--temperature must be above 0", .found = options.text("temperature")});
+  const auto batch_size = static_cast<std::size_t>(std::clamp(options.number("batch"), 1.0, 4096.0));
+  std::optional<rlalgo::inference::LocalEngine> engine;
+  if (options.flag("engine"))
+    engine.emplace(model.decoder->config(), model.decoder->weights(),
+                   rlalgo::inference::EngineConfig{.max_slots = static_cast<std::int64_t>(batch_size)});
   JsonLines lines;
   for (auto batch = lines.next(batch_size); !batch.empty(); batch = lines.next(batch_size)) {
     std::vector<Scored> rows;
-    std::vector<model::Sequence> views;
     for (const JsonLines::Line& line : batch) rows.push_back(read(line, model));
-    for (const Scored& row : rows) views.push_back({row.prompt, row.completion});
-    const model::Scores scores = model.decoder->score(model::build_tree(views), {.temperature = temperature});
-    const tensor::Tensor log_probs = scores.log_prob.to(at::kCPU, at::kFloat).contiguous();
-    const float* next = log_probs.const_data_ptr<float>();
+    const std::vector<float> log_probs =
+        engine ? by_engine(rows, *engine, temperature) : by_training_path(rows, model, temperature);
+    const float* next = log_probs.data();
     for (const Scored& row : rows) {
       Json values = Json::array();
       for (std::size_t t = 0; t < row.completion.size(); ++t) values.push_back(*next++);

@@ -118,6 +118,26 @@ def adapter(c):
 
 
 @case
+def bfloat16(c):
+    """Weights in bfloat16, masters in float32 in the checkpoint, which a resumed run needs to reach the same bytes."""
+    low = {**LONG, "bf16": True, "learning_rate": 1e-4, "warmup_steps": 0,
+           "trl": {**LONG["trl"], "reward_funcs": ["builtin.gsm8k_format"], "max_completion_length": 32}}
+    c.train({**low, "output_dir": "whole"}).expect(0, "several times as long")
+    described = header(c.folder / "whole/model.safetensors")
+    assert {v["dtype"] for k, v in described.items() if k != "__metadata__"} == {"BF16"}, described
+    state = header(c.folder / "whole/checkpoint-3/optimizer.safetensors")
+    assert {v["dtype"] for k, v in state.items() if k.endswith((".master", ".exp_avg", ".exp_avg_sq"))} == {"F32"}
+    assert sum(k.endswith(".master") for k in state) == len(described) - ("__metadata__" in described)
+    masters, rounded = tensors(c.folder / "whole/checkpoint-3/optimizer.safetensors"), tensors(c.folder / "whole/checkpoint-3/model.safetensors")
+    assert any(masters["model.norm.weight.master"][4 * i:4 * i + 2] != b"\0\0" for i in range(16)), "masters are not finer"
+    assert len(rounded["model.norm.weight"]) * 2 == len(masters["model.norm.weight.master"])
+    c.train({**low, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(0)
+    for file in ["model.safetensors", "checkpoint-6/optimizer.safetensors"]:
+        assert (c.folder / "half" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), f"{file} differs"
+    c.train({"fp16": True}).expect(2, "[rlalgo.config.10]", "float32")
+
+
+@case
 def unfrozen(c):
     """Only the named weights move."""
     c.train({"unfrozen_parameters": ["model.norm", "model.layers.0.mlp"], "output_dir": "some", "warmup_steps": 0,

@@ -50,10 +50,26 @@ def score_and_generate_agree(c):
         assert s["ids"] == o["ids"]
         worst = max(abs(a - b) for a, b in zip(s["log_probs"], o["log_probs"]))
         assert worst < 1e-4, worst
+    cached = ask(c, "score", [dict(prompt, completion_ids=o["ids"]) for o in out], "--engine")
+    assert [o["log_probs"] for o in cached] == [o["log_probs"] for o in out], "what is drawn has another log-prob when it is given"
+    assert all(s["ids"] == o["ids"] for o, s in zip(out, cached))
     ids = ask(c, "tokenize", [dict(prompt, add_generation_prompt=True)])[0]["ids"] + out[0]["ids"]
     whole = ask(c, "score", [{"ids": ids}])[0]["log_probs"]
     assert len(whole) == len(ids) - 1
     assert max(abs(a - b) for a, b in zip(whole[-len(out[0]["ids"]):], scored[0]["log_probs"])) < 1e-4
+
+
+@case
+def score_on_the_engine(c):
+    text = "Ines finds 3 stamps on Monday and 10 on Tuesday. How many?"
+    rows = [{"prompt": text, "completion": " 13"}, {"ids": [5]}, {"ids": list(range(5, 60))}, {"prompt": "3 +", "completion": " 4 = 7"}]
+    for options in [(), ("--temperature", "0.7"), ("--batch", "1")]:
+        trained, cached = (ask(c, "score", rows, *options, *engine) for engine in [(), ("--engine",)])
+        assert [len(r["log_probs"]) for r in cached][1:3] == [0, 54]
+        for t, e in zip(trained, cached):
+            assert t["ids"] == e["ids"] and len(t["log_probs"]) == len(e["log_probs"])
+            assert all(abs(a - b) < 1e-4 for a, b in zip(t["log_probs"], e["log_probs"])), (t, e)
+    c.run("score", "--model", MODEL, "--temperature", "0").expect(2, "[rlalgo.cli.16]")
 
 
 @case

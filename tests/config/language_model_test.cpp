@@ -49,6 +49,20 @@ TEST_CASE("what was loaded is saved as a model directory of its own") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("bfloat16 is computed with and saved when it is asked for") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  config::RunConfig run = run_with(quickstart.string());
+  CHECK(config::load_language_model(run).decoder->dtype() == at::kFloat);
+  run.bfloat16 = true;
+  const config::LanguageModel model = config::load_language_model(run);
+  CHECK(model.decoder->dtype() == at::kBFloat16);
+  CHECK(model.decoder->parameters().front().value.requires_grad());
+  model.save(folder);
+  CHECK(data::Json::parse(bytes(folder / "config.json"))["torch_dtype"] == "bfloat16");
+  fs::remove_all(folder);
+}
+
 TEST_CASE("a model that is nowhere is config.20 and a chat without template config.21") {
   CHECK_THROWS_WITH(config::load_language_model(run_with("no/such-model")), Catch::Contains("[rlalgo.config.20]"));
   config::LanguageModel model = config::load_language_model(run_with(quickstart.string()));

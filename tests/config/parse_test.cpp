@@ -330,7 +330,7 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "special_tokens: {pad_token: x}\n"), {"special_tokens.pad_token", "padded"}) == "");
   CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "never cut"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
-  CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16", "float32"}) == "");
+  CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16 (c.yaml:9)", "several times as long"}) == "");
   CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "in this process"}) == "");
   CHECK(lacks(warning_of(minimal + "vllm: {port: 9000}\n"), {"vllm (c.yaml:9)"}) == "");
   CHECK(lacks(warning_of(minimal + "plugins: [axolotl.integrations.liger.LigerPlugin]\n"),
@@ -345,6 +345,15 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(parse(minimal +
               "bf16: auto\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")
             .warnings.empty());
+}
+
+TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused") {
+  CHECK_FALSE(parse(minimal).bfloat16);
+  CHECK_FALSE(parse(minimal + "bf16: false\nbfloat16:\nfp16: auto\n").bfloat16);
+  CHECK(parse(minimal + "bf16: true\n").bfloat16);
+  CHECK(parse(minimal + "bfloat16: true\nbf16: auto\n").bfloat16);
+  for (const std::string key : {"fp16", "float16"})
+    CHECK(lacks(error_of(minimal + key + ": true\n"), {"[rlalgo.config.10]", key, "float32", "bf16"}) == "");
 }
 
 TEST_CASE("a generation server: its keys, their old names, what excludes what") {

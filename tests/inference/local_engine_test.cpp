@@ -137,6 +137,38 @@ TEST_CASE("sampling log-probs are the training log-probs of the same tokens") {
     }
 }
 
+TEST_CASE("given tokens are scored as if they had been drawn") {
+  const model::DecoderConfig config = reference::tiny("qwen3");
+  const model::DecoderWeights weights = reference::random_weights(config, 6);
+  LocalEngine engine(config, weights, {.max_slots = 3, .prefill_rows = 16});
+  for (const double temperature : {1.0, 0.7, 0.0}) {
+    SamplingConfig sampling;
+    sampling.temperature = temperature;
+    sampling.max_new_tokens = 40;
+    std::vector<Request> requests;
+    for (const std::int64_t length : {1, 33, 20, 50, 7})
+      requests.push_back({.prompt = prompt_of(length, 3), .first_index = requests.size()});
+    const auto drawn = engine.generate(requests, sampling, {.seed = 3});
+    for (std::size_t r = 0; r < requests.size(); ++r) requests[r].given = drawn[r][0].ids;
+    sampling.max_new_tokens = 1;  // neither this …
+    sampling.stop_ids = {drawn[0][0].ids[2], drawn[3][0].ids[0]};
+    sampling.top_k = 1;  // … nor truncation concerns them
+    const auto scored = engine.generate(requests, sampling, {.seed = 4});
+    for (std::size_t r = 0; r < requests.size(); ++r) {
+      REQUIRE(scored[r][0].ids == drawn[r][0].ids);
+      CHECK(scored[r][0].log_probs == drawn[r][0].log_probs);
+      CHECK(scored[r][0].finish == Finish::length);
+    }
+  }
+  const std::int64_t most = config.max_position_embeddings;
+  std::vector<Request> full = {{.prompt = prompt_of(10, 1), .given = prompt_of(most - 10, 2)}};
+  CHECK(engine.generate(full, {}, {})[0][0].log_probs.size() == static_cast<std::size_t>(most - 10));
+  full[0].given.push_back(1);
+  CHECK(error_of([&] { engine.generate(full, {}, {}); }) == "inference.1");
+  full[0].given = {1, 101};
+  CHECK(error_of([&] { engine.generate(full, {}, {}); }) == "inference.3");
+}
+
 namespace {
 
 // Requests of different lengths and group sizes, sampled with everything on.

@@ -98,6 +98,52 @@ TEST_CASE("logits and gradients equal those of transformers for every architectu
   }
 }
 
+// The same product in bfloat16 has as many roundings in another order, so neither can be told from the other: both are
+// about as far from the exact logits of the rounded weights.
+TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transformers in bfloat16") {
+  for (const std::string name : {"llama", "llama3_rope", "qwen2", "qwen3", "mistral", "smollm3", "qwen2_window",
+                                 "llama_dynamic", "qwen3_yarn"}) {
+    const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
+    const auto low = model::load_decoder(folder, at::kBFloat16), exact = model::load_decoder(folder, at::kDouble);
+    {
+      const c10::NoGradGuard no_grad;
+      for (auto& p : exact->parameters()) p.value.copy_(p.value.to(at::kBFloat16));
+    }
+    const auto expected = model::read_safetensors(folder / "expected.safetensors");
+    const at::Tensor ids = expected.at("ids.1"), theirs = expected.at("bf16.1").to(at::kDouble);
+    const auto tree = whole(std::vector<std::int64_t>(ids.const_data_ptr<std::int64_t>(),
+                                                      ids.const_data_ptr<std::int64_t>() + ids.numel()));
+    REQUIRE(low->dtype() == at::kBFloat16);
+    const at::Tensor ours = low->logits(tree).to(at::kDouble), truth = exact->logits(tree);
+    const auto distance = [](const at::Tensor& a, const at::Tensor& b) { return (a - b).norm().item<double>(); };
+    INFO(name);
+    const double noise = distance(theirs, truth);
+    CHECK(noise > 0.0);
+    CHECK(distance(ours, truth) < 1.5 * noise);
+    CHECK(distance(ours, theirs) < 2.0 * noise);
+    CHECK(noise < 0.05 * truth.norm().item<double>());
+  }
+}
+
+TEST_CASE("gradients in bfloat16 are those of float32 but for rounding") {
+  const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model/qwen3";  // its file is in bfloat16
+  const auto low = model::load_decoder(folder, at::kBFloat16), full = model::load_decoder(folder);
+  const std::vector<Row> rows = {{{5, 6, 7}, {8, 9, 10, 11, 12}}, {{5, 6}, {13, 14, 15}}};
+  for (auto* policy : {low.get(), full.get()}) {
+    const auto scores = policy->score(model::build_tree(views(rows)), {});
+    CHECK(scores.log_prob.scalar_type() == at::kFloat);
+    scores.log_prob.sum().neg().backward();
+  }
+  const auto a = low->parameters(), b = full->parameters();
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    INFO(a[i].name);
+    CHECK(a[i].value.grad().scalar_type() == at::kBFloat16);
+    const double error = (a[i].value.grad().to(at::kFloat) - b[i].value.grad()).norm().item<double>();
+    CHECK(error < 0.05 * b[i].value.grad().norm().item<double>());
+  }
+}
+
 TEST_CASE("a tree scores like its rows one by one, values and gradients") {
   const auto shared = draw(1, 9), tail = draw(2, 6), other = draw(3, 7);
   const auto join = [](std::vector<std::int32_t> a, const std::vector<std::int32_t>& b) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <string>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -157,4 +158,44 @@ TEST_CASE("state that does not fit is refused by number and changes nothing") {
                     Contains("other.exp_avg of no trained"));
   CHECK(optimizer.state()[2].second.item<float>() == 1.0f);
   CHECK_THROWS_WITH(AdamW({{"t", at::zeros({2, 3}).t().requires_grad_(), true}}), Contains("[rlalgo.optim.4]"));
+}
+
+TEST_CASE("bfloat16 parameters follow their float32 masters, and a resumed run follows the same bits") {
+  const auto gradients = [](std::vector<Parameter>& p, double t) { set_gradients(p, t); };
+  std::vector<Parameter> low = two_parameters(at::kBFloat16), full = two_parameters(at::kBFloat16);
+  for (Parameter& p : full) p.value = p.value.detach().to(at::kFloat).requires_grad_();
+  AdamW optimizer(low, {.weight_decay = 0.1}), exact(full, {.weight_decay = 0.1});
+  const auto step = [&](AdamW& o, std::vector<Parameter>& p, int t) {
+    gradients(p, t);
+    if (p[0].value.scalar_type() == at::kFloat)  // the gradients that a bfloat16 model has
+      for (Parameter& q : p) q.value.mutable_grad() = q.value.grad().to(at::kBFloat16).to(at::kFloat);
+    o.step(1e-3);  // less than half the spacing of bfloat16 near 1: 2⁻⁸
+  };
+  for (int t = 0; t < 60; ++t) {
+    step(optimizer, low, t);
+    step(exact, full, t);
+  }
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    CHECK(low[i].value.scalar_type() == at::kBFloat16);
+    CHECK(low[i].value.detach().equal(full[i].value.detach().to(at::kBFloat16)));
+  }
+  CHECK(full[0].value.detach().sub(filled(5, at::kFloat, start, 0, 0)).abs().max().item<double>() > 5e-3);
+
+  std::map<std::string, Tensor> saved;
+  for (const auto& [name, value] : optimizer.state()) saved[name] = value.clone();
+  REQUIRE(saved.size() == 8);
+  CHECK(saved.at("plain.master").scalar_type() == at::kFloat);
+  CHECK(saved.at("plain.exp_avg").scalar_type() == at::kFloat);
+  std::vector<Parameter> resumed = two_parameters(at::kBFloat16);  // the optimizer's state alone says what they are
+  AdamW again(resumed, {.weight_decay = 0.1});
+  again.load_state(saved);
+  for (int t = 60; t < 70; ++t) {
+    step(optimizer, low, t);
+    step(again, resumed, t);
+  }
+  for (std::size_t i = 0; i < low.size(); ++i) CHECK(low[i].value.detach().equal(resumed[i].value.detach()));
+  const auto a = optimizer.state(), b = again.state();
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i].second.equal(b[i].second));
+  AdamW other(full, {});
+  CHECK_THROWS_AS(other.load_state(saved), rlalgo::core::Error);  // masters of no parameter
 }

@@ -1,5 +1,6 @@
 #include <support/catch.hpp>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -43,4 +44,12 @@ TEST_CASE("gradients of several dtypes share one norm") {
   CHECK(clip_grad_norm(gradients, 1.0) == Approx(5.0));
   CHECK(gradients[0].item<float>() == Approx(0.6).epsilon(1e-6));
   CHECK(gradients[0].scalar_type() == at::kFloat);
+}
+
+TEST_CASE("the norm of bfloat16 gradients is not rounded to bfloat16") {
+  // 300 ones: √300 = 17.32; the bfloat16 nearest to it is 17.375
+  std::vector<Tensor> gradients = {at::ones({300}, at::kBFloat16), at::zeros({2}, at::kBFloat16)};
+  CHECK(clip_grad_norm(gradients, 1.0) == Approx(std::sqrt(300.0)).epsilon(1e-6));
+  CHECK(gradients[0].scalar_type() == at::kBFloat16);
+  CHECK(gradients[0][7].item<double>() == Approx(1.0 / std::sqrt(300.0)).epsilon(4e-3));
 }

@@ -1,7 +1,6 @@
 // Random and damaged tokenizer files and templates: each is read, or refused with a numbered error; none crashes, hangs
 // or allocates out of proportion. The inputs are counter-based: a failing one is found again by its index.
-// RLALGO_FUZZ_COUNT sets how many inputs of each kind there are (100000 for a night), RLALGO_FUZZ_FIRST the first
-// index.
+// RLALGO_FUZZ_COUNT sets how many inputs of each kind there are, RLALGO_FUZZ_FIRST the first index.
 #include <support/catch.hpp>
 
 #include <algorithm>
@@ -251,9 +250,7 @@ const std::vector<std::string>& small_tokenizers() {
           R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": true, "strip_right": true}, {"type": "StripAccents"}, {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}, "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},)"),
       small_tokenizer(
           R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false}, {"type": "Digits", "individual_digits": true}, {"type": "Punctuation", "behavior": "MergedWithNext"}, {"type": "WhitespaceSplit"}]}, "decoder": {"type": "Fuse"},)"),
-      small_tokenizer(
-          R"("pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true}, "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}, "post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]},)",
-          R"("ignore_merges": true, )")};
+      small_tokenizer(R"("pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true}, "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}, "post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]},)", R"("ignore_merges": true, )"), R"({"added_tokens": [{"id": 9, "content": "<x>", "special": true}], "normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}, "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}, "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0.0], ["▁", -2.5], ["a", -3], ["▁a", -3.5], ["ab", -4.25], ["b", -5], ["<0x63>", -9]]}})"};
   return all;
 }
 
@@ -324,9 +321,9 @@ std::string random_input(Random& random) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t default_count = 1000;
+constexpr std::uint64_t default_count = 10'000;
 #else
-constexpr std::uint64_t default_count = 10000;
+constexpr std::uint64_t default_count = 100'000;
 #endif
 
 }  // namespace

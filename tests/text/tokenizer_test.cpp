@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
@@ -75,7 +76,7 @@ TEST_CASE("encodes and decodes as the tokenizers library does") {
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
   }
-  REQUIRE(all.size() == 9);
+  REQUIRE(all.size() == 11);
   if (const char* more = std::getenv("RLALGO_TOKENIZER_CASES")) {
     for (const auto& entry : std::filesystem::directory_iterator(more)) {
       if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
@@ -111,6 +112,37 @@ TEST_CASE("encodes and decodes as the tokenizers library does") {
   }
 }
 
+TEST_CASE("a unigram model takes the split of the highest score") {
+  const auto unigram = [](const std::string& more = "", const std::string& vocabulary = "") {
+    return R"({"model": {"type": "Unigram", )" + more +
+           R"("vocab": [["<unk>", 0], ["a", -1], ["b", -1.5], ["ab", -2], ["abc", -10], ["aa", -2])" + vocabulary +
+           "]}}";
+  };
+  const Tokenizer t = Tokenizer::from_json(unigram(R"("unk_id": 0, )"));
+  CHECK(t.encode("ab") == Ids{3});           // −2 > −1 − 1.5
+  CHECK(t.encode("abc") == Ids{4});          // −10 > −2 − (10 + 10), c being unknown
+  CHECK(t.encode("aa") == Ids{5});           // −2 = −1 − 1: the longer last piece
+  CHECK(t.encode("aab") == Ids{1, 3});       // −1 − 2 > −2 − 1.5
+  CHECK(t.encode("xyaéz") == Ids{0, 1, 0});  // unknown neighbours are one
+  CHECK(t.encode("<unk>") == Ids{0});        // the token itself stands for nothing else
+  CHECK(t.token_id("abc") == 4);
+  CHECK(t.vocab_size() == 6);
+  const Tokenizer bytes = Tokenizer::from_json(
+      unigram(R"("unk_id": 0, "byte_fallback": true, )", R"(, ["<0xC3>", -30], ["<0xA9>", -30], ["a", -1])"));
+  CHECK(bytes.encode("é") == Ids{6, 7});
+  CHECK(bytes.encode("a") == Ids{8});   // of two entries the last one
+  CHECK(bytes.encode("éx") == Ids{0});  // fused first, and x has no byte token
+  CHECK_THROWS_WITH(Tokenizer::from_json(unigram()).encode("ax"), Catch::Contains("[rlalgo.text.5]"));
+  CHECK(Tokenizer::from_json(unigram()).encode("ab") == Ids{3});
+  CHECK(has(error_of(unigram(R"("unk_id": 6, )")), "[rlalgo.text.5]"));
+  CHECK(has(error_of(unigram("", R"(, ["x"])")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(unigram("", R"(, [1, "x"])")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(unigram("", R"(, ["x", 1, 2])")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(unigram("", R"(, "x")")), "[rlalgo.text.2]"));
+  CHECK(has(error_of(R"({"model": {"type": "Unigram", "vocab": {"a": 1}}})"), "[rlalgo.text.5]"));
+  CHECK(has(error_of(R"({"model": {"type": "BPE", "vocab": [["a", 1]], "merges": []}})"), "[rlalgo.text.5]"));
+}
+
 TEST_CASE("merges the lowest rank first, the leftmost on ties") {
   // "abc": rank 0 is b+c, so a+bc remains, and no merge makes a+bc.
   CHECK(Tokenizer::from_json(tiny(R"(["b c", "a b", "ab c"])")).encode("abc") == Ids{0, 5});
@@ -131,8 +163,8 @@ TEST_CASE("short and long pre-tokens merge alike") {
     std::string piece = random_text(i);
     if (piece.size() > 64) piece.resize(64);
     Ids by_scan, by_heap;
-    parts.bpe.merge(piece, by_scan);
-    parts.bpe.merge(piece, by_heap, true);
+    std::get<text::detail::Bpe>(parts.model).merge(piece, by_scan);
+    std::get<text::detail::Bpe>(parts.model).merge(piece, by_heap, true);
     CHECK(by_scan == by_heap);
   }
   // 100,000 letters in one pre-token: quadratic work would take minutes
@@ -297,10 +329,10 @@ TEST_CASE("says what is wrong with a tokenizer") {
   CHECK(
       has(error_of(tiny(), Json{{"added_tokens_decoder", Json{{"x", Json{{"content", "<x>"}}}}}}), "[rlalgo.text.5]"));
 
-  const std::string unigram = error_of(R"({"model": {"type": "Unigram", "vocab": [["a", -1.0]]}})");
-  CHECK(has(unigram, "[rlalgo.text.3]"));
-  CHECK(has(unigram, "'Unigram'"));
-  CHECK(has(error_of(R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})"), "'WordPiece'"));
+  const std::string word_piece = error_of(R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}})");
+  CHECK(has(word_piece, "[rlalgo.text.3]"));
+  CHECK(has(word_piece, "'WordPiece'"));
+  CHECK(has(word_piece, "Unigram"));
   CHECK(has(error_of("{}"), "[rlalgo.text.3]"));
   CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "'Precompiled'"));
   CHECK(has(error_of(tiny("[]", R"("post_processor": {"type": "Odd"}, )")), "'Odd'"));

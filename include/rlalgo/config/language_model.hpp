@@ -1,8 +1,8 @@
 // The language model that a configuration names: decoder, tokenizer, chat template, end tokens; and saving it as it
 // came.
 //
-// base_model is a directory, or an id in the local Hugging Face cache; nothing is downloaded. On a CPU the weights are
-// computed with in f32 whatever the file holds, and saved in f32.
+// base_model is a directory, or an id in the local Hugging Face cache; nothing is downloaded. The weights are computed
+// with and saved in f32 whatever the file holds, or in bf16 when the configuration says so.
 //
 // Errors (usage): [rlalgo.config.20] base_model is neither. Those of model/load.hpp and text/tokenizer.hpp.
 #pragma once
@@ -115,7 +115,8 @@ inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::f
     base_model = model::adapter_base_model(directory);
     directory = resolve_model(base_model, (adapter_directory / model::adapter_config_file).string());
   }
-  std::shared_ptr<model::Decoder> decoder = model::load_decoder(directory);
+  std::shared_ptr<model::Decoder> decoder =
+      model::load_decoder(directory, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float);
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, adapter_directory);
   const std::filesystem::path tokenizer_directory =

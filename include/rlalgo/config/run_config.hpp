@@ -122,6 +122,7 @@ struct RunConfig {
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   bool gradient_checkpointing = false;
+  bool bfloat16 = false;  // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
 
   // Recipe
   std::string rl;  // required: grpo, gdpo

@@ -29,6 +29,9 @@ struct Request {
   std::vector<data::TokenId> prompt;
   std::int64_t count = 1;
   std::uint64_t first_index = 0;  // completion j draws from random index first_index + j: placement cannot change it
+  // Not empty: nothing is drawn, these are the tokens of the completion, and their log-probs are log_softmax(l / T). No
+  // other sampling setting has an effect, nor have stop ids. Only LocalEngine scores.
+  std::vector<data::TokenId> given = {};
 };
 
 // The random draws of one generate call are a function of (seed, step, completion index, token position) only.

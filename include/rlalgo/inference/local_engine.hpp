@@ -9,6 +9,8 @@
 // before it, and each draw only on (seed, step, completion index, position). So tokens and log-probs are the same bits
 // whatever the number of threads or slots, the other requests, and their order; on one kind of CPU.
 //
+// A request may bring its completion (Request::given): then the same passes say what its tokens' log-probs are.
+//
 // A completion ends with a stop id (kept), at max_new_tokens, or when prompt and completion reach
 // max_position_embeddings (Finish::length), or when the caller cancels (Finish::aborted, what there was is kept).
 //
@@ -167,6 +169,15 @@ class LocalEngine {
              .where = where,
              .remedy = "shorten the prompt or drop the row"});
       for (const data::TokenId id : requests[r].prompt) check_id(id, where);
+      for (const data::TokenId id : requests[r].given) check_id(id, where);
+      if (length + static_cast<std::int64_t>(requests[r].given.size()) > decoder_.max_position_embeddings)
+        core::raise("inference", 1,
+                    {.what = "a prompt leaves no room for the completion given",
+                     .found = std::to_string(length) + " and " + std::to_string(requests[r].given.size()) + " tokens",
+                     .expected = "together at most max_position_embeddings = " +
+                                 std::to_string(decoder_.max_position_embeddings),
+                     .where = where,
+                     .remedy = "shorten the row or drop it"});
     }
   }
 
@@ -182,6 +193,8 @@ class LocalEngine {
 
   [[nodiscard]] std::int64_t room(const Call& call, std::size_t request) const {
     const std::int64_t prompt = static_cast<std::int64_t>(call.requests[request].prompt.size());
+    if (const std::size_t given = call.requests[request].given.size(); given > 0)
+      return static_cast<std::int64_t>(given);
     return std::min(call.sampling.max_new_tokens, decoder_.max_position_embeddings - prompt);
   }
 
@@ -300,11 +313,16 @@ class LocalEngine {
       Slot& slot = slots_[slot_of_draw_[task]];
       const data::Completion& completion = completion_of(call, slot);
       const Request& request = call.requests[slot.request];
-      const double u = draw_uniform(call.key, request.first_index + static_cast<std::uint64_t>(slot.completion),
-                                    static_cast<std::uint32_t>(completion.ids.size()));
       const std::span<const float> row(logits_.data() + slot.logits * decoder_.vocab_size,
                                        static_cast<std::size_t>(decoder_.vocab_size));
-      slot.drawn = draws_[static_cast<std::size_t>(thread)](row, call.sampling, request.prompt, completion.ids, u);
+      TokenDraw& token_draw = draws_[static_cast<std::size_t>(thread)];
+      if (!request.given.empty()) {
+        slot.drawn = token_draw.given(row, call.sampling.temperature, request.given[completion.ids.size()]);
+        return;
+      }
+      const double u = draw_uniform(call.key, request.first_index + static_cast<std::uint64_t>(slot.completion),
+                                    static_cast<std::uint32_t>(completion.ids.size()));
+      slot.drawn = token_draw(row, call.sampling, request.prompt, completion.ids, u);
     };
     const std::uint32_t count = static_cast<std::uint32_t>(slot_of_draw_.size());
     if (count * decoder_.vocab_size >= 32'768)
@@ -325,8 +343,9 @@ class LocalEngine {
       completion.ids.push_back(slot.drawn.id);
       completion.log_probs.push_back(slot.drawn.log_prob);
       if (call.hooks.on_token) call.hooks.on_token({slot.request, slot.completion, slot.drawn.id, slot.drawn.log_prob});
-      const bool stopped = std::find(call.sampling.stop_ids.begin(), call.sampling.stop_ids.end(), slot.drawn.id) !=
-                           call.sampling.stop_ids.end();
+      const bool stopped = call.requests[slot.request].given.empty() &&
+                           std::find(call.sampling.stop_ids.begin(), call.sampling.stop_ids.end(), slot.drawn.id) !=
+                               call.sampling.stop_ids.end();
       const bool ended = stopped || static_cast<std::int64_t>(completion.ids.size()) >= room(call, slot.request);
       if (!slot.decoding) fork(call, slot, ended);
       slot.decoding = true;

@@ -70,21 +70,22 @@ class TokenDraw {
                    double u) {
     row_ = logits;
     if (sampling.repetition_penalty != 1.0) penalise(sampling.repetition_penalty, seen_prompt, seen_completion);
-    const detail::MaxResult top = kernels_.maximum(row_.data(), size());
-    if (!top.finite)
-      core::raise(
-          "inference", 5,
-          {.what = "the model's logits are not finite",
-           .found = "NaN or infinity",
-           .expected = "numbers",
-           .remedy = "training has diverged or the checkpoint is damaged; lower the learning rate or check it"});
-    max_ = top.max;
+    find_maximum();
     if (sampling.temperature == 0.0) return greedy();
     scale_ = static_cast<float>(1.0 / sampling.temperature);
     if (!std::isfinite(scale_)) return greedy();  // a temperature this small has one possible outcome
     const bool top_k = sampling.top_k > 0 && sampling.top_k < size();
     if (!top_k && sampling.top_p >= 1.0 && sampling.min_p <= 0.0) return from_all(u);
     return from_kept(sampling, top_k, u);
+  }
+
+  // Token `id` with log_softmax(l / T), whatever the probability of drawing it; T = 0 as in greedy sampling.
+  Drawn given(std::span<const float> logits, double temperature, data::TokenId id) {
+    row_ = logits;
+    find_maximum();
+    scale_ = static_cast<float>(1.0 / temperature);
+    if (!std::isfinite(scale_)) scale_ = 1.0f;
+    return drawn(id, total_mass());
   }
 
  private:
@@ -96,6 +97,18 @@ class TokenDraw {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(row_.size()); }
   [[nodiscard]] double weight(float logit) const { return std::exp(static_cast<double>((logit - max_) * scale_)); }
+
+  void find_maximum() {
+    const detail::MaxResult top = kernels_.maximum(row_.data(), size());
+    if (!top.finite)
+      core::raise(
+          "inference", 5,
+          {.what = "the model's logits are not finite",
+           .found = "NaN or infinity",
+           .expected = "numbers",
+           .remedy = "training has diverged or the checkpoint is damaged; lower the learning rate or check it"});
+    max_ = top.max;
+  }
 
   void penalise(double penalty, std::span<const data::TokenId> prompt, std::span<const data::TokenId> completion) {
     penalised_.assign(row_.begin(), row_.end());

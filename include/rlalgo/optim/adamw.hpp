@@ -5,8 +5,9 @@
 //
 // Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2. The update is
 // ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`). λ applies where
-// model::Parameter::weight_decay is set. Moments have the parameter's dtype and shape; a parameter without gradient in
-// a step is left alone and its t does not advance. Element-wise, so neither threads nor order can change a bit.
+// model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp): float32 where the model
+// computes in bfloat16. Moments have its dtype and shape; a parameter without gradient in a step is left alone and its
+// t does not advance. Element-wise, so neither threads nor order can change a bit.
 //
 // Errors: optim.1 a checkpoint's state does not fit the parameters; optim.4 a parameter that is not contiguous.
 #pragma once
@@ -23,14 +24,13 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 // Needs the tensor type before it.
 #include <ATen/ops/_fused_adamw_ops.h>
 
 namespace rlalgo::optim {
-
-using tensor::Tensor;
 
 struct AdamWConfig {
   double beta1 = 0.9;
@@ -49,9 +49,11 @@ class AdamW {
       if (!p.value.requires_grad()) continue;
       if (!p.value.is_contiguous())
         core::raise("optim", 4, {.what = "a trained parameter must be contiguous in memory", .found = p.name});
-      const Tensor value = p.value.detach();
-      entries_.push_back({std::move(p), value.new_zeros(value.sizes()), value.new_zeros(value.sizes()),
-                          value.new_zeros({}, value.options().dtype(c10::ScalarType::Float))});
+      MasterWeight weight(p.value);
+      const Tensor master = weight.master();
+      entries_.push_back({std::move(p), std::move(weight), master.new_zeros(master.sizes()),
+                          master.new_zeros(master.sizes()),
+                          master.new_zeros({}, master.options().dtype(c10::ScalarType::Float))});
     }
   }
 
@@ -67,18 +69,19 @@ class AdamW {
     for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
   }
 
-  // <parameter>.exp_avg, .exp_avg_sq, .step, sharing memory with the optimizer.
+  // <parameter>.exp_avg, .exp_avg_sq, .step, and .master where it is separate; sharing memory with the optimizer.
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> state() const {
     std::vector<std::pair<std::string, Tensor>> out;
     for (const Entry& e : entries_) {
       out.emplace_back(e.parameter.name + ".exp_avg", e.exp_avg);
       out.emplace_back(e.parameter.name + ".exp_avg_sq", e.exp_avg_sq);
       out.emplace_back(e.parameter.name + ".step", e.updates);
+      if (e.weight.separate()) out.emplace_back(e.parameter.name + ".master", e.weight.master());
     }
     return out;
   }
 
-  // All or nothing: on an error the state is as before.
+  // All or nothing: on an error the state is as before. A parameter with a master becomes its rounding.
   void load_state(const std::map<std::string, Tensor>& state) {
     const c10::NoGradGuard no_grad;
     const auto own = this->state();
@@ -99,12 +102,14 @@ class AdamW {
       if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return entry.first == name; }))
         misfit("tensor " + name + " of no trained parameter", std::to_string(own.size()) + " tensors");
     for (const auto& [name, target] : own) target.copy_(state.at(name));
+    for (const Entry& e : entries_) e.weight.publish();
   }
 
  private:
   struct Entry {
     model::Parameter parameter;
-    Tensor exp_avg, exp_avg_sq;  // like the parameter
+    MasterWeight weight;
+    Tensor exp_avg, exp_avg_sq;  // like the master
     Tensor updates;              // [] float32: t
   };
 
@@ -117,11 +122,10 @@ class AdamW {
   void update(double learning_rate, bool decayed) {
     std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
     for (Entry& e : entries_) {
-      const Tensor& value = e.parameter.value;
-      if (e.parameter.weight_decay != decayed || !value.grad().defined()) continue;
+      if (e.parameter.weight_decay != decayed || !e.parameter.value.grad().defined()) continue;
       e.updates.add_(1.0);
-      values.push_back(value);
-      gradients.push_back(value.grad().contiguous());  // the kernel walks memory
+      values.push_back(e.weight.master());
+      gradients.push_back(e.weight.gradient());  // contiguous: the kernel walks memory
       exp_avgs.push_back(e.exp_avg);
       exp_avg_sqs.push_back(e.exp_avg_sq);
       updates.push_back(e.updates);
@@ -131,6 +135,8 @@ class AdamW {
                                   config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
                                   /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
                                   /*found_inf=*/std::nullopt);
+    for (const Entry& e : entries_)
+      if (e.parameter.weight_decay == decayed && e.parameter.value.grad().defined()) e.weight.publish();
   }
 
   AdamWConfig config_;

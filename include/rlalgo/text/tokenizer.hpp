@@ -1,7 +1,8 @@
-// Text ↔ token ids, as the Hugging Face tokenizers library does it for byte-pair encodings, read from tokenizer.json.
+// Text ↔ token ids, as the Hugging Face tokenizers library does it for byte-pair encodings and unigram models, read
+// from tokenizer.json.
 //
 //   encode: added tokens found in the raw text → normalize → added tokens found in the normalized text → pre-tokenize
-//           → BPE → post-process (begin- and end-of-text tokens, when asked)
+//           → BPE or Unigram → post-process (begin- and end-of-text tokens, when asked)
 //   decode: ids → token strings, special ones left out when asked → decoder → UTF-8
 //
 // Source: tokenizers 0.23 and transformers 5 (PreTrainedTokenizerFast), whose results these are, id for id.
@@ -161,7 +162,7 @@ class Tokenizer {
       parts_->pre_tokenizer.apply(pre);
       const std::string_view split = pre.text;
       for (const detail::Span piece : pre.pieces)
-        parts_->bpe.encode(split.substr(piece.begin, piece.end - piece.begin), ids);
+        parts_->encode(split.substr(piece.begin, piece.end - piece.begin), ids);
     };
     if (parts_->normalizer.empty() && parts_->normalized_matcher.empty()) {
       pieces(raw, at_start);

@@ -26,16 +26,22 @@ inline void read_special_tokens(Reader& reader) {
   nested.finish();
 }
 
-// `auto` and false ask for nothing. A device without half precision computes in float32, which no result suffers from.
-inline void read_precision(Reader& reader) {
-  for (const char* key : {"bf16", "fp16", "bfloat16", "float16"}) {
+// `auto` and false ask for nothing: a CPU computes in float32. bfloat16 is the user's choice of memory over time.
+inline void read_precision(Reader& reader, RunConfig& config) {
+  for (const char* key : {"bf16", "bfloat16", "fp16", "float16"}) {
     const Node* node = reader.take(key);
     if (node == nullptr || (node->kind == Kind::string && node->text == "auto")) continue;
     bool on = false;
     convert(*node, key, on);
-    if (on)
-      reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
-                                           ") has no effect: the CPU computes in float32");
+    if (!on) continue;
+    if (*key == 'f')
+      raise_lacking(key, *node,
+                    "a CPU has no float16 arithmetic: without the key it trains in float32; bf16: true halves the "
+                    "weights' memory");
+    config.bfloat16 = true;
+    reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
+                                         "): the model computes in bfloat16, the optimizer in float32. A CPU without "
+                                         "bfloat16 instructions takes several times as long as in float32");
   }
 }
 
@@ -53,7 +59,7 @@ inline void read_model(Reader& reader, RunConfig& config) {
       convert(*node, "gradient_checkpointing", config.gradient_checkpointing);
   }
   read_special_tokens(reader);
-  read_precision(reader);
+  read_precision(reader, config);
 }
 
 inline void read_data(Reader& reader, RunConfig& config) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/text/detail/bundled_vision_templates.hpp>
+
 namespace rlalgo::text::detail {
 
 // <|im_start|>role … <|im_end|>, content as it stands.
@@ -415,7 +417,17 @@ inline constexpr std::string_view mistral_v3_tekken_template = R"jinja({%- macro
 {%- endfor %}
 )jinja";
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 15> bundled_templates = {{
+// ChatML of user and assistant turns, a system message only in front.
+inline constexpr std::string_view nemotron_h_template = R"jinja({%- for message in messages %}
+    {%- if message.role not in ['user', 'assistant'] and not (message.role == 'system' and loop.first) %}
+        {{- raise_exception('no turn of a conversation: ' + message.role) }}
+    {%- endif %}
+    {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endfor %}
+{{- '<|im_start|>assistant\n' if add_generation_prompt }}
+)jinja";
+
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 20> bundled_templates = {{
     {"chatml", chatml_template},
     {"llama3", llama3_template},
     {"qwen_25", qwen_25_template},
@@ -431,6 +443,11 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 15> b
     {"mistral_v2v3", mistral_v2v3_template},
     {"mistral_v3_tekken", mistral_v3_tekken_template},
     {"aya", cohere_template},
+    {"nemotron_h", nemotron_h_template},
+    {"gemma3", gemma3_template},
+    {"gemma3n", gemma3n_template},
+    {"llava", llava_template},
+    {"qwen2_vl", qwen2_vl_template},
 }};
 
 }  // namespace rlalgo::text::detail

@@ -61,6 +61,7 @@ using Json = nlohmann::ordered_json;
 struct TokenizerFile {
   Json rest;  // tokenizer.json without model.vocab and model.merges
   std::vector<std::pair<std::string, std::int64_t>> vocabulary;
+  std::vector<double> scores;  // of a vocabulary that is a list of [token, score]; ids are positions
   std::vector<std::pair<std::string, std::string>> merges;
   bool has_merges = false;
 };
@@ -75,10 +76,14 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
   bool boolean(bool v) override { return value(v); }
   bool number_integer(number_integer_t v) override { return number(v, v); }
   bool number_unsigned(number_unsigned_t v) override { return number(static_cast<std::int64_t>(v), v); }
-  bool number_float(number_float_t v, const string_t&) override { return value(v); }
+  bool number_float(number_float_t v, const string_t&) override { return score(v) || value(v); }
   bool binary(binary_t&) override { return false; }
   bool string(string_t& v) override {
     if (mode_ == Mode::merges) return merge_part(v);
+    if (mode_ == Mode::scored && depth_ == 2 && pair_.empty()) {
+      pair_.push_back(std::move(v));
+      return true;
+    }
     return value(v);
   }
 
@@ -99,7 +104,13 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
   bool end_object() override { return end(); }
 
   bool start_array(std::size_t) override {
-    if (mode_ == Mode::tree && at("vocab")) return enter(Mode::skipped);
+    if (mode_ == Mode::tree && at("vocab")) return enter(Mode::scored);
+    if (mode_ == Mode::scored && depth_ == 1) {
+      pair_.clear();
+      ++depth_;
+      return true;
+    }
+    if (mode_ == Mode::scored) return value(nullptr);
     if (mode_ == Mode::tree && at("merges")) {
       file_.has_merges = true;
       return enter(Mode::merges);
@@ -119,6 +130,10 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
       file_.merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
       return true;
     }
+    if (mode_ == Mode::scored && depth_ == 2) {
+      --depth_;
+      return file_.scores.size() == file_.vocabulary.size() && pair_.empty() ? true : value(nullptr);
+    }
     return end();
   }
 
@@ -129,7 +144,7 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
 
  private:
   static constexpr std::size_t depth_limit = 64;  // real files have about ten levels
-  enum class Mode { tree, vocabulary, merges, skipped };
+  enum class Mode { tree, vocabulary, scored, merges, skipped };
 
   bool fail(std::string what) {
     problem_ = std::move(what);
@@ -164,10 +179,19 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
       file_.vocabulary.emplace_back(std::move(entry_), integer);
       return true;
     }
-    return value(v);
+    return score(static_cast<double>(v)) || value(v);
+  }
+  bool score(double v) {
+    if (mode_ != Mode::scored || depth_ != 2 || pair_.size() != 1) return false;
+    file_.vocabulary.emplace_back(std::move(pair_[0]), static_cast<std::int64_t>(file_.vocabulary.size()));
+    file_.scores.push_back(v);
+    pair_.clear();
+    return true;
   }
   template <class T>
   bool value(T&& v) {
+    if (mode_ == Mode::scored)
+      return fail("entry " + std::to_string(file_.vocabulary.size()) + " of the vocabulary is not [token, score]");
     if (mode_ == Mode::vocabulary) return fail("the id of token '" + entry_ + "' is not an integer");
     if (mode_ == Mode::merges)
       return fail("merge " + std::to_string(file_.merges.size()) + " is not a string or a pair");

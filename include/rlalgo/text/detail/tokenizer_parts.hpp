@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
@@ -22,6 +23,7 @@
 #include <rlalgo/text/detail/post_processor.hpp>
 #include <rlalgo/text/detail/pre_tokenizer.hpp>
 #include <rlalgo/text/detail/tokenizer_file.hpp>
+#include <rlalgo/text/detail/unigram.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
 namespace rlalgo::text::detail {
@@ -33,7 +35,7 @@ struct TokenizerParts {
   AddedTokenMatcher normalized_matcher;                              // tokens looked for after normalization
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  Bpe bpe;
+  std::variant<Bpe, Unigram> model;
   StringTable odd_names;  // byte-level models: vocabulary entries not written in the byte alphabet
   PostProcessor post_processor;
   Decoder decoder;
@@ -46,10 +48,16 @@ struct TokenizerParts {
   [[nodiscard]] std::int32_t find(std::string_view token) const {
     const auto added_at = added_by_content.find(token);
     if (added_at != added_by_content.end()) return added[added_at->second].id;
-    if (!pre_tokenizer.byte_level()) return bpe.find(token);
+    if (!pre_tokenizer.byte_level()) return find_symbols(token);
     if (!is_valid_utf8(token)) return -1;
     const std::optional<std::string> symbols = bytes_of_characters(token);
-    return symbols ? bpe.find(*symbols) : odd_names.find(token);
+    return symbols ? find_symbols(*symbols) : odd_names.find(token);
+  }
+  [[nodiscard]] std::int32_t find_symbols(std::string_view symbols) const {
+    return std::visit([&](const auto& m) { return m.find(symbols); }, model);
+  }
+  void encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+    std::visit([&](const auto& m) { m.encode(piece, ids); }, model);
   }
 };
 
@@ -95,7 +103,11 @@ class TokenizerBuilder {
     const Json& model = field(file_.rest, "model");
     std::string type = model.is_object() ? model.value("type", "") : "";
     if (type.empty() && file_.has_merges) type = "BPE";
-    if (type != "BPE") refuse_component("model", type, "BPE");
+    if (type == "Unigram") return build_unigram(model);
+    if (type != "BPE") refuse_component("model", type, "BPE or Unigram");
+    if (!file_.scores.empty())
+      inconsistent("a vocabulary with scores does not belong to a BPE model", "a list",
+                   "model.vocab in tokenizer.json");
     if (!file_.has_merges) {
       core::raise("text", 5,
                   {.what = "the tokenizer has no merges",
@@ -148,8 +160,25 @@ class TokenizerBuilder {
       const std::optional<std::string> bytes = byte_symbols ? bytes_of_characters(name) : name;
       options.unknown = bytes ? symbols.find(*bytes) : parts_.odd_names.find(name);
     }
-    parts_.bpe = Bpe(std::move(symbols), file_.merges.size(), static_cast<std::size_t>(highest) + 1, options);
-    add_merges(byte_symbols);
+    Bpe bpe(std::move(symbols), file_.merges.size(), static_cast<std::size_t>(highest) + 1, options);
+    add_merges(bpe, byte_symbols);
+    parts_.model = std::move(bpe);
+  }
+
+  void build_unigram(const Json& model) {
+    if (file_.scores.empty())
+      inconsistent("a Unigram model has no scores", std::to_string(file_.vocabulary.size()) + " tokens",
+                   "model.vocab in tokenizer.json");
+    if (parts_.pre_tokenizer.byte_level())
+      refuse_component("pre_tokenizer of a Unigram model", "ByteLevel", "Metaspace");
+    const Json& unknown = field(model, "unk_id");
+    const std::int64_t id = unknown.is_number_integer() ? unknown.get<std::int64_t>() : -1;
+    if (id >= static_cast<std::int64_t>(file_.vocabulary.size()) || id < -1)
+      inconsistent("the unknown token has an impossible id", std::to_string(id), "model.unk_id in tokenizer.json");
+    for (const auto& [name, unused] : file_.vocabulary) parts_.names.push_back(name);
+    parts_.vocabulary_size = file_.vocabulary.size();
+    parts_.model =
+        Unigram(file_.vocabulary, std::move(file_.scores), static_cast<std::int32_t>(id), flag(model, "byte_fallback"));
   }
 
   static bool flag(const Json& object, const char* name) {
@@ -157,13 +186,13 @@ class TokenizerBuilder {
     return value.is_boolean() && value.get<bool>();
   }
 
-  void add_merges(bool byte_symbols) {
+  void add_merges(Bpe& bpe, bool byte_symbols) {
     const auto id_of = [&](const std::string& token, std::size_t rank) {
       std::int32_t id = -1;
       if (!byte_symbols) {
-        id = parts_.bpe.find(token);
+        id = bpe.find(token);
       } else if (const std::optional<std::string> bytes = bytes_of_characters(token)) {
-        id = parts_.bpe.find(*bytes);
+        id = bpe.find(*bytes);
       }
       if (id < 0) {
         inconsistent("a merge names a token that the vocabulary does not have", "'" + token + "'",
@@ -174,7 +203,7 @@ class TokenizerBuilder {
     for (std::size_t rank = 0; rank < file_.merges.size(); ++rank) {
       const auto& [left, right] = file_.merges[rank];
       const std::int32_t left_id = id_of(left, rank), right_id = id_of(right, rank);
-      parts_.bpe.add_merge(left_id, right_id, id_of(left + right, rank), static_cast<std::uint32_t>(rank));
+      bpe.add_merge(left_id, right_id, id_of(left + right, rank), static_cast<std::uint32_t>(rank));
     }
   }
 
