@@ -67,7 +67,24 @@ struct TokenizeCounts {
   std::int64_t cut = 0;           // sequences cut to max_length
   std::int64_t identical = 0;     // pairs whose answers are the same: they teach nothing
   std::int64_t desirable = 0;     // of unpaired rows
+  std::int64_t kept = 0;          // examples made
+
+  TokenizeCounts& operator+=(const TokenizeCounts& other) {
+    for (const auto member :
+         {&TokenizeCounts::rows, &TokenizeCounts::too_long, &TokenizeCounts::truncated, &TokenizeCounts::prompt_fills,
+          &TokenizeCounts::cut, &TokenizeCounts::identical, &TokenizeCounts::desirable, &TokenizeCounts::kept})
+      this->*member += other.*member;
+    return *this;
+  }
 };
+
+[[noreturn]] inline void raise_nothing_left(std::int64_t rows, const std::string& name) {
+  core::raise("data", 26,
+              {.what = "no row is left to train on",
+               .found = std::to_string(rows) + " rows, all longer than sequence_len",
+               .where = name,
+               .remedy = "raise sequence_len, or set excess_length_strategy: truncate"});
+}
 
 namespace detail {
 
@@ -158,6 +175,7 @@ class PreferenceTokenizer {
     Tokens tokens = config_.end == EndRule::text ? end_with_text(prompt, answers) : end_with_id(prompt, answers);
     if (!within_length(tokens, where, counts)) return;
     if (pair && tokens.answers[0] == tokens.answers[1]) ++counts.identical;
+    counts.kept += unpaired ? static_cast<std::int64_t>(answers.size()) : 1;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       counts.desirable += unpaired && desirable[i];
       out.append(number, desirable[i], tokens.prompts[i], tokens.answers[i]);
@@ -316,12 +334,7 @@ class PreferenceTokenizer {
   const detail::PreferenceTokenizer tokenizer(config, tools);
   for (std::size_t i = 0; i < table.size(); ++i)
     tokenizer.add(table.row(i), static_cast<std::int64_t>(i), table.where(i), out, counts);
-  if (out.empty())
-    core::raise("data", 26,
-                {.what = "no row is left to train on",
-                 .found = std::to_string(counts.rows) + " rows, all longer than sequence_len",
-                 .where = name,
-                 .remedy = "raise sequence_len, or set excess_length_strategy: truncate"});
+  if (out.empty()) raise_nothing_left(counts.rows, name);
   return out;
 }
 
