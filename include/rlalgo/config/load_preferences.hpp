@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
@@ -113,15 +114,24 @@ inline std::vector<std::size_t> permuted(std::span<const std::size_t> order, std
 }
 
 // The rows of one entry, and what is still to be done with each.
-inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, const std::string& name,
-                                                                 const RunConfig& c, const data::TextTools& tools) {
+inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, std::size_t index,
+                                                                 const std::string& name, const RunConfig& c,
+                                                                 const data::TextTools& tools) {
   const data::PreferenceFamily family = preference_family(c);
-  data::DatasetSource source = entry.source;
-  source.numbers = false;
-  const auto stream = [](auto rows) {
-    return [rows](std::size_t limit, std::vector<data::Record>& out) { return rows->next(limit, out); };
-  };
-  return {stream(std::make_shared<data::RowStream>(source)),
+  DatasetConfig texts = entry;
+  texts.source.numbers = false;
+  if (is_python_dataset(entry, data::preference_format_names(family), c)) {
+    auto table = std::make_shared<data::Table>(load_python_dataset(texts, index, c));
+    return {[table, at = std::size_t{0}](std::size_t limit, std::vector<data::Record>& out) mutable {
+              out.clear();
+              for (; out.size() < limit && at < table->size(); ++at)
+                out.push_back({std::move(table->row(at)), "", table->origin(at)});
+              return !out.empty();
+            },
+            [](data::Json&, const std::string&) {}};
+  }
+  auto stream = std::make_shared<data::RowStream>(texts.source);
+  return {[stream](std::size_t limit, std::vector<data::Record>& out) { return stream->next(limit, out); },
           data::make_preference_transform(entry.type, family, entry.fields, tools.render,
                                           name + ".type at " + entry.place.text())};
 }
@@ -147,7 +157,7 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
   for (std::size_t i = 0; i < entries.size(); ++i) {
     settings.name = key + "[" + std::to_string(i) + "]";
     if (progress) settings.progress = [&](std::int64_t rows) { progress(settings.name, rows); };
-    const auto [rows, transform] = open_entry(entries[i], settings.name, c, tools);
+    const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools);
     const std::size_t first = out.answers.examples();
     const data::PreparedRows made = data::prepare_answers(rows, transform, settings, tools, out.answers);
     out.digests.insert(out.digests.end(), made.digests.begin(), made.digests.end());
@@ -228,6 +238,9 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
       digest.add(entry.type.dump()).add(from.path + "|" + from.split + "|" + from.ds_type + "|" + from.field);
       digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content);
       for (const auto& [source, target] : f.roles) digest.add(source + "|" + target);
+      if (entry.type.is_string() && entry.type.get_ref<const std::string&>().find('.') != std::string::npos)
+        if (const auto file = python_file(entry.type.get<std::string>(), c); !file.empty())
+          data::add_file(digest, file);
       for (const auto& [split, files] : data::detail::files_of(from))
         for (const std::filesystem::path& file : files) data::add_file(digest, file);
     }
