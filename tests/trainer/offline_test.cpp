@@ -135,7 +135,7 @@ TEST_CASE("a loss that is not finite names its rows and saves them; the weights 
   run.config.trainer.loop.output_dir = scratch.path();
   const auto set = answers(6, 2);
   std::vector<double> reference(12, -1.0);
-  reference[2 * 4] = std::nan("");
+  reference[2 * 4] = INFINITY;  // the chosen answer is infinitely less likely than it was
   set->set_reference(reference);
   auto trainer = trainer::make_offline(run.config, Dpo(), {.policy = run.policy, .answers = set});
   const at::Tensor before = run.policy->logits.detach().clone();

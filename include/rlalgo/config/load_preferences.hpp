@@ -188,7 +188,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 }
 
 [[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools,
-                                                     const Progress& progress) {
+                                                     const Progress& progress = {}) {
   PreferenceData out;
   Seen seen;
   Examples train = load_examples(c.datasets, "datasets", c, tools, progress, out.notes);

@@ -262,9 +262,10 @@ class PreferenceTokenizer {
       whole.push_back(encode_once(full, special));
       boundary = std::min(boundary, common_prefix(encode_once(head, special), whole.back()));
     }
+    boundary = std::max<std::size_t>(boundary, 1);  // nothing predicts the first token: it stays context
     Tokens out;
     for (const auto& ids : whole) {
-      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(boundary);
+      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(std::min(boundary, ids.size()));
       out.prompts.emplace_back(ids.begin(), split);
       out.answers.emplace_back(split, ids.end());
     }
@@ -276,7 +277,10 @@ class PreferenceTokenizer {
     for (const Source& answer : answers) {
       const auto [head, full] = texts(prompt, answer);
       const std::vector<TokenId> ids = tools_.encode(full, false);
-      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(common_prefix(tools_.encode(head, false), ids));
+      const std::size_t common = common_prefix(tools_.encode(head, false), ids);
+      const bool begins = tools_.bos && (common == 0 || ids.front() != *tools_.bos);
+      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(
+                                           std::min(ids.size(), begins ? common : std::max<std::size_t>(common, 1)));
       auto& start = out.prompts.emplace_back(ids.begin(), split);
       if (tools_.bos && (start.empty() || start.front() != *tools_.bos)) start.insert(start.begin(), *tools_.bos);
       auto& end = out.answers.emplace_back(split, ids.end());

@@ -44,6 +44,7 @@
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/collate.hpp>
 #include <rlalgo/trainer/collate_answers.hpp>
 #include <rlalgo/trainer/companion.hpp>
