@@ -206,7 +206,7 @@ def not_finite(c):
     raw[end - 4:end] = b"\xff" * 4
     model.write_bytes(raw)
     for _ in range(2):
-        c.run("train", settings(c, base_model="model")).expect(1, "[rlalgo.trainer.30]", "dataset rows", "step 1")
+        c.run("train", settings(c, base_model="model")).expect(1, "[rlalgo.trainer.31]", "dataset rows", "step 1")
     assert not (c.folder / "out/model.safetensors").exists()
     saved = sorted(p.name for p in (c.folder / "out").glob("offending_rows*"))
     assert saved == ["offending_rows-step-1-2.jsonl", "offending_rows-step-1.jsonl"], saved

@@ -19,7 +19,7 @@ TEST_CASE("offending rows are saved, named and never overwrite what is there") {
     const std::string error = support::raised_by([&] {
       trainer::raise_offending_rows({{&answer, std::nan(""), -INFINITY}}, 4, 3, scratch.path(), {});
     });
-    CHECK(support::lacks(error, {"trainer.30: ", "1 of 4 answers, dataset rows 17", "step 3", name}) == "");
+    CHECK(support::lacks(error, {"trainer.31: ", "1 of 4 answers, dataset rows 17", "step 3", name}) == "");
     std::ifstream in(scratch.path() / name);
     std::string line;
     REQUIRE(std::getline(in, line));

@@ -141,7 +141,7 @@ TEST_CASE("a loss that is not finite names its rows and saves them; the weights 
   const at::Tensor before = run.policy->logits.detach().clone();
   const std::string error = rlalgo::support::raised_by([&] { (void)trainer.step(0); });
   CHECK(rlalgo::support::lacks(
-            error, {"trainer.30: ", "2 of 6 answers, dataset rows 4,", "step 1", "offending_rows-step-1.jsonl"}) == "");
+            error, {"trainer.31: ", "2 of 6 answers, dataset rows 4,", "step 1", "offending_rows-step-1.jsonl"}) == "");
   CHECK(at::equal(run.policy->logits, before));
   std::ifstream in(scratch.path() / "offending_rows-step-1.jsonl");
   int lines = 0;

@@ -4,7 +4,7 @@
 // prompt, completion, ids}; null stands for a number that is not finite or not known. A file that is there is never
 // overwritten: the next free name N-2, N-3 … is taken.
 //
-// Errors: [rlalgo.trainer.30] the loss of a step is not finite; the weights are untouched.
+// Errors: [rlalgo.trainer.31] the loss of a step is not finite; the weights are untouched.
 #pragma once
 
 #include <cmath>
@@ -62,7 +62,7 @@ inline std::filesystem::path free_name(const std::filesystem::path& directory, s
   std::filesystem::create_directories(directory);
   const std::filesystem::path path = detail::free_name(directory, step);
   core::write_file(path, text);
-  core::raise("trainer", 30,
+  core::raise("trainer", 31,
               {.what = "the loss is not finite",
                .found = rows.empty() ? "no single row of the micro-batch is the cause"
                                      : std::to_string(rows.size()) + " of " + std::to_string(examined) +
