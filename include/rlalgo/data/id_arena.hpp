@@ -62,8 +62,8 @@ class MappedFile {
 };
 
 struct ArenaConfig {
-  std::filesystem::path directory = {};                // of the file; empty: all ids stay in memory
-  std::size_t memory_bytes = std::size_t{256} << 20U;  // beyond this the ids go to the file
+  std::filesystem::path directory = {};               // of the file; empty: all ids stay in memory
+  std::size_t memory_bytes = std::size_t{64} << 20U;  // beyond this the ids go to the file
 };
 
 class IdArena {
