@@ -7,6 +7,7 @@ pkg_check_modules(RLALGO_PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)
 include(RlalgoHttplib)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 
 set(_rlalgo_include ${PROJECT_SOURCE_DIR}/include)
 set(RLALGO_HOST_ROOMS core advantage aggregation reward data text)
@@ -41,7 +42,7 @@ endfunction()
 rlalgo_floor(host ${_rlalgo_host_headers})
 target_compile_features(rlalgo_host INTERFACE cxx_std_20)
 target_link_libraries(rlalgo_host INTERFACE Eigen3::Eigen nlohmann_json::nlohmann_json range-v3::range-v3
-  PkgConfig::RLALGO_PCRE2 httplib::httplib ICU::uc ICU::i18n ICU::data Threads::Threads)
+  PkgConfig::RLALGO_PCRE2 httplib::httplib ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
 
 if(NOT RLALGO_HOST_ONLY)
   include(RlalgoLibTorch)

@@ -43,6 +43,7 @@ class Rlalgo(ConanFile):
         self.requires("nlohmann_json/3.11.3", transitive_headers=True)
         self.requires("pcre2/10.42", transitive_headers=True)
         self.requires("icu/72.1", transitive_headers=True)
+        self.requires("zlib/[>=1.2.13 <2]", transitive_headers=True)
         self.requires("cpp-httplib/0.11.4", transitive_headers=True)
         self.requires("yaml-cpp/0.7.0", transitive_headers=True)
 

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <rlalgo/config/load_preferences.hpp>
@@ -20,12 +21,14 @@ int train_preference(const config::RunConfig& run) {
   for (const std::string& note : reference.notes) std::cerr << "note: " << note << "\n";
   const trainer::OfflineConfig settings =
       config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
-  trainer::OfflineInputs inputs{.policy = model.decoder,
-                                .answers = std::move(data.train),
-                                .reference = std::move(reference.scorer),
-                                .companions = std::move(reference.companions),
-                                .evaluation = std::move(data.evaluation),
-                                .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
+  trainer::OfflineInputs inputs{
+      .policy = model.decoder,
+      .answers = std::move(data.train),
+      .reference = std::move(reference.scorer),
+      .reference_sync = std::move(reference.sync),
+      .evaluation = std::move(data.evaluation),
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
   const trainer::Outcome outcome = config::with_preference_loss(
       run, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step

@@ -87,3 +87,50 @@ TEST_CASE("orpo and the cpo family end answers with an id, dpo with text; both a
     CHECK(std::string(completion.begin(), completion.end()) == "yes$");
   }
 }
+
+TEST_CASE("a function of a Python file beside the configuration makes the rows") {
+  const ScratchDirectory scratch;
+  scratch.write("mine.py",
+                "def pairs(cfg, *args, **kwargs):\n"
+                "    def row(example):\n"
+                "        return {'prompt': cfg.start + example['q'], 'chosen': 'yes', 'rejected': 'no'}\n"
+                "    return row, {'remove_columns': ['q']}\n");
+  RunConfig c;
+  c.rl = "dpo";
+  c.file = (scratch.path() / "config.yaml").string();
+  c.keys = {{"start", "x"}};
+  c.shuffle_merged_datasets = false;
+  c.datasets = {entry(scratch.write("rows.jsonl", "{\"q\": \"a\"}\n{\"q\": \"b\"}\n"))};
+  c.datasets[0].type = "mine.pairs";
+  CHECK(prompts(*rlalgo::config::detail::make_preferences(c, bytes()).train) == "ab");
+  c.datasets[0].type = "mine.absent";
+  CHECK_THROWS_WITH(rlalgo::config::detail::make_preferences(c, bytes()), Catch::StartsWith("[rlalgo.remote.41]"));
+  c.datasets[0].type = "chatml.intell";
+  CHECK_THROWS_WITH(rlalgo::config::detail::make_preferences(c, bytes()), Catch::StartsWith("[rlalgo.data.9]"));
+}
+
+TEST_CASE("kto: weights that even out the classes, or a warning that names them") {
+  RunConfig c;
+  c.rl = "kto";
+  rlalgo::data::AnswerSet set(1);
+  const std::vector<rlalgo::data::TokenId> id = {1};
+  for (int i = 0; i < 8; ++i) set.append(i, i < 2, id, id);
+  const auto notes = [&](double desirable, double undesirable) {
+    c.preference.kto_desirable_weight = desirable;
+    c.preference.kto_undesirable_weight = undesirable;
+    std::vector<std::string> out;
+    rlalgo::config::detail::note_balance(set, c, out);
+    return out.empty() ? std::string() : out.front();
+  };
+  // 2 desirable, 6 undesirable: λ_D in [3, 3.99] with λ_U = 1, or λ_U in [0.25, 0.33] with λ_D = 1.
+  CHECK(rlalgo::support::lacks(
+            notes(1, 1), {"2 desirable and 6 undesirable", "between 3.00 and 3.99", "between 0.25 and 0.33"}) == "");
+  CHECK(notes(3, 1).empty());
+  CHECK(notes(3.99, 1).empty());
+  CHECK_FALSE(notes(4.1, 1).empty());
+  CHECK_FALSE(notes(2.9, 1).empty());
+  CHECK(notes(1, 0.25).empty());
+  CHECK(notes(1, 0.33).empty());
+  CHECK_FALSE(notes(1, 0.34).empty());
+  CHECK_FALSE(notes(1, 0.24).empty());
+}

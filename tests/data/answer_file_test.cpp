@@ -69,3 +69,23 @@ TEST_CASE("the identity is that of tokens, boundaries and labels") {
   CHECK(Digest().add("ab").hex() != Digest().add("ba").hex());
   CHECK(Digest().add("").hex() != Digest().hex());
 }
+
+TEST_CASE("sets that share ids are written each with its own, and are read by mapping") {
+  const rlalgo::support::ScratchDirectory scratch;
+  AnswerSet set(1);
+  for (TokenId i = 0; i < 400; ++i)
+    set.append(i, i % 3 == 0, std::vector<TokenId>(700, i), std::vector<TokenId>(static_cast<std::size_t>(i), -i));
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < 400; i += 3) order.push_back(399 - i);
+  const AnswerSet picked = set.selected(order);
+  const auto file = scratch.path() / "answers.bin";
+  write_prepared(file, "k", {picked, set, {}});  // more than one block of the digest
+  const auto back = read_prepared(file, "k");
+  REQUIRE(back.has_value());
+  CHECK(back->train.arena()->on_disk());
+  CHECK(identity_of(back->train) == identity_of(picked));
+  CHECK(identity_of(back->evaluation) == identity_of(set));
+  CHECK(back->train.answer(1).ids == picked.answer(1).ids);
+  CHECK(back->train.answer(1).prompt_tokens == 700);
+  CHECK(back->train.row(1) == picked.row(1));
+}

@@ -30,3 +30,22 @@ TEST_CASE("answers are packed and come back whole") {
   CHECK(other.answer(1).reference_row == -2.5);
   CHECK(std::isnan(other.answer(1).mismatched_reference));
 }
+
+TEST_CASE("a selection shares the ids; the same arena is not copied into") {
+  AnswerSet set(1);
+  for (TokenId i = 0; i < 5; ++i) set.append(i, i % 2 == 0, std::vector<TokenId>{i}, std::vector<TokenId>{i, i});
+  const AnswerSet picked = set.selected(std::vector<std::size_t>{4, 1});
+  CHECK(picked.arena() == set.arena());
+  CHECK(picked.examples() == 2);
+  CHECK(picked.row(0) == 4);
+  CHECK(picked.desirable(0));
+  CHECK_FALSE(picked.desirable(1));
+  CHECK(picked.answer(1).ids == std::vector<TokenId>{1, 1, 1});
+  CHECK(picked.all_tokens() == 6);
+  AnswerSet more = picked;
+  more.append(set, 0);
+  CHECK(set.arena()->size() == 15);
+  CHECK(more.all_tokens() == 9);
+  CHECK(more.answer(2).ids == std::vector<TokenId>{0, 0, 0});
+  CHECK(picked.examples() == 2);
+}

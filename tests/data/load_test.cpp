@@ -102,8 +102,11 @@ TEST_CASE("formats: by extension or ds_type; what is not read is refused by name
   CHECK(load(s).columns() == std::vector<std::string>{"text"});
   s.ds_type = "feather";
   CHECK(lacks(error_of(s), {"data.6: ", "feather"}) == "");
-  CHECK(lacks(error_of(source(scratch.write("x.csv", "a,b\n"))), {"data.6: ", "CSV", "to_json"}) == "");
-  CHECK(lacks(error_of(source(scratch.write("x.json.gz", "zz"))), {"data.6: ", "gunzip"}) == "");
+  CHECK(lacks(error_of(source(scratch.write("x.parquet", "PAR1"))), {"data.6: ", "Parquet", "to_json"}) == "");
+  CHECK(lacks(error_of(source(scratch.write("x.jsonl", "PAR1"))), {"data.6: ", "Parquet", "to_json"}) == "");
+  CHECK(lacks(error_of(source(scratch.write("x.arrow", ""))), {"data.6: ", "Arrow"}) == "");
+  CHECK(lacks(error_of(source(scratch.write("x.jsonl.zst", ""))), {"data.6: ", "unzstd"}) == "");
+  CHECK(load(source(scratch.write("x.csv", "a,b\n1,x\n"))).row(0)["a"] == 1);
   CHECK(load(source(scratch.write("x.csv.d/rows.jsonl", numbered(0, 1)))).size() ==
         1);  // only the file's own name counts
 }

@@ -207,3 +207,19 @@ TEST_CASE("missing, empty and non-string columns are told with row and field") {
   number["rejected"] = 4;
   CHECK_THROWS_WITH(run({number}, {}), Catch::StartsWith("[rlalgo.data.10]") && Catch::Contains("rejected"));
 }
+
+TEST_CASE("an answer that merges with the whole prompt leaves the first token as context") {
+  const Bytes bytes;  // "ab" is one token
+  for (const EndRule end : {EndRule::text, EndRule::id}) {
+    AnswerSet set(2);
+    TokenizeCounts counts;
+    const TextTools tools = bytes.tools();
+    Table table;
+    table.append(Json{{"prompt", "a"}, {"chosen", "bc"}, {"rejected", "bd"}}, {});
+    set = tokenize_preferences(table, {.end = end}, tools, counts);
+    CHECK(set.answer(0).ids == std::vector<TokenId>{262, 'c', 258});
+    CHECK(set.answer(1).ids == std::vector<TokenId>{262, 'd', 258});
+    CHECK(set.answer(0).prompt_tokens == 1);
+    CHECK(set.answer(1).prompt_tokens == 1);
+  }
+}

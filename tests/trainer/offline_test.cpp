@@ -1,4 +1,5 @@
 #include <cmath>
+#include <fstream>
 
 #include <ATen/ops/allclose.h>
 #include <support/bandit.hpp>
@@ -126,4 +127,46 @@ TEST_CASE("evaluation has the metrics of the whole split, and training goes on a
   CHECK(with.run().step == 3);
   CHECK(without.run().step == 3);
   CHECK(at::equal(run.policy->logits, plain.policy->logits));
+}
+
+TEST_CASE("a loss that is not finite names its rows and saves them; the weights stay") {
+  const rlalgo::support::ScratchDirectory scratch;
+  Run run(3, 2);
+  run.config.trainer.loop.output_dir = scratch.path();
+  const auto set = answers(6, 2);
+  std::vector<double> reference(12, -1.0);
+  reference[2 * 4] = INFINITY;  // the chosen answer is infinitely less likely than it was
+  set->set_reference(reference);
+  auto trainer = trainer::make_offline(run.config, Dpo(), {.policy = run.policy, .answers = set});
+  const at::Tensor before = run.policy->logits.detach().clone();
+  const std::string error = rlalgo::support::raised_by([&] { (void)trainer.step(0); });
+  CHECK(rlalgo::support::lacks(
+            error, {"trainer.31: ", "2 of 6 answers, dataset rows 4,", "step 1", "offending_rows-step-1.jsonl"}) == "");
+  CHECK(at::equal(run.policy->logits, before));
+  std::ifstream in(scratch.path() / "offending_rows-step-1.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(in, line); ++lines) CHECK(data::Json::parse(line)["row"] == 4);
+  CHECK(lines == 2);
+}
+
+TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training without one") {
+  for (const bool evaluates : {true, false}) {
+    const rlalgo::support::ScratchDirectory scratch;
+    Run run(2, 1);
+    trainer::LoopConfig& loop = run.config.trainer.loop;
+    loop.max_steps = 3;
+    loop.progress = loop.report = loop.tensorboard = false;
+    loop.save = trainer::Cadence::never();
+    loop.output_dir = scratch.path();
+    if (evaluates) loop.eval = trainer::Cadence::steps(2);
+    trainer::OfflineInputs inputs{.policy = run.policy, .answers = answers(6, 2), .reference = run.reference};
+    if (evaluates) inputs.evaluation = answers(5, 2);
+    (void)trainer::make_offline(run.config, Dpo({.beta = 0.5}), inputs).run();
+    std::ifstream in(scratch.path() / "pairs.json");
+    const data::Json pairs = data::Json::parse(in);
+    CHECK(pairs["split"] == (evaluates ? "evaluation" : "train"));
+    CHECK(pairs["pairs"] == (evaluates ? 5 : 2));
+    CHECK(pairs["step"] == (evaluates ? 2 : 3));
+    CHECK(pairs["most"][0]["margin"] > pairs["least"][0]["margin"]);
+  }
 }

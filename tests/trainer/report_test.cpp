@@ -53,6 +53,26 @@ TEST_CASE("the report of a run shows its curves, samples and settings and needs 
   }
 }
 
+TEST_CASE("the most and least separated pairs are a table of the report") {
+  const fake::TempDir dir;
+  fake::Run run;
+  LoopConfig config = fake::config(dir.path, 2);
+  Loop(config, run.callbacks()).run();
+  CHECK(report(dir.path).find("separated pairs") == std::string::npos);
+  PairExtremes pairs;
+  rlalgo::data::Answer answer;
+  answer.ids = {1, 2};
+  answer.prompt_tokens = 1;
+  answer.row = 41;
+  pairs.add(-0.25, answer, answer);
+  pairs.write(dir.path, 2, "evaluation", [](auto) { return std::string("<b>"); });
+  const std::string page = report(dir.path);
+  CHECK(page.find("Of 1 held-out pairs at step 2") != std::string::npos);
+  CHECK(page.find("&lt;b&gt;") != std::string::npos);
+  CHECK(count(page, "<td class=\"n\">41</td>") == 2);
+  CHECK(count(page, "-0.25") + count(page, "−0.25") == 2);
+}
+
 TEST_CASE("every metric is in exactly one chart, the evaluation's beside the training's") {
   rlalgo::trainer::detail::ReportData data;
   for (const char* name :

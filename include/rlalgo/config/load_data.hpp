@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/prompt.hpp>
@@ -49,6 +50,10 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
   std::vector<data::Table> tables;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text();
+    if (is_python_dataset(entries[i], data::transform_names(), config)) {
+      tables.push_back(load_python_dataset(entries[i], i, config));
+      continue;
+    }
     const data::RowTransform transform = data::make_transform(entries[i].type, where);
     tables.push_back(data::load(entries[i].source));
     data::transform_rows(transform, tables.back());

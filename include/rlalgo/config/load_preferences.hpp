@@ -8,24 +8,30 @@
 // Errors: those of data/load.hpp, data/preference_transform.hpp, data/preference_tokens.hpp and data/split.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/answer_file.hpp>
-#include <rlalgo/data/load.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
 #include <rlalgo/data/preference_transform.hpp>
-#include <rlalgo/data/split.hpp>
+#include <rlalgo/data/prepare_answers.hpp>
+#include <rlalgo/data/row_stream.hpp>
 
 namespace rlalgo::config {
 
@@ -54,21 +60,16 @@ struct PreferenceData {
 
 namespace detail {
 
-// The examples of a `datasets` list in their final order.
-struct Examples {
-  std::vector<data::Table> tables;                              // transformed rows of each entry
-  std::vector<data::AnswerSet> answers;                         // of each entry
-  std::vector<std::pair<std::size_t, std::size_t>> order = {};  // (entry, example)
+using Progress = std::function<void(const std::string& entry, std::int64_t rows)>;
 
-  [[nodiscard]] std::string text(const std::pair<std::size_t, std::size_t>& at) const {
-    const data::AnswerSet& set = answers[at.first];
-    const auto row = static_cast<std::size_t>(set.row(at.second * set.per_example()));
-    return data::detail::canonical_text(tables[at.first].row(row)) +
-           (set.per_example() == 1 && set.desirable(at.second) ? "+" : "-");
-  }
+// The examples of a `datasets` list and their final order.
+struct Examples {
+  data::AnswerSet answers;
+  std::vector<data::RowDigest> digests;  // [examples], or empty unless duplicates are dropped
+  std::vector<std::size_t> order = {};
 };
 
-inline void note_counts(const data::TokenizeCounts& n, const std::string& key, bool unpaired,
+inline void note_counts(const data::TokenizeCounts& n, const std::string& key, const RunConfig& c,
                         std::vector<std::string>& notes) {
   const auto say = [&](std::int64_t count, const std::string& what) {
     if (count > 0) notes.push_back(key + ": " + std::to_string(count) + " of " + std::to_string(n.rows) + " " + what);
@@ -78,45 +79,91 @@ inline void note_counts(const data::TokenizeCounts& n, const std::string& key, b
   say(n.prompt_fills, "rows dropped, the prompt alone fills sequence_len");
   say(n.cut, "sequences cut to sequence_len");
   say(n.identical, "pairs have the same chosen and rejected answer; they teach nothing");
-  const std::int64_t kept = n.rows - n.too_long - n.prompt_fills;
-  if (unpaired && (n.desirable == 0 || n.desirable == kept))
+  if (c.rl != "kto") return;
+  if (n.desirable == 0 || n.desirable == n.kept)
     notes.push_back(key + ": warning: all rows have the label " + (n.desirable == 0 ? "false" : "true"));
 }
 
-inline std::vector<std::pair<std::size_t, std::size_t>> permuted(
-    const std::vector<std::pair<std::size_t, std::size_t>>& order, std::uint64_t seed) {
-  std::vector<std::pair<std::size_t, std::size_t>> out;
+// The weights of KTO should even out the classes: λ_D·n_D / (λ_U·n_U) between 1 and 1.33. Source: Ethayarajh et al.,
+// arXiv 2402.01306, eq. 8.
+inline void note_balance(const data::AnswerSet& train, const RunConfig& c, std::vector<std::string>& notes) {
+  double desirable = 0;
+  for (std::size_t i = 0; i < train.answers(); ++i) desirable += train.desirable(i) ? 1.0 : 0.0;
+  const double undesirable = std::max(static_cast<double>(train.answers()) - desirable, 1.0);
+  desirable = std::max(desirable, 1.0);
+  if (desirable == undesirable) return;
+  const double w_d = c.preference.kto_desirable_weight, w_u = c.preference.kto_undesirable_weight;
+  const auto rounded = [](double x) { return std::round(x * 100.0) / 100.0; };
+  const double low_d = rounded(undesirable * w_u / desirable), high_d = rounded(1.33 * undesirable * w_u / desirable);
+  const double low_u = rounded(desirable * w_d / undesirable / 1.33), high_u = rounded(desirable * w_d / undesirable);
+  if ((w_d >= low_d && w_d <= high_d) || (w_u >= low_u && w_u <= high_u)) return;
+  char text[256];
+  std::snprintf(
+      text, sizeof text,
+      "warning: %.0f desirable and %.0f undesirable rows are not in balance: set kto_desirable_weight between "
+      "%.2f and %.2f, or kto_undesirable_weight between %.2f and %.2f",
+      desirable, undesirable, low_d, high_d, low_u, high_u);
+  notes.emplace_back(text);
+}
+
+inline std::vector<std::size_t> permuted(std::span<const std::size_t> order, std::uint64_t seed) {
+  std::vector<std::size_t> out;
   out.reserve(order.size());
   for (const std::size_t i : data::numpy_permutation(order.size(), seed)) out.push_back(order[i]);
   return out;
 }
 
+// The rows of one entry, and what is still to be done with each.
+inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, std::size_t index,
+                                                                 const std::string& name, const RunConfig& c,
+                                                                 const data::TextTools& tools) {
+  const data::PreferenceFamily family = preference_family(c);
+  DatasetConfig texts = entry;
+  texts.source.numbers = false;
+  if (is_python_dataset(entry, data::preference_format_names(family), c)) {
+    auto table = std::make_shared<data::Table>(load_python_dataset(texts, index, c));
+    return {[table, at = std::size_t{0}](std::size_t limit, std::vector<data::Record>& out) mutable {
+              out.clear();
+              for (; out.size() < limit && at < table->size(); ++at)
+                out.push_back({std::move(table->row(at)), "", table->origin(at)});
+              return !out.empty();
+            },
+            [](data::Json&, const std::string&) {}};
+  }
+  auto stream = std::make_shared<data::RowStream>(texts.source);
+  return {[stream](std::size_t limit, std::vector<data::Record>& out) { return stream->next(limit, out); },
+          data::make_preference_transform(entry.type, family, entry.fields, tools.render,
+                                          name + ".type at " + entry.place.text())};
+}
+
 inline Examples load_examples(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                              const data::TextTools& tools, std::vector<std::string>& notes) {
+                              const data::TextTools& tools, const Progress& progress, std::vector<std::string>& notes) {
   const PreferenceConfig& p = c.preference;
   const data::PreferenceFamily family = preference_family(c);
   const bool end_id = c.rl == "orpo" || c.rl == "simpo" || c.rl == "cpo";
-  const data::TokenizeConfig settings{.family = family,
-                                      .end = end_id ? data::EndRule::id : data::EndRule::text,
-                                      .max_length = p.sequence_len,
-                                      .excess = p.excess_length_strategy == "raise"      ? data::Excess::raise
-                                                : p.excess_length_strategy == "truncate" ? data::Excess::truncate
-                                                                                         : data::Excess::drop,
-                                      .filter = !p.skip_prepare_dataset,
-                                      .keep_end = p.truncation_mode == "keep_end"};
-  Examples out;
+  data::PrepareConfig settings{.tokens = {.family = family,
+                                          .end = end_id ? data::EndRule::id : data::EndRule::text,
+                                          .max_length = p.sequence_len,
+                                          .excess = p.excess_length_strategy == "raise"      ? data::Excess::raise
+                                                    : p.excess_length_strategy == "truncate" ? data::Excess::truncate
+                                                                                             : data::Excess::drop,
+                                          .filter = !p.skip_prepare_dataset,
+                                          .keep_end = p.truncation_mode == "keep_end"},
+                               .digests = c.dataset_exact_deduplication};
+  const data::ArenaConfig arena{.directory = p.dataset_prepared_path.value_or(c.output_dir)};
+  Examples out{.answers = data::AnswerSet(family == data::PreferenceFamily::unpaired ? 1 : 2,
+                                          std::make_shared<data::IdArena>(arena)),
+               .digests = {}};
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::string name = key + "[" + std::to_string(i) + "]";
-    const data::RowTransform transform = data::make_preference_transform(
-        entries[i].type, family, entries[i].fields, tools.render, name + ".type at " + entries[i].place.text());
-    data::Table table = data::load(entries[i].source);
-    data::transform_rows(transform, table);
-    data::TokenizeCounts counts;
-    out.answers.push_back(data::tokenize_preferences(table, settings, tools, counts, name));
-    out.tables.push_back(std::move(table));
-    note_counts(counts, name, family == data::PreferenceFamily::unpaired, notes);
-    std::vector<std::pair<std::size_t, std::size_t>> order;
-    for (std::size_t e = 0; e < out.answers.back().examples(); ++e) order.emplace_back(i, e);
+    settings.name = key + "[" + std::to_string(i) + "]";
+    if (progress) settings.progress = [&](std::int64_t rows) { progress(settings.name, rows); };
+    const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools);
+    const std::size_t first = out.answers.examples();
+    const data::PreparedRows made = data::prepare_answers(rows, transform, settings, tools, out.answers);
+    out.digests.insert(out.digests.end(), made.digests.begin(), made.digests.end());
+    note_counts(made.counts, settings.name, c, notes);
+    std::vector<std::size_t> order(out.answers.examples() - first);
+    std::iota(order.begin(), order.end(), first);
     if (c.shuffle_before_merging_datasets && entries.size() > 1) order = permuted(order, c.seed);
     out.order.insert(out.order.end(), order.begin(), order.end());
   }
@@ -124,47 +171,46 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
   return out;
 }
 
+struct DigestHash {
+  std::size_t operator()(const data::RowDigest& digest) const noexcept { return digest[0]; }
+};
+using Seen = std::unordered_set<data::RowDigest, DigestHash>;
+
 // Drops examples whose row was seen before.
-inline void drop_seen(Examples& examples, std::unordered_set<std::string>& seen, const std::string& key,
-                      std::vector<std::string>& notes) {
+inline void drop_seen(Examples& examples, Seen& seen, const std::string& key, std::vector<std::string>& notes) {
   const std::size_t before = examples.order.size();
-  std::erase_if(examples.order, [&](const auto& at) { return !seen.insert(examples.text(at)).second; });
+  std::erase_if(examples.order, [&](std::size_t at) { return !seen.insert(examples.digests[at]).second; });
   notes.push_back(key + ": " + std::to_string(before - examples.order.size()) + " duplicate rows dropped");
 }
 
-inline std::shared_ptr<data::AnswerSet> packed(const Examples& examples, std::size_t begin, std::size_t end) {
-  auto out = std::make_shared<data::AnswerSet>(examples.answers.front().per_example());
-  for (std::size_t i = begin; i < end; ++i)
-    out->append(examples.answers[examples.order[i].first], examples.order[i].second);
-  return out;
+inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::span<const std::size_t> order) {
+  return std::make_shared<data::AnswerSet>(examples.answers.selected(order));
 }
 
-}  // namespace detail
-
-namespace detail {
-
-[[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools) {
+[[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools,
+                                                     const Progress& progress = {}) {
   PreferenceData out;
-  std::unordered_set<std::string> seen;
-  detail::Examples train = detail::load_examples(c.datasets, "datasets", c, tools, out.notes);
-  if (c.dataset_exact_deduplication) detail::drop_seen(train, seen, "datasets", out.notes);
-  std::size_t end = train.order.size();
+  Seen seen;
+  Examples train = load_examples(c.datasets, "datasets", c, tools, progress, out.notes);
+  if (c.dataset_exact_deduplication) drop_seen(train, seen, "datasets", out.notes);
+  std::span<const std::size_t> order(train.order);
   if (!c.test_datasets.empty()) {
-    detail::Examples test = detail::load_examples(c.test_datasets, "test_datasets", c, tools, out.notes);
-    if (c.dataset_exact_deduplication) detail::drop_seen(test, seen, "test_datasets", out.notes);
-    if (!test.order.empty()) out.evaluation = detail::packed(test, 0, test.order.size());
+    Examples test = load_examples(c.test_datasets, "test_datasets", c, tools, progress, out.notes);
+    if (c.dataset_exact_deduplication) drop_seen(test, seen, "test_datasets", out.notes);
+    if (!test.order.empty()) out.evaluation = selected(test, test.order);
   } else if (c.val_set_size > 0) {
-    const auto held_out = static_cast<std::size_t>(std::ceil(c.val_set_size * static_cast<double>(end)));
-    if (held_out >= end)
-      core::raise("data", 13,
-                  {.what = "val_set_size leaves no row to train on",
-                   .found = std::to_string(end) + " rows, of which " + std::to_string(held_out) + " are held out",
-                   .where = "val_set_size",
-                   .remedy = "lower val_set_size or add rows"});
-    out.evaluation = detail::packed(train, end - held_out, end);
-    end -= held_out;
+    const auto held_out = static_cast<std::size_t>(std::ceil(c.val_set_size * static_cast<double>(order.size())));
+    if (held_out >= order.size())
+      core::raise(
+          "data", 13,
+          {.what = "val_set_size leaves no row to train on",
+           .found = std::to_string(order.size()) + " rows, of which " + std::to_string(held_out) + " are held out",
+           .where = "val_set_size",
+           .remedy = "lower val_set_size or add rows"});
+    out.evaluation = selected(train, order.last(held_out));
+    order = order.first(order.size() - held_out);
   }
-  out.train = detail::packed(train, 0, end);
+  out.train = selected(train, order);
   out.notes.insert(out.notes.begin(),
                    std::to_string(out.train->examples()) + (c.rl == "kto" ? " rows" : " pairs") + " to train on" +
                        (out.evaluation ? ", " + std::to_string(out.evaluation->examples()) + " held out" : ""));
@@ -192,6 +238,9 @@ namespace detail {
       digest.add(entry.type.dump()).add(from.path + "|" + from.split + "|" + from.ds_type + "|" + from.field);
       digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content);
       for (const auto& [source, target] : f.roles) digest.add(source + "|" + target);
+      if (entry.type.is_string() && entry.type.get_ref<const std::string&>().find('.') != std::string::npos)
+        if (const auto file = python_file(entry.type.get<std::string>(), c); !file.empty())
+          data::add_file(digest, file);
       for (const auto& [split, files] : data::detail::files_of(from))
         for (const std::filesystem::path& file : files) data::add_file(digest, file);
     }
@@ -199,14 +248,11 @@ namespace detail {
   return digest.hex();
 }
 
-}  // namespace detail
-
-// The data; read from dataset_prepared_path where it was prepared before, and kept there for the next run.
-[[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const LanguageModel& model,
-                                                     const data::TextTools& tools) {
+[[nodiscard]] inline PreferenceData find_or_make(const RunConfig& c, const LanguageModel& model,
+                                                 const data::TextTools& tools, const Progress& progress) {
   if (!c.preference.dataset_prepared_path || c.preference.skip_prepare_dataset)
-    return detail::make_preferences(c, tools);
-  const std::string key = detail::preparation_key(c, model);
+    return make_preferences(c, tools, progress);
+  const std::string key = preparation_key(c, model);
   const std::filesystem::path file =
       std::filesystem::path(*c.preference.dataset_prepared_path) / ("answers-" + key + ".bin");
   if (auto known = data::read_prepared(file, key)) {
@@ -218,9 +264,21 @@ namespace detail {
     out.prepared = true;
     return out;
   }
-  PreferenceData out = detail::make_preferences(c, tools);
+  PreferenceData out = make_preferences(c, tools, progress);
   data::write_prepared(
       file, key, {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()), out.notes});
+  return out;
+}
+
+}  // namespace detail
+
+// The data; read from dataset_prepared_path where it was prepared before, and kept there for the next run. `progress`
+// is told how many rows of an entry are done.
+[[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const LanguageModel& model,
+                                                     const data::TextTools& tools,
+                                                     const detail::Progress& progress = {}) {
+  PreferenceData out = detail::find_or_make(c, model, tools, progress);
+  if (c.rl == "kto") detail::note_balance(*out.train, c, out.notes);
   return out;
 }
 

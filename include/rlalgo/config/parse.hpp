@@ -91,6 +91,8 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
 // Reads every key of `document` (overrides already applied).
 [[nodiscard]] inline RunConfig parse_run_config(const Document& document) {
   RunConfig config;
+  config.file = document.file;
+  config.keys = to_json(document.root);
   Findings findings;
   findings.warnings = document.warnings;
   Reader reader(document.root, "", findings);

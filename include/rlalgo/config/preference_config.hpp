@@ -30,6 +30,7 @@ struct PreferenceConfig {
 
   // Reference
   bool precompute_ref_log_probs = false;
+  std::optional<bool> rl_adapter_ref_model;  // false: the bare base is the reference of a continued adapter, too
   std::optional<std::int64_t> precompute_ref_batch_size;  // micro_batch_size unless set
   bool sync_ref_model = false;
   double ref_model_mixup_alpha = 0.6;

@@ -25,7 +25,6 @@ struct RecognisedKey {
   static constexpr std::string_view groups = "all weights share one learning_rate here";
   static const std::vector<RecognisedKey> keys = {
       {"relora", "train one adapter, merge it, and train the next on the merged model"},
-      {"rl_adapter_ref_model", "with an adapter the reference is the base model; nothing has to be set"},
       {"load_in_8bit", quantized},
       {"load_in_4bit", quantized},
       {"gptq", quantized},
@@ -105,6 +104,7 @@ struct RecognisedKey {
   static constexpr std::string_view kernels = "kernels are chosen by the program";
   static constexpr std::string_view other_recipe = "it concerns another rl";
   static const std::vector<RecognisedKey> keys = {
+      {"rl_adapter_ref_model", other_recipe},
       {"trust_remote_code", python},
       {"model_type", python},
       {"type_of_model", python},

@@ -1,5 +1,7 @@
 // The reference model of a preference run: the model as it is before training (a frozen copy, or the same tensors with
-// the adapter off), its log-probs computed before training, or a copy that follows the policy.
+// the adapter off), its log-probs computed before training, or a copy that follows the policy. A continued adapter
+// (lora_model_dir) belongs to the model before training: its start is the reference, unless rl_adapter_ref_model is
+// false, which asks for the bare base.
 //
 // Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter.
 #pragma once
@@ -58,7 +60,8 @@ struct Reference {
                       {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
                        .where = c.place("trl.sync_ref_model"),
                        .remedy = "remove one of them"});
-  std::shared_ptr<model::Decoder> frozen = policy->reference();
+  const bool bare = policy->adapter() != nullptr && !p.rl_adapter_ref_model.value_or(true);
+  std::shared_ptr<model::Decoder> frozen = bare ? policy->without_adapter() : policy->reference();
   if (p.precompute_ref_log_probs) {
     const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
@@ -68,7 +71,7 @@ struct Reference {
                                                .mismatched = mismatched,
                                                .ld_alpha = p.ld_alpha,
                                                .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                                               .model_identity = reference_identity(c, model)};
+                                               .model_identity = reference_identity(c, model) + (bare ? "bare" : "")};
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
                               : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);

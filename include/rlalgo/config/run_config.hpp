@@ -180,6 +180,8 @@ struct RunConfig {
   // Derived
   std::vector<std::string> warnings;   // to be shown once, in order
   std::map<std::string, Place> given;  // full key → where it was set
+  std::string file;                    // the configuration file
+  data::Json keys = nullptr;           // everything it says, overrides included
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
   // Where `key` was set, for error texts; the key itself when it has its default.

@@ -1,6 +1,8 @@
 // Tokenized preference data, and reference log-probs, on disk: prepared once, read again by later runs.
 //
-//   file = "rlalgo answers 1\n" · key · sizes · entries · ids · reference columns · digest
+//   file = "rlalgo answers 2\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
+//
+// Neither side holds the ids in memory: they are written through a buffer and read by mapping the file.
 //
 // A file is used only when its key is the one asked for (what the data was made from) and its digest fits its bytes:
 // anything else is a miss, and a file that is damaged is reported. The digest is 64-bit FNV-1a over 8-byte words: it
@@ -9,12 +11,14 @@
 // Errors: [rlalgo.data.27] a file with the right key whose bytes are damaged; [rlalgo.core.1] it cannot be written.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,10 +45,6 @@ class Digest {
     mix(tail);
     mix(bytes.size());
     return *this;
-  }
-  template <class T>
-  Digest& add_all(const std::vector<T>& values) {
-    return add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
   }
   [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
   [[nodiscard]] std::string hex() const {
@@ -74,88 +74,176 @@ inline void add_file(Digest& digest, const std::filesystem::path& path) {
 // What the answers are: their tokens and labels.
 [[nodiscard]] inline std::string identity_of(const AnswerSet& set) {
   Digest digest;
-  digest.add(std::to_string(set.per_example())).add_all(set.ids());
-  for (std::size_t i = 0; i < set.answers(); ++i)
-    digest.add(std::to_string(set.tokens(i)) + (set.desirable(i) ? "+" : "-") +
-               std::to_string(set.completion(i).size()));
+  digest.add(std::to_string(set.per_example()));
+  for (std::size_t i = 0; i < set.answers(); ++i) {
+    const std::span<const TokenId> ids = set.ids(i);
+    digest.add({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()})
+        .add(std::to_string(set.completion(i).size()) + (set.desirable(i) ? "+" : "-"));
+  }
   return digest.hex();
 }
 
 namespace detail {
 
-inline constexpr std::string_view answer_magic = "rlalgo answers 1\n";
+inline constexpr std::size_t digest_block = std::size_t{1} << 20U;
 
-class ByteWriter {
- public:
-  template <class T>
-  void put(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  }
-  template <class T>
-  void put_all(const std::vector<T>& values) {
-    put(static_cast<std::uint64_t>(values.size()));
-    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-  }
-  [[nodiscard]] std::string& bytes() { return bytes_; }
+[[nodiscard]] inline std::size_t padding_to_8(std::size_t size) { return (8 - size % 8) % 8; }
 
- private:
-  std::string bytes_;
-};
-
-class ByteReader {
- public:
-  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
-  template <class T>
-  bool get(T& value) {
-    if (bytes_.size() < sizeof(T)) return false;
-    std::memcpy(&value, bytes_.data(), sizeof(T));
-    bytes_.remove_prefix(sizeof(T));
-    return true;
-  }
-  template <class T>
-  bool get_all(std::vector<T>& values) {
-    std::uint64_t size = 0;
-    if (!get(size) || size > bytes_.size() / sizeof(T)) return false;
-    values.resize(size);
-    if (size > 0) std::memcpy(values.data(), bytes_.data(), size * sizeof(T));
-    bytes_.remove_prefix(size * sizeof(T));
-    return true;
-  }
-  [[nodiscard]] bool done() const { return bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-};
-
-inline std::vector<char> characters(const std::string& text) { return {text.begin(), text.end()}; }
-
-// The payload of a file whose key is `key`; none when there is no such file or it has another key.
-inline std::optional<std::string> read_keyed(const std::filesystem::path& path, const std::string& key) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  const std::string head = std::string(answer_magic) + key + "\n";
-  if (!bytes.starts_with(head)) return std::nullopt;
-  std::uint64_t stored = 0;
-  const bool whole = bytes.size() >= head.size() + 8;
-  if (whole) std::memcpy(&stored, bytes.data() + bytes.size() - 8, 8);
-  const std::string_view payload =
-      whole ? std::string_view(bytes).substr(head.size(), bytes.size() - head.size() - 8) : std::string_view();
-  if (!whole || stored != Digest().add(payload).value())
-    core::raise("data", 27,
-                {.what = "a prepared file is damaged",
-                 .found = std::to_string(bytes.size()) + " bytes whose digest does not fit",
-                 .where = path.string(),
-                 .remedy = "delete it: it is made again"});
-  return std::string(payload);
+[[nodiscard]] inline std::string keyed_head(const std::string& key) {
+  std::string head = "rlalgo answers 2\n" + key + "\n";
+  return head + std::string(padding_to_8(head.size()), '\n');
 }
 
-inline void write_keyed(const std::filesystem::path& path, const std::string& key, const std::string& payload) {
-  std::string bytes = std::string(answer_magic) + key + "\n" + payload;
-  const std::uint64_t digest = Digest().add(payload).value();
-  bytes.append(reinterpret_cast<const char*>(&digest), 8);
-  std::filesystem::create_directories(path.parent_path());
-  core::write_file(path, bytes);
+// Arrays into a file that appears when it is complete.
+class KeyedWriter {
+ public:
+  KeyedWriter(const std::filesystem::path& path, const std::string& key) : file_(made(path)) {
+    file_.write(keyed_head(key));
+  }
+
+  // An array of `count` elements whose bytes follow by put_bytes().
+  void begin_array(std::uint64_t count) { put_bytes(&count, sizeof count); }
+  void put_bytes(const void* data, std::size_t size) {
+    const char* from = static_cast<const char*>(data);
+    size_ += size;
+    while (size > 0) {
+      const std::size_t n = std::min(size, digest_block - block_.size());
+      block_.append(from, n);
+      from += n;
+      size -= n;
+      if (block_.size() == digest_block) flush();
+    }
+  }
+  void end_array() { put_bytes("\0\0\0\0\0\0\0", padding_to_8(size_)); }
+  template <class T>
+  void put_array(std::span<const T> values) {
+    begin_array(values.size());
+    put_bytes(values.data(), values.size_bytes());
+    end_array();
+  }
+  void commit() {
+    if (!block_.empty()) flush();
+    const std::uint64_t digest = digest_.value();
+    file_.write(&digest, sizeof digest);
+    file_.commit();
+  }
+
+ private:
+  static const std::filesystem::path& made(const std::filesystem::path& path) {
+    std::filesystem::create_directories(path.parent_path());
+    return path;
+  }
+  void flush() {
+    digest_.add(block_);
+    file_.write(block_);
+    block_.clear();
+  }
+
+  core::AtomicFile file_;
+  std::string block_;
+  Digest digest_;
+  std::size_t size_ = 0;
+};
+
+// The arrays of a file whose key is `key`.
+class KeyedReader {
+ public:
+  // Nothing when there is no such file or it has another key.
+  static std::optional<KeyedReader> open(const std::filesystem::path& path, const std::string& key) {
+    KeyedReader out;
+    out.file_ = MappedFile::open(path);
+    const std::string head = keyed_head(key);
+    if (!out.file_ || !out.file_->bytes().starts_with(head)) return std::nullopt;
+    const std::string_view bytes = out.file_->bytes();
+    std::uint64_t stored = 0;
+    Digest digest;
+    const bool whole = bytes.size() >= head.size() + sizeof stored;
+    if (whole) {
+      std::memcpy(&stored, bytes.data() + bytes.size() - sizeof stored, sizeof stored);
+      out.at_ = head.size();
+      out.end_ = bytes.size() - sizeof stored;
+      for (std::size_t at = out.at_; at < out.end_; at += digest_block) {
+        digest.add(bytes.substr(at, std::min(digest_block, out.end_ - at)));
+        if ((at / digest_block) % 64 == 63) out.file_->release();
+      }
+      out.file_->release();
+    }
+    if (!whole || stored != digest.value())
+      core::raise("data", 27,
+                  {.what = "a prepared file is damaged",
+                   .found = std::to_string(bytes.size()) + " bytes whose digest does not fit",
+                   .where = path.string(),
+                   .remedy = "delete it: it is made again"});
+    return out;
+  }
+
+  // The place of the next array; false when the rest is too short for it.
+  template <class T>
+  bool next(std::size_t& offset, std::size_t& count) {
+    std::uint64_t n = 0;
+    if (end_ - at_ < sizeof n) return false;
+    std::memcpy(&n, file_->bytes().data() + at_, sizeof n);
+    if (n > (end_ - at_ - sizeof n) / sizeof(T)) return false;
+    offset = at_ + sizeof n;
+    count = n;
+    at_ = std::min(end_, offset + n * sizeof(T) + padding_to_8(n * sizeof(T)));
+    return true;
+  }
+  template <class T>
+  bool get_array(std::vector<T>& values) {
+    std::size_t offset = 0, count = 0;
+    if (!next<T>(offset, count)) return false;
+    values.resize(count);
+    if (count > 0) std::memcpy(values.data(), file_->bytes().data() + offset, count * sizeof(T));
+    return true;
+  }
+  [[nodiscard]] bool done() const { return at_ == end_; }
+  [[nodiscard]] const std::shared_ptr<MappedFile>& file() const { return file_; }
+
+ private:
+  std::shared_ptr<MappedFile> file_;
+  std::size_t at_ = 0, end_ = 0;
+};
+
+inline void put_answers(KeyedWriter& out, const AnswerSet& set) {
+  const auto column = [&](auto value_of) {
+    out.begin_array(set.answers());
+    for (std::size_t i = 0; i < set.answers(); ++i) {
+      const auto value = value_of(i);
+      out.put_bytes(&value, sizeof value);
+    }
+    out.end_array();
+  };
+  const std::uint64_t unit[] = {set.per_example()};
+  out.put_array(std::span<const std::uint64_t>(unit));
+  column([&](std::size_t i) { return set.row(i); });
+  column([&](std::size_t i) { return set.tokens(i); });
+  column([&](std::size_t i) { return static_cast<std::int64_t>(set.completion(i).size()); });
+  column([&](std::size_t i) { return static_cast<std::uint8_t>(set.desirable(i) ? 1 : 0); });
+  out.begin_array(set.all_tokens());
+  for (std::size_t i = 0; i < set.answers(); ++i) out.put_bytes(set.ids(i).data(), set.ids(i).size_bytes());
+  out.end_array();
+}
+
+inline bool get_answers(KeyedReader& in, AnswerSet& set) {
+  std::vector<std::uint64_t> unit;
+  std::vector<std::int64_t> rows, lengths, completions;
+  std::vector<std::uint8_t> labels;
+  std::size_t offset = 0, count = 0;
+  if (!(in.get_array(unit) && unit.size() == 1 && in.get_array(rows) && in.get_array(lengths) &&
+        in.get_array(completions) && in.get_array(labels) && in.next<TokenId>(offset, count)))
+    return false;
+  if (lengths.size() != rows.size() || completions.size() != rows.size() || labels.size() != rows.size()) return false;
+  set = AnswerSet(unit[0], std::make_shared<IdArena>(in.file(), offset, count));
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (completions[i] < 0 || lengths[i] < completions[i] || static_cast<std::size_t>(lengths[i]) > count - at)
+      return false;
+    set.add(rows[i], labels[i] != 0, at, static_cast<std::size_t>(lengths[i] - completions[i]),
+            static_cast<std::size_t>(completions[i]));
+    at += static_cast<std::size_t>(lengths[i]);
+  }
+  return true;
 }
 
 }  // namespace detail
@@ -167,60 +255,25 @@ struct PreparedAnswers {
 };
 
 inline void write_prepared(const std::filesystem::path& path, const std::string& key, const PreparedAnswers& prepared) {
-  detail::ByteWriter out;
-  for (const AnswerSet* set : {&prepared.train, &prepared.evaluation}) {
-    out.put(static_cast<std::uint64_t>(set->per_example()));
-    std::vector<std::int64_t> rows, prompts, lengths;
-    std::vector<std::uint8_t> labels;
-    for (std::size_t i = 0; i < set->answers(); ++i) {
-      rows.push_back(set->row(i));
-      lengths.push_back(set->tokens(i));
-      prompts.push_back(set->tokens(i) - static_cast<std::int64_t>(set->completion(i).size()));
-      labels.push_back(set->desirable(i) ? 1 : 0);
-    }
-    out.put_all(rows);
-    out.put_all(lengths);
-    out.put_all(prompts);
-    out.put_all(labels);
-    out.put_all(set->ids());
-  }
-  out.put(static_cast<std::uint64_t>(prepared.notes.size()));
-  for (const std::string& note : prepared.notes) out.put_all(detail::characters(note));
-  detail::write_keyed(path, key, out.bytes());
+  detail::KeyedWriter out(path, key);
+  detail::put_answers(out, prepared.train);
+  detail::put_answers(out, prepared.evaluation);
+  for (const std::string& note : prepared.notes) out.put_array(std::span<const char>(note));
+  out.commit();
 }
 
 [[nodiscard]] inline std::optional<PreparedAnswers> read_prepared(const std::filesystem::path& path,
                                                                   const std::string& key) {
-  const auto payload = detail::read_keyed(path, key);
-  if (!payload) return std::nullopt;
-  detail::ByteReader in(*payload);
+  auto in = detail::KeyedReader::open(path, key);
+  if (!in) return std::nullopt;
   PreparedAnswers out;
-  bool good = true;
-  for (AnswerSet* set : {&out.train, &out.evaluation}) {
-    std::uint64_t per_example = 2;
-    std::vector<std::int64_t> rows, lengths, prompts;
-    std::vector<std::uint8_t> labels;
-    std::vector<TokenId> ids;
-    good = good && in.get(per_example) && in.get_all(rows) && in.get_all(lengths) && in.get_all(prompts) &&
-           in.get_all(labels) && in.get_all(ids);
-    if (!good) break;
-    *set = AnswerSet(per_example);
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto answer = std::span(ids).subspan(at, static_cast<std::size_t>(lengths[i]));
-      const auto prompt = static_cast<std::size_t>(prompts[i]);
-      set->append(rows[i], labels[i] != 0, answer.first(prompt), answer.subspan(prompt));
-      at += answer.size();
-    }
-  }
-  std::uint64_t notes = 0;
-  good = good && in.get(notes);
-  for (std::uint64_t n = 0; good && n < notes; ++n) {
+  bool good = detail::get_answers(*in, out.train) && detail::get_answers(*in, out.evaluation);
+  while (good && !in->done()) {
     std::vector<char> text;
-    good = in.get_all(text);
+    good = in->get_array(text);
     out.notes.emplace_back(text.begin(), text.end());
   }
-  if (!good || !in.done())
+  if (!good)
     core::raise("data", 27,
                 {.what = "a prepared file does not hold what it should",
                  .where = path.string(),
@@ -235,20 +288,19 @@ struct ReferenceColumns {
 
 inline void write_reference(const std::filesystem::path& path, const std::string& key,
                             const ReferenceColumns& columns) {
-  detail::ByteWriter out;
-  out.put_all(columns.rows);
-  out.put_all(columns.mismatched);
-  detail::write_keyed(path, key, out.bytes());
+  detail::KeyedWriter out(path, key);
+  out.put_array(std::span<const double>(columns.rows));
+  out.put_array(std::span<const double>(columns.mismatched));
+  out.commit();
 }
 
 [[nodiscard]] inline std::optional<ReferenceColumns> read_reference(const std::filesystem::path& path,
                                                                     const std::string& key, std::size_t answers) {
-  const auto payload = detail::read_keyed(path, key);
-  if (!payload) return std::nullopt;
-  detail::ByteReader in(*payload);
+  auto in = detail::KeyedReader::open(path, key);
+  if (!in) return std::nullopt;
   ReferenceColumns out;
-  const bool good = in.get_all(out.rows) && in.get_all(out.mismatched) && in.done() && out.rows.size() == answers &&
-                    (out.mismatched.empty() || out.mismatched.size() == answers);
+  const bool good = in->get_array(out.rows) && in->get_array(out.mismatched) && in->done() &&
+                    out.rows.size() == answers && (out.mismatched.empty() || out.mismatched.size() == answers);
   if (!good)
     core::raise("data", 27,
                 {.what = "the reference log-probs on disk do not fit the data",

@@ -1,4 +1,5 @@
-// All answers of a preference dataset, packed: token ids end to end, and one small entry per answer.
+// All answers of a preference dataset: one small entry per answer, and their token ids in an arena that several sets
+// can share (a shuffled, deduplicated or held-out set is other entries over the same ids).
 //
 // Examples are numbered; a pair is two answers (chosen, rejected), an unpaired example is one. Entries are in dataset
 // order. Reference log-probs computed before training lie beside the entries.
@@ -6,18 +7,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/data/answer.hpp>
+#include <rlalgo/data/id_arena.hpp>
 
 namespace rlalgo::data {
 
 class AnswerSet {
  public:
   // `per_example`: 2 for pairs, 1 for unpaired data.
-  explicit AnswerSet(std::size_t per_example = 2) : per_example_(per_example) {}
+  explicit AnswerSet(std::size_t per_example = 2, std::shared_ptr<IdArena> ids = std::make_shared<IdArena>())
+      : per_example_(per_example), ids_(std::move(ids)) {}
 
   [[nodiscard]] std::size_t per_example() const noexcept { return per_example_; }
   [[nodiscard]] std::size_t answers() const noexcept { return entries_.size(); }
@@ -26,45 +30,67 @@ class AnswerSet {
 
   // `row` is the example's row in the dataset it was read from.
   void append(std::int64_t row, bool desirable, std::span<const TokenId> prompt, std::span<const TokenId> completion) {
-    Entry e{row, ids_.size(), 0, prompt.size(), desirable};
-    ids_.insert(ids_.end(), prompt.begin(), prompt.end());
-    ids_.insert(ids_.end(), completion.begin(), completion.end());
-    e.end = ids_.size();
-    entries_.push_back(e);
+    const std::size_t begin = ids_->size();
+    ids_->append(prompt);
+    ids_->append(completion);
+    add(row, desirable, begin, prompt.size(), completion.size());
   }
 
-  // Example `example` of another set, as example number examples() of this one.
+  // Example `example` of another set, as example number examples() of this one. Ids of another arena are copied.
   void append(const AnswerSet& other, std::size_t example) {
     for (std::size_t k = 0; k < per_example_; ++k) {
       const Entry& e = other.entries_[example * per_example_ + k];
-      const auto ids = std::span(other.ids_).subspan(e.begin, e.end - e.begin);
-      append(e.row, e.desirable, ids.first(e.prompt), ids.subspan(e.prompt));
+      const auto ids = other.ids_->span(e.begin, e.size);
+      if (ids_ == other.ids_)
+        add(e.row, e.desirable != 0, e.begin, e.prompt, e.size - e.prompt);
+      else
+        append(e.row, e.desirable != 0, ids.first(e.prompt), ids.subspan(e.prompt));
     }
+  }
+
+  // An entry over ids that lie in the arena already.
+  void add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt, std::size_t completion) {
+    entries_.push_back({row, begin, static_cast<std::uint32_t>(prompt + completion),
+                        static_cast<std::uint32_t>(prompt) & 0x7fffffffU, desirable ? 1U : 0U});
+    tokens_ += prompt + completion;
+  }
+
+  // Examples order[0], order[1], … as a set over the same ids.
+  [[nodiscard]] AnswerSet selected(std::span<const std::size_t> order) const {
+    AnswerSet out(per_example_, ids_);
+    out.entries_.reserve(order.size() * per_example_);
+    for (const std::size_t example : order) {
+      for (std::size_t k = 0; k < per_example_; ++k) {
+        out.entries_.push_back(entries_[example * per_example_ + k]);
+        out.tokens_ += out.entries_.back().size;
+      }
+    }
+    return out;
   }
 
   // Answer number `i` with its own copy of the ids.
   [[nodiscard]] Answer answer(std::size_t i) const {
-    const Entry& e = entries_[i];
+    const std::span<const TokenId> all = ids(i);
     Answer out;
-    out.row = e.row;
-    out.desirable = e.desirable;
-    out.ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(e.begin),
-                   ids_.begin() + static_cast<std::ptrdiff_t>(e.end));
-    out.prompt_tokens = static_cast<std::int64_t>(e.prompt);
+    out.row = entries_[i].row;
+    out.desirable = entries_[i].desirable != 0;
+    out.ids.assign(all.begin(), all.end());
+    out.prompt_tokens = static_cast<std::int64_t>(entries_[i].prompt);
     if (!reference_.empty()) out.reference_row = reference_[i];
     if (!mismatched_reference_.empty()) out.mismatched_reference = mismatched_reference_[i];
     return out;
   }
-  [[nodiscard]] std::span<const TokenId> completion(std::size_t i) const {
-    const Entry& e = entries_[i];
-    return std::span(ids_).subspan(e.begin + e.prompt, e.end - e.begin - e.prompt);
+  // Prompt and completion of answer `i`.
+  [[nodiscard]] std::span<const TokenId> ids(std::size_t i) const {
+    return ids_->span(entries_[i].begin, entries_[i].size);
   }
-  [[nodiscard]] std::int64_t tokens(std::size_t i) const {
-    return static_cast<std::int64_t>(entries_[i].end - entries_[i].begin);
-  }
+  [[nodiscard]] std::span<const TokenId> completion(std::size_t i) const { return ids(i).subspan(entries_[i].prompt); }
+  [[nodiscard]] std::int64_t tokens(std::size_t i) const { return static_cast<std::int64_t>(entries_[i].size); }
   [[nodiscard]] std::int64_t row(std::size_t i) const { return entries_[i].row; }
-  [[nodiscard]] bool desirable(std::size_t i) const { return entries_[i].desirable; }
-  [[nodiscard]] const std::vector<TokenId>& ids() const noexcept { return ids_; }
+  [[nodiscard]] bool desirable(std::size_t i) const { return entries_[i].desirable != 0; }
+  // Of all answers.
+  [[nodiscard]] std::size_t all_tokens() const noexcept { return tokens_; }
+  [[nodiscard]] const std::shared_ptr<IdArena>& arena() const noexcept { return ids_; }
 
   // One number per answer: Σ of the reference's log-probs over its completion, and over its mismatched completion.
   void set_reference(std::vector<double> reference, std::vector<double> mismatched = {}) {
@@ -76,12 +102,14 @@ class AnswerSet {
  private:
   struct Entry {
     std::int64_t row;
-    std::size_t begin, end, prompt;
-    bool desirable;
+    std::uint64_t begin;
+    std::uint32_t size;
+    std::uint32_t prompt : 31, desirable : 1;
   };
   std::size_t per_example_;
-  std::vector<TokenId> ids_;
+  std::shared_ptr<IdArena> ids_;
   std::vector<Entry> entries_;
+  std::size_t tokens_ = 0;
   std::vector<double> reference_, mismatched_reference_;  // [answers] or empty
 };
 

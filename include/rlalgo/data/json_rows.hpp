@@ -1,19 +1,16 @@
-// Reads one file of JSON rows: one object per line, one array of objects, or objects one after another.
+// Reads files of JSON rows: one object per line, one array of objects, or objects one after another; and of text lines.
 //
-// UTF-8, an optional byte-order mark, empty lines allowed. Every row remembers its line, so that a later complaint
-// about it can name it. `field` selects the array inside one top-level object ({"data": […]}).
+// UTF-8, an optional byte-order mark, gzip, empty lines allowed. Every row remembers its line, so that a later
+// complaint about it can name it. `field` selects the array inside one top-level object ({"data": […]}). A file of one
+// object per line is read line by line, in bounded memory; the others are read whole.
 //
-// Errors: [rlalgo.data.2] the file cannot be read; [rlalgo.data.3] not valid JSON, with file:line; [rlalgo.data.4] a
-// row is not an object, or `field` is not there; [rlalgo.data.6] the bytes are of a format that is not read (gzip,
-// Parquet …).
+// Errors: [rlalgo.data.2], [rlalgo.data.6] and [rlalgo.data.28] of detail/input_file.hpp; [rlalgo.data.3] not valid
+// JSON, with file:line; [rlalgo.data.4] a row is not an object, or `field` is not there.
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -21,54 +18,29 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/table.hpp>
 
 namespace rlalgo::data {
 
-[[noreturn]] inline void raise_unread_format(const std::string& format, const std::string& where) {
-  std::string remedy = "write the rows as JSON lines, one object per line";
-  if (format == "gzip") remedy = "unpack it first: gunzip -k '" + where + "'";
-  if (format == "zstd" || format == "xz")
-    remedy = "unpack it first: " + std::string(format == "xz" ? "unxz" : "unzstd") + " -k '" + where + "'";
-  if (format == "Parquet" || format == "Arrow" || format == "CSV")
-    remedy = "convert it once in Python: datasets.load_dataset('" +
-             std::string(format == "CSV"     ? "csv"
-                         : format == "Arrow" ? "arrow"
-                                             : "parquet") +
-             "', data_files='" + where + "')['train'].to_json('rows.jsonl')";
-  core::raise("data", 6,
-              {.what = format + " files are not read",
-               .expected = "JSON, JSON lines or text",
-               .where = where,
-               .remedy = remedy});
-}
+// A row as it is read: its value, or the JSON text that is still to be parsed.
+struct Record {
+  Json value;
+  std::string text;
+  Origin origin;
+};
+
+// Rows one after another.
+class RowReader {
+ public:
+  RowReader() = default;
+  RowReader(const RowReader&) = delete;
+  RowReader& operator=(const RowReader&) = delete;
+  virtual ~RowReader() = default;
+  virtual bool next(Record& out) = 0;
+};
 
 namespace detail {
-
-inline std::string read_bytes(const std::filesystem::path& path) {
-  const auto fail = [&](int error) {
-    core::raise("data", 2,
-                {.what = "cannot read the dataset file", .found = std::strerror(error), .where = path.string()});
-  };
-  if (std::filesystem::is_directory(path)) fail(EISDIR);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(errno != 0 ? errno : EIO);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) fail(errno != 0 ? errno : EIO);
-  return bytes;
-}
-
-inline void refuse_binary(const std::string& bytes, const std::string& where) {
-  const auto begins = [&](std::string_view magic) { return bytes.compare(0, magic.size(), magic) == 0; };
-  if (begins("\x1f\x8b")) raise_unread_format("gzip", where);
-  if (begins("\x28\xb5\x2f\xfd")) raise_unread_format("zstd", where);
-  if (begins("\xfd"
-             "7zXZ"))
-    raise_unread_format("xz", where);
-  if (begins("PAR1")) raise_unread_format("Parquet", where);
-  if (begins("ARROW1")) raise_unread_format("Arrow", where);
-}
 
 // 1-based line of a byte offset.
 inline std::int64_t line_of(std::string_view text, std::size_t byte) {
@@ -91,14 +63,17 @@ inline std::string json_reason(const char* what) {
                .where = file + ":" + std::to_string(line)});
 }
 
+inline void require_object(const Json& value, const Origin& origin) {
+  if (value.is_object()) return;
+  core::raise("data", 4,
+              {.what = "a dataset row is not an object",
+               .found = value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60),
+               .expected = "{\"column\": value, …}",
+               .where = origin.text()});
+}
+
 inline void append_object(Table& table, Json value, Origin origin) {
-  if (!value.is_object()) {
-    core::raise("data", 4,
-                {.what = "a dataset row is not an object",
-                 .found = value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60),
-                 .expected = "{\"column\": value, …}",
-                 .where = origin.text()});
-  }
+  require_object(value, origin);
   table.append(std::move(value), std::move(origin));
 }
 
@@ -143,56 +118,137 @@ inline void append_concatenated(Table& table, const std::string& text, const std
   }
 }
 
-inline void append_lines(Table& table, std::string_view text, const std::shared_ptr<const std::string>& file) {
-  std::int64_t number = 0;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Json value;
-    try {
-      value = Json::parse(line);
-    } catch (const Json::parse_error& error) {
-      raise_invalid_json(*file, number, error.what());
-    }
-    append_object(table, std::move(value), {file, number, -1});
+inline Json parse_row(const std::string& text, const Origin& origin) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    raise_invalid_json(*origin.file, origin.line, error.what());
   }
 }
+
+inline bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+// One object per line.
+class JsonLines final : public RowReader {
+ public:
+  // Nothing when the file is not of this kind: its first line is no whole JSON, and the next does not begin a row.
+  static std::unique_ptr<JsonLines> open(const std::filesystem::path& path) {
+    auto out = std::unique_ptr<JsonLines>(new JsonLines(path));
+    if (!out->advance()) return out;  // an empty file
+    const std::string_view first = std::string_view(out->line_).substr(out->line_.find_first_not_of(" \t\r"));
+    if (first.front() == '[') return nullptr;
+    if (Json::accept(first)) return out;
+    if (first.find_first_not_of("{ \t\r") == std::string_view::npos) return nullptr;
+    JsonLines second(path);
+    if (second.advance() && second.advance() && second.line_[second.line_.find_first_not_of(" \t\r")] != '{')
+      return nullptr;
+    return out;
+  }
+
+  bool next(Record& out) override {
+    if (!pending_ && !advance()) return false;
+    pending_ = false;
+    out.value = nullptr;
+    out.text.swap(line_);
+    out.origin = {name_, number_, -1};
+    return true;
+  }
+
+ private:
+  explicit JsonLines(const std::filesystem::path& path)
+      : file_(path), name_(std::make_shared<const std::string>(path.string())) {}
+  bool advance() {
+    do {
+      if (!file_.read_line(line_)) return false;
+      ++number_;
+    } while (is_blank(line_));
+    return pending_ = true;
+  }
+
+  InputFile file_;
+  std::shared_ptr<const std::string> name_;
+  std::string line_;
+  std::int64_t number_ = 0;
+  bool pending_ = false;
+};
+
+// One row {"text": line} per line; empty lines are rows too.
+class TextLines final : public RowReader {
+ public:
+  explicit TextLines(const std::filesystem::path& path)
+      : file_(path), name_(std::make_shared<const std::string>(path.string())) {}
+  bool next(Record& out) override {
+    std::string line;
+    if (!file_.read_line(line)) return false;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    out = {Json{{"text", std::move(line)}}, "", {name_, ++number_, -1}};
+    return true;
+  }
+
+ private:
+  InputFile file_;
+  std::shared_ptr<const std::string> name_;
+  std::int64_t number_ = 0;
+};
+
+// Rows that are in memory.
+class TableRows final : public RowReader {
+ public:
+  explicit TableRows(Table table) : table_(std::move(table)) {}
+  bool next(Record& out) override {
+    if (at_ == table_.size()) return false;
+    out = {std::move(table_.row(at_)), "", table_.origin(at_)};
+    ++at_;
+    return true;
+  }
+
+ private:
+  Table table_;
+  std::size_t at_ = 0;
+};
 
 }  // namespace detail
 
-// Appends the rows of a JSON or JSON-lines file.
-inline void read_json_rows(Table& table, const std::filesystem::path& path, const std::string& field = {}) {
-  std::string text = detail::read_bytes(path);
-  detail::refuse_binary(text, path.string());
-  if (text.compare(0, 3, "\xef\xbb\xbf") == 0) text.erase(0, 3);
-  const auto file = std::make_shared<const std::string>(path.string());
-  if (!field.empty()) return detail::append_field(table, text, field, file);
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return;
-  if (text[begin] == '[') return detail::append_items(table, detail::parse_whole(text, *file), file);
-  // A first line that is whole JSON means one row per line; otherwise an object spans lines.
-  const std::string_view first_line = std::string_view(text).substr(begin, text.find('\n', begin) - begin);
-  const std::size_t next = text.find_first_not_of(" \t\r\n", begin + first_line.size());
-  const bool brace_alone = first_line.find_first_not_of("{ \t\r") == std::string_view::npos;
-  if (!Json::accept(first_line) && (brace_alone || (next != std::string::npos && text[next] != '{')))
-    return detail::append_concatenated(table, text, file);
-  detail::append_lines(table, text, file);
+// The value of a row, parsed now if it was not yet; an object.
+inline void parse(Record& record) {
+  if (!record.text.empty()) {
+    record.value = detail::parse_row(record.text, record.origin);
+    record.text.clear();
+  }
+  detail::require_object(record.value, record.origin);
 }
 
-// Appends one row {"text": line} per line of a text file; empty lines are rows too.
-inline void read_text_rows(Table& table, const std::filesystem::path& path) {
-  const std::string bytes = detail::read_bytes(path);
-  detail::refuse_binary(bytes, path.string());
+// The rows of a JSON or JSON-lines file.
+[[nodiscard]] inline std::unique_ptr<RowReader> open_json_rows(const std::filesystem::path& path,
+                                                               const std::string& field = {}) {
+  if (field.empty())
+    if (auto lines = detail::JsonLines::open(path)) return lines;
+  const std::string text = detail::InputFile(path).read_all();
   const auto file = std::make_shared<const std::string>(path.string());
-  std::istringstream stream(bytes);
-  std::string line;
-  for (std::int64_t number = 1; std::getline(stream, line); ++number) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    table.append(Json{{"text", line}}, {file, number, -1});
+  Table table;
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (!field.empty())
+    detail::append_field(table, text, field, file);
+  else if (begin != std::string::npos && text[begin] == '[')
+    detail::append_items(table, detail::parse_whole(text, *file), file);
+  else
+    detail::append_concatenated(table, text, file);
+  return std::make_unique<detail::TableRows>(std::move(table));
+}
+
+// Appends the rows of a JSON or JSON-lines file.
+inline void read_json_rows(Table& table, const std::filesystem::path& path, const std::string& field = {}) {
+  const auto rows = open_json_rows(path, field);
+  for (Record record; rows->next(record);) {
+    parse(record);
+    table.append(std::move(record.value), std::move(record.origin));
   }
+}
+
+// Appends the lines of a text file.
+inline void read_text_rows(Table& table, const std::filesystem::path& path) {
+  detail::TextLines lines(path);
+  for (Record record; lines.next(record);) table.append(std::move(record.value), std::move(record.origin));
 }
 
 }  // namespace rlalgo::data

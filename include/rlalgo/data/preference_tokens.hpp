@@ -67,7 +67,24 @@ struct TokenizeCounts {
   std::int64_t cut = 0;           // sequences cut to max_length
   std::int64_t identical = 0;     // pairs whose answers are the same: they teach nothing
   std::int64_t desirable = 0;     // of unpaired rows
+  std::int64_t kept = 0;          // examples made
+
+  TokenizeCounts& operator+=(const TokenizeCounts& other) {
+    for (const auto member :
+         {&TokenizeCounts::rows, &TokenizeCounts::too_long, &TokenizeCounts::truncated, &TokenizeCounts::prompt_fills,
+          &TokenizeCounts::cut, &TokenizeCounts::identical, &TokenizeCounts::desirable, &TokenizeCounts::kept})
+      this->*member += other.*member;
+    return *this;
+  }
 };
+
+[[noreturn]] inline void raise_nothing_left(std::int64_t rows, const std::string& name) {
+  core::raise("data", 26,
+              {.what = "no row is left to train on",
+               .found = std::to_string(rows) + " rows, all longer than sequence_len",
+               .where = name,
+               .remedy = "raise sequence_len, or set excess_length_strategy: truncate"});
+}
 
 namespace detail {
 
@@ -158,6 +175,7 @@ class PreferenceTokenizer {
     Tokens tokens = config_.end == EndRule::text ? end_with_text(prompt, answers) : end_with_id(prompt, answers);
     if (!within_length(tokens, where, counts)) return;
     if (pair && tokens.answers[0] == tokens.answers[1]) ++counts.identical;
+    counts.kept += unpaired ? static_cast<std::int64_t>(answers.size()) : 1;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       counts.desirable += unpaired && desirable[i];
       out.append(number, desirable[i], tokens.prompts[i], tokens.answers[i]);
@@ -244,9 +262,10 @@ class PreferenceTokenizer {
       whole.push_back(encode_once(full, special));
       boundary = std::min(boundary, common_prefix(encode_once(head, special), whole.back()));
     }
+    boundary = std::max<std::size_t>(boundary, 1);  // nothing predicts the first token: it stays context
     Tokens out;
     for (const auto& ids : whole) {
-      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(boundary);
+      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(std::min(boundary, ids.size()));
       out.prompts.emplace_back(ids.begin(), split);
       out.answers.emplace_back(split, ids.end());
     }
@@ -258,7 +277,10 @@ class PreferenceTokenizer {
     for (const Source& answer : answers) {
       const auto [head, full] = texts(prompt, answer);
       const std::vector<TokenId> ids = tools_.encode(full, false);
-      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(common_prefix(tools_.encode(head, false), ids));
+      const std::size_t common = common_prefix(tools_.encode(head, false), ids);
+      const bool begins = tools_.bos && (common == 0 || ids.front() != *tools_.bos);
+      const auto split = ids.begin() + static_cast<std::ptrdiff_t>(
+                                           std::min(ids.size(), begins ? common : std::max<std::size_t>(common, 1)));
       auto& start = out.prompts.emplace_back(ids.begin(), split);
       if (tools_.bos && (start.empty() || start.front() != *tools_.bos)) start.insert(start.begin(), *tools_.bos);
       auto& end = out.answers.emplace_back(split, ids.end());
@@ -316,12 +338,7 @@ class PreferenceTokenizer {
   const detail::PreferenceTokenizer tokenizer(config, tools);
   for (std::size_t i = 0; i < table.size(); ++i)
     tokenizer.add(table.row(i), static_cast<std::int64_t>(i), table.where(i), out, counts);
-  if (out.empty())
-    core::raise("data", 26,
-                {.what = "no row is left to train on",
-                 .found = std::to_string(counts.rows) + " rows, all longer than sequence_len",
-                 .where = name,
-                 .remedy = "raise sequence_len, or set excess_length_strategy: truncate"});
+  if (out.empty()) raise_nothing_left(counts.rows, name);
   return out;
 }
 

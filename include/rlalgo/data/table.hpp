@@ -33,6 +33,43 @@ struct Origin {
   }
 };
 
+namespace detail {
+
+inline std::string_view kind_of(const Json& value) {
+  if (value.is_string()) return "a string";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number()) return "a number";
+  if (value.is_array()) return "a list";
+  return "an object";
+}
+
+[[noreturn]] inline void raise_mixed_column(const std::string& column, std::string_view found, const Origin& at,
+                                            std::string_view expected, const Origin& first) {
+  core::raise("data", 8,
+              {.what = "column \"" + column + "\" mixes types",
+               .found = std::string(found) + " at " + at.text(),
+               .expected = std::string(expected) + " as at " + first.text(),
+               .remedy = "give every row of a dataset the same type in one column (null is allowed)"});
+}
+
+// The kinds of the columns of rows that are seen one after another.
+class ColumnKinds {
+ public:
+  void check(const Json& row, const Origin& origin) {
+    for (const auto& [column, value] : row.items()) {
+      if (value.is_null()) continue;
+      const auto [known, first] = kinds_.try_emplace(column, kind_of(value), origin);
+      if (!first && known->second.first != kind_of(value))
+        raise_mixed_column(column, kind_of(value), origin, known->second.first, known->second.second);
+    }
+  }
+
+ private:
+  std::unordered_map<std::string, std::pair<std::string_view, Origin>> kinds_;
+};
+
+}  // namespace detail
+
 class Table {
  public:
   void append(Json row, Origin origin) {
@@ -80,14 +117,6 @@ class Table {
   }
 
  private:
-  static std::string_view kind_of(const Json& value) {
-    if (value.is_string()) return "a string";
-    if (value.is_boolean()) return "a boolean";
-    if (value.is_number()) return "a number";
-    if (value.is_array()) return "a list";
-    return "an object";
-  }
-
   void unify_column(const std::string& column) {
     constexpr std::size_t none = static_cast<std::size_t>(-1);
     std::size_t first = none;
@@ -104,12 +133,9 @@ class Table {
       integers = integers || cell->is_number_integer();
       if (first == none) {
         first = i;
-      } else if (kind_of(*cell) != kind_of(rows_[first][column])) {
-        core::raise("data", 8,
-                    {.what = "column \"" + column + "\" mixes types",
-                     .found = std::string(kind_of(*cell)) + " at " + where(i),
-                     .expected = std::string(kind_of(rows_[first][column])) + " as at " + where(first),
-                     .remedy = "give every row of a dataset the same type in one column (null is allowed)"});
+      } else if (detail::kind_of(*cell) != detail::kind_of(rows_[first][column])) {
+        detail::raise_mixed_column(column, detail::kind_of(*cell), origins_[i], detail::kind_of(rows_[first][column]),
+                                   origins_[first]);
       }
     }
     if (!floats || !integers) return;

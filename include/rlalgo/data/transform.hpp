@@ -15,8 +15,8 @@
 //     plain: true                     the prompt stays a text, no chat template; excludes system and field_system
 //     remove_columns: [question]      columns that the rewards do not get
 //
-// The names are those of axolotl's GRPO examples, whose transforms are Python functions `module.function(cfg)`. Python
-// transforms are not run; the built-in of the same name is used.
+// The names are those of axolotl's GRPO examples, whose transforms are Python functions `module.function(cfg)`; the
+// built-in of the same name is used. Other Python functions: remote/python_transform.hpp.
 //
 // Errors: [rlalgo.data.9] the type is not known; [rlalgo.data.10] a row lacks a field, or the field has another type;
 // [rlalgo.data.12] the mapping itself is wrong.
@@ -239,8 +239,8 @@ class DeclaredTransform {
                     {.what = "Failed to load dataset transform function for type " + detail::excerpt(type),
                      .expected = all + "a mapping, or no type",
                      .where = where,
-                     .remedy = "Python transforms are not run: name the columns instead, type: {field_prompt: "
-                               "question, field_answer: answer}"});
+                     .remedy = "name the columns, type: {field_prompt: question, field_answer: answer}, or a function "
+                               "module.function of a Python file beside the configuration"});
 }
 
 // Applies the transform to every row.

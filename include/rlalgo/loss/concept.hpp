@@ -75,6 +75,7 @@ struct Counts {
 struct Result {
   Tensor value;           // [] with gradient; sum over parts = loss of the step
   core::Metrics metrics;  // exact under merge
+  Tensor margins = {};    // [P] data: reward of chosen − rejected of each pair; undefined where rows are no pairs
 };
 
 template <class L>

@@ -82,8 +82,8 @@ class Contrastive {
     Result result;
     result.value = losses.sum().div(counts.rows / 2.0);
     add_token_metrics(scored, result.metrics, false);
-    add_pair_metrics(terms.chosen_score.mul(config_.beta), terms.rejected_score.mul(config_.beta), chosen, rejected,
-                     result.metrics);
+    result.margins = add_pair_metrics(terms.chosen_score.mul(config_.beta), terms.rejected_score.mul(config_.beta),
+                                      chosen, rejected, result.metrics);
     result.metrics.mean("nll_loss", likelihood ? detail::total(terms.likelihood) : 0.0,
                         static_cast<double>(chosen.numel()));
     return result;

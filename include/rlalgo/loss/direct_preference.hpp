@@ -79,7 +79,8 @@ class DirectPreference {
     Result result;
     result.value = losses.sum().div(counts.rows / 2.0);
     add_token_metrics(scored, result.metrics);
-    add_pair_metrics(chosen.mul(beta_), rejected.mul(beta_), terms.chosen, terms.rejected, result.metrics);
+    result.margins =
+        add_pair_metrics(chosen.mul(beta_), rejected.mul(beta_), terms.chosen, terms.rejected, result.metrics);
     return result;
   }
 

@@ -58,7 +58,8 @@ class OddsRatio {
     result.value = terms.likelihood.sub(ratio, config_.beta).sum().div(step_pairs);
     const double pairs = static_cast<double>(chosen.numel());
     add_token_metrics(scored, result.metrics, false);
-    add_pair_metrics(chosen.mul(config_.beta), rejected.mul(config_.beta), chosen, rejected, result.metrics);
+    result.margins =
+        add_pair_metrics(chosen.mul(config_.beta), rejected.mul(config_.beta), chosen, rejected, result.metrics);
     result.metrics.mean("nll_loss", detail::total(terms.likelihood), pairs);
     result.metrics.mean("log_odds_ratio", detail::total(ratio), pairs);
     result.metrics.mean("log_odds_chosen", detail::total(log_odds), pairs);

@@ -41,9 +41,9 @@ inline void add_token_metrics(const Scored& s, core::Metrics& metrics, bool accu
   if (accuracy) detail::weighted_mean(metrics, "mean_token_accuracy", s.greedy, chosen);
 }
 
-// Rewards and log-probs of pairs [P] each.
-inline void add_pair_metrics(const Tensor& chosen_reward, const Tensor& rejected_reward, const Tensor& chosen_log_prob,
-                             const Tensor& rejected_log_prob, core::Metrics& metrics) {
+// Rewards and log-probs of pairs [P] each; returns the margins [P].
+inline Tensor add_pair_metrics(const Tensor& chosen_reward, const Tensor& rejected_reward,
+                               const Tensor& chosen_log_prob, const Tensor& rejected_log_prob, core::Metrics& metrics) {
   const double pairs = static_cast<double>(chosen_reward.numel());
   const Tensor margin = chosen_reward.detach().sub(rejected_reward.detach());
   metrics.mean("rewards/chosen", detail::total(chosen_reward), pairs);
@@ -52,6 +52,7 @@ inline void add_pair_metrics(const Tensor& chosen_reward, const Tensor& rejected
   metrics.mean("rewards/margins", detail::total(margin), pairs);
   metrics.mean("logps/chosen", detail::total(chosen_log_prob), pairs);
   metrics.mean("logps/rejected", detail::total(rejected_log_prob), pairs);
+  return margin;
 }
 
 }  // namespace rlalgo::loss

@@ -141,7 +141,7 @@ class Preferences {
 
   [[nodiscard]] nlohmann::ordered_json fingerprint() const {
     return {{"examples", answers_->examples()},
-            {"tokens", answers_->ids().size()},
+            {"tokens", answers_->all_tokens()},
             {"micro_batch_size", config_.micro_batch_size},
             {"gradient_accumulation_steps", config_.gradient_accumulation_steps},
             {"shuffle", config_.shuffle},

@@ -31,6 +31,7 @@ struct OfflineInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
   std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
+  Decode decode = {};                                                 // ids → text, for pairs.json and offending rows
 };
 
 struct OfflineConfig {
@@ -71,7 +72,8 @@ template <loss::Loss L>
                                                  .reference = std::move(inputs.reference),
                                                  .companions = std::move(inputs.companions),
                                                  .evaluation = std::move(evaluation),
-                                                 .save_model = std::move(inputs.save_model)});
+                                                 .save_model = std::move(inputs.save_model),
+                                                 .decode = std::move(inputs.decode)});
 }
 
 }  // namespace rlalgo::trainer

@@ -49,7 +49,7 @@ class ReportPage {
       for (const Chart& chart : arrange_charts(data_)) out += ChartDrawing(chart).html();
       out += "</div>\n";
     }
-    out += samples() + settings();
+    out += pairs() + samples() + settings();
     return out +
            "<footer>Made by rlalgo from metrics.jsonl and samples.jsonl of this directory.</footer>\n</main><script>" +
            report_js + "</script></body></html>\n";
@@ -207,6 +207,31 @@ class ReportPage {
       out += std::string("<details") + (open ? " open" : "") + "><summary>Step " + std::to_string(step);
       if (!std::isnan(reward)) out += "<small>mean reward " + short_number(reward) + "</small>";
       out += "</summary><div>" + rows(group) + "</div></details>\n";
+    }
+    return out;
+  }
+
+  // The most and the least separated pairs of the last evaluation (or of the last record of a run without one).
+  [[nodiscard]] std::string pairs() const {
+    const Json& pairs = data_.pairs;
+    if (!pairs.is_object() || !pairs.contains("most") || !pairs.contains("least")) return "";
+    const std::string of = string_of(pairs, "split") == "evaluation" ? "held-out pairs" : "training pairs";
+    std::string out = "<h2>Most and least separated pairs</h2>\n<p class=\"sub\">Of " + string_of(pairs, "pairs") +
+                      " " + of + " at step " + string_of(pairs, "step") +
+                      ", by margin: reward of the chosen answer less that of the rejected one.</p>\n";
+    for (const auto& [key, title] : {std::pair("most", "Most separated"), std::pair("least", "Least separated")}) {
+      out += std::string("<details open><summary>") + title +
+             "</summary><div><table><tr><th>Prompt</th><th>Chosen</th><th>Rejected</th><th class=\"n\">Row</th>"
+             "<th class=\"n\">Margin</th></tr>";
+      for (const Json& pair : pairs[key]) {
+        const double margin = number_of(pair, "margin");
+        out += "<tr>";
+        for (const char* text : {"prompt", "chosen", "rejected"})
+          out += "<td><div class=\"text\">" + shown(string_of(pair, text)) + "</div></td>";
+        out += "<td class=\"n\">" + string_of(pair, "row") + "</td><td class=\"n" + (margin < 0 ? " down" : " up") +
+               "\">" + short_number(margin) + "</td></tr>";
+      }
+      out += "</table></div></details>\n";
     }
     return out;
   }

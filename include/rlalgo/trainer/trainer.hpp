@@ -12,9 +12,12 @@
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
 // parameter; [rlalgo.trainer.1] a loss or gradient that is not
-// finite, before the weights are touched; the others of loop.hpp and checkpoint.hpp.
+// finite, before the weights are touched; the others of offending_rows.hpp, loop.hpp and
+// checkpoint.hpp.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -41,10 +44,13 @@
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/collate.hpp>
 #include <rlalgo/trainer/collate_answers.hpp>
 #include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/loop.hpp>
+#include <rlalgo/trainer/offending_rows.hpp>
+#include <rlalgo/trainer/pair_extremes.hpp>
 #include <rlalgo/trainer/prepare.hpp>
 #include <rlalgo/trainer/step.hpp>
 
@@ -81,6 +87,7 @@ class Trainer {
     std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
     std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
+    Decode decode = {};  // preference data: ids → text, for pairs.json and offending rows
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -150,6 +157,8 @@ class Trainer {
     callbacks.restore_state = [this](const std::filesystem::path& directory, const Json& state) {
       restore_state(directory, state);
     };
+    if constexpr (!S::generates)
+      if (!parts_.evaluation) callbacks.samples = [this](std::size_t) { return write_pairs("train"); };
     if constexpr (S::generates) callbacks.samples = [this](std::size_t limit) { return latest_samples(limit); };
     Loop loop(config_.loop, std::move(callbacks));
     for (Observer* observer : observers) loop.observe(*observer);
@@ -233,6 +242,11 @@ class Trainer {
                                                           .token_statistics = L::needs.token_statistics,
                                                           .collision = L::needs.collision});
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
+      if constexpr (!S::generates) {
+        if (c10::GradMode::is_enabled() && !std::isfinite(result.value.template item<double>()))
+          raise_offending(part, counts);
+        note_margins(part, result.margins);
+      }
       if (result.value.requires_grad()) result.value.backward();
       if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);
       metrics.merge(result.metrics);
@@ -241,12 +255,48 @@ class Trainer {
     return total;
   }
 
+  // The rows of a micro-batch whose own loss is not finite; each example is scored again by itself.
+  [[noreturn]] void raise_offending(std::span<Row* const> part, const loss::Counts& counts) {
+    const c10::AutoGradMode no_gradient(false);
+    constexpr std::size_t unit = L::rows == loss::RowKind::pairs ? 2 : 1;
+    std::vector<OffendingRow> found;
+    for (std::size_t at = 0; at + unit <= part.size(); at += unit) {
+      const std::span<Row* const> rows = part.subspan(at, unit);
+      const auto views = sequences(rows, L::needs);
+      const model::Scores scores = parts_.policy->score(
+          model::build_tree(views), {.temperature = config_.temperature, .collision = L::needs.collision});
+      const loss::Scored scored = collate(rows, scores, L::needs);
+      const double value = parts_.loss(scored, counts).value.template item<double>();
+      if (std::isfinite(value)) continue;
+      const Tensor sums =
+          tensor::row_sum(tensor::masked(scored.log_prob, scored.mask), scored.row, static_cast<std::int64_t>(unit));
+      for (std::size_t k = 0; k < unit; ++k)
+        found.push_back({rows[k], value, sums.select(0, static_cast<std::int64_t>(k)).template item<double>()});
+    }
+    raise_offending_rows(found, part.size(), version_ + 1, config_.loop.output_dir, parts_.decode);
+  }
+
+  void note_margins(std::span<Row* const> part, const Tensor& margins) {
+    if (!margins.defined()) return;
+    for (std::size_t i = 0; 2 * i + 1 < part.size(); ++i)
+      pairs_.add(margins.select(0, static_cast<std::int64_t>(i)).template item<double>(), *part[2 * i],
+                 *part[2 * i + 1]);
+  }
+
+  // pairs.json of the pairs seen since the last call; returns no samples.
+  std::vector<Sample> write_pairs(const std::string& split) {
+    if (pairs_.seen() > 0) pairs_.write(config_.loop.output_dir, version_, split, parts_.decode);
+    pairs_ = PairExtremes();
+    return {};
+  }
+
   // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
   // differ by the weights only.
   core::Metrics evaluate() {
     const c10::AutoGradMode no_gradient(false);
     const Json start = parts_.evaluation->state();
     core::Metrics total;
+    pairs_ = PairExtremes();
     for (std::int64_t index = 0; index < parts_.evaluation->steps(); ++index) {
       typename S::Batch batch = parts_.evaluation->next(index);
       total.merge(batch.metrics);
@@ -256,6 +306,7 @@ class Trainer {
       total.mean("loss", loss * counts.rows, counts.rows);
     }
     parts_.evaluation->restore(start);
+    if constexpr (!S::generates) write_pairs("evaluation");
     return total;
   }
 
@@ -309,6 +360,7 @@ class Trainer {
   optim::AdamW optimizer_;
   optim::Schedule schedule_;
   std::int64_t version_ = 0;        // number of updates the weights have seen
+  PairExtremes pairs_;              // of the current evaluation, or since the last record
   typename S::Batch latest_batch_;  // keeps latest_rows_ alive
   std::vector<Row*> latest_rows_;   // rows of the step just trained, valid until the next one
 };

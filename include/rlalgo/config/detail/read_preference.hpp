@@ -45,6 +45,7 @@ inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config)
   refuse_for_others(reader, config, "cpo_alpha", {"simpo", "cpo"});
   refuse_for_others(reader, config, "simpo_gamma", {"simpo", "cpo"});
   refuse_for_others(reader, config, "precompute_ref_log_probs", {"dpo", "ipo", "kto"});
+  refuse_for_others(reader, config, "rl_adapter_ref_model", {"dpo", "ipo", "kto"});
   for (const char* key : {"f_divergence_type", "f_alpha_divergence_coef", "ld_alpha", "discopop_tau"})
     refuse_for_others(trl, config, key, {"dpo", "ipo"});
   refuse_for_others(trl, config, "alpha", {"simpo", "cpo"});
@@ -130,6 +131,7 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
   reader.read("skip_prepare_dataset", p.skip_prepare_dataset);
   reader.read("dataset_prepared_path", p.dataset_prepared_path);
   reader.read("precompute_ref_log_probs", p.precompute_ref_log_probs);
+  reader.read("rl_adapter_ref_model", p.rl_adapter_ref_model);
   trl.read("precompute_ref_batch_size", p.precompute_ref_batch_size);
   trl.read("sync_ref_model", p.sync_ref_model);
   trl.read("ref_model_mixup_alpha", p.ref_model_mixup_alpha);

@@ -17,6 +17,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/trainer/detail/report_chart.hpp>
 #include <rlalgo/trainer/metrics_log.hpp>
+#include <rlalgo/trainer/pair_extremes.hpp>
 #include <rlalgo/trainer/run_info.hpp>
 #include <rlalgo/trainer/samples_log.hpp>
 
@@ -28,6 +29,7 @@ struct ReportData {
   std::map<std::string, std::vector<Point>> points;  // finite values only
   std::vector<Json> samples;
   Json run = Json::object();  // run.json
+  Json pairs = nullptr;       // pairs.json, or null
 };
 
 // The objects of a JSONL file. Errors: [rlalgo.trainer.11] a line that is no object with a whole number "step".
@@ -71,6 +73,7 @@ struct ReportData {
   }
   data.samples = read_lines(output_dir / samples_file);
   data.run = read_run_info(output_dir);
+  if (std::ifstream in(output_dir / pairs_file); in) data.pairs = Json::parse(in, nullptr, false);
   return data;
 }
 

@@ -1,0 +1,122 @@
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/remote/python_transform.hpp>
+
+using namespace rlalgo;
+using data::Json;
+using data::Table;
+using support::lacks;
+using support::raised_by;
+
+namespace {
+
+constexpr const char* user_py = R"(
+import time
+
+def plain(cfg, *args, **kwargs):
+    def row(example):
+        print("to stderr")
+        example["prompt"] = cfg.prefix + cfg["prefix"] + example["q"]
+        return example
+    return row
+
+def renamed(cfg, dataset_idx=None):
+    assert cfg.nothing is None and cfg.trl.beta == 0.5 and dataset_idx == 2
+    def row(example, missing=None):
+        return {"prompt": example["q"], "chosen": (1, float("nan"))}
+    return row, {"remove_columns": ["q"]}
+
+def batched(cfg):
+    def rows(columns):
+        return {"prompt": [q for q in columns["q"] for _ in range(2)]}
+    return rows, {"batched": True, "remove_columns": "__all__"}
+
+def uneven(cfg):
+    return lambda columns: {"prompt": ["x"]}, {"batched": True}
+
+def raising(cfg):
+    def row(example):
+        return {"prompt": 1 / (example["n"] - 3)}
+    return row
+
+def no_dict(cfg):
+    return lambda example: None
+
+def no_function(cfg):
+    return 5
+
+def refusing(cfg):
+    raise ValueError("bad cfg")
+
+def slow(cfg):
+    def row(example):
+        time.sleep(60)
+    return row
+
+def dying(cfg):
+    import os
+    return lambda example: os._exit(3)
+
+def tokenizing(cfg):
+    def row(example, tokenizer):
+        return {}
+    return row
+)";
+
+struct Fixture {
+  support::ScratchDirectory scratch;
+  Table table;
+  Fixture() {
+    scratch.write("user.py", user_py);
+    for (int n = 0; n < 5; ++n)
+      table.append(Json{{"q", "q" + std::to_string(n)}, {"n", n}},
+                   {std::make_shared<const std::string>("rows.jsonl"), n + 1, -1});
+  }
+  [[nodiscard]] Table run(const std::string& function, std::size_t chunk = 2, double seconds = 60.0) const {
+    remote::PythonTransform transform(
+        function, Json{{"prefix", "p"}, {"trl", {{"beta", 0.5}}}},
+        {.search_paths = {scratch.path()}, .call_seconds = seconds, .chunk_rows = chunk, .dataset_index = 2});
+    return transform(table);
+  }
+  [[nodiscard]] std::string error(const std::string& function, double seconds = 60.0) const {
+    return raised_by([&] { (void)run(function, 2, seconds); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a row function changes rows and keeps columns, order and origins") {
+  const Fixture f;
+  const Table out = f.run("user.plain");
+  REQUIRE(out.size() == 5);
+  CHECK(out.row(4).dump() == R"({"q":"q4","n":4,"prompt":"ppq4"})");
+  CHECK(out.where(4) == "rows.jsonl:5");
+}
+
+TEST_CASE("options: removed columns, batches that make other numbers of rows") {
+  const Fixture f;
+  CHECK(f.run("user.renamed").row(1).dump() == R"({"n":1,"prompt":"q1","chosen":[1,null]})");
+  const Table out = f.run("user.batched");
+  REQUIRE(out.size() == 10);
+  CHECK(out.row(3).dump() == R"({"prompt":"q1"})");
+  CHECK(out.where(9) == "rows.jsonl:5");
+}
+
+TEST_CASE("what can go wrong in a transform has its number") {
+  const Fixture f;
+  CHECK(lacks(f.error("absent.x"), {"remote.41: ", "no module named 'absent'"}) == "");
+  CHECK(lacks(f.error("user.absent"), {"remote.41: ", "it has: batched, dying"}) == "");
+  CHECK(lacks(f.error("user.refusing"), {"remote.41: ", "bad cfg"}) == "");
+  CHECK(lacks(f.error("user.no_function"), {"remote.41: ", "int, not a function"}) == "");
+  CHECK(lacks(f.error("user.raising"), {"remote.42: ", "ZeroDivisionError", "rows.jsonl:4", "user.py"}) == "");
+  CHECK(lacks(f.error("user.no_dict"), {"remote.43: ", "NoneType", "rows.jsonl:1"}) == "");
+  CHECK(lacks(f.error("user.uneven"), {"remote.43: ", "different lengths"}) == "");
+  CHECK(lacks(f.error("user.dying"), {"remote.45: ", "exit status 3"}) == "");
+  const core::Stopwatch watch;
+  CHECK(lacks(f.error("user.slow", 0.3), {"remote.44: ", "in time"}) == "");
+  CHECK(watch.seconds() < 30.0);
+  const support::ScopedVariable python("RLALGO_PYTHON", "no-such-python");
+  CHECK(lacks(f.error("user.plain"), {"remote.40: ", "no-such-python"}) == "");
+}

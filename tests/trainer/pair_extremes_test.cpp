@@ -1,0 +1,42 @@
+#include <fstream>
+#include <limits>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <rlalgo/trainer/pair_extremes.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+data::Answer answer(std::int64_t row, data::TokenId last) {
+  data::Answer out;
+  out.row = row;
+  out.ids = {1, 2, last};
+  out.prompt_tokens = 2;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the largest and the smallest margins are kept, in order, the first of equal ones") {
+  const support::ScratchDirectory scratch;
+  trainer::PairExtremes extremes(2);
+  const double margins[] = {0.5, -1.0, 3.0, 3.0, std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0};
+  for (int i = 0; i < 7; ++i) extremes.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
+  extremes.write(scratch.path(), 4, "evaluation", {});
+  std::ifstream in(scratch.path() / trainer::pairs_file);
+  const data::Json out = data::Json::parse(in);
+  CHECK(out["step"] == 4);
+  CHECK(out["pairs"] == 7);
+  REQUIRE(out["most"].size() == 2);
+  CHECK(out["most"][0].dump() == R"({"row":2,"margin":3.0,"prompt":"1 2","chosen":"12","rejected":"22"})");
+  CHECK(out["most"][1]["row"] == 3);
+  CHECK(out["least"][0]["row"] == 1);
+  CHECK(out["least"][1]["row"] == 5);
+  extremes.write(scratch.path(), 5, "train",
+                 [](std::span<const data::TokenId> ids) { return std::string(ids.size(), 'x'); });
+  std::ifstream again(scratch.path() / trainer::pairs_file);
+  CHECK(data::Json::parse(again)["most"][0]["prompt"] == "xx");
+}
