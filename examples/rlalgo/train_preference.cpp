@@ -25,7 +25,7 @@ int train_preference(const config::RunConfig& run) {
       .policy = model.decoder,
       .answers = std::move(data.train),
       .reference = std::move(reference.scorer),
-      .reference_sync = std::move(reference.sync),
+      .companions = std::move(reference.companions),
       .evaluation = std::move(data.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
