@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <support/bandit.hpp>
