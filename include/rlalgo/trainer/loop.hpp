@@ -28,6 +28,7 @@
 #include <rlalgo/trainer/checkpoint.hpp>
 #include <rlalgo/trainer/detail/final_files.hpp>
 #include <rlalgo/trainer/detail/output_lock.hpp>
+#include <rlalgo/trainer/health.hpp>
 #include <rlalgo/trainer/interrupt.hpp>
 #include <rlalgo/trainer/metric_window.hpp>
 #include <rlalgo/trainer/metrics_log.hpp>
@@ -119,6 +120,7 @@ class Loop {
   Loop(LoopConfig config, Callbacks callbacks) : config_(std::move(config)), callbacks_(std::move(callbacks)) {
     check();
     if (config_.progress) observers_.push_back(&progress_);
+    if (config_.progress) observers_.push_back(&health_);
     if (config_.tensorboard) observers_.push_back(&board_);
     if (config_.report) observers_.push_back(&report_);
   }
@@ -333,6 +335,7 @@ class Loop {
   Progress progress_;
   TensorBoard board_;
   ReportWriter report_;
+  HealthWatch health_;
   std::vector<Observer*> observers_;
   MetricsLog* log_ = nullptr;
   SamplesLog* samples_ = nullptr;

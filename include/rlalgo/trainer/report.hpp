@@ -22,6 +22,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/trainer/detail/report_data.hpp>
 #include <rlalgo/trainer/detail/report_style.hpp>
+#include <rlalgo/trainer/health.hpp>
 #include <rlalgo/trainer/observer.hpp>
 #include <rlalgo/trainer/progress.hpp>
 
@@ -49,13 +50,31 @@ class ReportPage {
       for (const Chart& chart : arrange_charts(data_)) out += ChartDrawing(chart).html();
       out += "</div>\n";
     }
-    out += pairs() + samples() + settings();
+    out += health_table() + pairs() + samples() + settings();
     return out +
            "<footer>Made by rlalgo from metrics.jsonl and samples.jsonl of this directory.</footer>\n</main><script>" +
            report_js + "</script></body></html>\n";
   }
 
  private:
+  [[nodiscard]] std::string health_table() const {
+    const std::vector<HealthFinding> findings = health(data_.records);
+    if (findings.empty()) return "";
+    static constexpr const char* words[] = {"well", "watch", "alarm"};
+    std::string out =
+        "<h2>Health</h2><table><tr><th>Metric</th><th class=\"n\">Lately</th><th>Healthy</th><th>State</th>"
+        "<th>If not</th></tr>";
+    for (const HealthFinding& f : findings) {
+      const bool well = f.state == HealthFinding::State::well;
+      const HealthRule& rule = *f.rule;
+      out += "<tr><td>" + escape_html(f.metric) + "</td><td class=\"n\">" + short_number(f.value) + "</td><td>" +
+             (std::isfinite(rule.healthy_to) ? short_number(rule.healthy_from) + " to " + short_number(rule.healthy_to)
+                                             : "above " + short_number(rule.healthy_from)) +
+             "</td><td class=\"" + (well ? "up" : "down") + "\">" + words[static_cast<int>(f.state)] + "</td><td>" +
+             (well ? "" : escape_html(rule.advice)) + "</td></tr>";
+    }
+    return out + "</table>\n";
+  }
   [[nodiscard]] std::string text(const char* key) const {
     return data_.run.contains(key) && data_.run[key].is_string() ? data_.run[key].get<std::string>() : "";
   }

@@ -10,12 +10,12 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/trainer/detail/report_chart.hpp>
+#include <rlalgo/trainer/health.hpp>
 #include <rlalgo/trainer/metrics_log.hpp>
 #include <rlalgo/trainer/pair_extremes.hpp>
 #include <rlalgo/trainer/run_info.hpp>
@@ -75,15 +75,6 @@ struct ReportData {
   data.run = read_run_info(output_dir);
   if (std::ifstream in(output_dir / pairs_file); in) data.pairs = Json::parse(in, nullptr, false);
   return data;
-}
-
-// `*` stands for any text.
-[[nodiscard]] inline bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  const std::string_view before = pattern.substr(0, star);
-  const std::string_view after = pattern.substr(star + 1);
-  return name.size() >= before.size() + after.size() && name.starts_with(before) && name.ends_with(after);
 }
 
 // Every metric in exactly one chart: the known ones grouped and in this order, then one chart for each other metric.
