@@ -67,6 +67,17 @@ TEST_CASE("alphapo is simpo without the likelihood term; ipo is dpo with its los
   CHECK(parse("kto", "kto_undesirable_weight: 0\n").preference.kto_undesirable_weight == 0.0);
 }
 
+TEST_CASE("label smoothing that no loss reads is a warning; the reference of an adapter can be the bare base") {
+  const auto warnings = [](const std::string& rl, const std::string& more) { return parse(rl, more).warnings.size(); };
+  CHECK(warnings("dpo", "dpo_label_smoothing: 0.1\n") == 1);
+  CHECK(warnings("dpo", "dpo_label_smoothing: 0.1\ndpo_loss_type: [sigmoid, robust]\n") == 0);
+  CHECK(warnings("cpo", "trl: {label_smoothing: 0.1}\n") == 0);
+  CHECK(warnings("dpo", "") == 0);
+  CHECK_FALSE(parse("dpo").preference.rl_adapter_ref_model.has_value());
+  CHECK(parse("kto", "rl_adapter_ref_model: false\n").preference.rl_adapter_ref_model == false);
+  CHECK(lacks(error_of("orpo", "rl_adapter_ref_model: true\n"), {"config.8: "}) == "");
+}
+
 TEST_CASE("invalid combinations have their numbers") {
   const auto check = [](const std::string& rl, const std::string& more, const std::string& number,
                         const std::string& names) {

@@ -109,6 +109,15 @@ inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config)
     reader.findings().warnings.push_back("rl: ipo is now written rl: dpo with dpo_loss_type: [ipo]");
   }
   trl.recognise("loss_type");
+  const bool read_by_a_loss = one_of(config.rl, {"cpo", "simpo"}) ||
+                              std::any_of(p.dpo_loss_type.begin(), p.dpo_loss_type.end(), [](const std::string& name) {
+                                return one_of(name, {"exo_pair", "robust", "aot", "aot_unpaired"});
+                              });
+  if (p.dpo_label_smoothing != 0.0 && !read_by_a_loss)
+    reader.findings().warnings.push_back(
+        "dpo_label_smoothing has no effect on this loss: exo_pair, robust, aot and aot_unpaired have it "
+        "(dpo_loss_type: "
+        "[robust] is sigmoid with noisy labels)");
 }
 
 inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config) {
