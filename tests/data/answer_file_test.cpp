@@ -52,6 +52,20 @@ TEST_CASE("a damaged file is data.27") {
   CHECK_THROWS_WITH(read_prepared(file, "key"), Catch::StartsWith("[rlalgo.data.27]"));
 }
 
+TEST_CASE("a changed letter of a note is found by the digest alone") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto file = scratch.path() / "answers.bin";
+  write_prepared(file, "key", {sample(), AnswerSet(2), {"a note"}});
+  std::string bytes;
+  {
+    std::ifstream in(file, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  bytes[bytes.find("a note")] = 'b';
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK_THROWS_WITH(read_prepared(file, "key"), Catch::StartsWith("[rlalgo.data.27]"));
+}
+
 TEST_CASE("reference columns fit the data they were made for") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto file = scratch.path() / "reference.bin";

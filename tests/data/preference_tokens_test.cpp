@@ -223,3 +223,15 @@ TEST_CASE("an answer that merges with the whole prompt leaves the first token as
     CHECK(set.answer(1).prompt_tokens == 1);
   }
 }
+
+TEST_CASE("a row of exactly sequence_len tokens, counted without special tokens, is kept") {
+  const Bytes bytes;
+  const TextTools tools = bytes.tools();
+  Table table;
+  table.append(Json{{"prompt", "xy"}, {"chosen", "abc"}, {"rejected", "d"}}, {});  // 2 + 2 tokens
+  TokenizeCounts counts;
+  CHECK(tokenize_preferences(table, {.max_length = 4}, tools, counts).examples() == 1);
+  CHECK(counts.too_long == 0);
+  CHECK_THROWS_WITH(tokenize_preferences(table, {.max_length = 3}, tools, counts),
+                    Catch::StartsWith("[rlalgo.data.26]"));
+}
