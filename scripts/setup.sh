@@ -9,7 +9,7 @@
 #
 # Environment: RLALGO_DEPS_DIR   where LibTorch is unpacked (default ~/.cache/rlalgo)
 #              RLALGO_TORCH_ROOT a LibTorch folder to use instead (CMAKE_PREFIX_PATH works too)
-#              RLALGO_JOBS       parallel compile jobs (default: processors, at most one per 1.5 GB of memory)
+#              RLALGO_JOBS       parallel compile jobs (default: processors, at most one per 2.5 GB of memory)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -116,7 +116,7 @@ jobs_by_memory() {
   kilobytes=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
   limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
   [ "$limit" != max ] && [ $((limit / 1024)) -lt "$kilobytes" ] && kilobytes=$((limit / 1024))
-  local jobs=$((kilobytes / 1572864))
+  local jobs=$((kilobytes / 2621440))
   [ "$jobs" -lt 1 ] && jobs=1
   [ "$jobs" -gt "$processors" ] && jobs=$processors
   echo "$jobs"
