@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,17 +41,12 @@ class InputFile {
   explicit InputFile(std::filesystem::path path) : path_(std::move(path)), buffer_(std::size_t{1} << 18, '\0') {
     if (std::filesystem::is_directory(path_)) fail(EISDIR);
     errno = 0;
-    file_ = ::gzopen(path_.c_str(), "rb");
-    if (file_ == nullptr) fail(errno != 0 ? errno : EIO);
-    ::gzbuffer(file_, 1U << 17);
+    file_.reset(::gzopen(path_.c_str(), "rb"));
+    if (!file_) fail(errno != 0 ? errno : EIO);
+    ::gzbuffer(file_.get(), 1U << 17);
     fill();
     refuse_other_formats();
     if (view().starts_with("\xef\xbb\xbf")) at_ = 3;
-  }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  ~InputFile() {
-    if (file_ != nullptr) ::gzclose_r(file_);
   }
 
   // The next line without its line feed; false at the end.
@@ -84,9 +80,9 @@ class InputFile {
 
   bool fill() {
     errno = 0;
-    const int n = ::gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+    const int n = ::gzread(file_.get(), buffer_.data(), static_cast<unsigned>(buffer_.size()));
     int code = Z_OK;
-    const char* reason = ::gzerror(file_, &code);
+    const char* reason = ::gzerror(file_.get(), &code);
     if (code == Z_ERRNO) fail(errno != 0 ? errno : EIO);
     if (n < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR)
       core::raise("data", 28,
@@ -112,7 +108,10 @@ class InputFile {
   std::filesystem::path path_;
   std::string buffer_;
   std::size_t at_ = 0, end_ = 0;  // of buffer_, what is not read yet
-  gzFile file_ = nullptr;
+  struct Close {
+    void operator()(gzFile file) const { ::gzclose_r(file); }
+  };
+  std::unique_ptr<gzFile_s, Close> file_;
 };
 
 }  // namespace detail
