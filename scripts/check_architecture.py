@@ -24,7 +24,7 @@ import sys
 
 FLOORS = [
     ["core"],
-    ["advantage", "aggregation", "reward", "data", "text"],
+    ["advantage", "aggregation", "reward", "data", "environment", "text"],
     ["tensor"],
     ["loss", "model"],
     ["inference", "feature", "optim", "distributed"],

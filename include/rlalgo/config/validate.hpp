@@ -159,7 +159,11 @@ class Validator {
       range(key, value, value > 0 && std::isfinite(value), "more than 0");
     ratio_level();
     entropy_bonus();
-    synced_reference();
+    if (!t.sync_ref_model) return;
+    if (config_.beta == 0.0)
+      synced_reference_conflict("needs a KL penalty: with beta 0 there is no reference",
+                                "set trl.beta above 0, or remove trl.sync_ref_model");
+    synced_reference(config_.lora || config_.lora_model_dir, t.ref_model_sync_steps, t.ref_model_mixup_alpha);
   }
 
   void entropy_bonus() const {
@@ -176,20 +180,12 @@ class Validator {
           "0 nats or more");
   }
 
-  void synced_reference() const {
-    const TrlConfig& t = config_.trl;
-    if (!t.sync_ref_model) return;
-    const auto conflict = [&](const char* what, const char* remedy) {
-      core::raise_usage("config", 8, {.what = what, .where = config_.place("trl.sync_ref_model"), .remedy = remedy});
-    };
-    if (config_.beta == 0.0)
-      conflict("trl.sync_ref_model needs a KL penalty: with beta 0 there is no reference",
-               "set trl.beta above 0, or remove trl.sync_ref_model");
-    if (config_.lora || config_.lora_model_dir)
-      conflict("trl.sync_ref_model does not go with an adapter: its reference is the base model", "remove one of them");
-    count("trl.ref_model_sync_steps", t.ref_model_sync_steps, 1);
-    range("trl.ref_model_mixup_alpha", t.ref_model_mixup_alpha,
-          t.ref_model_mixup_alpha >= 0 && t.ref_model_mixup_alpha <= 1, "from 0 to 1");
+  // Keys of a reference that follows the policy, where there is one.
+  void synced_reference(bool adapter, std::int64_t steps, double mixup) const {
+    if (adapter)
+      synced_reference_conflict("does not go with an adapter: its reference is the base model", "remove one of them");
+    count("trl.ref_model_sync_steps", steps, 1);
+    range("trl.ref_model_mixup_alpha", mixup, mixup >= 0 && mixup <= 1, "from 0 to 1");
   }
 
   void generation_server() const {
@@ -299,6 +295,13 @@ class Validator {
 
  private:
   static constexpr std::int64_t most = 1000000000;
+
+  [[noreturn]] void synced_reference_conflict(const char* what, const char* remedy) const {
+    core::raise_usage("config", 8,
+                      {.what = std::string("trl.sync_ref_model ") + what,
+                       .where = config_.place("trl.sync_ref_model"),
+                       .remedy = remedy});
+  }
 
   void fraction(const std::string& key, double value) const {
     range(key, value, value >= 0 && value <= 1, "from 0 to 1");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,25 @@ struct TokenizedPrompt {
   Json columns;              // the other dataset columns, an object
 };
 
+// What else happened in a completion of several turns, in which an environment or tools answered the model.
+struct Episode {
+  Json messages;          // after the prompt: the model's, the environment's and the tools'
+  std::string last_text;  // of the model's last message
+  double reward = 0.0;    // the environment's
+  std::int64_t turns = 0;  // messages of the model
+  bool has_tools = false;
+  std::int64_t tool_calls = 0;
+  std::int64_t tool_failures = 0;  // calls answered with an error
+};
+
 // One completion as a generator returns it.
 struct Completion {
   std::vector<TokenId> ids;      // up to and including the end token
   std::vector<float> log_probs;  // [ids] nats, under the distribution that was sampled from; empty = not known
   Finish finish = Finish::stop;
+  std::vector<std::uint8_t> loss_mask = {};          // [ids], 0 = not the model's; empty = all the model's
+  std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
+  std::shared_ptr<const Episode> episode = nullptr;  // of several turns
 };
 
 // One sample of a generation batch.
@@ -46,6 +61,7 @@ struct Rollout {
   std::vector<double> rewards;       // one per reward function, NaN = not applicable
   double advantage = 0.0;
   Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
+  std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
 };
 
 }  // namespace rlalgo::data

@@ -195,7 +195,9 @@ class LocalEngine {
     const std::int64_t prompt = static_cast<std::int64_t>(call.requests[request].prompt.size());
     if (const std::size_t given = call.requests[request].given.size(); given > 0)
       return static_cast<std::int64_t>(given);
-    return std::min(call.sampling.max_new_tokens, decoder_.max_position_embeddings - prompt);
+    const std::int64_t own = call.requests[request].max_new_tokens;
+    const std::int64_t limit = own > 0 ? std::min(own, call.sampling.max_new_tokens) : call.sampling.max_new_tokens;
+    return std::min(limit, decoder_.max_position_embeddings - prompt);
   }
 
   void start(Call& call) {
@@ -321,7 +323,7 @@ class LocalEngine {
         return;
       }
       const double u = draw_uniform(call.key, request.first_index + static_cast<std::uint64_t>(slot.completion),
-                                    static_cast<std::uint32_t>(completion.ids.size()));
+                                    request.first_position + static_cast<std::uint32_t>(completion.ids.size()));
       slot.drawn = token_draw(row, call.sampling, request.prompt, completion.ids, u);
     };
     const std::uint32_t count = static_cast<std::uint32_t>(slot_of_draw_.size());

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -30,6 +29,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/table.hpp>
 #include <rlalgo/remote/detail/line_process.hpp>
+#include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/transform_source.hpp>
 
 namespace rlalgo::remote {
@@ -51,24 +51,17 @@ class PythonTransform {
   // Imports `module.function` and calls it with `cfg` (an object: the run's keys).
   PythonTransform(const std::string& function, const Json& cfg, PythonTransformConfig config)
       : function_(function), config_(std::move(config)) {
-    if (config_.python.empty()) {
-      const char* chosen = std::getenv("RLALGO_PYTHON");
-      config_.python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-    }
-    if (config_.search_paths.empty()) config_.search_paths.push_back(std::filesystem::current_path());
-    const int error = process_.start({config_.python, "-u", "-c", detail::transform_source});
+    const std::vector<std::string> command = detail::python_command(config_.python, detail::transform_source);
+    const int error = process_.start(command);
     if (error != 0)
       core::raise("remote", 40,
                   {.what = "Python for the dataset transform cannot be started",
                    .found = std::strerror(error),
-                   .where = config_.python,
+                   .where = command.front(),
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
-    Json paths = Json::array();
-    for (const auto& path : config_.search_paths)
-      paths.push_back(std::filesystem::absolute(path).lexically_normal().string());
     (void)ask({{"op", "load"},
                {"function", function},
-               {"paths", std::move(paths)},
+               {"paths", detail::module_paths(config_.search_paths)},
                {"cfg", cfg},
                {"dataset_idx", config_.dataset_index},
                {"tokenizer", config_.tokenizer.string()}},

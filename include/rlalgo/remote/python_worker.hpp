@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -31,6 +30,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/remote/detail/line_process.hpp>
+#include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/worker_source.hpp>
 #include <rlalgo/reward/function.hpp>
 
@@ -45,14 +45,8 @@ struct PythonConfig {
 
 class PythonWorker {
  public:
-  explicit PythonWorker(PythonConfig config) : config_(std::move(config)) {
-    if (config_.python.empty()) {
-      const char* chosen = std::getenv("RLALGO_PYTHON");
-      config_.python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-    }
-    if (config_.search_paths.empty()) config_.search_paths.push_back(std::filesystem::current_path());
-    for (auto& path : config_.search_paths) path = std::filesystem::absolute(path).lexically_normal();
-  }
+  explicit PythonWorker(PythonConfig config)
+      : config_(std::move(config)), paths_(detail::module_paths(config_.search_paths)) {}
 
   struct Loaded {
     std::string name;           // the function's own name, which is its name in metrics
@@ -62,10 +56,8 @@ class PythonWorker {
   // Imports `module.function`.
   Loaded load_function(const std::string& function) {
     if (!started_) start();
-    Json paths = Json::array();
-    for (const auto& path : config_.search_paths) paths.push_back(path.string());
-    const Json answer = ask({{"op", "load"}, {"function", function}, {"paths", std::move(paths)}}, function,
-                            config_.start_seconds, "importing");
+    const Json answer =
+        ask({{"op", "load"}, {"function", function}, {"paths", paths_}}, function, config_.start_seconds, "importing");
     if (!answer.contains("name")) outside_protocol(function, answer.dump());
     return {answer.at("name").get<std::string>(), answer.value("async", false)};
   }
@@ -122,12 +114,13 @@ class PythonWorker {
   static constexpr double dying_seconds = 5.0;  // what a process that closed its channel is given to end by itself
 
   void start() {
-    const int error = process_.start({config_.python, "-u", "-c", detail::worker_source});
+    const std::vector<std::string> command = detail::python_command(config_.python, detail::worker_source);
+    const int error = process_.start(command);
     if (error != 0)
       core::raise("remote", 1,
                   {.what = "Python for the reward functions cannot be started",
                    .found = std::strerror(error),
-                   .where = config_.python,
+                   .where = command.front(),
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
     started_ = true;
   }
@@ -245,6 +238,7 @@ class PythonWorker {
   }
 
   PythonConfig config_;
+  std::vector<std::string> paths_;
   detail::LineProcess process_;
   bool started_ = false;
 };

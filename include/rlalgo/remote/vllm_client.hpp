@@ -51,13 +51,17 @@ class VllmClient {
           "/health/", config_.start_seconds,
           "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
     ready_ = true;
-    // The protocol has one n per call: prompts that want as many completions go together.
-    std::map<std::int64_t, std::vector<std::size_t>> by_count;
-    for (std::size_t i = 0; i < requests.size(); ++i) by_count[requests[i].count].push_back(i);
+    // The protocol has one n and one limit per call: prompts that want the same go together.
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::size_t>> alike;
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      alike[{requests[i].count, requests[i].max_new_tokens}].push_back(i);
     std::vector<std::vector<data::Completion>> out(requests.size());
-    for (const auto& [count, chosen] : by_count) {
-      const Json answer = client_.post("/generate/", body(requests, chosen, count, sampling));
-      read(answer, chosen, static_cast<std::size_t>(count), sampling, out);
+    for (const auto& [wish, chosen] : alike) {
+      const auto [count, limit] = wish;
+      inference::SamplingConfig limited = sampling;
+      if (limit > 0) limited.max_new_tokens = std::min(limit, sampling.max_new_tokens);
+      const Json answer = client_.post("/generate/", body(requests, chosen, count, limited));
+      read(answer, chosen, static_cast<std::size_t>(count), limited, out);
     }
     return out;
   }

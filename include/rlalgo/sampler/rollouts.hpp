@@ -156,7 +156,7 @@ class Rollouts {
     batch.generation_seconds += watch.seconds();
     std::int64_t tokens = 0;
     for (const data::Rollout& r : generation->rollouts)
-      tokens += static_cast<std::int64_t>(r.prompt_ids.size() + r.completion_ids.size());
+      tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
     if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_ + tokens));
     detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids, config_.mask_truncated_completions, step,
                   batch);

@@ -75,12 +75,7 @@ inline void validate_preference(const RunConfig& c) {
     if (p.precompute_ref_log_probs)
       conflict("trl.sync_ref_model does not go with precompute_ref_log_probs", "trl.sync_ref_model",
                "remove one: a synced reference changes");
-    if (c.was_set("adapter"))
-      conflict("trl.sync_ref_model does not go with an adapter: its reference is the base model", "trl.sync_ref_model",
-               "remove one of them");
-    rules.count("trl.ref_model_sync_steps", p.ref_model_sync_steps, 1);
-    rules.range("trl.ref_model_mixup_alpha", p.ref_model_mixup_alpha,
-                p.ref_model_mixup_alpha >= 0 && p.ref_model_mixup_alpha <= 1, "from 0 to 1");
+    rules.synced_reference(c.was_set("adapter"), p.ref_model_sync_steps, p.ref_model_mixup_alpha);
   }
   if (p.precompute_ref_batch_size) rules.count("trl.precompute_ref_batch_size", *p.precompute_ref_batch_size, 1);
   if (c.dataset_exact_deduplication && p.skip_prepare_dataset)

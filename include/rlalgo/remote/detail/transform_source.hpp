@@ -1,6 +1,5 @@
-// The Python side of dataset transforms: standard library only (transformers where a row function wants a tokenizer).
-//
-// Protocol on file descriptor 3, one JSON object per line each way, strictly question and answer:
+// The Python side of dataset transforms, a body of detail/python_host.hpp (and of Python's transformers, where a row
+// function wants a tokenizer). Questions:
 //   {"op": "load", "function": …, "paths": […], "cfg": {…}, "dataset_idx": k, "tokenizer": directory}   → {}
 //   {"op": "rows", "rows": [{…}, …]}                                                                     → {"rows":
 //   […]}
@@ -10,38 +9,6 @@
 namespace rlalgo::remote::detail {
 
 inline constexpr const char* transform_source = R"PYTHON(
-import sys
-
-sys.path[:] = [p for p in sys.path if p]
-import importlib, inspect, json, math, os, select, signal, socket, threading, traceback
-
-channel = socket.socket(fileno=3)
-os.set_inheritable(3, False)
-
-
-def die_with_the_trainer():
-    poller = select.poll()
-    poller.register(channel.fileno(), 0)
-    poller.poll()
-    os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-class Refusal(Exception):
-    def __init__(self, kind, message, trace="", row=0):
-        self.answer = {"error": True, "kind": kind, "message": message, "traceback": trace, "row": row}
-
-
-def trace_of(error):
-    importing = os.path.dirname(importlib.__file__)
-    frames = error.__traceback__
-    while frames is not None:
-        name = frames.tb_frame.f_code.co_filename
-        if name != "<string>" and not name.startswith("<frozen importlib") and os.path.dirname(name) != importing:
-            break
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
-
-
 def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
@@ -85,20 +52,7 @@ row_function, options, extra = None, {}, {}
 def load(question):
     global row_function, options, extra
     path = question["function"]
-    for directory in reversed(question["paths"]):
-        if directory not in sys.path:
-            sys.path.insert(0, directory)
-    module_name, _, name = path.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except BaseException as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
-            raise Refusal("load", "no module named '%s' in %s" % (error.name, ", ".join(question["paths"])))
-        raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = sorted(k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_"))
-        raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
+    function = imported(path, question["paths"])
     parameters = named(function)
     keywords = {}
     if "dataset_idx" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -147,27 +101,15 @@ def transformed(rows):
         try:
             made = row_function(dict(row), **extra)
         except BaseException as error:
-            raise Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error), index)
+            raise Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error), row=index)
         if not isinstance(made, dict):
             raise Refusal("shape", "it returned %s" % type(made).__name__, row=index)
         result.append({**kept(row), **made})
     return result
 
 
-threading.Thread(target=die_with_the_trainer, daemon=True).start()
-with channel.makefile("rb") as questions:
-    for line in questions:
-        try:
-            question = json.loads(line)
-            answer = load(question) if question["op"] == "load" else {"rows": plain(transformed(question["rows"]))}
-        except Refusal as refusal:
-            answer = refusal.answer
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:
-                pass
-        channel.sendall(json.dumps(answer, allow_nan=False).encode("ascii") + b"\n")
+def work(question, line):
+    return {"rows": plain(transformed(question["rows"]))}
 )PYTHON";
 
 }  // namespace rlalgo::remote::detail

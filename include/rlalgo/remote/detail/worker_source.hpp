@@ -1,12 +1,10 @@
-// The Python side of the reward worker: standard library only, Python 3.8 or later.
-//
-// Protocol on file descriptor 3, one JSON object per line each way, strictly question and answer. Questions:
+// The Python side of the reward worker, a body of detail/python_host.hpp. Questions:
 //   {"op": "load", "function": "module.name", "paths": [directory, …]}     → {"name": …, "async": true | false}
 //   {"op": "call", "functions": [[function, {keyword: value}], …], "arguments": {…}, "step": k}
 //                                                → {"answers": [{"values": […], "metrics": …, "extras": …}, …]}
 // An answer with "error" instead carries "kind" (load | raised | count | value), "message" and "traceback". Functions
 // of one call run one after another, except that all coroutines among them run at once, as asyncio.gather does. Values:
-// a finite number, null (None or NaN), "inf" or "-inf". Descriptor 1 is the trainer's stderr, 0 is /dev/null. Before
+// a finite number, null (None or NaN), "inf" or "-inf". Before
 // each call `random` (and numpy, when the module loaded it) is seeded by the call itself, so that a reward that draws
 // random numbers is the same function of its arguments in a resumed run.
 #pragma once
@@ -14,40 +12,7 @@
 namespace rlalgo::remote::detail {
 
 inline constexpr const char* worker_source = R"PYTHON(
-import sys
-
-sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
-import importlib, inspect, json, math, os, random, select, signal, socket, threading, traceback, types, zlib
-
-channel = socket.socket(fileno=3)
-os.set_inheritable(3, False)
-
-
-def die_with_the_trainer():
-    # Ends this process group when the trainer is gone, even in the middle of a call. (A trainer that finishes in order
-    # closes one direction only: then the loop below ends, and exit handlers run.)
-    poller = select.poll()
-    poller.register(channel.fileno(), 0)
-    poller.poll()
-    os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-class Refusal(Exception):
-    def __init__(self, kind, message, trace=""):
-        self.answer = {"error": True, "kind": kind, "message": message, "traceback": trace}
-
-
-def trace_of(error):
-    # The user's frames only: those of this program, of importlib and of asyncio come first and are left out.
-    importing = os.path.dirname(importlib.__file__)
-    library = {importing, os.path.join(os.path.dirname(importing), "asyncio")}
-    frames = error.__traceback__
-    while frames is not None:
-        name = frames.tb_frame.f_code.co_filename
-        if name != "<string>" and not name.startswith("<frozen importlib") and os.path.dirname(name) not in library:
-            break
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+import random, types, zlib
 
 
 def plain(value):
@@ -71,22 +36,9 @@ loop = None
 
 def load(question):
     path = question["function"]
-    for directory in reversed(question["paths"]):
-        if directory not in sys.path:
-            sys.path.insert(0, directory)
-    module_name, _, name = path.rpartition(".")
-    if not module_name:
+    if not path.rpartition(".")[0]:
         raise Refusal("load", "a reward function is named module.function")
-    try:
-        module = importlib.import_module(module_name)
-    except BaseException as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
-            raise Refusal("load", "no module named '%s' in %s" % (error.name, ", ".join(question["paths"])))
-        raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = sorted(k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_"))
-        raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
+    function = imported(path, question["paths"])
     functions[path] = function
     plain = function
     while hasattr(plain, "func"):
@@ -205,20 +157,8 @@ def call(question, seed):
     return {"answers": answers}
 
 
-threading.Thread(target=die_with_the_trainer, daemon=True).start()
-with channel.makefile("rb") as questions:
-    for line in questions:
-        try:
-            question = json.loads(line)
-            answer = load(question) if question["op"] == "load" else call(question, zlib.crc32(line))
-        except Refusal as refusal:
-            answer = refusal.answer
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:
-                pass
-        channel.sendall(json.dumps(answer, allow_nan=False).encode("ascii") + b"\n")
+def work(question, line):
+    return call(question, zlib.crc32(line))
 )PYTHON";
 
 }  // namespace rlalgo::remote::detail

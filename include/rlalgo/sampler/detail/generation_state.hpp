@@ -81,6 +81,7 @@ inline Json pack_generation(const Generation& generation, std::int64_t number) {
   Json rows = Json::array();
   for (const data::Rollout& r : generation.rollouts)
     rows.push_back({{"row", r.row},
+                    {"prompt_ids", r.episode ? Json(pack(r.prompt_ids)) : Json()},
                     {"completion_ids", pack(r.completion_ids)},
                     {"sampling_log_probs", pack(r.sampling_log_probs)},
                     {"old_log_probs", pack(r.old_log_probs)},
@@ -115,7 +116,8 @@ inline std::shared_ptr<Generation> unpack_generation(const Json& packed, std::sp
     r.row = prompt.row;
     r.prompt = prompt.prompt;
     r.columns = prompt.columns;
-    r.prompt_ids = prompt.ids;
+    const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
+    r.prompt_ids = opened.is_null() ? prompt.ids : unpack<data::TokenId>(opened);
     r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));
     r.sampling_log_probs = unpack<float>(row.at("sampling_log_probs"));
     r.old_log_probs = unpack<float>(row.at("old_log_probs"));

@@ -1,6 +1,7 @@
 // From completions to a scored Generation: texts, masks, rewards, and the metrics that belong to generating.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -52,7 +53,8 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
   for (std::size_t p = 0; p < chosen.size(); ++p)
     requests.push_back({.prompt = prompts[chosen[p]].ids,
                         .count = copies,
-                        .first_index = static_cast<std::uint64_t>(p) * static_cast<std::uint64_t>(copies)});
+                        .first_index = static_cast<std::uint64_t>(p) * static_cast<std::uint64_t>(copies),
+                        .source = &prompts[chosen[p]]});
   auto answers = generator.generate(std::span<const inference::Request>(requests), sampling, key);
   const auto broken = [&](const std::string& found, const std::string& expected) {
     core::raise("sampler", 6,
@@ -71,12 +73,16 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
     for (data::Completion& completion : answers[p]) {
       if (!completion.log_probs.empty() && completion.log_probs.size() != completion.ids.size())
         broken(std::to_string(completion.log_probs.size()) + " log-probs", std::to_string(completion.ids.size()));
+      if (!completion.loss_mask.empty() && completion.loss_mask.size() != completion.ids.size())
+        broken(std::to_string(completion.loss_mask.size()) + " mask entries", std::to_string(completion.ids.size()));
       data::Rollout rollout;
       rollout.row = prompt.row;
       rollout.prompt = prompt.prompt;
       rollout.columns = prompt.columns;
-      rollout.prompt_ids = prompt.ids;
+      rollout.prompt_ids = completion.prompt_ids.empty() ? prompt.ids : std::move(completion.prompt_ids);
       rollout.completion_ids = std::move(completion.ids);
+      rollout.loss_mask = std::move(completion.loss_mask);
+      rollout.episode = std::move(completion.episode);
       rollout.sampling_log_probs = std::move(completion.log_probs);
       rollout.finish = completion.finish;
       rollout.weights_version = weights_version;
@@ -87,7 +93,24 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
   return out;
 }
 
-// Runs every reward function over all rows; fills Generation::rewards and Rollout::rewards.
+// Makes 0/0 read as 0 and vanishes beside any real weight.
+inline constexpr double weightless = 1e-300;
+
+// Tokens of a completion that the model drew.
+inline std::int64_t drawn_tokens(const data::Rollout& rollout) {
+  if (rollout.loss_mask.empty()) return static_cast<std::int64_t>(rollout.completion_ids.size());
+  return std::count(rollout.loss_mask.begin(), rollout.loss_mask.end(), 1);
+}
+
+// What reward functions see as the completion: text, or the messages after the prompt.
+inline data::Json completion_of(const data::Rollout& rollout) {
+  if (!rollout.prompt.is_array()) return rollout.text;
+  if (rollout.episode) return rollout.episode->messages;
+  return data::Json::array({data::Json{{"role", "assistant"}, {"content", rollout.text}}});
+}
+
+// Runs every reward function over all rows; fills Generation::rewards and Rollout::rewards. Of a completion of several
+// turns, text is the model's last message, and what the environment gave is the column environment_reward.
 inline void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
                         RolloutBatch& batch) {
   const std::size_t n = generation.rollouts.size();
@@ -96,11 +119,10 @@ inline void run_rewards(Generation& generation, std::span<const WeightedReward> 
   std::vector<std::span<const std::int32_t>> ids;
   for (const data::Rollout& r : generation.rollouts) {
     prompts.push_back(r.prompt);
-    completions.push_back(r.prompt.is_array()
-                              ? data::Json::array({data::Json{{"role", "assistant"}, {"content", r.text}}})
-                              : data::Json(r.text));
+    completions.push_back(completion_of(r));
     columns.push_back(r.columns);
-    texts.push_back(r.text);
+    if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
+    texts.push_back(r.episode ? r.episode->last_text : r.text);
     ids.emplace_back(r.completion_ids);
   }
   std::vector<std::string> names;
@@ -134,15 +156,14 @@ inline void run_rewards(Generation& generation, std::span<const WeightedReward> 
     for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
 
-// completions/…: lengths in tokens, end token included. With no terminated completion the terminated lengths read 0.
+// completions/…: lengths in tokens the model drew, end token included. With no terminated completion the terminated lengths read 0.
 inline void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
                                core::Metrics& metrics) {
-  constexpr double weightless = 1e-300;  // makes 0/0 read as 0 and vanishes beside any real weight
   double sum = 0, ended_sum = 0, ended = 0;
   double shortest = 0, longest = 0, ended_shortest = 0, ended_longest = 0;
   bool first = true;
   for (const data::Rollout& r : generation.rollouts) {
-    const auto length = static_cast<double>(r.completion_ids.size());
+    const auto length = static_cast<double>(drawn_tokens(r));
     sum += length;
     shortest = first ? length : std::fmin(shortest, length);
     longest = first ? length : std::fmax(longest, length);
@@ -161,6 +182,26 @@ inline void completion_metrics(const Generation& generation, std::span<const dat
   metrics.mean("completions/mean_terminated_length", ended_sum, ended + weightless);
   metrics.minimum("completions/min_terminated_length", ended_shortest);
   metrics.maximum("completions/max_terminated_length", ended_longest);
+}
+
+// Of completions of several turns: environment/turns, the model's messages per episode; tools/call_frequency, calls per
+// completion; tools/failure_frequency, the part of the calls that was answered with an error.
+inline void episode_metrics(const Generation& generation, core::Metrics& metrics) {
+  double episodes = 0, turns = 0, calls = 0, failures = 0;
+  bool tools = false;
+  for (const data::Rollout& r : generation.rollouts) {
+    if (!r.episode) continue;
+    ++episodes;
+    turns += static_cast<double>(r.episode->turns);
+    calls += static_cast<double>(r.episode->tool_calls);
+    failures += static_cast<double>(r.episode->tool_failures);
+    tools = tools || r.episode->has_tools;
+  }
+  if (episodes == 0) return;
+  metrics.mean("environment/turns", turns, episodes);
+  if (!tools) return;
+  metrics.mean("tools/call_frequency", calls, episodes);
+  metrics.mean("tools/failure_frequency", failures, calls + weightless);
 }
 
 // Mean over what applies; the deviation of a whole generation, averaged when several are merged.
@@ -195,11 +236,11 @@ inline void reward_metrics(const Generation& generation, RolloutBatch& batch) {
 inline void score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
                   std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
                   RolloutBatch& batch) {
-  for (data::Rollout& r : generation.rollouts) {
-    r.text = decode(r.completion_ids);
-    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
-  }
+  for (data::Rollout& r : generation.rollouts) r.text = decode(r.completion_ids);
   completion_metrics(generation, stop_ids, batch.metrics);
+  episode_metrics(generation, batch.metrics);
+  for (data::Rollout& r : generation.rollouts)
+    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
   const core::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
   batch.reward_seconds += watch.seconds();

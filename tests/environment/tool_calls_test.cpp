@@ -1,0 +1,35 @@
+#include <string>
+
+#include <support/catch.hpp>
+
+#include <rlalgo/environment/tool_calls.hpp>
+
+using rlalgo::environment::assistant_message;
+using Json = nlohmann::ordered_json;
+
+TEST_CASE("calls in the Hermes format become tool_calls, and the text before them the content") {
+  const Json one = assistant_message(
+      "Let me see.\n<tool_call>\n{\"name\": \"calculator\", \"arguments\": {\"expression\": \"2*3\"}}\n</tool_call>");
+  CHECK(one == Json::parse(R"({"role": "assistant", "content": "Let me see.", "tool_calls": [{"type": "function",
+      "function": {"name": "calculator", "arguments": {"expression": "2*3"}}}]})"));
+  const Json two = assistant_message(
+      R"(<tool_call>{"name": "a", "arguments": {}}</tool_call><tool_call>{"name": "b", "arguments": "{\"x\": 1}"}</tool_call> rest)");
+  CHECK(two["content"] == "");
+  REQUIRE(two["tool_calls"].size() == 2);
+  CHECK(two["tool_calls"][0]["function"] == Json::parse(R"({"name": "a", "arguments": {}})"));
+  CHECK(two["tool_calls"][1]["function"] == Json::parse(R"({"name": "b", "arguments": {"x": 1}})"));
+  CHECK(assistant_message(R"(<tool_call>{"name": "a"}</tool_call>)")["tool_calls"][0]["function"]["arguments"] ==
+        Json::object());
+}
+
+TEST_CASE("what is no call is text") {
+  for (const std::string text :
+       {"", "plain", "<tool_call>", "<tool_call>{\"name\": \"a\"}", "<tool_call>{\"type\":\"function\"</tool_call>",
+        "<tool_call>{\"arguments\": {}}</tool_call>", "<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\": \"a\", \"arguments\": 3}</tool_call>",
+        "<tool_call>{\"name\": \"a\", \"arguments\": \"no\"}</tool_call>", "</tool_call><tool_call>",
+        "<tool_call>{\"name\": \"a\", \"arguments\": {}}</tool_call><tool_call>oops</tool_call>"}) {
+    INFO(text);
+    CHECK(assistant_message(text) == Json{{"role", "assistant"}, {"content", text}});
+  }
+}
