@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/config/environment.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/parse.hpp>
@@ -19,10 +20,11 @@ namespace rlalgo::cli {
 namespace {
 
 void tokenize(std::vector<data::TokenizedPrompt>& prompts, const config::LanguageModel& model,
-              const config::RunConfig& run) {
+              const config::RunConfig& run, const data::Json& tools) {
   const std::int64_t limit = model.decoder->config().max_position_embeddings;
   for (data::TokenizedPrompt& prompt : prompts) {
-    prompt.ids = model.encode(prompt.prompt, run.trl.chat_template_kwargs);
+    if (!tools.is_null()) config::require_messages(prompt, run);
+    prompt.ids = model.encode(prompt.prompt, run.trl.chat_template_kwargs, tools);
     if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
       core::raise("cli", 5,
                   {.what = "a prompt leaves no room for a completion",
@@ -46,12 +48,19 @@ int train(const Arguments& arguments) {
 
   config::Prompts prompts = config::load_prompts(run);
   for (const std::string& note : prompts.notes) std::cerr << "note: " << note << "\n";
-  auto rewards = config::weighted_rewards(run, file);
+  const auto environments = config::environments(run, config::python_paths(file));
+  auto rewards = config::weighted_rewards(run, file, environments.get());
   const config::LanguageModel model = config::load_language_model(run);
-  tokenize(prompts.train, model, run);
-  tokenize(prompts.evaluation, model, run);
+  const data::Json tools = environments ? environments->tools() : data::Json();
+  tokenize(prompts.train, model, run, tools);
+  tokenize(prompts.evaluation, model, run, tools);
 
   config::CompletionSource source(run, model);
+  if (environments)
+    source.play(environments,
+                config::dialogue(model, run.trl.chat_template_kwargs, tools,
+                                 !prompts.train.empty() && prompts.train.front().prompt.is_array()),
+                {.max_turns = run.trl.max_turns, .max_length = model.decoder->config().max_position_embeddings});
   const trainer::OnlineConfig settings =
       config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
 

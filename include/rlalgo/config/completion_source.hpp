@@ -18,6 +18,7 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/inference/multi_turn.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
@@ -37,6 +38,15 @@ class CompletionSource {
  public:
   CompletionSource(const RunConfig& c, const LanguageModel& model)
       : CompletionSource(c.trl.generates_elsewhere() ? server(c.trl, model) : local(model)) {}
+
+  // From here on completions have several turns.
+  void play(std::shared_ptr<environment::Environments> environments, inference::Dialogue dialogue,
+            inference::MultiTurnConfig config) {
+    single_ = std::make_unique<inference::AnyGenerator>(generator_);
+    turns_ = std::make_unique<inference::MultiTurn<inference::AnyGenerator>>(*single_, std::move(environments),
+                                                                             std::move(dialogue), config);
+    generator_ = inference::AnyGenerator(*turns_);
+  }
 
   [[nodiscard]] inference::AnyGenerator& generator() { return generator_; }
   [[nodiscard]] const sync::AnySync& sync() const { return sync_; }
@@ -74,6 +84,8 @@ class CompletionSource {
   std::shared_ptr<void> owner_;
   inference::AnyGenerator generator_;
   sync::AnySync sync_;
+  std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_
+  std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
 };
 
 }  // namespace rlalgo::config

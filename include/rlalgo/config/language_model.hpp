@@ -39,20 +39,21 @@ struct LanguageModel {
   std::vector<data::TokenId> stop_ids;          // ends of generation_config.json and config.json, and the tokenizer's
 
   // A prompt (text, or messages through the template with the generation prompt) as token ids.
-  [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr) const {
+  [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr,
+                                                  const data::Json& tools = nullptr) const {
     if (prompt.is_string()) return tokenizer.encode(prompt.get_ref<const std::string&>());
-    return tokenizer.encode(render(prompt, true, kwargs), false);
+    return tokenizer.encode(render(prompt, true, kwargs, tools), false);
   }
 
   // Messages through the chat template; the text holds its special tokens.
   [[nodiscard]] std::string render(const data::Json& messages, bool generation_prompt,
-                                   const data::Json& kwargs = nullptr) const {
+                                   const data::Json& kwargs = nullptr, const data::Json& tools = nullptr) const {
     if (!chat_template)
       core::raise_usage("config", 21,
                         {.what = "the prompts are chat messages, but the tokenizer has no chat template",
                          .where = directory.string(),
                          .remedy = "set chat_template (chatml, for example) or use text prompts"});
-    text::ChatOptions options{.add_generation_prompt = generation_prompt};
+    text::ChatOptions options{.add_generation_prompt = generation_prompt, .tools = tools};
     if (kwargs.is_object()) options.kwargs = kwargs;
     return chat_template->render(messages, options);
   }

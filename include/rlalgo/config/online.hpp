@@ -16,7 +16,9 @@
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/environment/concept.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
+#include <rlalgo/reward/column.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
@@ -102,15 +104,20 @@ namespace rlalgo::config {
   return function;
 }
 
-// The reward functions with their weights; Python modules are looked for in the working directory, then beside the
-// configuration file.
-[[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(const RunConfig& c,
-                                                                           const std::filesystem::path& config_file) {
+// Where Python modules are looked for: the working directory, then beside the configuration file.
+[[nodiscard]] inline std::vector<std::filesystem::path> python_paths(const std::filesystem::path& config_file) {
+  std::vector<std::filesystem::path> out = {std::filesystem::current_path()};
+  if (const auto beside = std::filesystem::absolute(config_file).parent_path(); beside != out.front())
+    out.push_back(beside);
+  return out;
+}
+
+// The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
+[[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
+    const RunConfig& c, const std::filesystem::path& config_file, const environment::Environments* environments = nullptr) {
   remote::RewardSettings settings;
   remote::PythonConfig& python = settings.pool.python;
-  python.search_paths = {std::filesystem::current_path()};
-  if (const auto beside = std::filesystem::absolute(config_file).parent_path(); beside != python.search_paths.front())
-    python.search_paths.push_back(beside);
+  python.search_paths = python_paths(config_file);
   python.call_seconds = c.trl.reward_timeout;
   settings.pool.workers = static_cast<std::size_t>(c.trl.reward_num_workers);
   settings.pool.max_retries = static_cast<int>(c.trl.reward_max_retries);
@@ -130,6 +137,8 @@ namespace rlalgo::config {
         names_reward_model(name) ? reward_model(c, name, settings.on_failure) : functions[next++];
     out.push_back({std::move(function), c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
   }
+  if (environments != nullptr && !environments->reward_name().empty())
+    out.push_back({reward::column(environments->reward_name(), "environment_reward")});
   return out;
 }
 

@@ -134,7 +134,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  if (!preference)
+  if (!preference && !config.trl.environment_factory)
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
   if (preference) detail::validate_preference(config);

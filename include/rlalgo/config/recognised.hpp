@@ -81,12 +81,10 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_trl_keys() {
   static constexpr std::string_view synchronous = "generation and training take turns; remove the key";
   static const std::vector<RecognisedKey> keys = {
-      {"rollout_func", "completions come from the model itself"},
+      {"rollout_func", "write an environment and name it in trl.environment_factory"},
       {"use_data_producer", synchronous},
       {"async_prefetch", synchronous},
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
-      {"environment_factory", "completions are single turns"},
-      {"tools", "completions are single turns"},
       {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
       {"log_completions_hub_repo", "nothing is uploaded"},
   };

@@ -58,6 +58,14 @@ struct TrlConfig {
   double repetition_penalty = 1.0;            // trl.generation_kwargs overrides these five, and is applied here
   data::Json chat_template_kwargs = nullptr;  // variables of the chat template
 
+  // Several turns
+  std::optional<std::string> environment_factory;           // module.Class
+  std::vector<std::string> tools;                           // calculator, module.function
+  std::optional<std::int64_t> max_tool_calling_iterations;  // rounds of calls in one completion; unset = no limit
+  std::int64_t max_turns = 0;                               // messages of the model; 0 = no limit (rlalgo's own key)
+  double environment_timeout = 60.0;                        // seconds for one turn of all episodes (rlalgo's own key)
+  [[nodiscard]] bool has_turns() const { return environment_factory || !tools.empty(); }
+
   // Completions made by a server (TRL's vllm-serve protocol)
   bool use_vllm = false;
   std::string vllm_mode = "server";  // server; colocate = this process's own engine

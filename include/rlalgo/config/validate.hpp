@@ -106,7 +106,7 @@ class Validator {
 
   void rollouts() const {
     const TrlConfig& t = config_.trl;
-    if (t.reward_funcs.empty())
+    if (t.reward_funcs.empty() && !t.environment_factory)
       core::raise_usage("config", 7,
                         {.what = "trl.reward_funcs is empty",
                          .expected = "at least one function, such as rewards.correct",
@@ -129,6 +129,10 @@ class Validator {
     range("trl.reward_max_retries", static_cast<double>(t.reward_max_retries), t.reward_max_retries <= 100,
           "at most 100");
     count("trl.max_completion_length", t.max_completion_length, 1);
+    if (t.max_tool_calling_iterations) count("trl.max_tool_calling_iterations", *t.max_tool_calling_iterations, 0);
+    count("trl.max_turns", t.max_turns, 0);
+    range("trl.environment_timeout", t.environment_timeout,
+          t.environment_timeout > 0 && std::isfinite(t.environment_timeout), "more than 0 seconds");
     if (t.num_generations_eval) count("trl.num_generations_eval", *t.num_generations_eval, 1);
     range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),
           "more than 0 (log-probs are divided by it)");

@@ -3,6 +3,7 @@
 // Holds a reference; the generator must outlive it. One indirect call per generate().
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <span>
 #include <utility>
@@ -15,6 +16,7 @@ namespace rlalgo::inference {
 class AnyGenerator {
  public:
   template <Generator G>
+  requires(!std::same_as<G, AnyGenerator>)  // that one is copied
   explicit AnyGenerator(G& generator)
       : generate_([&generator](std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
           return generator.generate(requests, sampling, key);

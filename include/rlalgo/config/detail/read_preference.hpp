@@ -181,6 +181,8 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
   static constexpr std::string_view online = "it concerns completions that are generated during training";
   static const std::vector<RecognisedKey> idle = {{"reward_funcs", online},
                                                   {"reward_weights", online},
+                                                  {"environment_factory", online},
+                                                  {"tools", online},
                                                   {"reward_timeout", online},
                                                   {"reward_num_workers", online},
                                                   {"reward_kwargs", online},

@@ -73,6 +73,14 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     trl.chat_template_kwargs = to_json(*variables);
   }
 
+  reader.read("environment_factory", trl.environment_factory);
+  reader.read("tools", trl.tools);
+  if (trl.has_turns()) {
+    reader.read("max_tool_calling_iterations", trl.max_tool_calling_iterations);
+    reader.read("max_turns", trl.max_turns);
+    reader.read("environment_timeout", trl.environment_timeout);
+  }
+
   read_name(reader, "advantage_estimator", trl.advantage_estimator, advantage_estimators());
   read_name(reader, "loss_type", trl.loss_type, loss_types());
   reader.read("beta", trl.beta);

@@ -68,6 +68,18 @@ def imported(path, directories):
         known = sorted(k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_"))
         raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
     return function
+
+
+def accepted(function, arguments):
+    # A function without **kwargs gets what it names.
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return arguments
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return arguments
+    names = {p.name for p in parameters}
+    return {k: v for k, v in arguments.items() if k in names}
 )PYTHON";
 
 inline constexpr const char* python_loop = R"PYTHON(

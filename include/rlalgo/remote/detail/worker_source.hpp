@@ -47,18 +47,6 @@ def load(question):
     return {"name": getattr(plain, "__name__", type(plain).__name__), "async": runs}
 
 
-def accepted(function, arguments):
-    # A function without **kwargs gets what it names.
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return arguments
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return arguments
-    names = {p.name for p in parameters}
-    return {k: v for k, v in arguments.items() if k in names}
-
-
 def number(value, index):
     if value is None:
         return None

@@ -1,0 +1,212 @@
+// Environments and tools written in Python, in a process of their own.
+//
+//   trl.environment_factory: games.Guess      a class: reset(**row) and step(text) → (observation, reward, done), or
+//                                             reset(**row), tools as public methods, and get_reward() (TRL's form)
+//   trl.tools: [tools.search]                 functions with type hints and a docstring
+//
+// One instance plays one episode and is reset for the next; all episodes of a generation are asked in one question.
+// reset gets the row's columns, and `seed` where it names it. A tool's result is str(result); what it raises is told to
+// the model. Coroutines run at once.
+//
+// Errors: [rlalgo.remote.50] Python cannot be started; .51 a class or function cannot be loaded or offered as a tool;
+// .52 reset, step or get_reward raised; .53 it returned something else than agreed; .54 it did not answer in time and
+// was killed; .55 the process ended or answered outside the protocol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/environment/tools.hpp>
+#include <rlalgo/remote/detail/environment_source.hpp>
+#include <rlalgo/remote/detail/line_process.hpp>
+#include <rlalgo/remote/detail/python_host.hpp>
+#include <rlalgo/remote/python_worker.hpp>
+
+namespace rlalgo::remote {
+
+class PythonEnvironment {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  // `environment`: "module.Class", or nothing when there are only tools. PythonConfig::call_seconds limits each turn.
+  PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config)
+      : config_(std::move(config)), name_(environment ? *environment : "trl.tools") {
+    const std::vector<std::string> command = detail::python_command(config_.python, detail::environment_source);
+    if (const int error = process_.start(command); error != 0)
+      core::raise("remote", 50,
+                  {.what = "Python for the environment cannot be started",
+                   .found = std::strerror(error),
+                   .where = command.front(),
+                   .remedy = "install python3, or set RLALGO_PYTHON to one"});
+    const Json answer = ask({{"op", "load"},
+                             {"environment", environment ? Json(*environment) : Json()},
+                             {"tools", tools},
+                             {"paths", detail::module_paths(config_.search_paths)}},
+                            config_.start_seconds, "loading");
+    steps_ = answer.value("steps", false);
+    reward_name_ = answer.value("reward", "");
+    schemas_ = answer.value("schemas", Json::array());
+  }
+
+  [[nodiscard]] bool steps() const noexcept { return steps_; }  // it has step(text); else tools only
+  [[nodiscard]] const std::string& reward_name() const noexcept { return reward_name_; }  // empty: gives none
+  [[nodiscard]] const Json& schemas() const noexcept { return schemas_; }
+
+  std::vector<Json> begin(std::span<const environment::Start> starts) {
+    Json rows = Json::array(), seeds = Json::array();
+    for (const environment::Start& start : starts) {
+      rows.push_back(start.row);
+      seeds.push_back(start.seed);
+    }
+    const Json answer = ask({{"op", "begin"}, {"rows", std::move(rows)}, {"seeds", std::move(seeds)}}, "reset");
+    const Json& observations = list(answer, "observations", starts.size());
+    return {observations.begin(), observations.end()};
+  }
+
+  std::vector<environment::Turn> step(std::span<const environment::Said> said) {
+    Json texts = Json::array();
+    for (const environment::Said& one : said)
+      texts.push_back(Json::array({one.episode, one.message.at("content")}));
+    const Json answer = ask({{"op", "step"}, {"said", std::move(texts)}}, "step");
+    std::vector<environment::Turn> out;
+    for (const Json& turn : list(answer, "turns", said.size()))
+      out.push_back({turn.at(0), turn.at(1).get<double>(), turn.at(2).get<bool>()});
+    return out;
+  }
+
+  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) {
+    Json asked = Json::array();
+    for (const environment::ToolCall& one : calls) asked.push_back(Json::array({one.episode, one.name, one.arguments}));
+    const Json answer = ask({{"op", "call"}, {"calls", std::move(asked)}}, "a tool call");
+    std::vector<environment::ToolResult> out;
+    for (const Json& result : list(answer, "results", calls.size()))
+      out.push_back({result.at(0).get<std::string>(), result.at(1).get<bool>()});
+    return out;
+  }
+
+  // get_reward() of each episode, NaN for None; 0 where there is no such method.
+  std::vector<double> rewards(std::size_t episodes) {
+    const Json answer = ask({{"op", "finish"}, {"episodes", episodes}}, "get_reward");
+    std::vector<double> out;
+    for (const Json& value : list(answer, "rewards", episodes))
+      out.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    return out;
+  }
+
+ private:
+  Json ask(const Json& question, const std::string& during) { return ask(question, config_.call_seconds, during); }
+
+  Json ask(const Json& question, double seconds, const std::string& during) {
+    const core::Deadline deadline(seconds);
+    // A message can hold bytes that are no UTF-8 (a character cut in two): they arrive as U+FFFD.
+    const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text;
+    const auto outcome =
+        process_.running() ? process_.exchange(line, text, deadline) : detail::LineProcess::Outcome::gone;
+    if (outcome == detail::LineProcess::Outcome::late) {
+      process_.stop(0.0);
+      core::raise("remote", 54,
+                  {.what = "the environment '" + name_ + "' did not answer in time",
+                   .expected = "an answer within " + std::to_string(seconds) + " s",
+                   .where = during,
+                   .remedy = "make it faster, or raise trl.environment_timeout; its process was killed"});
+    }
+    if (outcome == detail::LineProcess::Outcome::gone)
+      core::raise("remote", 55,
+                  {.what = "the Python process of the environment '" + name_ + "' ended",
+                   .found = process_.stop(5.0),
+                   .where = during,
+                   .remedy = "what it printed is above"});
+    Json answer = Json::parse(text, nullptr, false);
+    if (!answer.is_object()) outside_protocol(text.substr(0, 200));
+    if (!answer.contains("error")) return answer;
+    const std::string kind = answer.value("kind", "");
+    const std::string trace = answer.value("traceback", "");
+    const std::string found = answer.value("message", "") + (trace.empty() ? "" : "\n" + trace);
+    const std::string where = during + (answer.contains("episode") ? " of episode " + answer["episode"].dump() : "");
+    if (kind == "load") core::raise("remote", 51, {.what = "cannot load the environment or its tools", .found = found});
+    if (kind == "value")
+      core::raise("remote", 53,
+                  {.what = "the environment '" + name_ + "' returned something else than agreed",
+                   .found = found,
+                   .expected = "reset: a text or None; step: (observation, reward, done); get_reward: a number or None",
+                   .where = where});
+    core::raise("remote", 52,
+                {.what = "the environment '" + name_ + "' raised an exception", .found = found, .where = where});
+  }
+
+  const Json& list(const Json& answer, const char* key, std::size_t expected) {
+    const auto found = answer.find(key);
+    if (found == answer.end() || !found->is_array() || found->size() != expected)
+      outside_protocol(answer.dump().substr(0, 200));
+    return *found;
+  }
+
+  [[noreturn]] void outside_protocol(const std::string& found) {
+    process_.stop(0.0);
+    core::raise("remote", 55,
+                {.what = "the Python process of the environment '" + name_ + "' answered outside the protocol",
+                 .found = found,
+                 .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
+  }
+
+  PythonConfig config_;
+  std::string name_;
+  detail::LineProcess process_;
+  bool steps_ = false;
+  std::string reward_name_;
+  Json schemas_;
+};
+
+// A stepped class as the environments of a run.
+class PythonSteps final : public environment::Environments {
+ public:
+  explicit PythonSteps(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
+  [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
+  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override {
+    episodes_ = starts.size();
+    return python_->begin(starts);
+  }
+  std::vector<environment::Turn> step(std::span<const environment::Said> said) override { return python_->step(said); }
+  std::vector<environment::Ending> finish() override {
+    std::vector<environment::Ending> out;
+    for (const double reward : python_->rewards(episodes_)) out.push_back({.reward = reward});
+    return out;
+  }
+
+ private:
+  std::shared_ptr<PythonEnvironment> python_;
+  std::size_t episodes_ = 0;
+};
+
+// Functions and methods as tools.
+class PythonTools final : public environment::ToolSource {
+ public:
+  explicit PythonTools(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
+  [[nodiscard]] environment::Json schemas() const override { return python_->schemas(); }
+  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) override {
+    return python_->call(calls);
+  }
+  [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
+  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override {
+    return python_->begin(starts);
+  }
+  std::vector<double> rewards(std::size_t episodes) override { return python_->rewards(episodes); }
+
+ private:
+  std::shared_ptr<PythonEnvironment> python_;
+};
+
+}  // namespace rlalgo::remote
