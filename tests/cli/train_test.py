@@ -191,6 +191,75 @@ def python_reward(c):
     assert abs(record["reward"] - weighted) < 1e-9
 
 
+GAME = """
+import os, time
+
+class Guess:
+    def reset(self, answer, **columns):
+        self.answer, self.turns = answer, 0
+
+    def step(self, text):
+        self.turns += 1
+        if self.answer in text:
+            return None, 1.0, True
+        return "No. Again.", -0.25, self.turns == 3
+
+class Hangs(Guess):
+    def step(self, text):
+        time.sleep(60)
+
+class Dies(Guess):
+    def step(self, text):
+        os._exit(3)
+
+class Endless(Guess):
+    def step(self, text):
+        return "", 0.0, False
+"""
+
+
+@case
+def environment(c):
+    (c.folder / "games.py").write_text(GAME)
+    change = {"trl": {"environment_factory": "games.Guess", "max_completion_length": 64, "num_iterations": 2},
+              "max_steps": 4, "save_steps": 3, "save_strategy": "steps"}
+    c.config(change)
+    c.run("train", "config.yaml").expect(0)
+    first = c.metrics()[0]
+    assert 1 < first["environment/turns"] <= 3, first
+    assert "rewards/Guess/mean" in first and "rewards/gsm8k_accuracy/mean" in first
+    samples = [json.loads(line) for line in (c.folder / "out" / "samples.jsonl").read_text().splitlines()]
+    assert any("No. Again." in s["completion"] for s in samples), samples
+    # In the middle of a generation: the rest of it is played on, and the next one is the same.
+    c.run("train", "config.yaml", "--resume-from-checkpoint", "out/checkpoint-3", "--output-dir", "again").expect(0)
+    for name in ["model.safetensors"]:
+        assert (c.folder / "again" / name).read_bytes() == (c.folder / "out" / name).read_bytes(), name
+
+
+@case
+def environments_that_fail(c):
+    (c.folder / "games.py").write_text(GAME)
+    def train(name, **more):
+        return c.train({"trl": {"environment_factory": "games." + name, "environment_timeout": 2, **more}, "max_steps": 1})
+    train("Hangs").expect(1, "rlalgo.remote.54", "trl.environment_timeout")
+    train("Dies").expect(1, "rlalgo.remote.55", "games.Dies")
+    train("Chess").expect(1, "rlalgo.remote.51", "Chess", "Guess")
+    train("Endless").expect(0)
+    assert c.metrics()[0]["environment/turns"] > 1
+    train("Guess", tools=["calculator"]).expect(2, "rlalgo.config.25")
+    c.no_output("never")
+
+
+@case
+def tools(c):
+    """The quickstart's model calls nothing: its prompts change, its turns end at once."""
+    (c.folder / "mytools.py").write_text('def look(title: str) -> str:\n    """Looks.\n\n    Args:\n        title: A title\n    """\n')
+    c.train({"trl": {"tools": ["calculator", "mytools.look"]}, "chat_template": "qwen_25", "max_steps": 1}).expect(0)
+    record = c.metrics()[0]
+    assert record["tools/call_frequency"] == 0 and record["tools/failure_frequency"] == 0 and record["environment/turns"] == 1
+    c.train({"trl": {"tools": ["mytools.listen"]}}).expect(1, "rlalgo.remote.51", "listen", "look")
+
+
 @case
 def evaluation(c):
     c.train({"val_set_size": 0.004, "eval_steps": 1, "eval_strategy": "steps"}).expect(0)

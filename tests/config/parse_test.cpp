@@ -274,8 +274,6 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
-  CHECK(lacks(error_of(minimal + "  use_vllm: true\n  vllm_lora_sync: true\n"),
-              {"config.10: ", "trl.vllm_lora_sync", "over HTTP"}) == "");
   CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
         "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: rex\n"), {"config.10: ", "lr_scheduler rex", "linear, cosine"}) == "");
@@ -447,4 +445,38 @@ TEST_CASE("a file on disk with overrides") {
   const std::vector<std::string> overrides = {"--trl.beta", "0.5"};
   CHECK(load_run_config(file, overrides).beta == 0.5);
   CHECK(lacks(raised_by([&] { (void)load_run_config(scratch.path() / "no.yaml"); }), {"config.1: "}) == "");
+}
+
+TEST_CASE("several turns: tools, environments and their limits") {
+  const RunConfig none = parse(minimal);
+  CHECK_FALSE(none.trl.has_turns());
+  const RunConfig tools = parse(minimal + "  tools: [calculator, my.search]\n  max_tool_calling_iterations: 0\n");
+  CHECK(tools.trl.tools == std::vector<std::string>{"calculator", "my.search"});
+  CHECK(tools.trl.max_tool_calling_iterations == 0);
+  const RunConfig game =
+      parse(minimal + "  environment_factory: games.Guess\n  max_turns: 4\n  environment_timeout: 2.5\n");
+  CHECK(game.trl.environment_factory == "games.Guess");
+  CHECK(game.trl.max_turns == 4);
+  CHECK(game.trl.environment_timeout == 2.5);
+  CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  max_turns: -1\n"), {"config.6: ", "max_turns"}) == "");
+  CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  environment_timeout: 0\n"),
+              {"config.6: ", "environment_timeout"}) == "");
+  CHECK(lacks(error_of(minimal + "  rollout_func: my.rollout\n"), {"config.10: ", "environment_factory"}) == "");
+}
+
+TEST_CASE("rows of advantage 0 are skipped only where they change nothing, and a warning says so") {
+  const auto warned = [](const std::string& text) {
+    const RunConfig config = parse(text);
+    for (const std::string& warning : config.warnings)
+      if (warning.find("skip_zero_advantage_batches") != std::string::npos) return true;
+    return false;
+  };
+  const std::string skip = minimal + "  skip_zero_advantage_batches: true\n";
+  CHECK(parse(skip).trl.skip_zero_advantage_batches);
+  CHECK_FALSE(warned(skip));
+  CHECK_FALSE(warned(minimal + "  beta: 0.1\n"));
+  for (const char* more : {"  beta: 0.1\n", "  loss_type: bnpo\n", "  entropy_coef: 0.1\n", "  top_entropy_quantile: 0.5\n"}) {
+    INFO(more);
+    CHECK(warned(skip + more));
+  }
 }

@@ -490,3 +490,56 @@ TEST_CASE("bad geometry and too few prompts are refused when the sampler is made
   CHECK_THROWS_WITH(bench.sampler(config(4, 1, 1, 1, 3)), Catch::Contains("[rlalgo.sampler.5]"));
   CHECK_THROWS_WITH(bench.sampler(config(8, 1, 1, 1, 2), 3), Catch::Contains("[rlalgo.sampler.1]"));
 }
+
+TEST_CASE("completions of several turns: only drawn tokens count, rewards see messages, the last text and what the environment gave") {
+  auto episode = std::make_shared<data::Episode>();
+  episode->messages = data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
+      {"role": "assistant", "content": "2"}])");
+  episode->last_text = "2";
+  episode->reward = 0.75;
+  episode->turns = 2;
+  episode->has_tools = true;
+  episode->tool_calls = 3;
+  episode->tool_failures = 1;
+  data::Completion several = completion({1, 0, 7, 7, 2, 0});
+  several.loss_mask = {1, 1, 0, 0, 1, 1};
+  several.prompt_ids = {5, 5, 5};
+  several.episode = episode;
+  Bench bench;
+  std::vector<std::vector<data::Completion>> answers = table();
+  for (auto& row : answers) row = {several, completion({2, 0})};
+  bench.generator = TableGenerator(answers);
+  RolloutsConfig settings = config(2, 1, 1, 2, 2);
+  settings.mask_truncated_completions = true;
+  Rollouts sampler = bench.sampler(settings, 2);
+  const RolloutBatch batch = sampler.next(0);
+  CHECK(bench.generator.calls.at(0).requests.at(0).source != nullptr);
+  const data::Rollout& row = *batch.parts.at(0).at(0);
+  const data::Rollout& plain = *batch.parts.at(0).at(1);
+  CHECK(row.loss_mask == std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1});
+  CHECK(row.prompt_ids == std::vector<data::TokenId>{5, 5, 5});
+  CHECK(batch.metrics.value("completions/mean_length") == 3.0);
+  CHECK(batch.metrics.value("completions/max_length") == 4.0);
+  CHECK(batch.metrics.value("environment/turns") == 2.0);
+  CHECK(batch.metrics.value("tools/call_frequency") == 3.0);
+  CHECK(batch.metrics.value("tools/failure_frequency") == Approx(1.0 / 3.0));
+  CHECK(batch.metrics.value("num_tokens") == 3.0 + 4.0 + static_cast<double>(plain.prompt_ids.size()) + 2.0);
+  CHECK(bench.first_token->columns.at(0)["environment_reward"] == 0.75);
+  CHECK_FALSE(bench.first_token->columns.at(1).contains("environment_reward"));
+  if (row.prompt.is_array()) CHECK(bench.first_token->completions.at(0) == episode->messages);
+
+  // A half-used generation comes back with the prompt that was continued.
+  Rollouts resumed = bench.sampler(settings, 2);
+  resumed.restore(data::Json::parse(sampler.state().dump()));
+  const RolloutBatch again = resumed.next(1);
+  CHECK(again.fresh.empty());
+  CHECK(again.parts.at(0).at(0)->prompt_ids == std::vector<data::TokenId>{5, 5, 5});
+  CHECK(again.parts.at(0).at(0)->loss_mask == row.loss_mask);
+  CHECK(again.parts.at(0).at(1)->prompt_ids == plain.prompt_ids);
+
+  several.loss_mask.pop_back();
+  for (auto& entry : answers) entry = {several};
+  bench.generator = TableGenerator(answers);
+  Rollouts broken = bench.sampler(settings, 2);
+  CHECK_THROWS_WITH(broken.next(0), Catch::Contains("[rlalgo.sampler.6]") && Catch::Contains("mask"));
+}

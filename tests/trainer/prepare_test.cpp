@@ -61,3 +61,19 @@ TEST_CASE("scoring in chunks fills every row with the same values as in one") {
   }
   CHECK(rows[0]->old_log_probs[0] != rows[1]->old_log_probs[0]);
 }
+
+TEST_CASE("rows of advantage 0 are left out of their micro-batches; one stays when all are") {
+  std::vector<data::Rollout> rows(5);
+  rows[1].advantage = 0.5;
+  rows[3].advantage = -1e-300;
+  rows[4].advantage = -0.0;
+  const std::vector<std::vector<data::Rollout*>> parts{{&rows[0], &rows[1]}, {&rows[2]}, {&rows[3], &rows[4]}};
+  core::Metrics metrics;
+  const auto left = trainer::without_idle_rows(parts, metrics);
+  CHECK(left == std::vector<std::vector<data::Rollout*>>{{&rows[1]}, {}, {&rows[3]}});
+  CHECK(metrics.value("skipped_zero_adv_rows") == Approx(0.6));
+  rows[1].advantage = rows[3].advantage = 0.0;
+  core::Metrics none;
+  CHECK(trainer::without_idle_rows(parts, none) == std::vector<std::vector<data::Rollout*>>{{&rows[0]}, {}, {}});
+  CHECK(none.value("skipped_zero_adv_rows") == 1.0);
+}

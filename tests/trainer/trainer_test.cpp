@@ -51,11 +51,14 @@ struct Run {
   std::unique_ptr<TestTrainer> trainer;
 
   Run(sampler::Geometry geometry, std::int64_t steps, const fs::path& output,
-      std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1) {
+      std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1, bool idle = false,
+      bool skip = false) {
     std::vector<data::TokenizedPrompt> prompts(3);
     for (std::size_t i = 0; i < prompts.size(); ++i)
-      prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = "p", .columns = {}};
-    const auto reward = reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); });
+      prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = i < 2 && idle ? "idle" : "p", .columns = {}};
+    const auto reward = reward::from("arm", [](const reward::Sample& s) {
+      return s.prompt == "idle" ? 0.5 : static_cast<double>(s.ids.back());  // idle: one reward for all completions
+    });
     sync::SharedWeights sync;
     sampler::RolloutsConfig config;
     config.geometry = geometry;
@@ -64,6 +67,7 @@ struct Run {
         sync.version_source());
     trainer::TrainerConfig settings;
     settings.schedule = {.name = "constant", .learning_rate = learning_rate, .warmup_steps = 0, .total_steps = steps};
+    settings.skip_zero_advantages = skip;
     settings.loop.max_steps = steps;
     settings.loop.output_dir = output;
     settings.loop.save = trainer::Cadence::steps(1);
@@ -151,4 +155,30 @@ TEST_CASE("a loss that is not finite stops the run before the weights are touche
     run.bandit->logits.fill_(std::numeric_limits<double>::quiet_NaN());
   }
   CHECK_THROWS_WITH(run.trainer->step(0), Catch::Contains("[rlalgo.trainer.") && Catch::Contains("not finite"));
+}
+
+TEST_CASE("rows of advantage 0 can be left out without a change of the update, even when there are no others") {
+  const Folder folder;
+  const sampler::Geometry geometry{
+      .micro_batch_size = 8, .gradient_accumulation_steps = 3, .steps_per_generation = 3, .num_generations = 8};
+  Run whole(geometry, 3, folder.path / "whole", std::nullopt, 0.1, true, false);
+  Run part(geometry, 3, folder.path / "part", std::nullopt, 0.1, true, true);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const trainer::StepResult all = whole.trainer->step(step), left = part.trainer->step(step);
+    CHECK(left.metrics.value("skipped_zero_adv_rows") == Approx(2.0 / 3.0));
+    CHECK(left.loss == all.loss);
+    CHECK(left.grad_norm == all.grad_norm);
+    CHECK(left.tokens == all.tokens);
+    CHECK(part.bandit->logits.equal(whole.bandit->logits));
+  }
+  CHECK(whole.bandit->logits.abs().max().item<double>() > 1e-3);
+
+  const sampler::Geometry one{.micro_batch_size = 8, .num_generations = 8};  // some steps have an idle group only
+  Run without(one, 6, folder.path / "without", std::nullopt, 0.1, true, false);
+  Run with(one, 6, folder.path / "with", std::nullopt, 0.1, true, true);
+  for (std::int64_t step = 0; step < 6; ++step) {
+    without.trainer->step(step);
+    with.trainer->step(step);
+    CHECK(with.bandit->logits.equal(without.bandit->logits));
+  }
 }

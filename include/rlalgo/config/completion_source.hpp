@@ -2,7 +2,7 @@
 // server.
 //
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights
-//   trl.use_vllm: true, vllm_mode: server         VllmClient, HttpWeightSync
+//   trl.use_vllm: true, vllm_mode: server         VllmClient; HttpWeightSync, or LoraFileSync for an adapter
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
@@ -22,6 +22,7 @@
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
+#include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 
 namespace rlalgo::config {
@@ -33,11 +34,27 @@ namespace rlalgo::config {
   return "http://" + host + ":" + std::to_string(t.vllm_server_port);
 }
 
+// vLLM adds A and B to the base model that it has loaded, with one rank and scale.
+inline void require_servable(const model::LoraConfig& adapter, const std::string& place) {
+  const char* found = adapter.use_dora                                             ? "peft_use_dora"
+                      : !adapter.modules_to_save.empty()                           ? "lora_modules_to_save"
+                      : !adapter.rank_pattern.empty() || !adapter.alpha_pattern.empty() ? "rank or alpha patterns"
+                      : adapter.init == model::LoraInit::pissa                     ? "an initialisation that changes the base"
+                                                                                   : nullptr;
+  if (found == nullptr) return;
+  core::raise_usage("config", 27,
+                    {.what = "a generation server cannot use this adapter",
+                     .found = found,
+                     .expected = "plain LoRA, or rslora",
+                     .where = place,
+                     .remedy = "remove it, or generate here (trl.use_vllm: false)"});
+}
+
 // Keeps the generator alive; the model must outlive it.
 class CompletionSource {
  public:
   CompletionSource(const RunConfig& c, const LanguageModel& model)
-      : CompletionSource(c.trl.generates_elsewhere() ? server(c.trl, model) : local(model)) {}
+      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model) : local(model)) {}
 
   // From here on completions have several turns.
   void play(std::shared_ptr<environment::Environments> environments, inference::Dialogue dialogue,
@@ -60,7 +77,8 @@ class CompletionSource {
     return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SharedWeights())};
   }
 
-  static CompletionSource server(const TrlConfig& t, const LanguageModel& model) {
+  static CompletionSource server(const RunConfig& c, const LanguageModel& model) {
+    const TrlConfig& t = c.trl;
     const core::HttpConfig address{.base_url = server_url(t)};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
@@ -77,8 +95,16 @@ class CompletionSource {
       for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
       return out;
     };
+    if (model.decoder->adapter() == nullptr)
+      return {client, inference::AnyGenerator(*client),
+              sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
+    require_servable(model.decoder->adapter()->config, c.place("adapter"));
+    const auto save = [decoder = model.decoder, base = model.base_model](const std::filesystem::path& directory) {
+      model::save_adapter(*decoder, directory, base);
+    };
     return {client, inference::AnyGenerator(*client),
-            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
+            sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
+                                             t.vllm_server_timeout))};
   }
 
   std::shared_ptr<void> owner_;

@@ -92,63 +92,39 @@ class Continuation {
  public:
   Continuation(const LanguageModel& model, data::Json kwargs) : model_(model), kwargs_(std::move(kwargs)) {}
 
+  // Templates may show earlier turns in another way (without their reasoning), so the end of the model's turn is found,
+  // not compared: by words that stand in its content, and in the arguments of its call when a tool answers.
   [[nodiscard]] std::vector<data::TokenId> operator()(const data::Json& observation) const {
-    const data::Json said = observation.is_string()
-                                ? data::Json::array({{{"role", "user"}, {"content", observation}}})
-                                : observation;
-    const bool tools = !said.empty() && said.front().value("role", "") == "tool";
-    return tools ? after_tool_call(said) : after_words(said);
-  }
-
- private:
-  // Templates may show earlier turns in another way (without their reasoning), so the model's words are found, not
-  // compared.
-  [[nodiscard]] std::vector<data::TokenId> after_words(const data::Json& said) const {
     static const std::string words = "rlalgo-model-turn";
-    const std::string text = render(conversation({{"role", "assistant"}, {"content", words}}, said), true);
+    data::Json turn = {{"role", "assistant"}, {"content", words}};
+    data::Json messages = data::Json::array({{{"role", "user"}, {"content", "dummy"}}});
+    if (observation.is_string()) {
+      messages.push_back(std::move(turn));
+      messages.push_back({{"role", "user"}, {"content", observation}});
+    } else {
+      if (!observation.empty() && observation.front().value("role", "") == "tool")
+        turn["tool_calls"] = data::Json::array(
+            {{{"type", "function"},
+              {"function", {{"name", observation.front().at("name")}, {"arguments", {{"argument", words}}}}}}});
+      messages.push_back(std::move(turn));
+      for (const data::Json& message : observation) messages.push_back(message);
+    }
+    const std::string text = model_.render(messages, true, kwargs_);
     const std::size_t at = text.rfind(words);
-    if (at == std::string::npos) cannot_continue("the model's words are not in what it renders");
+    if (at == std::string::npos)
+      core::raise_usage("config", 26,
+                        {.what = "the chat template cannot be continued turn by turn",
+                         .found = "the model's words are not in what it renders",
+                         .remedy = "use a template that renders every turn, such as chatml"});
     std::vector<data::TokenId> ids = model_.tokenizer.encode(text.substr(at + words.size()), false);
-    if (!ids.empty() && is_stop(ids.front())) ids.erase(ids.begin());
+    const auto end = std::find_if(ids.begin(), ids.end(), [&](data::TokenId id) {
+      return std::find(model_.stop_ids.begin(), model_.stop_ids.end(), id) != model_.stop_ids.end();
+    });
+    if (end != ids.end()) ids.erase(ids.begin(), end + 1);
     return ids;
   }
 
-  [[nodiscard]] std::vector<data::TokenId> after_tool_call(const data::Json& said) const {
-    const data::Json call = {{"type", "function"},
-                             {"function", {{"name", said.front().at("name")}, {"arguments", data::Json::object()}}}};
-    const data::Json turn = {{"role", "assistant"}, {"content", ""}, {"tool_calls", data::Json::array({call})}};
-    std::vector<data::TokenId> before =
-        model_.tokenizer.encode(render(conversation(turn, data::Json::array()), false), false);
-    const std::vector<data::TokenId> all = model_.tokenizer.encode(render(conversation(turn, said), true), false);
-    const auto end = std::find_if(before.rbegin(), before.rend(), [&](data::TokenId id) { return is_stop(id); });
-    before.erase(end.base(), end == before.rend() ? before.begin() : before.end());
-    if (before.size() > all.size() || !std::equal(before.begin(), before.end(), all.begin()))
-      cannot_continue("a conversation with a tool's result does not begin like the one without");
-    return {all.begin() + static_cast<std::ptrdiff_t>(before.size()), all.end()};
-  }
-
-  [[nodiscard]] static data::Json conversation(data::Json turn, const data::Json& said) {
-    data::Json out = data::Json::array({{{"role", "user"}, {"content", "dummy"}}});
-    out.push_back(std::move(turn));
-    for (const data::Json& message : said) out.push_back(message);
-    return out;
-  }
-
-  [[nodiscard]] std::string render(const data::Json& messages, bool generation_prompt) const {
-    return model_.render(messages, generation_prompt, kwargs_);
-  }
-
-  [[nodiscard]] bool is_stop(data::TokenId id) const {
-    return std::find(model_.stop_ids.begin(), model_.stop_ids.end(), id) != model_.stop_ids.end();
-  }
-
-  [[noreturn]] static void cannot_continue(const char* found) {
-    core::raise_usage("config", 26,
-                      {.what = "the chat template cannot be continued turn by turn",
-                       .found = found,
-                       .remedy = "use a template that renders every turn by itself, such as chatml"});
-  }
-
+ private:
   const LanguageModel& model_;
   data::Json kwargs_;
 };

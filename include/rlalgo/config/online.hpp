@@ -54,6 +54,7 @@ namespace rlalgo::config {
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
+  out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && c.idle_rows_are_free();
   trainer::LoopConfig& loop = out.trainer.loop;
   loop.settings = {{"base_model", c.base_model},
                    {"loss_type", c.trl.loss_type},

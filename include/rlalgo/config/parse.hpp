@@ -139,6 +139,10 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   validate(config);
   if (preference) detail::validate_preference(config);
   config.warnings = findings.warnings;
+  if (config.trl.skip_zero_advantage_batches && !config.idle_rows_are_free())
+    config.warnings.push_back(
+        "trl.skip_zero_advantage_batches has no effect: with a KL penalty, an entropy bonus, top_entropy_quantile or "
+        "loss_type bnpo, rows of advantage 0 change the gradient");
   return config;
 }
 

@@ -319,7 +319,6 @@ struct RecognisedKey {
       {"replay_recompute_logps", asynchronous},
       {"reroll_start_fraction", asynchronous},
       {"reroll_max_groups", asynchronous},
-      {"skip_zero_advantage_batches", asynchronous},
       {"use_liger_loss", kernels},
       {"use_liger_kernel", kernels},
       {"cast_lm_head_to_fp32", "the head computes in float32"},
@@ -382,17 +381,12 @@ struct RecognisedKey {
   return keys;
 }
 
-// With a generation server: what is not spoken yet, and what is the server's own business.
-[[nodiscard]] inline std::span<const RecognisedKey> lacking_server_keys() {
-  static const std::vector<RecognisedKey> keys = {
-      {"vllm_lora_sync", "weights travel over HTTP here; remove the key"},
-  };
-  return keys;
-}
+// With a generation server: what is the server's own business.
 [[nodiscard]] inline std::span<const RecognisedKey> idle_server_keys() {
   static constexpr std::string_view colocated = "it concerns vllm_mode: colocate";
   static const std::vector<RecognisedKey> keys = {
       {"vllm_group_port", "weights travel over HTTP, not over NCCL"},
+      {"vllm_lora_sync", "an adapter travels as files, a whole model over HTTP"},
       {"vllm_enable_sleep_mode", colocated},
       {"vllm_model_impl", colocated},
       {"vllm_gpu_memory_utilization", colocated},

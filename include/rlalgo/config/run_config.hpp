@@ -111,6 +111,7 @@ struct TrlConfig {
   double ref_model_mixup_alpha = 0.9;
   std::int64_t ref_model_sync_steps = 64;
   bool use_bias_correction_kl = false;
+  bool skip_zero_advantage_batches = false;
 
   // Logging
   bool log_completions = false;
@@ -135,6 +136,10 @@ struct RunConfig {
   // Recipe
   std::string rl;  // required: grpo, gdpo
   std::optional<double> rl_beta;
+  // Rows of advantage 0 do not change the gradient.
+  [[nodiscard]] bool idle_rows_are_free() const {
+    return beta == 0.0 && !trl.pays_entropy() && trl.loss_type != "bnpo" && trl.top_entropy_quantile == 1.0;
+  }
   double beta = 0.0;  // derived: trl.beta, else rl_beta, else the recipe's default
 
   // Data

@@ -29,6 +29,7 @@ struct HealthRule {
   double alarm_below, alarm_above;  // infinite: no such alarm
   std::size_t window;               // records
   const char* advice;
+  bool magnitude = false;  // judged by the mean of |value|: the sign is a matter of taste
 };
 
 struct HealthFinding {
@@ -44,7 +45,8 @@ struct HealthFinding {
   static const HealthRule rules[] = {
       {"rewards/*/mean", 0.15, none, 1e-12, none, 20,
        "the reward is always 0: call the function on a few completions by hand; check the columns it reads, the prompt "
-       "template and max_completion_length"},
+       "template and max_completion_length",
+       true},
       {"reward_std", 1e-8, none, 1e-8, none, 10,
        "all completions get the same reward, so nothing is learned: make the reward finer, the task easier, or sample "
        "warmer"},
@@ -93,17 +95,18 @@ namespace detail {
   for (const HealthRule& rule : health_rules())
     for (const std::string& name : names) {
       if (!detail::matches(rule.metric, name)) continue;
-      double sum = 0.0;
+      double sum = 0.0, judged = 0.0;
       std::size_t count = 0;
       for (auto record = records.rbegin(); record != records.rend() && count < rule.window; ++record)
         if (const double value = record->value(name); std::isfinite(value)) {
           sum += value;
+          judged += rule.magnitude ? std::abs(value) : value;
           ++count;
         }
+      judged /= static_cast<double>(count);
       HealthFinding finding{.metric = name, .value = sum / static_cast<double>(count), .rule = &rule};
-      if (finding.value < rule.healthy_from || finding.value > rule.healthy_to)
-        finding.state = HealthFinding::State::watch;
-      if (count >= rule.window && (finding.value < rule.alarm_below || finding.value > rule.alarm_above))
+      if (judged < rule.healthy_from || judged > rule.healthy_to) finding.state = HealthFinding::State::watch;
+      if (count >= rule.window && (judged < rule.alarm_below || judged > rule.alarm_above))
         finding.state = HealthFinding::State::alarm;
       out.push_back(std::move(finding));
     }

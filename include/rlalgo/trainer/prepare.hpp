@@ -91,4 +91,25 @@ void score_columns(model::Policy& policy, Rows rows, std::size_t rows_per_part, 
   return rows;
 }
 
+// The micro-batches without the rows whose advantage is exactly 0; skipped_zero_adv_rows, the share of rows left out.
+// Where a surrogate is all there is to the loss, the gradient stays the same: the counts it is divided by are those of
+// all rows. When nothing would remain, one row does, so that every parameter has its (zero) gradient.
+[[nodiscard]] inline std::vector<std::vector<data::Rollout*>> without_idle_rows(
+    std::span<const std::vector<data::Rollout*>> parts, core::Metrics& metrics) {
+  std::vector<std::vector<data::Rollout*>> out(parts.size());
+  data::Rollout* any = nullptr;
+  double rows = 0, kept = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    for (data::Rollout* row : parts[p]) {
+      ++rows;
+      if (any == nullptr) any = row;
+      if (row->advantage == 0.0) continue;
+      ++kept;
+      out[p].push_back(row);
+    }
+  if (kept == 0 && any != nullptr) out.front().push_back(any);
+  metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
+  return out;
+}
+
 }  // namespace rlalgo::trainer

@@ -62,6 +62,9 @@ struct TrainerConfig {
   double max_grad_norm = 1.0;  // global L2 norm; 0 = no clipping
   double steps_per_epoch = 0.0;  // optimizer steps that make one pass over the data; 0 = unknown, epoch stays 0
   std::int64_t score_rows = 8;   // rows per forward pass when scoring without gradient
+  // Rows of advantage 0 are not computed. For losses that are a surrogate and nothing else (no KL, no entropy bonus)
+  // and divide by counts of the step: their gradient is the same. Metrics of the loss are then of the other rows.
+  bool skip_zero_advantages = false;
   optim::AdamWConfig adamw;
   optim::ScheduleConfig schedule;
   LoopConfig loop;
@@ -230,7 +233,7 @@ class Trainer {
   double accumulate(typename S::Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     double total = 0.0;
     std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
-    for (const auto& part : batch.parts) {
+    for (const auto& part : trained_parts(batch, metrics)) {
       ++draw;
       if (part.empty()) continue;
       const auto views = sequences(part, L::needs);
@@ -253,6 +256,12 @@ class Trainer {
       total += result.value.template item<double>();
     }
     return total;
+  }
+
+  std::vector<std::vector<Row*>> trained_parts(const typename S::Batch& batch, core::Metrics& metrics) const {
+    if constexpr (S::generates)
+      if (config_.skip_zero_advantages && c10::GradMode::is_enabled()) return without_idle_rows(batch.parts, metrics);
+    return batch.parts;
   }
 
   // The rows of a micro-batch whose own loss is not finite; each example is scored again by itself.

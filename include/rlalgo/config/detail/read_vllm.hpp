@@ -31,7 +31,6 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
     trl.vllm_importance_sampling_clip_max.reset();
   reader.read("vllm_importance_sampling_clip_max", trl.vllm_importance_sampling_clip_max);
   reader.read("vllm_importance_sampling_cap", trl.vllm_importance_sampling_clip_max);  // its old name wins, as in TRL
-  apply_lacking(reader, lacking_server_keys());
   apply_idle(reader, idle_server_keys());
 }
 

@@ -1,0 +1,155 @@
+// Weight sync of an adapter through the file system: a PEFT directory that trainer and server both see.
+//
+//   GET  /health/ until it answers, before the first push
+//   write <root>/v<n>.writing, rename it to <root>/v<n>
+//   POST /v1/load_lora_adapter {"lora_name": "axolotl-lora", "lora_path", "load_inplace": true}      else, unless 200,
+//   POST /set_lora_adapter/    {"lora_name": "active_lora", "lora_int_id", "lora_path"}
+//   POST /reset_prefix_cache/  (a server without it is none the worse)
+//   remove <root>/v<n−2>
+//
+// Source: axolotl's vllm-serve client. Departures: a directory is complete when its name appears; it outlives its
+// version by one, since a server opens it only when the next request comes; ids start at the clock, since servers cache
+// adapters by id, also those of an earlier run. publish(v) only notes v; the push happens when the sampler asks which
+// version it is about to generate with, once per version.
+//
+// Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of core/http_client.hpp and
+// core/atomic_file.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/sync/concept.hpp>
+
+namespace rlalgo::sync {
+
+class LoraFileSync {
+ public:
+  static constexpr bool serves_generator = true;
+  using Json = nlohmann::ordered_json;
+  using Save = std::function<void(const std::filesystem::path& directory)>;  // writes the adapter in force
+
+  static constexpr double load_seconds = 300.0;
+
+  // `root` must be the same path for the server. `start_seconds`: how long the first push waits for it to be up.
+  LoraFileSync(core::HttpConfig server, std::filesystem::path root, Save save, double start_seconds = 240.0)
+      : state_(std::make_shared<State>(std::move(server), std::filesystem::absolute(root).lexically_normal(),
+                                       std::move(save), start_seconds)) {}
+
+  void publish(std::int64_t version) { state_->version = version; }
+
+  // The version in force; when it is newer than the server's, the server gets the adapter first.
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [state = state_] {
+      if (state->pushed != state->version) push(*state);
+      state->pushed = state->version;
+      return state->version;
+    };
+  }
+
+ private:
+  struct State {
+    State(core::HttpConfig server, std::filesystem::path r, Save s, double seconds)
+        : client(std::move(server)), root(std::move(r)), save(std::move(s)), start_seconds(seconds) {}
+    core::HttpClient client;
+    std::filesystem::path root;
+    Save save;
+    double start_seconds;
+    std::int64_t version = -1;
+    std::int64_t pushed = -1;
+    std::int64_t first_id = std::chrono::duration_cast<std::chrono::seconds>(
+                                std::chrono::system_clock::now().time_since_epoch())
+                                .count() %
+                            1'000'000'000;
+    std::int64_t pushes = 0;
+    std::filesystem::path current, before;  // directories that the server may read
+  };
+
+  static void push(State& state) {
+    if (state.pushed < 0)
+      state.client.wait_until_up(
+          "/health/", state.start_seconds,
+          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
+    const std::filesystem::path directory = write(state);
+    const std::int64_t id = state.first_id + ++state.pushes;
+    load(state, directory, id);
+    if (Refusal refusal; !posted(state, "/reset_prefix_cache/", Json::object(), refusal) && refusal.status != 404)
+      raise_refusal(state, refusal);
+    if (!state.before.empty() && state.before != directory) std::filesystem::remove_all(state.before);
+    state.before = std::exchange(state.current, directory);
+  }
+
+  static std::filesystem::path write(const State& state) {
+    const std::filesystem::path directory = state.root / ("v" + std::to_string(state.version));
+    const std::filesystem::path unfinished = directory.string() + ".writing";
+    std::error_code error;
+    std::filesystem::remove_all(unfinished, error);
+    std::filesystem::create_directories(unfinished, error);
+    if (error) core::raise_file_error("cannot create the directory", unfinished, error.value());
+    state.save(unfinished);
+    std::filesystem::remove_all(directory, error);  // of a run that was resumed from before it
+    std::filesystem::rename(unfinished, directory, error);
+    if (error) core::raise_file_error("cannot rename the directory", unfinished, error.value());
+    return directory;
+  }
+
+  struct Refusal {
+    int status = 0;
+    std::string text;
+  };
+
+  // False when the server refuses with an HTTP status; an answer that is no JSON is one nevertheless.
+  static bool posted(State& state, const std::string& path, const Json& body, Refusal& refusal) {
+    try {
+      state.client.post(path, body, load_seconds);
+    } catch (const core::Error& e) {
+      if (e.room() != "core" || (e.number() != 3 && e.number() != 4)) throw;
+      if (e.number() == 4) return true;
+      refusal.text = e.what();
+      const std::size_t at = refusal.text.find("HTTP ");
+      if (at != std::string::npos) refusal.status = std::atoi(refusal.text.c_str() + at + 5);
+      return false;
+    }
+    return true;
+  }
+
+  static void load(State& state, const std::filesystem::path& directory, std::int64_t id) {
+    const std::string path = directory.string();
+    Refusal first, second;
+    if (posted(state, "/v1/load_lora_adapter",
+               {{"lora_name", "axolotl-lora"}, {"lora_path", path}, {"load_inplace", true}}, first))
+      return;
+    if (posted(state, "/set_lora_adapter/",
+               {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}}, second))
+      return;
+    core::raise("sync", 2,
+                {.what = "the server takes no adapters",
+                 .found = first.text + "; " + second.text,
+                 .where = state.client.base_url(),
+                 .remedy = "serve with `axolotl vllm-serve` and trl.vllm_lora_sync: true, or train without an adapter"});
+  }
+
+  [[noreturn]] static void raise_refusal(const State& state, const Refusal& refusal) {
+    core::raise("sync", 2,
+                {.what = "the server does not forget its cached prefixes",
+                 .found = refusal.text,
+                 .where = state.client.base_url() + "/reset_prefix_cache/"});
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+static_assert(SyncPolicy<LoraFileSync>);
+
+}  // namespace rlalgo::sync
