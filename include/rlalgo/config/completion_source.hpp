@@ -2,13 +2,15 @@
 // server.
 //
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights
-//   trl.use_vllm: true, vllm_mode: server         VllmClient; HttpWeightSync, or LoraFileSync for an adapter
+//   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
+//                                                 HttpWeightSync, of merged weights when there is an adapter
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +21,9 @@
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
+#include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/model/merged_weights.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
@@ -34,20 +39,10 @@ namespace rlalgo::config {
   return "http://" + host + ":" + std::to_string(t.vllm_server_port);
 }
 
-// vLLM adds A and B to the base model that it has loaded, with one rank and scale.
-inline void require_servable(const model::LoraConfig& adapter, const std::string& place) {
-  const char* found = adapter.use_dora                                             ? "peft_use_dora"
-                      : !adapter.modules_to_save.empty()                           ? "lora_modules_to_save"
-                      : !adapter.rank_pattern.empty() || !adapter.alpha_pattern.empty() ? "rank or alpha patterns"
-                      : adapter.init == model::LoraInit::pissa                     ? "an initialisation that changes the base"
-                                                                                   : nullptr;
-  if (found == nullptr) return;
-  core::raise_usage("config", 27,
-                    {.what = "a generation server cannot use this adapter",
-                     .found = found,
-                     .expected = "plain LoRA, or rslora",
-                     .where = place,
-                     .remedy = "remove it, or generate here (trl.use_vllm: false)"});
+// Whether a server can load the adapter itself: it adds s·B A to the base model that it has, with one rank and scale.
+[[nodiscard]] inline bool is_servable(const model::LoraConfig& adapter) {
+  return !adapter.use_dora && adapter.modules_to_save.empty() && adapter.rank_pattern.empty() &&
+         adapter.alpha_pattern.empty() && adapter.init != model::LoraInit::pissa;
 }
 
 // Keeps the generator alive; the model must outlive it.
@@ -90,21 +85,23 @@ class CompletionSource {
                                                                 .start_seconds = t.vllm_server_timeout,
                                                                 .vocab_size = model.decoder->config().vocab_size,
                                                                 .generation_kwargs = std::move(kwargs)});
-    const auto weights = [decoder = model.decoder] {
+    const std::shared_ptr<model::Decoder> decoder = model.decoder;
+    const inference::AnyGenerator generator(*client);
+    if (decoder->adapter() != nullptr && t.vllm_lora_sync && is_servable(decoder->adapter()->config)) {
+      const auto save = [decoder, base = model.base_model](const std::filesystem::path& directory) {
+        model::save_adapter(*decoder, directory, base);
+      };
+      return {client, generator,
+              sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
+                                               t.vllm_server_timeout))};
+    }
+    const auto weights = [decoder] {
+      if (decoder->adapter() != nullptr) return model::merged_weights(*decoder);
       std::vector<std::pair<std::string, tensor::Tensor>> out;
       for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
       return out;
     };
-    if (model.decoder->adapter() == nullptr)
-      return {client, inference::AnyGenerator(*client),
-              sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
-    require_servable(model.decoder->adapter()->config, c.place("adapter"));
-    const auto save = [decoder = model.decoder, base = model.base_model](const std::filesystem::path& directory) {
-      model::save_adapter(*decoder, directory, base);
-    };
-    return {client, inference::AnyGenerator(*client),
-            sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
-                                             t.vllm_server_timeout))};
+    return {client, generator, sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
   }
 
   std::shared_ptr<void> owner_;

@@ -386,7 +386,6 @@ struct RecognisedKey {
   static constexpr std::string_view colocated = "it concerns vllm_mode: colocate";
   static const std::vector<RecognisedKey> keys = {
       {"vllm_group_port", "weights travel over HTTP, not over NCCL"},
-      {"vllm_lora_sync", "an adapter travels as files, a whole model over HTTP"},
       {"vllm_enable_sleep_mode", colocated},
       {"vllm_model_impl", colocated},
       {"vllm_gpu_memory_utilization", colocated},

@@ -28,6 +28,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/http_client.hpp>
 #include <rlalgo/sync/concept.hpp>
