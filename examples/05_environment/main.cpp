@@ -56,12 +56,14 @@ int main(int argc, char** argv) try {
 
   inference::LocalEngine engine(decoder->config(), decoder->weights());
   const inference::Dialogue dialogue{
-      .open = [&](const data::Json& prompt, const data::Json& said) {
-        return tokenizer.encode(prompt.get<std::string>() + said.get<std::string>());
-      },
-      .read = [&](std::span<const data::TokenId> turn) {
-        return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
-      },
+      .open =
+          [&](const data::Json& prompt, const data::Json& said) {
+            return tokenizer.encode(prompt.get<std::string>() + said.get<std::string>());
+          },
+      .read =
+          [&](std::span<const data::TokenId> turn) {
+            return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
+          },
       .reply = [&](const data::Json& said) { return tokenizer.encode(said.get_ref<const std::string&>(), false); }};
   inference::MultiTurn game(engine, environment::each<GuessingGame>("game"), dialogue);
 

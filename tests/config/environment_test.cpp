@@ -37,8 +37,8 @@ Json result(const std::string& content) { return {{"role", "tool"}, {"name", "ca
 
 }  // namespace
 
-// Expected: what TRL's _get_tool_suffix_ids makes of qwen_25 and this tokenizer, decoded; it refuses qwen3's own template
-// and trains with one that renders the same here.
+// Expected: what TRL's _get_tool_suffix_ids makes of qwen_25 and this tokenizer, decoded; it refuses qwen3's own
+// template and trains with one that renders the same here.
 TEST_CASE("a tool's result continues the conversation where the model's turn ended") {
   const std::string expected =
       "\n<|im_start|>user\n<tool_response>\n42\n</tool_response>\n<tool_response>\n7\n</tool_response><|im_end|>\n";
@@ -93,7 +93,8 @@ TEST_CASE("what the environment says first belongs to the last user message; tex
 
 TEST_CASE("the model's tokens are read as its message, calls only where there are tools") {
   const config::LanguageModel model = model_with("qwen_25");
-  const std::string words = "<tool_call>\n{\"name\": \"calculator\", \"arguments\": {\"expression\": \"2\"}}\n</tool_call>";
+  const std::string words =
+      "<tool_call>\n{\"name\": \"calculator\", \"arguments\": {\"expression\": \"2\"}}\n</tool_call>";
   std::vector<data::TokenId> ids = model.tokenizer.encode(words, false);
   ids.push_back(model.stop_ids.front());
   const Json called = config::dialogue(model, nullptr, calculator, true).read(ids);

@@ -475,7 +475,8 @@ TEST_CASE("rows of advantage 0 are skipped only where they change nothing, and a
   CHECK(parse(skip).trl.skip_zero_advantage_batches);
   CHECK_FALSE(warned(skip));
   CHECK_FALSE(warned(minimal + "  beta: 0.1\n"));
-  for (const char* more : {"  beta: 0.1\n", "  loss_type: bnpo\n", "  entropy_coef: 0.1\n", "  top_entropy_quantile: 0.5\n"}) {
+  for (const char* more :
+       {"  beta: 0.1\n", "  loss_type: bnpo\n", "  entropy_coef: 0.1\n", "  top_entropy_quantile: 0.5\n"}) {
     INFO(more);
     CHECK(warned(skip + more));
   }

@@ -28,8 +28,8 @@ TEST_CASE("arithmetic has the usual precedence") {
 }
 
 TEST_CASE("what is no arithmetic is refused with its place") {
-  for (const std::string bad : {"", "2 +", "(2", "2)", "two", "1,23", "1.2.3", "2 ** ", "import os", "2 2", "1/0",
-                                "5 % 0", "10 ** 400", "."}) {
+  for (const std::string bad :
+       {"", "2 +", "(2", "2)", "two", "1,23", "1.2.3", "2 ** ", "import os", "2 2", "1/0", "5 % 0", "10 ** 400", "."}) {
     INFO(bad);
     CHECK_THROWS_AS(calculate(bad), std::invalid_argument);
   }

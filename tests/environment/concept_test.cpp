@@ -41,8 +41,8 @@ TEST_CASE("each episode has an environment of its own, reset when the next episo
   const auto all = environment::each<Adder>("adder");
   CHECK(all->reward_name() == "adder");
   CHECK(all->tools().is_null());
-  const std::vector<Json> first = all->begin(
-      std::vector<Start>{{{{"limit", 5}}, 1}, {{{"limit", 2}, {"first", "go"}}, 2}});
+  const std::vector<Json> first =
+      all->begin(std::vector<Start>{{{{"limit", 5}}, 1}, {{{"limit", 2}, {"first", "go"}}, 2}});
   REQUIRE(first.size() == 2);
   CHECK(first[0].is_null());
   CHECK(first[1] == "go");

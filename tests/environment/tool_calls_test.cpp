@@ -18,6 +18,10 @@ TEST_CASE("calls in the Hermes format become tool_calls, and the text before the
   REQUIRE(two["tool_calls"].size() == 2);
   CHECK(two["tool_calls"][0]["function"] == Json::parse(R"({"name": "a", "arguments": {}})"));
   CHECK(two["tool_calls"][1]["function"] == Json::parse(R"({"name": "b", "arguments": {"x": 1}})"));
+  const Json between = assistant_message(
+      R"( see <tool_call>{"name": "a", "arguments": {}}</tool_call> then <tool_call>{"name": "b", "arguments": {}}</tool_call>)");
+  CHECK(between["content"] == "see");
+  CHECK(between["tool_calls"].size() == 2);
   CHECK(assistant_message(R"(<tool_call>{"name": "a"}</tool_call>)")["tool_calls"][0]["function"]["arguments"] ==
         Json::object());
 }
@@ -28,7 +32,8 @@ TEST_CASE("what is no call is text") {
         "<tool_call>{\"arguments\": {}}</tool_call>", "<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>",
         "<tool_call>{\"name\": \"a\", \"arguments\": 3}</tool_call>",
         "<tool_call>{\"name\": \"a\", \"arguments\": \"no\"}</tool_call>", "</tool_call><tool_call>",
-        "<tool_call>{\"name\": \"a\", \"arguments\": {}}</tool_call><tool_call>oops</tool_call>"}) {
+        "<tool_call>{\"name\": \"a\", \"arguments\": {}}</tool_call><tool_call>oops</tool_call>",
+        "<tool_call>{\"name\": \"a\", \"arguments\": {}}</tool_call><tool_call>{\"name\": \"b\"}"}) {
     INFO(text);
     CHECK(assistant_message(text) == Json{{"role", "assistant"}, {"content", text}});
   }

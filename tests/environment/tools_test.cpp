@@ -65,7 +65,7 @@ class Counter final : public ToolSource {
 
 TEST_CASE("calls are answered in order, one tool message each; no call ends the episode") {
   const auto counter = std::make_shared<Counter>();
-  ToolLoop loop({arithmetic(), counter});
+  ToolLoop loop({counter, arithmetic()});
   CHECK(loop.reward_name() == "counter");
   CHECK(loop.tools().size() == 2);
   const std::vector<Json> first = loop.begin(std::vector<Start>(3));
@@ -95,8 +95,8 @@ TEST_CASE("unknown tools and failing ones are told to the model, and counted") {
   ToolLoop loop({arithmetic()});
   CHECK(loop.reward_name().empty());
   loop.begin(std::vector<Start>(1));
-  const std::vector<Turn> turns = loop.step(
-      std::vector<Said>{{0, calling({{"search", Json::object()}, {"calculator", {{"expression", "1/0"}}}})}});
+  const std::vector<Turn> turns =
+      loop.step(std::vector<Said>{{0, calling({{"search", Json::object()}, {"calculator", {{"expression", "1/0"}}}})}});
   CHECK(turns.at(0).observation[0]["content"] == R"({"error":"Tool search not found."})");
   CHECK(turns.at(0).observation[1]["content"] == R"({"error":"division by zero"})");
   CHECK(loop.finish().at(0).tool_failures == 2);
@@ -119,6 +119,6 @@ TEST_CASE("rounds of calls can be limited; 0 runs no tool") {
 }
 
 TEST_CASE("two tools of one name are refused") {
-  CHECK_THROWS_WITH(ToolLoop({arithmetic(), arithmetic()}), Catch::Matchers::Contains("[rlalgo.environment.2]") &&
-                                                               Catch::Matchers::Contains("calculator"));
+  CHECK_THROWS_WITH(ToolLoop({arithmetic(), arithmetic()}),
+                    Catch::Matchers::Contains("[rlalgo.environment.2]") && Catch::Matchers::Contains("calculator"));
 }

@@ -50,9 +50,10 @@ Dialogue dialogue() {
                 out.insert(out.end(), more.begin(), more.end());
                 return out;
               },
-          .read = [](std::span<const TokenId> turn) {
-            return Json{{"role", "assistant"}, {"content", text_of(turn)}};
-          },
+          .read =
+              [](std::span<const TokenId> turn) {
+                return Json{{"role", "assistant"}, {"content", text_of(turn)}};
+              },
           .reply = ids};
 }
 
@@ -171,15 +172,17 @@ TEST_CASE("an opening is part of the prompt, for completions that got the same o
   Echo echo;
   MultiTurn<Echo> multi(echo, talk(), dialogue());
   const data::TokenizedPrompt source = prompt_of(7, {{"turns", 1}, {"open", "3"}});
-  const auto out = multi.generate(
-      std::vector<Request>{{.prompt = source.ids, .count = 3, .source = &source}}, limit(100), {1, 2});
+  const auto out =
+      multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 3, .source = &source}}, limit(100), {1, 2});
   CHECK(out[0][2].prompt_ids == std::vector<TokenId>{7, 53, 99});
   CHECK(out[0][2].ids == std::vector<TokenId>{10, 22, 0});
   REQUIRE(echo.calls.at(0).size() == 1);
   CHECK(echo.calls[0][0].prompt == std::vector<TokenId>{7, 53, 99});
 }
 
-TEST_CASE("lengths end an episode: of the completion, of the context, of the turns; an observation without room is not shown") {
+TEST_CASE(
+    "lengths end an episode: of the completion, of the context, of the turns; an observation without room is not "
+    "shown") {
   const data::TokenizedPrompt source = prompt_of(7, {{"turns", 50}});
   const std::vector<Request> requests{{.prompt = source.ids, .count = 1, .source = &source}};
   const auto run = [&](std::int64_t tokens, MultiTurnConfig config) {
@@ -214,6 +217,22 @@ TEST_CASE("a turn that was cut off is heard, and is the last") {
   CHECK(out[0][0].episode->messages.size() == 1);
 }
 
+TEST_CASE("an episode in which nobody says anything ends") {
+  struct Mute {
+    std::vector<std::vector<Completion>> generate(std::span<const Request> requests, const SamplingConfig&, DrawKey) {
+      return std::vector<std::vector<Completion>>(requests.size(), std::vector<Completion>(1));
+    }
+  } mute;
+  Dialogue silent = dialogue();
+  silent.reply = [](const Json&) { return std::vector<TokenId>(); };
+  MultiTurn<Mute> multi(mute, talk(), silent);
+  const data::TokenizedPrompt source = prompt_of(7, {{"turns", 1 << 30}});
+  const auto out =
+      multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 1, .source = &source}}, limit(5), {1, 2});
+  CHECK(out[0][0].ids.empty());
+  CHECK(out[0][0].episode->turns == 1);
+}
+
 TEST_CASE("log-probs that are not known for every turn are not known") {
   Echo echo;
   echo.known = false;
@@ -241,12 +260,13 @@ TEST_CASE("a request without its row, and a broken environment, are errors") {
   CHECK_THROWS_WITH(rowless.generate(std::vector<Request>{{.prompt = {1}, .count = 1}}, limit(5), {}),
                     Catch::Matchers::Contains("[rlalgo.inference.8]"));
   MultiTurn<Echo> broken(echo, std::make_shared<Broken>(), dialogue());
-  CHECK_THROWS_WITH(
-      broken.generate(std::vector<Request>{{.prompt = {7}, .count = 1, .source = &source}}, limit(5), {}),
-      Catch::Matchers::Contains("[rlalgo.inference.9]") && Catch::Matchers::Contains("turns"));
+  CHECK_THROWS_WITH(broken.generate(std::vector<Request>{{.prompt = {7}, .count = 1, .source = &source}}, limit(5), {}),
+                    Catch::Matchers::Contains("[rlalgo.inference.9]") && Catch::Matchers::Contains("turns"));
 }
 
-TEST_CASE("with the engine: log-probs of every turn are those of the whole conversation, and one turn is what the engine draws") {
+TEST_CASE(
+    "with the engine: log-probs of every turn are those of the whole conversation, and one turn is what the engine "
+    "draws") {
   const model::DecoderConfig config = reference::tiny("llama");
   const model::DecoderWeights weights = reference::random_weights(config, 5);
   inference::LocalEngine engine(config, weights);

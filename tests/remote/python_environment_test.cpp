@@ -159,9 +159,7 @@ struct Workshop {
   }
 };
 
-Said say(std::size_t episode, const std::string& text) {
-  return {episode, {{"role", "assistant"}, {"content", text}}};
-}
+Said say(std::size_t episode, const std::string& text) { return {episode, {{"role", "assistant"}, {"content", text}}}; }
 
 Said call(std::size_t episode, const std::string& name, const Json& arguments) {
   Said out = say(episode, "");
@@ -178,7 +176,8 @@ TEST_CASE("a stepped class plays its episodes side by side, and instances are us
   CHECK(python->steps());
   CHECK(python->reward_name() == "Countdown");
   remote::PythonSteps all(python);
-  const auto first = all.begin(std::vector<Start>{{{{"start", 2}, {"other", 1}}, 7}, {{{"start", 3}}, 18446744073709551615ULL}});
+  const auto first =
+      all.begin(std::vector<Start>{{{{"start", 2}, {"other", 1}}, 7}, {{{"start", 3}}, 18446744073709551615ULL}});
   REQUIRE(first.size() == 2);
   CHECK(first[0].is_null());
   CHECK(first[1] == " from 3");
@@ -227,9 +226,9 @@ TEST_CASE("a class of tools: methods are offered, called by name, and get_reward
   const Json books = {"a", "b"};
   const auto first = loop.begin(std::vector<Start>{{{{"books", books}}, 1}, {{{"books", {"c"}}}, 1}});
   CHECK(first[0] == " There are 2 books.");
-  const auto turns = loop.step(std::vector<Said>{call(0, "take", {{"title", "a"}}), call(1, "take", {{"title", "c"}}),
-                                                 call(0, "take", {{"title", "z"}}),
-                                                 call(1, "search", {{"query", "q"}})});
+  const auto turns =
+      loop.step(std::vector<Said>{call(0, "take", {{"title", "a"}}), call(1, "take", {{"title", "c"}}),
+                                  call(0, "take", {{"title", "z"}}), call(1, "search", {{"query", "q"}})});
   CHECK(turns[0].observation[0]["content"] == "a taken");
   CHECK(turns[2].observation[0]["content"].get<std::string>().find("{'error': ") == 0);
   CHECK(turns[3].observation[0]["content"] == "['q 3']");
@@ -298,6 +297,8 @@ TEST_CASE("an environment that raises, hangs, dies or answers something else is 
   CHECK(lacks(error("shape"), {"remote.53", "just text", "(observation, reward, done)"}) == "");
   CHECK(lacks(error("word"), {"remote.53", "much"}) == "");
   remote::PythonSteps all(shop.make("games.Countdown"));
-  CHECK(lacks(raised_by([&] { static_cast<void>(all.begin(std::vector<Start>(1, {Json::object(), 7}))); }),
+  CHECK(lacks(raised_by([&] {
+                static_cast<void>(all.begin(std::vector<Start>(1, {Json::object(), 7})));
+              }),
               {"remote.52", "reset", "start"}) == "");
 }

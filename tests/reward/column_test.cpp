@@ -12,13 +12,17 @@ using reward::Json;
 TEST_CASE("a column of numbers is a reward; anything else does not apply") {
   const auto function = reward::column("Game", "environment_reward");
   CHECK(function->name() == "Game");
-  const std::vector<Json> columns{{{"environment_reward", 1.5}}, {{"environment_reward", nullptr}}, Json::object(),
-                                  {{"environment_reward", "2"}}, {{"environment_reward", -3}}};
+  const std::vector<Json> columns{{{"environment_reward", 1.5}},
+                                  {{"environment_reward", nullptr}},
+                                  Json::object(),
+                                  {{"environment_reward", "2"}},
+                                  {{"environment_reward", -3}}};
   const std::vector<Json> nothing(5);
   const std::vector<std::string> texts(5);
   const std::vector<std::span<const std::int32_t>> ids(5);
   const std::vector<double> values = reward::evaluate(
-      *function, {.prompts = nothing, .completions = nothing, .texts = texts, .completion_ids = ids, .columns = columns});
+      *function,
+      {.prompts = nothing, .completions = nothing, .texts = texts, .completion_ids = ids, .columns = columns});
   REQUIRE(values.size() == 5);
   CHECK(values[0] == 1.5);
   CHECK(std::isnan(values[1]));

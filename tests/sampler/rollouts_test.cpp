@@ -491,7 +491,9 @@ TEST_CASE("bad geometry and too few prompts are refused when the sampler is made
   CHECK_THROWS_WITH(bench.sampler(config(8, 1, 1, 1, 2), 3), Catch::Contains("[rlalgo.sampler.1]"));
 }
 
-TEST_CASE("completions of several turns: only drawn tokens count, rewards see messages, the last text and what the environment gave") {
+TEST_CASE(
+    "completions of several turns: only drawn tokens count, rewards see messages, the last text and what the "
+    "environment gave") {
   auto episode = std::make_shared<data::Episode>();
   episode->messages = data::Json::parse(R"([{"role": "assistant", "content": "1"}, {"role": "user", "content": "no"},
       {"role": "assistant", "content": "2"}])");

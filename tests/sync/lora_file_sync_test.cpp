@@ -54,8 +54,8 @@ TEST_CASE("an adapter is complete before the server hears of it, and outlives it
   CHECK(loaded == std::vector<std::string>{"v3: weights 1"});
   std::vector<std::string> paths;
   for (const auto& [path, body] : server.seen()) paths.push_back(path);
-  CHECK(paths == std::vector<std::string>{"/health/", "/v1/load_lora_adapter", "/set_lora_adapter/",
-                                          "/reset_prefix_cache/"});
+  CHECK(paths ==
+        std::vector<std::string>{"/health/", "/v1/load_lora_adapter", "/set_lora_adapter/", "/reset_prefix_cache/"});
   const auto seen = server.seen();
   const Json asked = Json::parse(seen[1].second), set = Json::parse(seen[2].second);
   CHECK(asked["load_inplace"] == true);

@@ -51,11 +51,11 @@ struct Run {
   std::unique_ptr<TestTrainer> trainer;
 
   Run(sampler::Geometry geometry, std::int64_t steps, const fs::path& output,
-      std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1, bool idle = false,
-      bool skip = false) {
+      std::optional<fs::path> resume = std::nullopt, double learning_rate = 0.1, bool idle = false, bool skip = false) {
     std::vector<data::TokenizedPrompt> prompts(3);
     for (std::size_t i = 0; i < prompts.size(); ++i)
-      prompts[i] = {.row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = i < 2 && idle ? "idle" : "p", .columns = {}};
+      prompts[i] = {
+          .row = static_cast<std::int64_t>(i), .ids = {0}, .prompt = i < 2 && idle ? "idle" : "p", .columns = {}};
     const auto reward = reward::from("arm", [](const reward::Sample& s) {
       return s.prompt == "idle" ? 0.5 : static_cast<double>(s.ids.back());  // idle: one reward for all completions
     });

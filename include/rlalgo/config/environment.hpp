@@ -142,8 +142,7 @@ class Continuation {
     return model.encode(opened, kwargs, tools);
   };
   out.read = [&model, called = !tools.is_null()](std::span<const data::TokenId> ids) {
-    while (!ids.empty() &&
-           std::find(model.stop_ids.begin(), model.stop_ids.end(), ids.back()) != model.stop_ids.end())
+    while (!ids.empty() && std::find(model.stop_ids.begin(), model.stop_ids.end(), ids.back()) != model.stop_ids.end())
       ids = ids.first(ids.size() - 1);
     const std::string text = model.tokenizer.decode(ids);
     return called ? environment::assistant_message(text) : data::Json{{"role", "assistant"}, {"content", text}};

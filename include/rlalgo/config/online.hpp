@@ -115,7 +115,8 @@ namespace rlalgo::config {
 
 // The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
-    const RunConfig& c, const std::filesystem::path& config_file, const environment::Environments* environments = nullptr) {
+    const RunConfig& c, const std::filesystem::path& config_file,
+    const environment::Environments* environments = nullptr) {
   remote::RewardSettings settings;
   remote::PythonConfig& python = settings.pool.python;
   python.search_paths = python_paths(config_file);

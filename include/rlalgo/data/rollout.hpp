@@ -25,9 +25,9 @@ struct TokenizedPrompt {
 
 // What else happened in a completion of several turns, in which an environment or tools answered the model.
 struct Episode {
-  Json messages;          // after the prompt: the model's, the environment's and the tools'
-  std::string last_text;  // of the model's last message
-  double reward = 0.0;    // the environment's
+  Json messages;           // after the prompt: the model's, the environment's and the tools'
+  std::string last_text;   // of the model's last message
+  double reward = 0.0;     // the environment's
   std::int64_t turns = 0;  // messages of the model
   bool has_tools = false;
   std::int64_t tool_calls = 0;

@@ -154,15 +154,16 @@ class Arithmetic {
 }
 
 [[nodiscard]] inline Tool calculator() {
-  return {.schema = {{"name", "calculator"},
-                     {"description", "Evaluates an arithmetic expression."},
-                     {"parameters",
-                      {{"type", "object"},
-                       {"properties",
-                        {{"expression",
-                          {{"type", "string"},
-                           {"description", "The expression, with + - * / % ** and parentheses, for example (2 + 3) * 4."}}}}},
-                       {"required", Json::array({"expression"})}}}},
+  return {.schema =
+              {{"name", "calculator"},
+               {"description", "Evaluates an arithmetic expression."},
+               {"parameters",
+                {{"type", "object"},
+                 {"properties",
+                  {{"expression",
+                    {{"type", "string"},
+                     {"description", "The expression, with + - * / % ** and parentheses, for example (2 + 3) * 4."}}}}},
+                 {"required", Json::array({"expression"})}}}},
           .run = [](const Json& arguments) {
             const auto expression = arguments.find("expression");
             if (expression == arguments.end() || !expression->is_string())

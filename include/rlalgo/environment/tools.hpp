@@ -81,7 +81,9 @@ class LocalTools final : public ToolSource {
         return {Json::object({{"error", e.what()}}).dump(-1, ' ', false, Json::error_handler_t::replace), true};
       }
     }
-    return {Json::object({{"error", "Tool " + call.name + " not found."}}).dump(-1, ' ', false, Json::error_handler_t::replace), true};
+    return {Json::object({{"error", "Tool " + call.name + " not found."}})
+                .dump(-1, ' ', false, Json::error_handler_t::replace),
+            true};
   }
 
   std::vector<Tool> tools_;
@@ -133,7 +135,8 @@ class ToolLoop final : public Environments {
     for (std::size_t i = 0; i < said.size(); ++i) {
       const std::size_t episode = said[i].episode;
       const auto calls = said[i].message.find("tool_calls");
-      if (calls == said[i].message.end() || calls->empty() || (max_iterations_ && rounds_[episode] >= *max_iterations_)) {
+      if (calls == said[i].message.end() || calls->empty() ||
+          (max_iterations_ && rounds_[episode] >= *max_iterations_)) {
         turns[i].done = true;
         continue;
       }
@@ -152,8 +155,7 @@ class ToolLoop final : public Environments {
     LocalTools nobody({});
     for (std::size_t s = 0; s < asked.size(); ++s) {
       if (asked[s].empty()) continue;
-      const std::vector<ToolResult> results =
-          s < sources_.size() ? sources_[s]->call(asked[s]) : nobody.call(asked[s]);
+      const std::vector<ToolResult> results = s < sources_.size() ? sources_[s]->call(asked[s]) : nobody.call(asked[s]);
       for (std::size_t k = 0; k < results.size(); ++k) {
         const auto [i, at] = place[s][k];
         turns[i].observation[at]["content"] = results[k].content;

@@ -17,7 +17,7 @@ class AnyGenerator {
  public:
   template <Generator G>
   requires(!std::same_as<G, AnyGenerator>)  // that one is copied
-  explicit AnyGenerator(G& generator)
+      explicit AnyGenerator(G& generator)
       : generate_([&generator](std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
           return generator.generate(requests, sampling, key);
         }) {}

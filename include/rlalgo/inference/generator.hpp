@@ -32,8 +32,8 @@ struct Request {
   // Not empty: nothing is drawn, these are the tokens of the completion, and their log-probs are log_softmax(l / T). No
   // other sampling setting has an effect, nor have stop ids. Only LocalEngine scores.
   std::vector<data::TokenId> given = {};
-  std::int64_t max_new_tokens = 0;               // lower limit of this request alone; 0 = the sampling's
-  std::uint32_t first_position = 0;              // of the first drawn token in its completion: a continued one goes on
+  std::int64_t max_new_tokens = 0;                // lower limit of this request alone; 0 = the sampling's
+  std::uint32_t first_position = 0;               // of the first drawn token in its completion: a continued one goes on
   const data::TokenizedPrompt* source = nullptr;  // the dataset row behind the prompt, for those who play episodes
 };
 

@@ -203,6 +203,7 @@ class MultiTurn {
   bool show(Playing& one, const data::Json& observation, const SamplingConfig& sampling) {
     const std::vector<data::TokenId> tokens = dialogue_.reply(observation);
     data::Completion& all = one.completion;
+    if (tokens.empty() && one.said == all.ids.size()) return false;  // neither side says anything any more
     const auto length = static_cast<std::int64_t>(all.ids.size() + tokens.size());
     if (length >= sampling.max_new_tokens) return false;
     if (config_.max_length > 0 && static_cast<std::int64_t>(one.prompt.size()) + length >= config_.max_length)

@@ -77,8 +77,7 @@ class PythonEnvironment {
 
   std::vector<environment::Turn> step(std::span<const environment::Said> said) {
     Json texts = Json::array();
-    for (const environment::Said& one : said)
-      texts.push_back(Json::array({one.episode, one.message.at("content")}));
+    for (const environment::Said& one : said) texts.push_back(Json::array({one.episode, one.message.at("content")}));
     const Json answer = ask({{"op", "step"}, {"said", std::move(texts)}}, "step");
     std::vector<environment::Turn> out;
     for (const Json& turn : list(answer, "turns", said.size()))

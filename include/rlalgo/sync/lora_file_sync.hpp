@@ -69,10 +69,9 @@ class LoraFileSync {
     double start_seconds;
     std::int64_t version = -1;
     std::int64_t pushed = -1;
-    std::int64_t first_id = std::chrono::duration_cast<std::chrono::seconds>(
-                                std::chrono::system_clock::now().time_since_epoch())
-                                .count() %
-                            1'000'000'000;
+    std::int64_t first_id =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count() %
+        1'000'000'000;
     std::int64_t pushes = 0;
     std::filesystem::path current, before;  // directories that the server may read
   };
@@ -131,14 +130,15 @@ class LoraFileSync {
     if (posted(state, "/v1/load_lora_adapter",
                {{"lora_name", "axolotl-lora"}, {"lora_path", path}, {"load_inplace", true}}, first))
       return;
-    if (posted(state, "/set_lora_adapter/",
-               {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}}, second))
+    if (posted(state, "/set_lora_adapter/", {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}},
+               second))
       return;
-    core::raise("sync", 2,
-                {.what = "the server takes no adapters",
-                 .found = first.text + "; " + second.text,
-                 .where = state.client.base_url(),
-                 .remedy = "serve with `axolotl vllm-serve` and trl.vllm_lora_sync: true, or train without an adapter"});
+    core::raise(
+        "sync", 2,
+        {.what = "the server takes no adapters",
+         .found = first.text + "; " + second.text,
+         .where = state.client.base_url(),
+         .remedy = "serve with `axolotl vllm-serve` and trl.vllm_lora_sync: true, or train without an adapter"});
   }
 
   [[noreturn]] static void raise_refusal(const State& state, const Refusal& refusal) {

@@ -156,7 +156,8 @@ inline void run_rewards(Generation& generation, std::span<const WeightedReward> 
     for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
 
-// completions/…: lengths in tokens the model drew, end token included. With no terminated completion the terminated lengths read 0.
+// completions/…: lengths in tokens the model drew, end token included. With no terminated completion the terminated
+// lengths read 0.
 inline void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
                                core::Metrics& metrics) {
   double sum = 0, ended_sum = 0, ended = 0;
