@@ -9,6 +9,7 @@
 #include <rlalgo/loss/direct_preference.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/loss/prospect.hpp>
+#include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
 
 using namespace rlalgo;
@@ -147,6 +148,34 @@ TEST_CASE("a loss that is not finite names its rows and saves them; the weights 
   int lines = 0;
   for (std::string line; std::getline(in, line); ++lines) CHECK(data::Json::parse(line)["row"] == 4);
   CHECK(lines == 2);
+}
+
+namespace {
+
+// Finite everywhere; its gradient is infinite for rows of three tokens.
+struct Cusp {
+  struct Config {};
+  static constexpr loss::Needs needs{};
+  static constexpr loss::RowKind rows = loss::RowKind::pairs;
+  loss::Result operator()(const loss::Scored& s, const loss::Counts&) const {
+    const at::Tensor zero = s.log_prob.sub(s.log_prob.detach());
+    const at::Tensor long_row = tensor::spread(s.row_length, s.row).eq(3);
+    return {.value = tensor::where(long_row, zero, s.log_prob.neg()).sqrt().sum(), .metrics = {}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a gradient that is not finite names its rows; the weights stay") {
+  const rlalgo::support::ScratchDirectory scratch;
+  Run run(2, 3);
+  run.config.trainer.loop.output_dir = scratch.path();
+  auto trainer = trainer::make_offline(run.config, Cusp(), {.policy = run.policy, .answers = answers(6, 2)});
+  const at::Tensor before = run.policy->logits.detach().clone();
+  const std::string error = rlalgo::support::raised_by([&] { (void)trainer.step(0); });
+  CHECK(rlalgo::support::lacks(error, {"trainer.31: ", "the gradient is not finite",
+                                       "4 of 12 answers, dataset rows 2, 5,", "offending_rows-step-1.jsonl"}) == "");
+  CHECK(at::equal(run.policy->logits, before));
 }
 
 TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training without one") {

@@ -14,6 +14,7 @@
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/preferences.hpp>
@@ -31,7 +32,7 @@ struct OfflineInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
   std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
-  Decode decode = {};                                                 // ids → text, for pairs.json and offending rows
+  data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
 };
 
 struct OfflineConfig {
