@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -31,7 +32,9 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/advantage/concept.hpp>
+#include <rlalgo/advantage/none.hpp>
 #include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
@@ -73,9 +76,13 @@ struct TrainerConfig {
 template <class L, class S>
 concept SameRows = loss::Loss<L> && sampler::Sampler<S> &&(L::rows == S::rows);
 
+// Rewards of generated rows become advantages; answers of a dataset have none, so neither part belongs there.
+template <class A, class G, class S>
+concept AdvantageFor = (S::generates && advantage::AdvantageEstimator<A> && aggregation::AggregationFor<G, A>) ||
+                       (!S::generates && std::same_as<A, advantage::None> && std::same_as<G, aggregation::None>);
+
 template <class L, class A, class S, class G, class Y>
-requires loss::Loss<L> && advantage::AdvantageEstimator<A> && sampler::Sampler<S> && SameRows<L, S> &&
-    aggregation::AggregationFor<G, A> && sync::SyncPolicyFor<Y, S>
+requires loss::Loss<L> && sampler::Sampler<S> && SameRows<L, S> && AdvantageFor<A, G, S> && sync::SyncPolicyFor<Y, S>
 class Trainer {
  public:
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
