@@ -189,12 +189,17 @@ TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training 
     loop.output_dir = scratch.path();
     if (evaluates) loop.eval = trainer::Cadence::steps(2);
     trainer::OfflineInputs inputs{.policy = run.policy, .answers = answers(6, 2), .reference = run.reference};
-    if (evaluates) inputs.evaluation = answers(5, 2);
+    run.config.sampling.shuffle = true;  // not the evaluation
+    if (evaluates) inputs.evaluation = answers(12, 2);
     (void)trainer::make_offline(run.config, Dpo({.beta = 0.5}), inputs).run();
     std::ifstream in(scratch.path() / "pairs.json");
     const data::Json pairs = data::Json::parse(in);
     CHECK(pairs["split"] == (evaluates ? "evaluation" : "train"));
-    CHECK(pairs["pairs"] == (evaluates ? 5 : 2));
+    CHECK(pairs["pairs"] == (evaluates ? 12 : 2));
+    if (evaluates) {
+      CHECK(pairs["most"][0]["margin"] == pairs["most"][1]["margin"]);
+      CHECK(pairs["most"][0]["row"] < pairs["most"][1]["row"]);
+    }
     CHECK(pairs["step"] == (evaluates ? 2 : 3));
     CHECK(pairs["most"][0]["margin"] > pairs["least"][0]["margin"]);
   }
