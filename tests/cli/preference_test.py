@@ -219,7 +219,7 @@ def not_finite(c):
     first = json.loads((c.folder / "out" / saved[1]).read_text().splitlines()[0])
     assert set(first) == {"row", "desirable", "loss", "log_prob", "reference_log_prob", "prompt", "completion", "ids"}, first
     assert first["loss"] is None and "=" in first["prompt"], first
-    c.run("train", settings(c, learning_rate=1e30)).expect(1, "[rlalgo.trainer.9]")
+    c.run("train", settings(c, learning_rate=1e30)).expect(1, "[rlalgo.trainer.31]", "8 of 8 answers", "learning_rate")
 
 
 @case
