@@ -13,5 +13,5 @@ using Sampler = sampler::Pairs;
 using Sampler = sampler::UnpairedAnswers;  // a pairwise loss over unpaired data
 #endif
 
-using Trainer = trainer::Trainer<Dpo, advantage::GroupRelative, Sampler, aggregation::SumThenNormalize, sync::NoSync>;
+using Trainer = trainer::Trainer<Dpo, advantage::None, Sampler, aggregation::None, sync::NoSync>;
 static_assert(sizeof(Trainer) > 0);

@@ -48,7 +48,7 @@ TEST_CASE("pairs are shuffled with the seed, the last are held out, duplicates d
   c.rl = "dpo";
   c.datasets = {entry(scratch.write("rows.jsonl", rows(16)))};
   c.seed = 0;
-  c.val_set_size = 0.25;
+  c.val_set_size = 0.2;  // ⌈3.2⌉
   const PreferenceData data = rlalgo::config::detail::make_preferences(c, bytes());
   // numpy.random.default_rng(0).permutation(16): 2 11 3 10 0 4 7 5 14 12 6 9 | …
   CHECK(prompts(*data.train) == "cldkaehfomgj");

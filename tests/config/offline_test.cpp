@@ -23,5 +23,5 @@ TEST_CASE("batch, order and length of a preference run") {
   c.rl = "kto";
   CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);
   c.preference.kto_loss_type = "apo_zero_unpaired";
-  CHECK(offline_config(c, 13, false).sampling.shuffle);
+  CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);
 }

@@ -48,8 +48,11 @@ TEST_CASE("columns of a pair") {
   CHECK(at::equal(s.desirable, at::tensor({1., 0.}, at::kDouble)));
   CHECK(at::equal(s.reference_log_prob, at::tensor({-1., -2., -3.}, at::kDouble)));
   CHECK_FALSE(s.reference_row_log_prob.defined());
-  p.rows[0].reference_row = -5;
   p.rows[1].reference_row = -6;
+  const loss::Scored partly = trainer::collate(p.part, scores(3), reference);
+  CHECK_FALSE(partly.reference_row_log_prob.defined());
+  CHECK(partly.reference_log_prob.defined());
+  p.rows[0].reference_row = -5;
   const loss::Scored known = trainer::collate(p.part, scores(3), reference);
   CHECK(at::equal(known.reference_row_log_prob, at::tensor({-5., -6.}, at::kDouble)));
 }

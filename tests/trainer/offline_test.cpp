@@ -9,6 +9,7 @@
 #include <rlalgo/loss/direct_preference.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/loss/prospect.hpp>
+#include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
 
 using namespace rlalgo;
@@ -149,6 +150,34 @@ TEST_CASE("a loss that is not finite names its rows and saves them; the weights 
   CHECK(lines == 2);
 }
 
+namespace {
+
+// Finite everywhere; its gradient is infinite for rows of three tokens.
+struct Cusp {
+  struct Config {};
+  static constexpr loss::Needs needs{};
+  static constexpr loss::RowKind rows = loss::RowKind::pairs;
+  loss::Result operator()(const loss::Scored& s, const loss::Counts&) const {
+    const at::Tensor zero = s.log_prob.sub(s.log_prob.detach());
+    const at::Tensor long_row = tensor::spread(s.row_length, s.row).eq(3);
+    return {.value = tensor::where(long_row, zero, s.log_prob.neg()).sqrt().sum(), .metrics = {}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a gradient that is not finite names its rows; the weights stay") {
+  const rlalgo::support::ScratchDirectory scratch;
+  Run run(2, 3);
+  run.config.trainer.loop.output_dir = scratch.path();
+  auto trainer = trainer::make_offline(run.config, Cusp(), {.policy = run.policy, .answers = answers(6, 2)});
+  const at::Tensor before = run.policy->logits.detach().clone();
+  const std::string error = rlalgo::support::raised_by([&] { (void)trainer.step(0); });
+  CHECK(rlalgo::support::lacks(error, {"trainer.31: ", "the gradient is not finite",
+                                       "4 of 12 answers, dataset rows 2, 5,", "offending_rows-step-1.jsonl"}) == "");
+  CHECK(at::equal(run.policy->logits, before));
+}
+
 TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training without one") {
   for (const bool evaluates : {true, false}) {
     const rlalgo::support::ScratchDirectory scratch;
@@ -160,12 +189,17 @@ TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training 
     loop.output_dir = scratch.path();
     if (evaluates) loop.eval = trainer::Cadence::steps(2);
     trainer::OfflineInputs inputs{.policy = run.policy, .answers = answers(6, 2), .reference = run.reference};
-    if (evaluates) inputs.evaluation = answers(5, 2);
+    run.config.sampling.shuffle = true;  // not the evaluation
+    if (evaluates) inputs.evaluation = answers(12, 2);
     (void)trainer::make_offline(run.config, Dpo({.beta = 0.5}), inputs).run();
     std::ifstream in(scratch.path() / "pairs.json");
     const data::Json pairs = data::Json::parse(in);
     CHECK(pairs["split"] == (evaluates ? "evaluation" : "train"));
-    CHECK(pairs["pairs"] == (evaluates ? 5 : 2));
+    CHECK(pairs["pairs"] == (evaluates ? 12 : 2));
+    if (evaluates) {
+      CHECK(pairs["most"][0]["margin"] == pairs["most"][1]["margin"]);
+      CHECK(pairs["most"][0]["row"] < pairs["most"][1]["row"]);
+    }
     CHECK(pairs["step"] == (evaluates ? 2 : 3));
     CHECK(pairs["most"][0]["margin"] > pairs["least"][0]["margin"]);
   }

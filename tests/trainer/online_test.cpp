@@ -63,8 +63,3 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   CHECK(after > before);    // evaluations draw the same random numbers
   fs::remove_all(folder);
 }
-
-TEST_CASE("ids print as decimal numbers") {
-  CHECK(trainer::ids_as_text(std::vector<data::TokenId>{3, 14, 15}) == "3 14 15");
-  CHECK(trainer::ids_as_text({}).empty());
-}

@@ -25,7 +25,7 @@ TEST_CASE("the largest and the smallest margins are kept, in order, the first of
   trainer::PairExtremes extremes(2);
   const double margins[] = {0.5, -1.0, 3.0, 3.0, std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0};
   for (int i = 0; i < 7; ++i) extremes.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
-  extremes.write(scratch.path(), 4, "evaluation", {});
+  extremes.write(scratch.path(), 4, "evaluation", data::ids_as_text);
   std::ifstream in(scratch.path() / trainer::pairs_file);
   const data::Json out = data::Json::parse(in);
   CHECK(out["step"] == 4);

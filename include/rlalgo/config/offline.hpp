@@ -15,8 +15,8 @@ namespace rlalgo::config {
 [[nodiscard]] inline trainer::OfflineConfig offline_config(const RunConfig& c, std::int64_t examples, bool evaluates) {
   const PreferenceConfig& p = c.preference;
   trainer::OfflineConfig out;
-  // KTO compares neighbours of the dataset order.
-  const bool in_order = c.rl == "kto" && p.kto_loss_type == "kto";
+  // KTO compares neighbours of the dataset order; TRL keeps that order for apo_zero_unpaired, too.
+  const bool in_order = c.rl == "kto";
   out.sampling = {.micro_batch_size = c.micro_batch_size,
                   .gradient_accumulation_steps = c.gradient_accumulation_steps,
                   .shuffle = !in_order,

@@ -67,7 +67,8 @@ class Prospect {
             .add(value.undesirable(r, z, config_.beta).mul(undesirable.mul(config_.undesirable_weight)));
     Result result;
     result.value = losses.sum().div(std::max(counts.rows, 1.0));
-    result.metrics.last("kl", z);
+    const auto rows = static_cast<double>(policy.numel());
+    result.metrics.mean("kl", z * rows, rows);
     add_token_metrics(scored, result.metrics, false);
     add_class_metrics(r.mul(config_.beta), policy, desirable, undesirable, counts, result.metrics);
     return result;

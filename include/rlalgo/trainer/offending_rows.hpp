@@ -1,23 +1,33 @@
-// Which rows of preference data made a loss that is not finite: saved for inspection, named in the error.
+// Which rows of preference data made a loss, or a gradient, that is not finite: saved for inspection, named in the
+// error.
 //
 // output_dir/offending_rows-step-N.jsonl, one object per answer: {row, desirable, loss, log_prob, reference_log_prob,
 // prompt, completion, ids}; null stands for a number that is not finite or not known. A file that is there is never
 // overwritten: the next free name N-2, N-3 … is taken.
 //
-// Errors: [rlalgo.trainer.31] the loss of a step is not finite; the weights are untouched.
+// Errors: [rlalgo.trainer.31] loss or gradient of a step is not finite; the weights are untouched.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <c10/core/GradMode.h>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/answer.hpp>
-#include <rlalgo/trainer/pair_extremes.hpp>
+#include <rlalgo/data/decode.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/optim/clip.hpp>
+#include <rlalgo/tensor/masked.hpp>
+#include <rlalgo/trainer/collate_answers.hpp>
 
 namespace rlalgo::trainer {
 
@@ -27,9 +37,40 @@ struct OffendingRow {
   double log_prob = 0.0;  // Σ over the completion
 };
 
-namespace detail {
+// The rows whose own loss, or its gradient, is not finite; each example is scored again by itself. The gradients of
+// the parameters are lost.
+template <loss::Loss L>
+[[nodiscard]] std::vector<OffendingRow> find_offending(model::Policy& policy, const L& loss, Answers rows,
+                                                       const loss::Counts& counts) {
+  constexpr std::size_t unit = L::rows == loss::RowKind::pairs ? 2 : 1;
+  const std::vector<model::Parameter> parameters = policy.parameters();
+  std::vector<OffendingRow> found;
+  for (std::size_t at = 0; at + unit <= rows.size(); at += unit) {
+    const Answers example = rows.subspan(at, unit);
+    const auto views = sequences(example, L::needs);
+    const model::Scores scores =
+        policy.score(model::build_tree(views),
+                     {.entropy_gradient = loss::active_needs(loss).entropy, .collision = L::needs.collision});
+    const loss::Scored scored = collate(example, scores, L::needs);
+    const Tensor value = loss(scored, counts).value;
+    const double number = value.template item<double>();
+    std::vector<Tensor> gradients;
+    if (std::isfinite(number) && value.requires_grad()) {
+      for (const model::Parameter& p : parameters) p.value.mutable_grad() = Tensor();
+      value.backward();
+      for (const model::Parameter& p : parameters)
+        if (p.value.grad().defined()) gradients.push_back(p.value.grad());
+    }
+    if (std::isfinite(number) && std::isfinite(optim::clip_grad_norm(gradients, 0.0))) continue;
+    const Tensor sums = tensor::row_sum(tensor::masked(scored.log_prob.detach(), scored.mask), scored.row,
+                                        static_cast<std::int64_t>(unit));
+    for (std::size_t k = 0; k < unit; ++k)
+      found.push_back({example[k], number, sums.select(0, static_cast<std::int64_t>(k)).template item<double>()});
+  }
+  return found;
+}
 
-inline data::Json finite_or_null(double value) { return std::isfinite(value) ? data::Json(value) : data::Json(); }
+namespace detail {
 
 inline std::filesystem::path free_name(const std::filesystem::path& directory, std::int64_t step) {
   const std::string stem = "offending_rows-step-" + std::to_string(step);
@@ -40,20 +81,21 @@ inline std::filesystem::path free_name(const std::filesystem::path& directory, s
 
 }  // namespace detail
 
-// Saves the rows and raises. `step` is 1-based; `examined`: rows of the micro-batch.
-[[noreturn]] inline void raise_offending_rows(const std::vector<OffendingRow>& rows, std::size_t examined,
-                                              std::int64_t step, const std::filesystem::path& directory,
-                                              const Decode& decode) {
+// Saves the rows and raises. `step` is 1-based; `examined`: how many rows were looked at; `what` is not finite.
+[[noreturn]] inline void raise_offending_rows(const std::string& what, const std::vector<OffendingRow>& rows,
+                                              std::size_t examined, std::int64_t step,
+                                              const std::filesystem::path& directory, const data::Decode& decode) {
   std::string text, names;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const data::Answer& a = *rows[i].answer;
+    // A number that is not finite is written as null.
     const data::Json line = {{"row", a.row},
                              {"desirable", a.desirable},
-                             {"loss", detail::finite_or_null(rows[i].loss)},
-                             {"log_prob", detail::finite_or_null(rows[i].log_prob)},
-                             {"reference_log_prob", detail::finite_or_null(a.reference_row)},
-                             {"prompt", readable(decode, a.prompt())},
-                             {"completion", readable(decode, a.completion())},
+                             {"loss", rows[i].loss},
+                             {"log_prob", rows[i].log_prob},
+                             {"reference_log_prob", a.reference_row},
+                             {"prompt", decode(a.prompt())},
+                             {"completion", decode(a.completion())},
                              {"ids", a.ids}};
     text += line.dump(-1, ' ', false, data::Json::error_handler_t::replace) + "\n";
     const std::string name = std::to_string(a.row);
@@ -63,8 +105,8 @@ inline std::filesystem::path free_name(const std::filesystem::path& directory, s
   const std::filesystem::path path = detail::free_name(directory, step);
   core::write_file(path, text);
   core::raise("trainer", 31,
-              {.what = "the loss is not finite",
-               .found = rows.empty() ? "no single row of the micro-batch is the cause"
+              {.what = "the " + what + " is not finite",
+               .found = rows.empty() ? "no single row of " + std::to_string(examined) + " is the cause"
                                      : std::to_string(rows.size()) + " of " + std::to_string(examined) +
                                            " answers, dataset rows " + names + (rows.size() > 10 ? " …" : ""),
                .where = "step " + std::to_string(step),

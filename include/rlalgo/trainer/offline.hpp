@@ -11,9 +11,10 @@
 #include <memory>
 #include <utility>
 
-#include <rlalgo/advantage/group_relative.hpp>
-#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/advantage/none.hpp>
+#include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/data/answer_set.hpp>
+#include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/preferences.hpp>
@@ -31,7 +32,7 @@ struct OfflineInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
   std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
-  Decode decode = {};                                                 // ids → text, for pairs.json and offending rows
+  data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
 };
 
 struct OfflineConfig {
@@ -40,10 +41,8 @@ struct OfflineConfig {
   TrainerConfig trainer;                   // steps_per_epoch is taken from the data
 };
 
-// No advantage is estimated from data: estimator and aggregation are never called.
 template <loss::Loss L>
-using OfflineTrainer =
-    Trainer<L, advantage::GroupRelative, sampler::Preferences<L::rows>, aggregation::SumThenNormalize, sync::NoSync>;
+using OfflineTrainer = Trainer<L, advantage::None, sampler::Preferences<L::rows>, aggregation::None, sync::NoSync>;
 
 template <loss::Loss L>
 [[nodiscard]] OfflineTrainer<L> make_offline(OfflineConfig config, L loss, OfflineInputs inputs) {

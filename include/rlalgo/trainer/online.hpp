@@ -8,11 +8,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/model/policy.hpp>
@@ -22,13 +21,6 @@
 
 namespace rlalgo::trainer {
 
-// Token ids as decimal numbers: the text of a completion where there is no tokenizer.
-[[nodiscard]] inline std::string ids_as_text(std::span<const data::TokenId> ids) {
-  std::string text;
-  for (const data::TokenId id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
-  return text;
-}
-
 // What the user brings.
 template <inference::Generator G, class Y = sync::SharedWeights>
 struct OnlineInputs {
@@ -36,7 +28,7 @@ struct OnlineInputs {
   G& generator;  // must outlive the trainer
   std::vector<data::TokenizedPrompt> prompts;
   std::vector<sampler::WeightedReward> rewards;
-  sampler::Decode decode = ids_as_text;
+  data::Decode decode = data::ids_as_text;
   std::shared_ptr<model::Policy> reference = nullptr;          // for losses with a KL penalty
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors

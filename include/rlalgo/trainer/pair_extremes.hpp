@@ -11,28 +11,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/data/answer.hpp>
+#include <rlalgo/data/decode.hpp>
 
 namespace rlalgo::trainer {
 
 inline constexpr const char* pairs_file = "pairs.json";
-
-// Token ids as text; the ids themselves where there is no tokenizer.
-using Decode = std::function<std::string(std::span<const data::TokenId>)>;
-
-[[nodiscard]] inline std::string readable(const Decode& decode, std::span<const data::TokenId> ids) {
-  if (decode) return decode(ids);
-  std::string out;
-  for (const data::TokenId id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
-  return out;
-}
 
 class PairExtremes {
  public:
@@ -48,7 +37,7 @@ class PairExtremes {
   }
 
   void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
-             const Decode& decode) const {
+             const data::Decode& decode) const {
     const data::Json out = {{"step", step},
                             {"split", split},
                             {"pairs", seen_},
@@ -72,14 +61,14 @@ class PairExtremes {
     if (list.size() > kept_) list.pop_back();
   }
 
-  static data::Json entries(const std::vector<Entry>& list, const Decode& decode) {
+  static data::Json entries(const std::vector<Entry>& list, const data::Decode& decode) {
     data::Json out = data::Json::array();
     for (const Entry& e : list)
       out.push_back({{"row", e.chosen.row},
                      {"margin", e.margin},
-                     {"prompt", readable(decode, e.chosen.prompt())},
-                     {"chosen", readable(decode, e.chosen.completion())},
-                     {"rejected", readable(decode, e.rejected.completion())}});
+                     {"prompt", decode(e.chosen.prompt())},
+                     {"chosen", decode(e.chosen.completion())},
+                     {"rejected", decode(e.rejected.completion())}});
     return out;
   }
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -31,7 +32,9 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/advantage/concept.hpp>
+#include <rlalgo/advantage/none.hpp>
 #include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
@@ -73,9 +76,13 @@ struct TrainerConfig {
 template <class L, class S>
 concept SameRows = loss::Loss<L> && sampler::Sampler<S> &&(L::rows == S::rows);
 
+// Rewards of generated rows become advantages; answers of a dataset have none, so neither part belongs there.
+template <class A, class G, class S>
+concept AdvantageFor = (S::generates && advantage::AdvantageEstimator<A> && aggregation::AggregationFor<G, A>) ||
+                       (!S::generates && std::same_as<A, advantage::None> && std::same_as<G, aggregation::None>);
+
 template <class L, class A, class S, class G, class Y>
-requires loss::Loss<L> && advantage::AdvantageEstimator<A> && sampler::Sampler<S> && SameRows<L, S> &&
-    aggregation::AggregationFor<G, A> && sync::SyncPolicyFor<Y, S>
+requires loss::Loss<L> && sampler::Sampler<S> && SameRows<L, S> && AdvantageFor<A, G, S> && sync::SyncPolicyFor<Y, S>
 class Trainer {
  public:
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
@@ -90,7 +97,7 @@ class Trainer {
     std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
     std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
-    Decode decode = {};  // preference data: ids → text, for pairs.json and offending rows
+    data::Decode decode = data::ids_as_text;  // preference data: for pairs.json and offending rows
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -134,6 +141,8 @@ class Trainer {
       if (p.value.grad().defined()) gradients.push_back(p.value.grad());
     parts_.world->sum(gradients);
     result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
+    if constexpr (!S::generates)
+      if (!std::isfinite(result.grad_norm)) blame("gradient", rows_of(batch), counts);
     require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
     optimizer_.step(result.learning_rate);
@@ -142,8 +151,7 @@ class Trainer {
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
-    latest_rows_.clear();
-    for (const auto& part : batch.parts) latest_rows_.insert(latest_rows_.end(), part.begin(), part.end());
+    latest_rows_ = rows_of(batch);
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const auto* row : latest_rows_) result.tokens += token_count(*row);
     latest_batch_ = std::move(batch);
@@ -173,6 +181,12 @@ class Trainer {
 
  private:
   using Row = std::remove_pointer_t<typename decltype(S::Batch::parts)::value_type::value_type>;
+
+  static std::vector<Row*> rows_of(const typename S::Batch& batch) {
+    std::vector<Row*> rows;
+    for (const auto& part : batch.parts) rows.insert(rows.end(), part.begin(), part.end());
+    return rows;
+  }
 
   void prepare(typename S::Batch& batch, core::Metrics& metrics) {
     if constexpr (S::generates) {
@@ -247,7 +261,7 @@ class Trainer {
       const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
       if constexpr (!S::generates) {
         if (c10::GradMode::is_enabled() && !std::isfinite(result.value.template item<double>()))
-          raise_offending(part, counts);
+          blame("loss", part, counts);
         note_margins(part, result.margins);
       }
       if (result.value.requires_grad()) result.value.backward();
@@ -264,25 +278,10 @@ class Trainer {
     return batch.parts;
   }
 
-  // The rows of a micro-batch whose own loss is not finite; each example is scored again by itself.
-  [[noreturn]] void raise_offending(std::span<Row* const> part, const loss::Counts& counts) {
-    const c10::AutoGradMode no_gradient(false);
-    constexpr std::size_t unit = L::rows == loss::RowKind::pairs ? 2 : 1;
-    std::vector<OffendingRow> found;
-    for (std::size_t at = 0; at + unit <= part.size(); at += unit) {
-      const std::span<Row* const> rows = part.subspan(at, unit);
-      const auto views = sequences(rows, L::needs);
-      const model::Scores scores = parts_.policy->score(
-          model::build_tree(views), {.temperature = config_.temperature, .collision = L::needs.collision});
-      const loss::Scored scored = collate(rows, scores, L::needs);
-      const double value = parts_.loss(scored, counts).value.template item<double>();
-      if (std::isfinite(value)) continue;
-      const Tensor sums =
-          tensor::row_sum(tensor::masked(scored.log_prob, scored.mask), scored.row, static_cast<std::int64_t>(unit));
-      for (std::size_t k = 0; k < unit; ++k)
-        found.push_back({rows[k], value, sums.select(0, static_cast<std::int64_t>(k)).template item<double>()});
-    }
-    raise_offending_rows(found, part.size(), version_ + 1, config_.loop.output_dir, parts_.decode);
+  // The step stops here: its offending rows are named and saved.
+  [[noreturn]] void blame(const std::string& what, std::span<Row* const> rows, const loss::Counts& counts) {
+    raise_offending_rows(what, find_offending(*parts_.policy, parts_.loss, rows, counts), rows.size(), version_ + 1,
+                         config_.loop.output_dir, parts_.decode);
   }
 
   void note_margins(std::span<Row* const> part, const Tensor& margins) {

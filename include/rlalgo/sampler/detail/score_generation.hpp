@@ -29,8 +29,7 @@ struct WeightedReward {
   double weight = 1.0;
 };
 
-// Token ids of a completion → its text, special tokens skipped.
-using Decode = std::function<std::string(std::span<const data::TokenId>)>;
+using data::Decode;  // token ids of a completion → its text, special tokens skipped
 
 namespace detail {
 
