@@ -76,7 +76,7 @@ TEST_CASE("encodes and decodes as the tokenizers library does") {
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
   }
-  REQUIRE(all.size() == 11);
+  REQUIRE(all.size() == 12);
   if (const char* more = std::getenv("RLALGO_TOKENIZER_CASES")) {
     for (const auto& entry : std::filesystem::directory_iterator(more)) {
       if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
@@ -334,7 +334,15 @@ TEST_CASE("says what is wrong with a tokenizer") {
   CHECK(has(word_piece, "'WordPiece'"));
   CHECK(has(word_piece, "Unigram"));
   CHECK(has(error_of("{}"), "[rlalgo.text.3]"));
-  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "'Precompiled'"));
+  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Nmt"}, )")), "'Nmt'"));
+  const auto precompiled = [&](const std::string& map) {
+    return error_of(tiny("[]", R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": ")" + map + R"("}, )"));
+  };
+  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "precompiled_charsmap"));
+  CHECK(has(precompiled("?"), "base64"));
+  CHECK(has(precompiled(""), "[rlalgo.text.5]"));
+  CHECK(has(precompiled("CAAAAAAAAAA="), "[rlalgo.text.5]"));  // a trie of 8 bytes, of which 4 are there
+  CHECK(has(precompiled("BAAAAAAAAAA="), "no error"));         // one unit, no replacement
   CHECK(has(error_of(tiny("[]", R"("post_processor": {"type": "Odd"}, )")), "'Odd'"));
   CHECK(has(
       error_of(
