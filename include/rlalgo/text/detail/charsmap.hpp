@@ -1,8 +1,8 @@
 // The compiled normalizer of SentencePiece models ("Precompiled"): a table of byte strings and what replaces them.
 //
-//   text → extended grapheme clusters; a cluster of at most 5 bytes is looked up whole, and if the table holds none of
-//   its prefixes, or the cluster is longer, each of its characters on its own. What is not found stays. A lookup
-//   answers with the shortest key that is a prefix of what is looked up, so a cluster can lose its marks.
+//   text → extended grapheme clusters (Unicode 17); a cluster of at most 5 bytes is looked up whole, and if the table
+//   holds none of its prefixes, or the cluster is longer, each of its characters on its own. What is not found stays. A
+//   lookup answers with the shortest key that is a prefix of what is looked up, so a cluster can lose its marks.
 //
 // Source: normalizer_spec.precompiled_charsmap of SentencePiece (Kudo and Richardson 2018, arXiv:1808.06226), as the
 // tokenizers library reads it; the table is a double-array trie of Darts-clone. The form in bytes, little endian:
@@ -16,10 +16,13 @@
 
 #include <unicode/brkiter.h>
 #include <unicode/locid.h>
+#include <unicode/uchar.h>
 #include <unicode/utext.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -133,9 +136,23 @@ class Charsmap {
                    .expected = "ICU's data for character breaks",
                    .remedy = "reinstall ICU (Debian: libicu72)"});
     }
-    std::int32_t begin = clusters->first();
-    for (std::int32_t end = clusters->next(); end != icu::BreakIterator::DONE; begin = end, end = clusters->next())
-      visit(text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    std::size_t begin = 0;
+    for (clusters->first(); begin < text.size();) {
+      std::size_t end = static_cast<std::size_t>(clusters->next());
+      while (end < text.size() && continues(text, begin, end)) end = static_cast<std::size_t>(clusters->next());
+      visit(text.substr(begin, end - begin));
+      begin = end;
+    }
+  }
+
+  // Characters newer than ICU's Unicode continue a cluster, too, unless it is a control character.
+  static bool continues(std::string_view text, std::size_t begin, std::size_t end) {
+    const char32_t next = scalar_at(text, end).value;
+    const auto is_next = [&](const auto& range) { return range[0] <= next && next <= range[1]; };
+    if (std::none_of(std::begin(added_extenders), std::end(added_extenders), is_next)) return false;
+    const auto last = static_cast<UChar32>(scalar_at(text, previous_scalar(text, end)).value);
+    const int kind = u_getIntPropertyValue(last, UCHAR_GRAPHEME_CLUSTER_BREAK);
+    return end > begin && kind != U_GCB_CONTROL && kind != U_GCB_CR && kind != U_GCB_LF;
   }
 
   std::vector<std::uint32_t> units_;
