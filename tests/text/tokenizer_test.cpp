@@ -127,6 +127,11 @@ TEST_CASE("a unigram model takes the split of the highest score") {
   CHECK(t.encode("<unk>") == Ids{0});        // the token itself stands for nothing else
   CHECK(t.token_id("abc") == 4);
   CHECK(t.vocab_size() == 6);
+  // What an unknown character costs decides: −12 − 12 against (−12 − 10) − 3 and (−12 − 10) − 1.
+  const std::string ends =
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["xy", -12], ["z", -12], ["yz", )";
+  CHECK(Tokenizer::from_json(ends + "-3]]}}").encode("xyz") == Ids{1, 2});
+  CHECK(Tokenizer::from_json(ends + "-1]]}}").encode("xyz") == Ids{0, 3});
   const Tokenizer bytes = Tokenizer::from_json(
       unigram(R"("unk_id": 0, "byte_fallback": true, )", R"(, ["<0xC3>", -30], ["<0xA9>", -30], ["a", -1])"));
   CHECK(bytes.encode("é") == Ids{6, 7});
