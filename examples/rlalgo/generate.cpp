@@ -4,7 +4,8 @@
 //
 // In:  {"prompt" | "messages" | "ids": …, "max_new_tokens": 256, "temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0,
 //       "repetition_penalty": 1, "seed": 0, "n": 1}; temperature 0 is greedy
-// Out: {"ids", "text", "log_probs", "finish_reason": "stop" or "length", "index": line, "sample": 0 … n − 1}
+// Out: {"ids", "text", "log_probs", "finish_reason": "stop" or "length", "index": line, "sample": 0 … n − 1};
+//      "text" is null where the directory has no tokenizer
 //
 // One line per completion, in the order of the input. What a line gives does not depend on the lines beside it.
 #include <rlalgo/inference/local_engine.hpp>
@@ -28,7 +29,7 @@ struct Prompt {
   }
 };
 
-Prompt read_prompt(const JsonLines::Line& line, const config::LanguageModel& model) {
+Prompt read_prompt(const JsonLines::Line& line, const LineModel& model) {
   const auto number = [&](const char* key, double otherwise) {
     if (!line.object.contains(key)) return otherwise;
     if (!line.object[key].is_number()) wrong_line(line, std::string(key) + " is not a number", "a number");
@@ -54,7 +55,7 @@ Prompt read_prompt(const JsonLines::Line& line, const config::LanguageModel& mod
 
 int generate(const Arguments& arguments) {
   const Options options("generate", arguments, {{"model", ""}, {"lora-model-dir", ""}, {"batch", "32"}});
-  const config::LanguageModel model = load_model(options, "generate");
+  const LineModel model = load_model(options, "generate");
   const auto batch_size = static_cast<std::int64_t>(std::clamp(options.number("batch"), 1.0, 4096.0));
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = batch_size});
   JsonLines lines;
@@ -72,7 +73,7 @@ int generate(const Arguments& arguments) {
         for (std::size_t k = 0; k < groups[r].size(); ++k) {
           const data::Completion& c = groups[r][k];
           answer({{"ids", c.ids},
-                  {"text", model.tokenizer.decode(c.ids)},
+                  {"text", model.tokenizer ? Json(model.tokenizer->decode(c.ids)) : Json(nullptr)},
                   {"log_probs", c.log_probs},
                   {"finish_reason", c.finish == data::Finish::length ? "length" : "stop"},
                   {"index", prompts[begin + r].line - 1},

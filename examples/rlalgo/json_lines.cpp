@@ -19,12 +19,26 @@ void wrong_line(const JsonLines::Line& line, const std::string& what, const std:
   core::raise("cli", 11, {.what = what, .expected = expected, .where = line.where()});
 }
 
-config::LanguageModel load_model(const Options& options, const std::string& verb) {
+LineModel load_model(const Options& options, const std::string& verb, bool weights) {
   if (options.text("model").empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;
   run.base_model = options.text("model");
   if (!options.text("lora-model-dir").empty()) run.lora_model_dir = options.text("lora-model-dir");
-  return config::load_language_model(run);
+  LineModel out{.places = config::find_model(run)};
+  const std::filesystem::path& directory = out.places.tokenizer;
+  if (!weights || std::filesystem::exists(directory / "tokenizer.json"))
+    out.tokenizer = text::Tokenizer::from_directory(directory);
+  out.chat_template = text::ChatTemplate::from_directory(directory);
+  if (weights) {
+    out.decoder = config::load_decoder(run, out.places);
+    out.stop_ids = config::stop_ids(out.places.base, out.tokenizer ? &*out.tokenizer : nullptr);
+  }
+  return out;
+}
+
+const text::Tokenizer& LineModel::needed_tokenizer() const {
+  if (tokenizer) return *tokenizer;
+  text::Tokenizer::raise_missing(places.tokenizer);
 }
 
 namespace {
@@ -43,19 +57,22 @@ std::vector<data::TokenId> given_ids(const JsonLines::Line& line, const Json& li
 
 }  // namespace
 
-std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const config::LanguageModel& model,
-                                      const std::string& text_key, bool generation_prompt, bool special_tokens,
+std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const LineModel& model, const std::string& text_key,
+                                      bool generation_prompt, bool special_tokens,
                                       std::optional<std::string>* rendered) {
   const Json& object = line.object;
   const int ways = static_cast<int>(object.contains("ids")) + static_cast<int>(object.contains("messages")) +
                    static_cast<int>(object.contains(text_key));
   if (ways != 1) wrong_line(line, "a line needs one of ids, messages and " + text_key, "exactly one");
-  if (object.contains("ids")) return given_ids(line, object["ids"], model.decoder->config().vocab_size);
+  if (object.contains("ids"))
+    return given_ids(line, object["ids"],
+                     model.decoder ? model.decoder->config().vocab_size
+                                   : static_cast<std::int64_t>(model.needed_tokenizer().vocab_size()));
   if (object.contains(text_key)) {
     if (!object[text_key].is_string()) wrong_line(line, text_key + " is not a text", "a string");
     const std::string text = object[text_key].get<std::string>();
     if (rendered != nullptr) *rendered = text;
-    return model.tokenizer.encode(text, special_tokens);
+    return model.needed_tokenizer().encode(text, special_tokens);
   }
   if (!model.chat_template)
     core::raise("cli", 13,
@@ -69,7 +86,7 @@ std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const config:
     chat.kwargs = object["chat_template_kwargs"];
   const std::string text = model.chat_template->render(object["messages"], chat);
   if (rendered != nullptr) *rendered = text;
-  return model.tokenizer.encode(text, false);
+  return model.needed_tokenizer().encode(text, false);
 }
 
 void answer(const Json& object) {

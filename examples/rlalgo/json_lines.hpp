@@ -2,8 +2,8 @@
 // share.
 #pragma once
 
-#include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,13 +35,23 @@ class JsonLines {
 
 [[noreturn]] void wrong_line(const JsonLines::Line& line, const std::string& what, const std::string& expected);
 
-// The model of --model, with the adapter of --lora-model-dir on it.
-[[nodiscard]] config::LanguageModel load_model(const Options& options, const std::string& verb);
+// What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
+struct LineModel {
+  config::ModelPlaces places;
+  std::optional<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  std::shared_ptr<model::Decoder> decoder;  // none for `tokenize`
+  std::vector<data::TokenId> stop_ids;
+
+  // The tokenizer; without one, the error that names its directory.
+  [[nodiscard]] const text::Tokenizer& needed_tokenizer() const;
+};
+[[nodiscard]] LineModel load_model(const Options& options, const std::string& verb, bool weights = true);
 
 // The token ids of what a line prompts with: "ids", "messages" (through the chat template, with
 // "add_generation_prompt", default `generation_prompt`, "tools", "chat_template_kwargs"), or the text under `text_key`.
 // `rendered` is what was tokenized, where it was text.
-[[nodiscard]] std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const config::LanguageModel& model,
+[[nodiscard]] std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const LineModel& model,
                                                     const std::string& text_key, bool generation_prompt,
                                                     bool special_tokens,
                                                     std::optional<std::string>* rendered = nullptr);

@@ -23,7 +23,7 @@ struct Scored {
   std::vector<data::TokenId> prompt, completion;
 };
 
-Scored read(const JsonLines::Line& line, const config::LanguageModel& model) {
+Scored read(const JsonLines::Line& line, const LineModel& model) {
   Scored out;
   const Json& object = line.object;
   if (object.contains("ids")) {
@@ -43,14 +43,13 @@ Scored read(const JsonLines::Line& line, const config::LanguageModel& model) {
   } else {
     if (!object.contains("completion") || !object["completion"].is_string())
       wrong_line(line, "a line has no completion", "completion (a text) or completion_ids");
-    out.completion = model.tokenizer.encode(object["completion"].get<std::string>(), false);
+    out.completion = model.needed_tokenizer().encode(object["completion"].get<std::string>(), false);
   }
   if (out.prompt.empty()) wrong_line(line, "the prompt has no token", "at least one, from which the next is predicted");
   return out;
 }
 
-std::vector<float> by_training_path(const std::vector<Scored>& rows, const config::LanguageModel& model,
-                                    double temperature) {
+std::vector<float> by_training_path(const std::vector<Scored>& rows, const LineModel& model, double temperature) {
   std::vector<model::Sequence> views;
   for (const Scored& row : rows) views.push_back({row.prompt, row.completion});
   const model::Scores scores = model.decoder->score(model::build_tree(views), {.temperature = temperature});
@@ -74,7 +73,7 @@ std::vector<float> by_engine(const std::vector<Scored>& rows, rlalgo::inference:
 int score(const Arguments& arguments) {
   const Options options("score", arguments,
                         {{"model", ""}, {"lora-model-dir", ""}, {"temperature", "1"}, {"batch", "16"}}, {"engine"});
-  const config::LanguageModel model = load_model(options, "score");
+  const LineModel model = load_model(options, "score");
   const c10::AutoGradMode no_gradient(false);
   const double temperature = options.number("temperature");
   if (!(temperature > 0.0))

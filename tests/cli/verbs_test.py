@@ -73,6 +73,28 @@ def score_on_the_engine(c):
 
 
 @case
+def ids_need_no_tokenizer_and_texts_no_weights(c):
+    ids = {"ids": list(range(5, 25))}
+    scored, made = ask(c, "score", [ids])[0], ask(c, "generate", [dict(ids, max_new_tokens=4)])[0]
+    folder = c.model_copy()
+    (folder / "tokenizer.json").unlink()
+
+    def bare(verb, row, code=0, *parts):
+        return c.run(verb, "--model", folder, stdin=json.dumps(row) + "\n").expect(code, *parts)
+    assert lines(bare("score", ids))[0] == scored
+    assert lines(bare("generate", dict(ids, max_new_tokens=4)))[0]["ids"] == made["ids"]
+    bare("score", {"prompt": "a", "completion": "b"}, 1, "[rlalgo.text.1]", str(folder))
+    bare("tokenize", {"text": "a"}, 1, "[rlalgo.text.1]", str(folder))
+    folder.rename(c.folder / "bare")
+    texts = c.model_copy()
+    for path in list(texts.iterdir()):
+        if "token" not in path.name and "template" not in path.name:
+            path.unlink()
+    row = {"text": "3 + 4 = 7"}
+    assert lines(c.run("tokenize", "--model", texts, stdin=json.dumps(row) + "\n").expect(0)) == ask(c, "tokenize", [row])
+
+
+@case
 def bad_lines(c):
     for verb, line, text in [("tokenize", "[1]", "line 1"), ("tokenize", "{}", "ids, messages and text"),
                              ("score", '{"ids": [1, 99999999]}', "99999999"), ("score", '{"ids": []}', "ids is empty"),

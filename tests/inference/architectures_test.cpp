@@ -1,9 +1,12 @@
 // The engine against the training path, which is tested against transformers: every architecture, with adapters.
 #include <rlalgo/inference/local_engine.hpp>
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -49,7 +52,52 @@ double worst_difference(model::Decoder& decoder, std::int64_t tokens, std::int64
   return worst;
 }
 
+// Bytes of this process in memory now, or the most since `from_here`; free memory of the heap is not counted.
+double resident(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(field + ":")) return std::stod(line.substr(field.size() + 1)) * 1024;
+  return 0;
+}
+double from_here() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5\n";
+  return resident("VmRSS");
+}
+
 }  // namespace
+
+TEST_CASE("trainer, reference and engine of an adapter hold one model in memory") {
+  model::Json shape = rlalgo::support::small_config("qwen3");
+  for (const auto& [key, value] : {std::pair("vocab_size", 512), std::pair("hidden_size", 512),
+                                   std::pair("intermediate_size", 2048), std::pair("num_hidden_layers", 4)})
+    shape[key] = value;
+  shape["initializer_range"] = 0.02;
+  const auto decoder = model::random_decoder(model::parse_hf_config(shape, "test"), 3);
+  double weights = 0;
+  for (const auto& [name, value] : decoder->named_tensors()) weights += static_cast<double>(value.nbytes());
+  REQUIRE(weights > 50e6);
+  const double before = from_here();
+  const bool counted = resident("VmHWM") < before + 1e6;  // not where the kernel keeps no such count
+  model::attach_lora(*decoder, {.r = 4, .alpha = 8, .target_pattern = "all-linear"}, 1);
+  const auto reference = decoder->reference();
+  CHECK(worst_difference(*decoder, 4) < 1e-3);
+  const std::vector<data::TokenId> prompt = {1, 2, 3}, completion = {4, 5, 6, 7};
+  const auto score = [&](model::Decoder& policy) {
+    return policy.score(model::build_tree(std::vector<model::Sequence>{{prompt, completion}}), {}).log_prob.sum();
+  };
+  score(*decoder).backward();
+  {
+    const c10::NoGradGuard no_grad;
+    static_cast<void>(score(*reference));
+  }
+  INFO(weights / 1e6 << " MB of weights");
+  if (counted) CHECK(resident("VmHWM") - before < weights / 2);
+  // the bytes are those that the file or the initialiser made, for each of them
+  for (std::size_t layer = 0; layer < 4; ++layer)
+    CHECK(reference->weights().layers[layer].down_proj.weight.const_data_ptr() ==
+          decoder->weights().layers[layer].down_proj.weight.const_data_ptr());
+}
 
 TEST_CASE("the engine's log-probs are those of the training path for every architecture") {
   for (const auto& entry : std::filesystem::directory_iterator(golden / "model")) {

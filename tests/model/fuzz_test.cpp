@@ -27,10 +27,11 @@ using namespace rlalgo;
 
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t default_inputs = 10'000;
-#else
 constexpr std::uint64_t default_inputs = 100'000;
+#ifdef __SANITIZE_ADDRESS__
+constexpr long most_kilobytes = 600'000;  // freed memory is kept for a while to find its uses
+#else
+constexpr long most_kilobytes = 200'000;
 #endif
 
 std::uint64_t setting(const char* name, std::uint64_t otherwise) {
@@ -175,7 +176,7 @@ TEST_CASE("damaged safetensors files are read or refused") {
   CHECK(failed == 0);
   CHECK(accepted > inputs / 50);  // the undamaged ones
   CHECK(accepted < inputs / 2);
-  CHECK(peak_kilobytes() - before < 200'000);
+  CHECK(peak_kilobytes() - before < most_kilobytes);
 }
 
 TEST_CASE("damaged configurations of models and adapters are read or refused") {
@@ -208,5 +209,5 @@ TEST_CASE("damaged configurations of models and adapters are read or refused") {
   }
   CHECK(failed == 0);
   CHECK(accepted > inputs / 20);
-  CHECK(peak_kilobytes() - before < 200'000);
+  CHECK(peak_kilobytes() - before < most_kilobytes);
 }

@@ -76,7 +76,7 @@ TEST_CASE("encodes and decodes as the tokenizers library does") {
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
   }
-  REQUIRE(all.size() == 11);
+  REQUIRE(all.size() == 12);
   if (const char* more = std::getenv("RLALGO_TOKENIZER_CASES")) {
     for (const auto& entry : std::filesystem::directory_iterator(more)) {
       if (entry.path().string().ends_with(".cases.json")) all.push_back(entry.path());
@@ -127,6 +127,11 @@ TEST_CASE("a unigram model takes the split of the highest score") {
   CHECK(t.encode("<unk>") == Ids{0});        // the token itself stands for nothing else
   CHECK(t.token_id("abc") == 4);
   CHECK(t.vocab_size() == 6);
+  // What an unknown character costs decides: −12 − 12 against (−12 − 10) − 3 and (−12 − 10) − 1.
+  const std::string ends =
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["xy", -12], ["z", -12], ["yz", )";
+  CHECK(Tokenizer::from_json(ends + "-3]]}}").encode("xyz") == Ids{1, 2});
+  CHECK(Tokenizer::from_json(ends + "-1]]}}").encode("xyz") == Ids{0, 3});
   const Tokenizer bytes = Tokenizer::from_json(
       unigram(R"("unk_id": 0, "byte_fallback": true, )", R"(, ["<0xC3>", -30], ["<0xA9>", -30], ["a", -1])"));
   CHECK(bytes.encode("é") == Ids{6, 7});
@@ -334,7 +339,15 @@ TEST_CASE("says what is wrong with a tokenizer") {
   CHECK(has(word_piece, "'WordPiece'"));
   CHECK(has(word_piece, "Unigram"));
   CHECK(has(error_of("{}"), "[rlalgo.text.3]"));
-  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "'Precompiled'"));
+  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Nmt"}, )")), "'Nmt'"));
+  const auto precompiled = [&](const std::string& map) {
+    return error_of(tiny("[]", R"("normalizer": {"type": "Precompiled", "precompiled_charsmap": ")" + map + R"("}, )"));
+  };
+  CHECK(has(error_of(tiny("[]", R"("normalizer": {"type": "Precompiled"}, )")), "precompiled_charsmap"));
+  CHECK(has(precompiled("?"), "base64"));
+  CHECK(has(precompiled(""), "[rlalgo.text.5]"));
+  CHECK(has(precompiled("CAAAAAAAAAA="), "[rlalgo.text.5]"));  // a trie of 8 bytes, of which 4 are there
+  CHECK(has(precompiled("BAAAAAAAAAA="), "no error"));         // one unit, no replacement
   CHECK(has(error_of(tiny("[]", R"("post_processor": {"type": "Odd"}, )")), "'Odd'"));
   CHECK(has(
       error_of(

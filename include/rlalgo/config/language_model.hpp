@@ -104,42 +104,61 @@ inline void adapt(model::Decoder& decoder, const RunConfig& config, const std::f
 
 }  // namespace detail
 
-// A base_model that is a PEFT directory stands for its base with the adapter on it.
-[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
-  std::string base_model = config.base_model;
-  std::filesystem::path directory =
-      resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or(""));
-  std::filesystem::path adapter_directory;
-  if (model::is_adapter_directory(directory) && !std::filesystem::exists(directory / "model.safetensors") &&
-      !std::filesystem::exists(directory / "model.safetensors.index.json")) {
-    adapter_directory = directory;
-    base_model = model::adapter_base_model(directory);
-    directory = resolve_model(base_model, (adapter_directory / model::adapter_config_file).string());
+// Where the parts of a model are. A base_model that is a PEFT directory stands for its base with the adapter on it.
+struct ModelPlaces {
+  std::filesystem::path base, adapter, tokenizer;  // adapter: empty if base_model is none
+  std::string base_model;                          // as it was named, or as the adapter names it
+};
+
+[[nodiscard]] inline ModelPlaces find_model(const RunConfig& config) {
+  ModelPlaces out{
+      .base = resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or("")),
+      .base_model = config.base_model};
+  if (model::is_adapter_directory(out.base) && !std::filesystem::exists(out.base / "model.safetensors") &&
+      !std::filesystem::exists(out.base / "model.safetensors.index.json")) {
+    out.adapter = out.base;
+    out.base_model = model::adapter_base_model(out.adapter);
+    out.base = resolve_model(out.base_model, (out.adapter / model::adapter_config_file).string());
   }
+  out.tokenizer = config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
+                  : !out.adapter.empty() && std::filesystem::exists(out.adapter / "tokenizer.json") ? out.adapter
+                                                                                                    : out.base;
+  return out;
+}
+
+[[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places) {
   std::shared_ptr<model::Decoder> decoder =
-      model::load_decoder(directory, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float);
+      model::load_decoder(places.base, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float);
   decoder->set_checkpointing(config.gradient_checkpointing);
-  detail::adapt(*decoder, config, adapter_directory);
-  const std::filesystem::path tokenizer_directory =
-      config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
-      : !adapter_directory.empty() && std::filesystem::exists(adapter_directory / "tokenizer.json") ? adapter_directory
-                                                                                                    : directory;
-  LanguageModel out{.directory = tokenizer_directory,
-                    .base_model = base_model,
-                    .tokenizer = text::Tokenizer::from_directory(tokenizer_directory),
-                    .chat_template = text::ChatTemplate::from_directory(tokenizer_directory),
+  detail::adapt(*decoder, config, places.adapter);
+  return decoder;
+}
+
+// The ids that end a completion: those of generation_config.json and config.json, and the tokenizer's.
+[[nodiscard]] inline std::vector<data::TokenId> stop_ids(const std::filesystem::path& base,
+                                                         const text::Tokenizer* tokenizer) {
+  std::vector<data::TokenId> out;
+  for (const std::int64_t id : model::eos_token_ids(base)) out.push_back(static_cast<data::TokenId>(id));
+  const std::optional<data::TokenId> eos = tokenizer == nullptr ? std::nullopt : tokenizer->eos_id();
+  if (eos && std::find(out.begin(), out.end(), *eos) == out.end()) out.push_back(*eos);
+  return out;
+}
+
+[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
+  const ModelPlaces places = find_model(config);
+  LanguageModel out{.directory = places.tokenizer,
+                    .base_model = places.base_model,
+                    .tokenizer = text::Tokenizer::from_directory(places.tokenizer),
+                    .chat_template = text::ChatTemplate::from_directory(places.tokenizer),
                     .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),
-                    .decoder = std::move(decoder),
+                    .decoder = load_decoder(config, places),
                     .generation_config = std::nullopt,
                     .stop_ids = {}};
   if (out.chosen_template)
     out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,
                                                    out.chat_template, out.tokenizer.special_tokens());
-  if (const auto generation = model::read_generation_config(directory)) out.generation_config = generation->json;
-  for (const std::int64_t id : model::eos_token_ids(directory)) out.stop_ids.push_back(static_cast<data::TokenId>(id));
-  if (const auto eos = out.tokenizer.eos_id();
-      eos && std::find(out.stop_ids.begin(), out.stop_ids.end(), *eos) == out.stop_ids.end())
-    out.stop_ids.push_back(*eos);
+  if (const auto generation = model::read_generation_config(places.base)) out.generation_config = generation->json;
+  out.stop_ids = stop_ids(places.base, &out.tokenizer);
   return out;
 }
 

@@ -101,6 +101,13 @@ class ChatTemplate {
       choice.erase(0, fallback.size());
     }
     const std::optional<std::string_view> source = bundled(choice);
+    for (const std::string_view name : detail::unbundled_templates) {
+      if (name == choice)
+        not_found("the chat template '" + choice + "' is not bundled: its text may not be used commercially (CC BY-NC)",
+                  "chat_template: " + choice,
+                  "Cohere's checkpoints bring it along: chat_template: tokenizer_default; or save it as a file and set "
+                  "chat_template: jinja and chat_template_jinja: FILE");
+    }
     if (!source)
       not_found(
           "Template '" + choice + "' not found.", "",

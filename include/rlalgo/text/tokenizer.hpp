@@ -43,17 +43,19 @@ class Tokenizer {
 
   static Tokenizer from_directory(const std::filesystem::path& directory) {
     const std::optional<std::string> text = detail::read_if_present(directory / "tokenizer.json");
-    if (!text) {
-      core::raise("text", 1,
-                  {.what = "the tokenizer is missing",
-                   .found = "no tokenizer.json",
-                   .where = directory.string(),
-                   .remedy = "give a Hugging Face model directory with a fast tokenizer (tokenizer.json)"});
-    }
+    if (!text) raise_missing(directory);
     const Json config = detail::read_json_if_present(directory / "tokenizer_config.json");
     const Json map = detail::read_json_if_present(directory / "special_tokens_map.json");
     return Tokenizer(detail::parse_tokenizer_file(*text, (directory / "tokenizer.json").string()), config, map,
                      directory);
+  }
+
+  [[noreturn]] static void raise_missing(const std::filesystem::path& directory) {
+    core::raise("text", 1,
+                {.what = "the tokenizer is missing",
+                 .found = "no tokenizer.json",
+                 .where = directory.string(),
+                 .remedy = "give a Hugging Face model directory with a fast tokenizer (tokenizer.json)"});
   }
 
   // tokenizer.json as a string, the other two files as JSON (null: absent).

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/text/detail/bundled_gemma4_templates.hpp>
+#include <rlalgo/text/detail/bundled_tool_templates.hpp>
 #include <rlalgo/text/detail/bundled_vision_templates.hpp>
 
 namespace rlalgo::text::detail {
@@ -46,7 +48,7 @@ inline constexpr std::string_view qwen_25_template = R"jinja({%- macro open(role
 {%- else -%}
     {%- set instructions = 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.' -%}
 {%- endif -%}
-{{ open('system') + instructions }}
+{{ open('system') ~ instructions if tools else open('system') + instructions }}
 {%- if tools -%}
     {{ '\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n' }}
     {{- 'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' }}
@@ -88,7 +90,13 @@ inline constexpr std::string_view qwen_25_template = R"jinja({%- macro open(role
 
 // ChatML with thinking: kept for turns after the last real user query, dropped before; the generation prompt opens it.
 inline constexpr std::string_view qwen3_template = R"jinja({%- macro words(content) -%}
-    {{ content if content is string else content | select('mapping') | selectattr('text', 'defined') | map(attribute='text') | join }}
+    {%- if content is string -%}
+        {{ content }}
+    {%- else -%}
+        {%- for part in content if part is mapping and part.text is defined -%}
+            {{ part.text }}
+        {%- endfor -%}
+    {%- endif -%}
 {%- endmacro -%}
 {%- macro open(role) -%}
     {{ '<|im_start|>' + role + '\n' }}
@@ -110,16 +118,17 @@ inline constexpr std::string_view qwen3_template = R"jinja({%- macro words(conte
 {%- endif -%}
 {#- The last question: a user message that is not a tool's answer. -#}
 {%- set question = namespace(index=messages | length - 1) -%}
+{%- set final = real_last_index if real_last_index is defined and real_last_index is not none else messages | length - 1 -%}
 {%- for message in messages[::-1] -%}
-    {%- set text = words(message.content) -%}
+    {%- set text = message.content if message.content is string else '' -%}
     {%- set answer = text.startswith('<tool_response>') and text.endswith('</tool_response>') -%}
-    {%- if message.role == 'user' and message.content and not answer -%}
+    {%- if message.role == 'user' and not answer -%}
         {%- set question.index = messages | length - loop.index -%}
         {%- break -%}
     {%- endif -%}
 {%- endfor -%}
 {%- for message in messages -%}
-    {%- set content = words(message.content) -%}
+    {%- set content = words('' if message.role == 'assistant' and message.content is none else message.content) -%}
     {%- if message.role == 'user' or message.role == 'system' and not loop.first -%}
         {{ open(message.role) + content + close }}
     {%- elif message.role == 'assistant' -%}
@@ -131,7 +140,7 @@ inline constexpr std::string_view qwen3_template = R"jinja({%- macro words(conte
             {%- set content = content.split('</think>')[-1].lstrip('\n') -%}
         {%- endif -%}
         {{ open(message.role) }}
-        {%- if loop.index0 > question.index and (loop.last or thoughts) -%}
+        {%- if loop.index0 > question.index and (loop.index0 == final or thoughts) -%}
             {{ '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
         {%- else -%}
             {{ content }}
@@ -427,7 +436,7 @@ inline constexpr std::string_view nemotron_h_template = R"jinja({%- for message 
 {{- '<|im_start|>assistant\n' if add_generation_prompt }}
 )jinja";
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 20> bundled_templates = {{
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 33> bundled_templates = {{
     {"chatml", chatml_template},
     {"llama3", llama3_template},
     {"qwen_25", qwen_25_template},
@@ -448,6 +457,23 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 20> b
     {"gemma3n", gemma3n_template},
     {"llava", llava_template},
     {"qwen2_vl", qwen2_vl_template},
+    {"metharme", metharme_template},
+    {"phi_4", phi_4_template},
+    {"mistral_v7_tekken", mistral_v7_tekken_template},
+    {"falcon_h1", falcon_h1_template},
+    {"deepseek_v3", deepseek_v3_template},
+    {"exaone4", exaone4_template},
+    {"jamba", jamba_template},
+    {"pixtral", pixtral_template},
+    {"llama3_2_vision", llama3_2_vision_template},
+    {"llama4", llama4_template},
+    {"qwen3_5", qwen3_5_template},
+    {"gemma4", gemma4_template},
+    {"gemma4_unified", gemma4_template},
 }};
+
+// Names of axolotl's whose text its authors' licence (CC BY-NC) keeps out of this library.
+inline constexpr std::array<std::string_view, 3> unbundled_templates = {"command_a", "command_a_tool_use",
+                                                                        "command_a_rag"};
 
 }  // namespace rlalgo::text::detail

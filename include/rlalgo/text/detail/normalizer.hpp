@@ -1,8 +1,9 @@
 // Normalizers: rewrite a text before it is split.
 //
-// Supported types: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace.
+// Supported types: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace,
+// Precompiled (charsmap.hpp).
 //
-// Errors: [rlalgo.text.3] another type. [rlalgo.text.4] a bad pattern in Replace.
+// Errors: [rlalgo.text.3] another type. [rlalgo.text.4] a bad pattern in Replace. [rlalgo.text.5] a damaged charsmap.
 #pragma once
 
 #include <unicode/bytestream.h>
@@ -16,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/base64.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/text/detail/charsmap.hpp>
 #include <rlalgo/text/detail/pre_tokenizer.hpp>
 #include <rlalgo/text/detail/split_pattern.hpp>
 #include <rlalgo/text/detail/unicode.hpp>
@@ -40,7 +43,7 @@ class Normalizer {
   }
 
  private:
-  enum class Kind { unicode_form, lowercase, strip, strip_accents, prepend, replace };
+  enum class Kind { unicode_form, lowercase, strip, strip_accents, prepend, replace, precompiled };
 
   struct Step {
     Kind kind;
@@ -49,6 +52,7 @@ class Normalizer {
     bool left = false, right = false;   // Strip
     std::string content;                // Prepend, Replace
     std::vector<SplitPattern> pattern;  // Replace
+    std::vector<Charsmap> map;          // Precompiled
   };
 
   void add(const Json& spec) {
@@ -85,9 +89,15 @@ class Normalizer {
       step.pattern.push_back(pattern.contains("Regex")
                                  ? SplitPattern(pattern.at("Regex").get<std::string>())
                                  : SplitPattern::literal(pattern.at("String").get<std::string>()));
+    } else if (type == "Precompiled") {
+      step.kind = Kind::precompiled;
+      const auto bytes = core::from_base64(spec.at("precompiled_charsmap").get_ref<const std::string&>());
+      if (!bytes) raise_bad_json("tokenizer.json", "a precompiled_charsmap that is not base64");
+      step.map.emplace_back(std::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
     } else {
-      refuse_component("normalizer", type,
-                       "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend or Replace");
+      refuse_component(
+          "normalizer", type,
+          "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace or Precompiled");
     }
     steps_.push_back(std::move(step));
   }
@@ -163,6 +173,9 @@ class Normalizer {
         text = std::move(out);
         return;
       }
+      case Kind::precompiled:
+        text = step.map[0].apply(text);
+        return;
     }
   }
 
