@@ -113,6 +113,8 @@ struct ModelPlaces {
 [[nodiscard]] inline ModelPlaces find_model(const RunConfig& config) {
   ModelPlaces out{
       .base = resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or("")),
+      .adapter = {},
+      .tokenizer = {},
       .base_model = config.base_model};
   if (model::is_adapter_directory(out.base) && !std::filesystem::exists(out.base / "model.safetensors") &&
       !std::filesystem::exists(out.base / "model.safetensors.index.json")) {

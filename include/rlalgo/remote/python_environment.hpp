@@ -22,16 +22,16 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/environment/tools.hpp>
 #include <rlalgo/remote/detail/environment_source.hpp>
-#include <rlalgo/remote/detail/line_process.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
+#include <rlalgo/remote/detail/python_process.hpp>
 #include <rlalgo/remote/python_worker.hpp>
 
 namespace rlalgo::remote {
@@ -43,12 +43,11 @@ class PythonEnvironment {
   // `environment`: "module.Class", or nothing when there are only tools. PythonConfig::call_seconds limits each turn.
   PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config)
       : config_(std::move(config)), name_(environment ? *environment : "trl.tools") {
-    const std::vector<std::string> command = detail::python_command(config_.python, detail::environment_source);
-    if (const int error = process_.start(command); error != 0)
+    if (const int error = process_.start(config_.python, detail::environment_source); error != 0)
       core::raise("remote", 50,
                   {.what = "Python for the environment cannot be started",
                    .found = std::strerror(error),
-                   .where = command.front(),
+                   .where = process_.program(),
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
     const Json answer = ask({{"op", "load"},
                              {"environment", environment ? Json(*environment) : Json()},
@@ -108,62 +107,58 @@ class PythonEnvironment {
   Json ask(const Json& question, const std::string& during) { return ask(question, config_.call_seconds, during); }
 
   Json ask(const Json& question, double seconds, const std::string& during) {
-    const core::Deadline deadline(seconds);
-    // A message can hold bytes that are no UTF-8 (a character cut in two): they arrive as U+FFFD.
-    const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
-    std::string text;
-    const auto outcome =
-        process_.running() ? process_.exchange(line, text, deadline) : detail::LineProcess::Outcome::gone;
-    if (outcome == detail::LineProcess::Outcome::late) {
-      process_.stop(0.0);
+    auto result = process_.ask(question, seconds);
+    if (Json* answer = std::get_if<Json>(&result)) return std::move(*answer);
+    fail(std::get<detail::PythonProcess::Failure>(result), seconds, during);
+  }
+
+  [[noreturn]] void fail(const detail::PythonProcess::Failure& failure, double seconds,
+                         const std::string& during) const {
+    using Trouble = detail::PythonProcess::Trouble;
+    const std::string the_environment = "the environment '" + name_ + "' ";
+    if (failure.trouble == Trouble::late)
       core::raise("remote", 54,
-                  {.what = "the environment '" + name_ + "' did not answer in time",
+                  {.what = the_environment + "did not answer in time",
                    .expected = "an answer within " + std::to_string(seconds) + " s",
                    .where = during,
                    .remedy = "make it faster, or raise trl.environment_timeout; its process was killed"});
-    }
-    if (outcome == detail::LineProcess::Outcome::gone)
+    if (failure.trouble == Trouble::ended)
       core::raise("remote", 55,
-                  {.what = "the Python process of the environment '" + name_ + "' ended",
-                   .found = process_.stop(5.0),
+                  {.what = "the Python process of " + the_environment + "ended",
+                   .found = failure.found,
                    .where = during,
                    .remedy = "what it printed is above"});
-    Json answer = Json::parse(text, nullptr, false);
-    if (!answer.is_object()) outside_protocol(text.substr(0, 200));
-    if (!answer.contains("error")) return answer;
-    const std::string kind = answer.value("kind", "");
-    const std::string trace = answer.value("traceback", "");
-    const std::string found = answer.value("message", "") + (trace.empty() ? "" : "\n" + trace);
-    const std::string where = during + (answer.contains("episode") ? " of episode " + answer["episode"].dump() : "");
-    if (kind == "load") core::raise("remote", 51, {.what = "cannot load the environment or its tools", .found = found});
+    if (failure.trouble == Trouble::unreadable)
+      core::raise("remote", 55,
+                  {.what = "the Python process of " + the_environment + "answered outside the protocol",
+                   .found = failure.found,
+                   .where = during,
+                   .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
+    const std::string kind = failure.answer.value("kind", "");
+    const auto episode = failure.answer.find("episode");
+    const std::string where = during + (episode == failure.answer.end() ? "" : " of episode " + episode->dump());
+    if (kind == "load")
+      core::raise("remote", 51, {.what = "cannot load the environment or its tools", .found = failure.found});
     if (kind == "value")
       core::raise("remote", 53,
-                  {.what = "the environment '" + name_ + "' returned something else than agreed",
-                   .found = found,
+                  {.what = the_environment + "returned something else than agreed",
+                   .found = failure.found,
                    .expected = "reset: a text or None; step: (observation, reward, done); get_reward: a number or None",
                    .where = where});
     core::raise("remote", 52,
-                {.what = "the environment '" + name_ + "' raised an exception", .found = found, .where = where});
+                {.what = the_environment + "raised an exception", .found = failure.found, .where = where});
   }
 
   const Json& list(const Json& answer, const char* key, std::size_t expected) {
     const auto found = answer.find(key);
     if (found == answer.end() || !found->is_array() || found->size() != expected)
-      outside_protocol(answer.dump().substr(0, 200));
+      fail(process_.unreadable(answer.dump()), 0.0, key);
     return *found;
-  }
-
-  [[noreturn]] void outside_protocol(const std::string& found) {
-    process_.stop(0.0);
-    core::raise("remote", 55,
-                {.what = "the Python process of the environment '" + name_ + "' answered outside the protocol",
-                 .found = found,
-                 .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
   }
 
   PythonConfig config_;
   std::string name_;
-  detail::LineProcess process_;
+  detail::PythonProcess process_;
   bool steps_ = false;
   std::string reward_name_;
   Json schemas_;

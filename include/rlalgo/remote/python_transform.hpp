@@ -23,13 +23,13 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/table.hpp>
-#include <rlalgo/remote/detail/line_process.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
+#include <rlalgo/remote/detail/python_process.hpp>
 #include <rlalgo/remote/detail/transform_source.hpp>
 
 namespace rlalgo::remote {
@@ -51,13 +51,11 @@ class PythonTransform {
   // Imports `module.function` and calls it with `cfg` (an object: the run's keys).
   PythonTransform(const std::string& function, const Json& cfg, PythonTransformConfig config)
       : function_(function), config_(std::move(config)) {
-    const std::vector<std::string> command = detail::python_command(config_.python, detail::transform_source);
-    const int error = process_.start(command);
-    if (error != 0)
+    if (const int error = process_.start(config_.python, detail::transform_source); error != 0)
       core::raise("remote", 40,
                   {.what = "Python for the dataset transform cannot be started",
                    .found = std::strerror(error),
-                   .where = command.front(),
+                   .where = process_.program(),
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
     (void)ask({{"op", "load"},
                {"function", function},
@@ -78,7 +76,7 @@ class PythonTransform {
       for (std::size_t i = begin; i < end; ++i) rows.push_back(in.row(i));
       Json answer = ask({{"op", "rows"}, {"rows", std::move(rows)}}, config_.call_seconds, in.where(begin), &in, begin);
       Json& made = answer["rows"];
-      if (!made.is_array()) outside_protocol(answer.dump().substr(0, 200));
+      if (!made.is_array()) fail(process_.unreadable(answer.dump()), 0.0, in.where(begin));
       const bool same = made.size() == end - begin;
       for (std::size_t i = 0; i < made.size(); ++i) out.append(std::move(made[i]), in.origin(same ? begin + i : begin));
     }
@@ -89,59 +87,52 @@ class PythonTransform {
  private:
   Json ask(const Json& question, double seconds, const std::string& where, const data::Table* rows = nullptr,
            std::size_t begin = 0) {
-    const core::Deadline deadline(seconds);
-    std::string text;
-    const auto outcome =
-        process_.exchange(question.dump(-1, ' ', true, Json::error_handler_t::replace), text, deadline);
-    if (outcome == detail::LineProcess::Outcome::late) {
-      process_.stop(0.0);
+    auto result = process_.ask(question, seconds);
+    if (Json* answer = std::get_if<Json>(&result)) return std::move(*answer);
+    const auto& failure = std::get<detail::PythonProcess::Failure>(result);
+    const std::size_t row = failure.answer.is_object() ? begin + failure.answer.value("row", std::size_t{0}) : begin;
+    fail(failure, seconds, rows != nullptr && row < rows->size() ? rows->where(row) : where);
+  }
+
+  [[noreturn]] void fail(const detail::PythonProcess::Failure& failure, double seconds,
+                         const std::string& where) const {
+    using Trouble = detail::PythonProcess::Trouble;
+    const std::string the_transform = "the dataset transform '" + function_ + "' ";
+    if (failure.trouble == Trouble::late)
       core::raise("remote", 44,
-                  {.what = "the dataset transform '" + function_ + "' did not answer in time",
+                  {.what = the_transform + "did not answer in time",
                    .expected = "an answer within " + std::to_string(static_cast<std::int64_t>(seconds)) + " s",
                    .where = where,
                    .remedy = "make it faster; its process was killed"});
-    }
-    if (outcome == detail::LineProcess::Outcome::gone)
+    if (failure.trouble == Trouble::ended)
       core::raise("remote", 45,
-                  {.what = "the Python process of the dataset transform '" + function_ + "' ended",
-                   .found = process_.stop(5.0),
+                  {.what = "the Python process of " + the_transform + "ended",
+                   .found = failure.found,
                    .where = where,
                    .remedy = "what it printed is above"});
-    Json answer = Json::parse(text, nullptr, false);
-    if (!answer.is_object()) outside_protocol(text.substr(0, 200));
-    if (!answer.contains("error")) return answer;
-    const std::string kind = answer.value("kind", "");
-    const std::string trace = answer.value("traceback", "");
-    const std::size_t row = begin + answer.value("row", std::size_t{0});
-    const std::string at = rows != nullptr && row < rows->size() ? rows->where(row) : where;
-    const std::string found = answer.value("message", "") + (trace.empty() ? "" : "\n" + trace);
+    if (failure.trouble == Trouble::unreadable)
+      core::raise("remote", 45,
+                  {.what = "the Python process of " + the_transform + "answered outside the protocol",
+                   .found = failure.found,
+                   .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
+    const std::string kind = failure.answer.value("kind", "");
     if (kind == "load")
       core::raise("remote", 41,
                   {.what = "Failed to load dataset transform function for type '" + function_ + "'",
-                   .found = found,
+                   .found = failure.found,
                    .where = where});
     if (kind == "shape")
       core::raise("remote", 43,
-                  {.what = "the dataset transform '" + function_ + "' returned no columns",
-                   .found = found,
+                  {.what = the_transform + "returned no columns",
+                   .found = failure.found,
                    .expected = "a dict of columns, or with batched: True a dict of lists of one length",
-                   .where = at});
-    core::raise("remote", 42,
-                {.what = "the dataset transform '" + function_ + "' failed", .found = found, .where = at});
-  }
-
-  [[noreturn]] void outside_protocol(const std::string& found) {
-    process_.stop(0.0);
-    core::raise(
-        "remote", 45,
-        {.what = "the Python process of the dataset transform '" + function_ + "' answered outside the protocol",
-         .found = found,
-         .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
+                   .where = where});
+    core::raise("remote", 42, {.what = the_transform + "failed", .found = failure.found, .where = where});
   }
 
   std::string function_;
   PythonTransformConfig config_;
-  detail::LineProcess process_;
+  detail::PythonProcess process_;
 };
 
 }  // namespace rlalgo::remote

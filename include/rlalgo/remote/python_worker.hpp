@@ -23,14 +23,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/remote/detail/line_process.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
+#include <rlalgo/remote/detail/python_process.hpp>
 #include <rlalgo/remote/detail/worker_source.hpp>
 #include <rlalgo/reward/function.hpp>
 
@@ -91,8 +91,7 @@ class PythonWorker {
     const Json answer = ask(question, names, config_.call_seconds, where);
     try {
       const Json& answers = answer.at("answers");
-      if (!answers.is_array() || answers.size() != requests.size())
-        outside_protocol(names, answer.dump().substr(0, 200));
+      if (!answers.is_array() || answers.size() != requests.size()) outside_protocol(names, answer.dump());
       std::vector<Outcome> outcomes;
       for (std::size_t i = 0; i < requests.size(); ++i) outcomes.push_back(outcome(answers[i], requests[i], where));
       return outcomes;
@@ -111,16 +110,13 @@ class PythonWorker {
 
  private:
   using Json = reward::Json;
-  static constexpr double dying_seconds = 5.0;  // what a process that closed its channel is given to end by itself
 
   void start() {
-    const std::vector<std::string> command = detail::python_command(config_.python, detail::worker_source);
-    const int error = process_.start(command);
-    if (error != 0)
+    if (const int error = process_.start(config_.python, detail::worker_source); error != 0)
       core::raise("remote", 1,
                   {.what = "Python for the reward functions cannot be started",
                    .found = std::strerror(error),
-                   .where = command.front(),
+                   .where = process_.program(),
                    .remedy = "install python3, or set RLALGO_PYTHON to one"});
     started_ = true;
   }
@@ -171,39 +167,36 @@ class PythonWorker {
   }
 
   Json ask(const Json& question, const std::string& function, double seconds, const std::string& where) {
-    const core::Stopwatch watch;
-    const core::Deadline deadline(seconds);
-    // Completions can hold bytes that are no UTF-8 (a character cut in two): they arrive as U+FFFD.
-    const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
-    std::string text;
-    const auto outcome =
-        process_.running() ? process_.exchange(line, text, deadline) : detail::LineProcess::Outcome::gone;
-    if (outcome == detail::LineProcess::Outcome::late) {
-      process_.stop(0.0);
+    using Trouble = detail::PythonProcess::Trouble;
+    auto result = process_.ask(question, seconds);
+    if (Json* answer = std::get_if<Json>(&result)) return std::move(*answer);
+    const auto& failure = std::get<detail::PythonProcess::Failure>(result);
+    if (failure.trouble == Trouble::late)
       core::raise("remote", 6,
                   {.what = "the reward function '" + function + "' did not answer in time",
-                   .found = "no answer after " + seconds_text(watch.seconds()),
+                   .found = "no answer after " + seconds_text(failure.seconds),
                    .expected = "an answer within " + seconds_text(seconds),
                    .where = where,
                    .remedy = "make it faster, or raise the timeout; its process was killed"});
-    }
-    if (outcome == detail::LineProcess::Outcome::gone)
+    if (failure.trouble == Trouble::ended)
       core::raise("remote", 7,
                   {.what = "the Python process of the reward function '" + function + "' ended",
-                   .found = process_.stop(dying_seconds),
+                   .found = failure.found,
                    .where = where,
                    .remedy = "what it printed is above"});
-    Json answer = Json::parse(text, nullptr, false);
-    if (!answer.is_object()) outside_protocol(function, text.substr(0, 200));
-    if (answer.contains("error")) refuse(answer, function, where);
-    return answer;
+    if (failure.trouble == Trouble::unreadable) raise_unreadable(failure, function);
+    refuse(failure.answer, function, where);
   }
 
   [[noreturn]] void outside_protocol(const std::string& function, const std::string& found) {
-    process_.stop(0.0);
+    raise_unreadable(process_.unreadable(found), function);
+  }
+
+  [[noreturn]] static void raise_unreadable(const detail::PythonProcess::Failure& failure,
+                                            const std::string& function) {
     core::raise("remote", 8,
                 {.what = "the Python process of the reward function '" + function + "' answered outside the protocol",
-                 .found = found,
+                 .found = failure.found,
                  .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
   }
 
@@ -239,7 +232,7 @@ class PythonWorker {
 
   PythonConfig config_;
   std::vector<std::string> paths_;
-  detail::LineProcess process_;
+  detail::PythonProcess process_;
   bool started_ = false;
 };
 

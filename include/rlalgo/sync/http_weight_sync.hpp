@@ -28,6 +28,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/http_client.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sync {
@@ -46,45 +47,35 @@ class HttpWeightSync {
   HttpWeightSync(core::HttpConfig server, Weights weights, double start_seconds = 240.0)
       : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds)) {}
 
-  void publish(std::int64_t version) { state_->version = version; }
+  void publish(std::int64_t version) { state_->server.version = version; }
 
   // The version in force; when it is newer than the server's, the server gets the weights first.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
-    return [state = state_] {
-      if (state->pushed != state->version) push(*state);
-      state->pushed = state->version;
-      return state->version;
-    };
+    return [state = state_] { return state->server.require([&] { push(*state); }); };
   }
 
  private:
   struct State {
-    State(core::HttpConfig server, Weights w, double seconds)
-        : client(std::move(server)), weights(std::move(w)), start_seconds(seconds) {}
-    core::HttpClient client;
+    State(core::HttpConfig address, Weights w, double start_seconds)
+        : server(std::move(address), start_seconds), weights(std::move(w)) {}
+    detail::ServerVersion server;
     Weights weights;
-    double start_seconds;
-    std::int64_t version = -1;
-    std::int64_t pushed = -1;
   };
 
   static void push(State& state) {
-    if (state.pushed < 0)
-      state.client.wait_until_up(
-          "/health/", state.start_seconds,
-          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
+    core::HttpClient& client = state.server.client;
     Json group = Json::array();
     std::int64_t bytes = 0;
     const auto send = [&] {
       if (group.empty()) return;
       try {
-        state.client.post("/http_update_weights/", {{"params", std::move(group)}}, update_seconds);
+        client.post("/http_update_weights/", {{"params", std::move(group)}}, update_seconds);
       } catch (const core::Error& e) {
         if (e.room() != "core" || e.number() != 3 || std::string(e.what()).find("HTTP 404") == std::string::npos) throw;
         core::raise("sync", 1,
                     {.what = "the server takes no weights over HTTP",
                      .found = "HTTP 404",
-                     .where = state.client.base_url() + "/http_update_weights/",
+                     .where = client.base_url() + "/http_update_weights/",
                      .remedy = "serve with `axolotl vllm-serve` and vllm.worker_extension_cls: "
                                "axolotl.scripts.vllm_worker_ext.BatchWeightSyncWorkerExtension; "
                                "`trl vllm-serve` takes weights over NCCL only"});
@@ -104,7 +95,7 @@ class HttpWeightSync {
       bytes += size;
     }
     send();
-    state.client.post("/reset_prefix_cache/", Json::object(), update_seconds);
+    client.post("/reset_prefix_cache/", Json::object(), update_seconds);
   }
 
   static std::string dtype_name(at::ScalarType type) {

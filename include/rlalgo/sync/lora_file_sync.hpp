@@ -32,6 +32,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/http_client.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/sync/detail/server_version.hpp>
 
 namespace rlalgo::sync {
 
@@ -48,27 +49,20 @@ class LoraFileSync {
       : state_(std::make_shared<State>(std::move(server), std::filesystem::absolute(root).lexically_normal(),
                                        std::move(save), start_seconds)) {}
 
-  void publish(std::int64_t version) { state_->version = version; }
+  void publish(std::int64_t version) { state_->server.version = version; }
 
   // The version in force; when it is newer than the server's, the server gets the adapter first.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
-    return [state = state_] {
-      if (state->pushed != state->version) push(*state);
-      state->pushed = state->version;
-      return state->version;
-    };
+    return [state = state_] { return state->server.require([&] { push(*state); }); };
   }
 
  private:
   struct State {
-    State(core::HttpConfig server, std::filesystem::path r, Save s, double seconds)
-        : client(std::move(server)), root(std::move(r)), save(std::move(s)), start_seconds(seconds) {}
-    core::HttpClient client;
+    State(core::HttpConfig address, std::filesystem::path r, Save s, double start_seconds)
+        : server(std::move(address), start_seconds), root(std::move(r)), save(std::move(s)) {}
+    detail::ServerVersion server;
     std::filesystem::path root;
     Save save;
-    double start_seconds;
-    std::int64_t version = -1;
-    std::int64_t pushed = -1;
     std::int64_t first_id =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count() %
         1'000'000'000;
@@ -77,10 +71,6 @@ class LoraFileSync {
   };
 
   static void push(State& state) {
-    if (state.pushed < 0)
-      state.client.wait_until_up(
-          "/health/", state.start_seconds,
-          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
     const std::filesystem::path directory = write(state);
     const std::int64_t id = state.first_id + ++state.pushes;
     load(state, directory, id);
@@ -91,7 +81,7 @@ class LoraFileSync {
   }
 
   static std::filesystem::path write(const State& state) {
-    const std::filesystem::path directory = state.root / ("v" + std::to_string(state.version));
+    const std::filesystem::path directory = state.root / ("v" + std::to_string(state.server.version));
     const std::filesystem::path unfinished = directory.string() + ".writing";
     std::error_code error;
     std::filesystem::remove_all(unfinished, error);
@@ -112,7 +102,7 @@ class LoraFileSync {
   // False when the server refuses with an HTTP status; an answer that is no JSON is one nevertheless.
   static bool posted(State& state, const std::string& path, const Json& body, Refusal& refusal) {
     try {
-      state.client.post(path, body, load_seconds);
+      state.server.client.post(path, body, load_seconds);
     } catch (const core::Error& e) {
       if (e.room() != "core" || (e.number() != 3 && e.number() != 4)) throw;
       if (e.number() == 4) return true;
@@ -137,7 +127,7 @@ class LoraFileSync {
         "sync", 2,
         {.what = "the server takes no adapters",
          .found = first.text + "; " + second.text,
-         .where = state.client.base_url(),
+         .where = state.server.client.base_url(),
          .remedy = "serve with `axolotl vllm-serve` and trl.vllm_lora_sync: true, or train without an adapter"});
   }
 
@@ -145,7 +135,7 @@ class LoraFileSync {
     core::raise("sync", 2,
                 {.what = "the server does not forget its cached prefixes",
                  .found = refusal.text,
-                 .where = state.client.base_url() + "/reset_prefix_cache/"});
+                 .where = state.server.client.base_url() + "/reset_prefix_cache/"});
   }
 
   std::shared_ptr<State> state_;

@@ -1,0 +1,75 @@
+// A Python program that answers questions: JSON both ways, each exchange under a deadline, and what can go wrong with
+// it.
+//
+// Bytes that are no UTF-8 (a character cut in two) arrive as U+FFFD. After a late or unreadable answer the process and
+// all it started are killed.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/remote/detail/line_process.hpp>
+#include <rlalgo/remote/detail/python_host.hpp>
+
+namespace rlalgo::remote::detail {
+
+class PythonProcess {
+ public:
+  using Json = nlohmann::ordered_json;
+  // refused: the program said so, `answer` holds kind, message, traceback and where.
+  enum class Trouble { late, ended, unreadable, refused };
+  struct Failure {
+    Trouble trouble;
+    std::string found;  // for a person
+    Json answer = nullptr;
+    double seconds = 0.0;  // how long was waited
+  };
+
+  // Starts `python` with a body of python_host.hpp. 0 or an errno.
+  int start(const std::string& python, const std::string& body) {
+    const std::vector<std::string> command = python_command(python, body);
+    program_ = command.front();
+    return process_.start(command);
+  }
+  [[nodiscard]] const std::string& program() const noexcept { return program_; }
+
+  // The answer, an object.
+  [[nodiscard]] std::variant<Json, Failure> ask(const Json& question, double seconds) {
+    const core::Stopwatch watch;
+    const core::Deadline deadline(seconds);
+    const std::string line = question.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text;
+    const LineProcess::Outcome outcome =
+        process_.running() ? process_.exchange(line, text, deadline) : LineProcess::Outcome::gone;
+    if (outcome == LineProcess::Outcome::late) {
+      process_.stop(0.0);
+      return Failure{.trouble = Trouble::late, .found = {}, .seconds = watch.seconds()};
+    }
+    if (outcome == LineProcess::Outcome::gone)
+      return Failure{.trouble = Trouble::ended, .found = process_.stop(dying_seconds), .seconds = watch.seconds()};
+    Json answer = Json::parse(text, nullptr, false);
+    if (!answer.is_object()) return unreadable(text);
+    if (!answer.contains("error")) return answer;
+    const std::string trace = answer.value("traceback", "");
+    std::string found = answer.value("message", "") + (trace.empty() ? "" : "\n" + trace);
+    return Failure{.trouble = Trouble::refused, .found = std::move(found), .answer = std::move(answer)};
+  }
+
+  // For an answer that is an object and yet not what was agreed.
+  [[nodiscard]] Failure unreadable(const std::string& text) {
+    process_.stop(0.0);
+    return {.trouble = Trouble::unreadable, .found = text.substr(0, 200)};
+  }
+
+ private:
+  static constexpr double dying_seconds = 5.0;  // what a process that closed its channel is given to end by itself
+  std::string program_;
+  LineProcess process_;
+};
+
+}  // namespace rlalgo::remote::detail
