@@ -16,6 +16,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/moments.hpp>
 #include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/reward/function.hpp>
