@@ -253,7 +253,9 @@ def environments_that_fail(c):
 def tools(c):
     """The quickstart's model calls nothing: its prompts change, its turns end at once."""
     (c.folder / "mytools.py").write_text('def look(title: str) -> str:\n    """Looks.\n\n    Args:\n        title: A title\n    """\n')
-    c.train({"trl": {"tools": ["calculator", "mytools.look"]}, "chat_template": "qwen_25", "max_steps": 1}).expect(0)
+    c.train({"trl": {"tools": ["calculator", "mytools.look"]}, "chat_template": "jinja", "max_steps": 1,
+             "chat_template_jinja": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                                    "{% for t in tools %}{{ t.function.name }} {% endfor %}<|im_start|>assistant\n"}).expect(0)
     record = c.metrics()[0]
     assert record["tools/call_frequency"] == 0 and record["tools/failure_frequency"] == 0 and record["environment/turns"] == 1
     c.train({"trl": {"tools": ["mytools.listen"]}}).expect(1, "rlalgo.remote.51", "listen", "look")

@@ -14,7 +14,6 @@
 
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/linear.hpp>
-#include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -24,9 +23,9 @@ namespace rlalgo::model {
   const c10::NoGradGuard no_grad;
   std::vector<std::pair<std::string, Tensor>> out;
   if (decoder.adapter() == nullptr) return out;
-  for (const auto& [name, value] : decoder.named_tensors())
-    if (is_saved_module(decoder.adapter()->config, name.substr(0, name.rfind('.'))))
-      out.emplace_back(name, value.detach());
+  decoder.visit_adapter([&](const std::string& name, const Tensor& value) {
+    if (name.find(".lora_") == std::string::npos) out.emplace_back(name, value.detach());
+  });
   visit_loras(decoder.weights(), [&](const std::string& path, const Lora& lora, const Tensor& weight) {
     if (!lora.defined()) return;
     Tensor merged = tensor::addmm(weight.to(lora.a.scalar_type()), lora.b, lora.a, 1.0, lora.scale);

@@ -65,7 +65,8 @@ def imported(path, directories):
         raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
     function = getattr(module, name, None)
     if not callable(function):
-        known = sorted(k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_"))
+        own = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module_name]
+        known = sorted(own + [k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_")])
         raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
     return function
 
