@@ -38,9 +38,19 @@ RECIPES = {
 
 def seconds(program, options, steps):
     with tempfile.TemporaryDirectory(prefix="rlalgo-recipes-") as folder:
-        subprocess.run([program, "train", "examples/quickstart/config.yaml", "--max-steps", str(steps), "--eval-strategy=no",
-                        "--learning-rate=1e-12", "--output-dir", folder, "--trl.loss-type=grpo", *options],
-                       cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        config = pathlib.Path(folder) / "config.yaml"
+        lines = (ROOT / "examples/quickstart/config.yaml").read_text().splitlines()
+        # RLOO has no loss_type, and there is nothing to evaluate.
+        unwanted = ("eval_", "save_", "test_datasets") + (("loss_type",) if "--rl=rloo" in options else ())
+        kept, skipping = [], False
+        for line in lines:
+            skipping = line.startswith("test_datasets") or (skipping and line.startswith(" "))
+            if not skipping and not line.strip().startswith(unwanted):
+                kept.append(line)
+        config.write_text("\n".join(kept).replace("num_generations_eval", "# num_generations_eval"))
+        subprocess.run([program, "train", str(config), "--max-steps", str(steps), "--save-strategy=no",
+                        "--learning-rate=1e-12", "--output-dir", folder, *options], cwd=ROOT,
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         records = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
     parts = ["time/score", "time/train", "time/optimizer"]
     return statistics.median(sum(r.get(p, 0.0) for p in parts) for r in records[1:] if "time/train" in r)
