@@ -1,13 +1,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <iostream>
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/parse.hpp>
 
+#include "row_counter.hpp"
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
@@ -56,19 +56,10 @@ int preprocess(const Arguments& arguments) {
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
   if (!run.preference.dataset_prepared_path) run.preference.dataset_prepared_path = "last_run_prepared";
   const config::LanguageModel model = config::load_language_model(run);
-  // On a terminal one line that counts; else a line every 100,000 rows.
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  std::int64_t told = 0;
-  const auto progress = [&](const std::string& entry, std::int64_t rows) {
-    if (terminal)
-      std::cerr << "\r" << entry << ": " << rows << " rows" << std::flush;
-    else if (rows / 100000 != told / 100000)
-      std::cerr << entry << ": " << rows << " rows\n";
-    told = rows;
-  };
+  RowCounter counter;
   const config::PreferenceData data =
-      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs), progress);
-  if (terminal && told > 0) std::cerr << "\n";
+      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs), counter.progress());
+  counter.end();
   for (const std::string& note : data.notes) std::cout << note << "\n";
   const std::size_t shown = show ? std::min<std::size_t>(5, data.train->examples()) * data.train->per_example() : 0;
   for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, ::isatty(STDOUT_FILENO) == 1);

@@ -10,14 +10,19 @@
 #include <rlalgo/config/preference.hpp>
 #include <rlalgo/config/reference.hpp>
 
+#include "row_counter.hpp"
+
 namespace rlalgo::cli {
 
 int train_preference(const config::RunConfig& run) {
   const config::LanguageModel model = config::load_language_model(run);
+  RowCounter counter;
   config::PreferenceData data =
-      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs));
+      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs), counter.progress());
+  counter.end();
   for (const std::string& note : data.notes) std::cerr << "note: " << note << "\n";
-  config::Reference reference = config::make_reference(run, model, data);
+  config::Reference reference = config::make_reference(run, model, data, counter.progress());
+  counter.end();
   for (const std::string& note : reference.notes) std::cerr << "note: " << note << "\n";
   const trainer::OfflineConfig settings =
       config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);

@@ -18,7 +18,7 @@ TEST_CASE("batch, order and length of a preference run") {
   CHECK(settings.sampling.gradient_accumulation_steps == 3);
   CHECK(settings.sampling.shuffle);
   CHECK(settings.evaluation_batch_size == 5);
-  CHECK(settings.trainer.loop.max_steps == 6);  // ⌈13/6⌉ = 3 a pass
+  CHECK(settings.trainer.loop.max_steps == 5);  // ⌈26/6⌉
   CHECK(settings.trainer.loop.eval.unit == rlalgo::trainer::Cadence::Unit::epochs);
   c.rl = "kto";
   CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);

@@ -36,11 +36,36 @@ TEST_CASE("the number of steps") {
   CHECK(plan_of(config, 101).total_steps == 100);
 }
 
-TEST_CASE("warm-up: given, a ratio, or three percent; never 1") {
+TEST_CASE("the plan of a preference run is axolotl's") {
+  RunConfig config = base();
+  const auto plan = [&](std::int64_t rows) { return make_plan(config, rows, false); };
+  config.num_epochs = 2;
+  CHECK(plan(19).total_steps == 5);    // ⌈38/8⌉, not 2·⌈19/8⌉
+  CHECK(plan(19).warmup_steps == 0);   // ⌊0.15⌋
+  CHECK(plan(160).warmup_steps == 2);  // ⌊1.2⌋ = 1 becomes 2
+  CHECK(plan(400).warmup_steps == 3);  // ⌊3⌋
+  CHECK(plan(40000).warmup_steps == 100);
+  CHECK(plan(8000).logging_steps == 10);
+  config.warmup_ratio = 0.1;
+  CHECK(plan(79).warmup_steps == 2);  // ⌊2⌋ of 20
+  CHECK(plan(76).warmup_steps == 2);  // ⌊1.9⌋ = 1 becomes 2
+  CHECK(plan(40000).warmup_steps == 1000);
+  config.max_steps = 7;  // the warm-up stays that of the epochs
+  CHECK(plan(400).total_steps == 7);
+  CHECK(plan(400).warmup_steps == 10);
+  config.warmup_ratio.reset();
+  config.warmup_steps = 1;
+  CHECK(plan(400).warmup_steps == 2);
+}
+
+TEST_CASE("warm-up of rollouts: given, a ratio, or three percent") {
   RunConfig config = base();
   CHECK(plan_of(config, 1000).warmup_steps == 30);
   CHECK(plan_of(config, 101).warmup_steps == 4);  // ⌈3.03⌉
-  CHECK(plan_of(config, 20).warmup_steps == 2);   // ⌈0.6⌉ = 1 becomes 2
+  CHECK(plan_of(config, 20).warmup_steps == 1);   // ⌈0.6⌉
+  config.max_steps = 70;
+  CHECK(plan_of(config, 20).warmup_steps == 3);  // of the steps that are made
+  config.max_steps.reset();
   config.warmup_steps = 0;
   CHECK(plan_of(config).warmup_steps == 0);
   config.warmup_steps = 1;

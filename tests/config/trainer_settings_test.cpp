@@ -15,7 +15,7 @@ TEST_CASE("what every trainer is told") {
   c.save_steps = 4;
   c.use_tensorboard = false;
   c.resume_from_checkpoint = "out/checkpoint-4";
-  const Plan plan = make_plan(c, std::int64_t{20}, false);
+  const Plan plan = make_plan(c, 20, false);
   const auto t = trainer_settings(c, plan, 7, "dpo");
   CHECK(t.adamw.beta2 == 0.95);
   CHECK(t.adamw.weight_decay == 0.1);

@@ -1,6 +1,10 @@
 #include <rlalgo/trainer/interrupt.hpp>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <string>
 
 #include <support/catch.hpp>
 
@@ -35,6 +39,21 @@ TEST_CASE("the second signal ends the process at once with status 130") {
   });
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 130);
+}
+
+TEST_CASE("the first signal says on standard error what it does, and leaves errno alone") {
+  const int status = fake::in_child([] {
+    const Interrupt interrupt;
+    int ends[2];
+    if (::pipe(ends) != 0 || ::dup2(ends[1], STDERR_FILENO) < 0) return 1;
+    errno = 42;
+    std::raise(SIGINT);
+    if (errno != 42) return 2;
+    char text[200] = {};
+    return ::read(ends[0], text, sizeof text - 1) > 0 && std::string(text).find("again") != std::string::npos ? 0 : 3;
+  });
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("a pipe whose reader went away does not end the process") {

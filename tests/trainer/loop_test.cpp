@@ -402,6 +402,41 @@ TEST_CASE("evaluations are records of their own with prefixed names") {
   CHECK(shape == "0e 1 2e 3 4e 4 ");
 }
 
+TEST_CASE("the last step is evaluated whatever the interval, once, after a resume too") {
+  const fake::TempDir dir;
+  fake::Run run;
+  int evaluations = 0;
+  const auto callbacks_of = [&](fake::Run& of) {
+    auto callbacks = of.callbacks();
+    callbacks.evaluate = [&] {
+      ++evaluations;
+      return rlalgo::core::Metrics();
+    };
+    return callbacks;
+  };
+  const auto evaluated = [&] {
+    std::ifstream in(dir.path / "metrics.jsonl");
+    Steps out;
+    for (std::string line; std::getline(in, line);)
+      if (const Json json = Json::parse(line); json.contains("time/eval")) out.push_back(json["step"]);
+    return out;
+  };
+  LoopConfig config = fake::config(dir.path, 5);
+  config.eval = Cadence::steps(3);
+  Loop(config, callbacks_of(run)).run();
+  CHECK(evaluated() == Steps{3, 5});
+  config.resume_from_checkpoint = latest_checkpoint(dir.path);  // of the last step, taken before its evaluation
+  fake::Run again;
+  Loop(config, callbacks_of(again)).run();
+  CHECK(evaluated() == Steps{3, 5});
+  CHECK(evaluations == 3);
+  config.max_steps = 6;  // a longer run has no evaluation of the former end
+  fake::Run longer;
+  Loop(config, callbacks_of(longer)).run();
+  CHECK(evaluated() == Steps{3, 6});
+  CHECK(evaluations == 4);
+}
+
 TEST_CASE("resuming another run is refused, a changed setting is a warning") {
   const fake::TempDir dir;
   fake::Run run;

@@ -47,6 +47,18 @@ TEST_CASE("mismatched completions are those that training will see") {
   CHECK(set->answer(2).mismatched_reference == Approx(3 * token));  // its own
 }
 
+TEST_CASE("progress counts the examples done, mismatched completions on top") {
+  rlalgo::support::Bandit uniform(4);
+  std::vector<std::int64_t> told;
+  const auto progress = [&](std::int64_t examples) { told.push_back(examples); };
+  trainer::precompute_reference<loss::RowKind::pairs>(uniform, answers(2), {.batch_size = 2, .progress = progress});
+  CHECK(told == std::vector<std::int64_t>{2, 3});
+  told.clear();
+  trainer::precompute_reference<loss::RowKind::unpaired>(
+      uniform, answers(1), {.batch_size = 1, .examples_per_step = 2, .mismatched = true, .progress = progress});
+  CHECK(told == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6});
+}
+
 TEST_CASE("the cache is used for the same weights and data only") {
   const rlalgo::support::ScratchDirectory scratch;
   rlalgo::support::Bandit uniform(4), other(8);

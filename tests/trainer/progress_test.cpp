@@ -55,13 +55,13 @@ TEST_CASE("in a pipe: one plain line per record") {
     progress.on_step({2, 10, 0.5, result(0.125)});
     progress.on_record(
         {2, 0.25, {{"loss", 0.125}, {"grad_norm", 2}, {"learning_rate", 1e-5}, {"reward", 0.5}, {"kl", 3}}});
-    progress.on_record({2, 0.25, {{"eval_reward", 0.75}, {"time/eval", 1}}});
+    progress.on_record({2, 0.25, {{"eval_kl", 2}, {"eval_loss", 0.5}, {"eval_reward", 0.75}, {"time/eval", 1}}});
     progress.on_message("saved out/checkpoint-2");
     progress.on_finish();
   });
   const std::string expected =
       "step 2/10  epoch 0.25  reward 0.5  loss 0.125  grad_norm 2  lr 1e-05  2,000 tok/s  ETA 0 s\n"
-      "eval 2/10  eval_reward 0.75\n"
+      "eval 2/10  eval_loss 0.5  eval_reward 0.75\n"
       "saved out/checkpoint-2\n";
   CHECK(out == expected);
 }
@@ -72,13 +72,14 @@ TEST_CASE("on a terminal: one line that is rewritten, notices above it") {
     progress.on_start({"out", "title", 0, 3, 0});
     progress.on_step({1, 3, 0.5, result(0.125)});
     progress.on_record({1, 0.25, {{"loss", 0.125}}});
+    progress.on_record({1, 0.25, {{"eval_loss", 0.5}}});
     progress.on_message("saved");
     progress.on_step({3, 3, 0.5, result(0.25)});
     progress.on_finish();
   });
   const std::string first = "\r\x1b[Kstep 1/3  epoch 0.25  reward 0.5  loss 0.125  2,000 tok/s  ETA 0 s";
-  CHECK(out ==
-        first + "\r\x1b[Ksaved\n" + first + "\r\x1b[Kstep 3/3  epoch 0.25  reward 0.5  loss 0.25  2,000 tok/s\n");
+  CHECK(out == first + "\r\x1b[Keval 1/3  eval_loss 0.5\n" + first + "\r\x1b[Ksaved\n" + first +
+                   "\r\x1b[Kstep 3/3  epoch 0.25  reward 0.5  loss 0.25  2,000 tok/s\n");
 }
 
 TEST_CASE("a method without reward shows its loss; NaN is not shown") {

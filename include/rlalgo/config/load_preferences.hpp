@@ -58,9 +58,10 @@ struct PreferenceData {
           .eos_text = tokenizer.eos_token()};
 }
 
-namespace detail {
+// Told what is being prepared and how many rows of it are done.
+using RowProgress = std::function<void(const std::string& what, std::int64_t rows)>;
 
-using Progress = std::function<void(const std::string& entry, std::int64_t rows)>;
+namespace detail {
 
 // The examples of a `datasets` list and their final order.
 struct Examples {
@@ -137,7 +138,8 @@ inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetCo
 }
 
 inline Examples load_examples(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                              const data::TextTools& tools, const Progress& progress, std::vector<std::string>& notes) {
+                              const data::TextTools& tools, const RowProgress& progress,
+                              std::vector<std::string>& notes) {
   const PreferenceConfig& p = c.preference;
   const data::PreferenceFamily family = preference_family(c);
   const bool end_id = c.rl == "orpo" || c.rl == "simpo" || c.rl == "cpo";
@@ -188,7 +190,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 }
 
 [[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools,
-                                                     const Progress& progress = {}) {
+                                                     const RowProgress& progress = {}) {
   PreferenceData out;
   Seen seen;
   Examples train = load_examples(c.datasets, "datasets", c, tools, progress, out.notes);
@@ -249,7 +251,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 }
 
 [[nodiscard]] inline PreferenceData find_or_make(const RunConfig& c, const LanguageModel& model,
-                                                 const data::TextTools& tools, const Progress& progress) {
+                                                 const data::TextTools& tools, const RowProgress& progress) {
   if (!c.preference.dataset_prepared_path || c.preference.skip_prepare_dataset)
     return make_preferences(c, tools, progress);
   const std::string key = preparation_key(c, model);
@@ -272,11 +274,9 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 
 }  // namespace detail
 
-// The data; read from dataset_prepared_path where it was prepared before, and kept there for the next run. `progress`
-// is told how many rows of an entry are done.
+// The data; read from dataset_prepared_path where it was prepared before, and kept there for the next run.
 [[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const LanguageModel& model,
-                                                     const data::TextTools& tools,
-                                                     const detail::Progress& progress = {}) {
+                                                     const data::TextTools& tools, const RowProgress& progress = {}) {
   PreferenceData out = detail::find_or_make(c, model, tools, progress);
   if (c.rl == "kto") detail::note_balance(*out.train, c, out.notes);
   return out;

@@ -1,7 +1,6 @@
 // From a configuration to the settings of a preference run: batch, order, optimizer, schedule, loop.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include <rlalgo/config/plan.hpp>
@@ -22,10 +21,7 @@ namespace rlalgo::config {
                   .shuffle = !in_order,
                   .seed = c.seed};
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
-  const std::int64_t per_step = c.micro_batch_size * c.gradient_accumulation_steps;
-  const double steps_per_epoch = static_cast<double>((examples + per_step - 1) / per_step);
-  const auto total = static_cast<std::int64_t>(std::ceil(steps_per_epoch * c.num_epochs));
-  const Plan plan = make_plan(c, total, evaluates);
+  const Plan plan = make_plan(c, examples, evaluates);
   out.trainer = trainer_settings(c, plan, examples, c.rl);
   data::Json& s = out.trainer.loop.settings;
   s = {{"base_model", c.base_model},        {"beta", c.beta},

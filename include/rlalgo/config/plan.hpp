@@ -1,15 +1,22 @@
 // How long a run is and what happens when: the values that depend on the number of rows.
 //
-//   total   = max_steps, else the optimizer steps of num_epochs over the rows (sampler/geometry.hpp)
-//   warm-up = warmup_steps, else ⌈warmup_ratio·total⌉, else ⌈0.03·total⌉; exactly 1 becomes 2
-//   logging = logging_steps, else ⌊0.005·total⌋ within [1, 10]
+//   epochs  = the optimizer steps of num_epochs: of a dataset of preferences ⌈rows·num_epochs / examples of a step⌉ (so
+//             that steps cut short at the end of an epoch are made up for at the end of the run), of rollouts those of
+//             sampler/geometry.hpp
+//   total   = max_steps, else epochs
+//   warm-up = warmup_steps, 1 becoming 2; else of rollouts ⌈r·total⌉, r = warmup_ratio or 0.03; of preferences
+//             ⌊warmup_ratio·epochs⌋ or min(⌊0.03·epochs⌋, 100), 1 becoming 2
+//   logging = logging_steps, else ⌊0.005·epochs⌋ within [1, 10]
 //   saving  = every save_steps (a fraction means ⌈fraction·total⌉), save_strategy, else at the end of every epoch
-//   evaluation, with evaluation data = the same from eval_…; a strategy `steps` without eval_steps follows logging
+//   evaluation, with evaluation data = the same from eval_…; a strategy `steps` without eval_steps follows logging;
+//             whatever the strategy, also after the last step
 //
 // saves_per_epoch: k stands for the fraction 1/(k·num_epochs) when that is below 1, else for every epoch; so does
 // evals_per_epoch. An evaluation before the first step happens when eval_steps or eval_strategy (or evals_per_epoch) is
-// set. Departures from axolotl: it logs a grpo run every 500 steps because it does not know the total beforehand; it
-// never evaluates when no eval key is set, this does at the end of every epoch.
+// set. Source: axolotl 0.19 (the steps of a grpo run are counted by transformers, hence the two roundings).
+// Departures from axolotl: it logs a grpo run every 500 steps because it does not know the total beforehand; it never
+// evaluates when no eval key is set, this does at the end of every epoch; it counts the steps of a gdpo run as if a row
+// were one completion and ends it after 1/num_generations of the epochs.
 #pragma once
 
 #include <algorithm>
@@ -63,21 +70,13 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
   return {Interval::Unit::epochs, 0};
 }
 
-}  // namespace detail
-
-// The plan of a run of `total_steps` optimizer steps (max_steps wins); `evaluates` tells whether there is evaluation
-// data.
-[[nodiscard]] inline Plan make_plan(const RunConfig& config, std::int64_t total_steps, bool evaluates) {
+// All but the warm-up, which is `warmup` steps unless the file says how many.
+inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64_t warmup, bool evaluates) {
   Plan plan;
-  plan.total_steps = config.max_steps.value_or(total_steps);
-  const double total = static_cast<double>(plan.total_steps);
-  if (config.warmup_steps)
-    plan.warmup_steps = *config.warmup_steps;
-  else
-    plan.warmup_steps = detail::ceiling(config.warmup_ratio.value_or(0.03) * total);
-  if (plan.warmup_steps == 1) plan.warmup_steps = 2;
-  plan.logging_steps =
-      config.logging_steps.value_or(std::clamp<std::int64_t>(static_cast<std::int64_t>(0.005 * total), 1, 10));
+  plan.total_steps = config.max_steps.value_or(epochs);
+  plan.warmup_steps = config.warmup_steps ? (*config.warmup_steps == 1 ? 2 : *config.warmup_steps) : warmup;
+  const auto share = static_cast<std::int64_t>(0.005 * static_cast<double>(epochs));
+  plan.logging_steps = config.logging_steps.value_or(std::clamp<std::int64_t>(share, 1, 10));
   plan.save =
       detail::interval(config.save_steps, config.save_strategy, config.saves_per_epoch, config, plan.total_steps, 500);
   if (!evaluates) return plan;
@@ -86,6 +85,18 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
   plan.eval_first =
       plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch);
   return plan;
+}
+
+}  // namespace detail
+
+// The plan of a run over a dataset of `rows` preferences; `evaluates` tells whether there is evaluation data.
+[[nodiscard]] inline Plan make_plan(const RunConfig& config, std::int64_t rows, bool evaluates) {
+  const auto examples = static_cast<double>(config.micro_batch_size * config.gradient_accumulation_steps);
+  const std::int64_t epochs = detail::ceiling(static_cast<double>(rows) * config.num_epochs / examples);
+  const auto floor = [&](double share) { return static_cast<std::int64_t>(share * static_cast<double>(epochs)); };
+  const std::int64_t warmup =
+      config.warmup_ratio ? floor(*config.warmup_ratio) : std::min<std::int64_t>(floor(0.03), 100);
+  return detail::plan_around(config, epochs, warmup == 1 ? 2 : warmup, evaluates);
 }
 
 // The plan of an online run over `rows` prompts.
@@ -101,7 +112,9 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
          .where = config.place("datasets"),
          .remedy = "lower micro_batch_size or gradient_accumulation_steps, or add rows"});
   }
-  return make_plan(config, geometry.steps(rows, config.num_epochs), evaluates);
+  const std::int64_t epochs = geometry.steps(rows, config.num_epochs);
+  const auto total = static_cast<double>(config.max_steps.value_or(epochs));
+  return detail::plan_around(config, epochs, detail::ceiling(config.warmup_ratio.value_or(0.03) * total), evaluates);
 }
 
 // The learning-rate schedule of a planned run. As in axolotl, the cosine keys act on `cosine` only:

@@ -50,7 +50,8 @@ struct Reference {
 }
 
 // `model.decoder` is the policy before training.
-[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data) {
+[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data,
+                                              const RowProgress& progress = {}) {
   Reference out;
   if (!needs_reference(c)) return out;
   const PreferenceConfig& p = c.preference;
@@ -66,12 +67,13 @@ struct Reference {
     const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
     const auto compute = [&](const std::shared_ptr<data::AnswerSet>& set, std::int64_t per_step) {
-      const trainer::PrecomputeConfig settings{.batch_size = batch,
-                                               .examples_per_step = per_step,
-                                               .mismatched = mismatched,
-                                               .ld_alpha = p.ld_alpha,
-                                               .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                                               .model_identity = reference_identity(c, model) + (bare ? "bare" : "")};
+      trainer::PrecomputeConfig settings{.batch_size = batch,
+                                         .examples_per_step = per_step,
+                                         .mismatched = mismatched,
+                                         .ld_alpha = p.ld_alpha,
+                                         .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
+                                         .model_identity = reference_identity(c, model) + (bare ? "bare" : "")};
+      if (progress) settings.progress = [&](std::int64_t examples) { progress("reference log-probs", examples); };
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
                               : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);

@@ -10,7 +10,8 @@
 // Errors: those of preference_row.hpp; [rlalgo.data.21] an odd number of turns for argilla; [rlalgo.data.22] a role
 // that `roles` does not list. Departure: axolotl finds the answer by searching its text in the rendered turn, which
 // fails when the template trims it, or when it occurs earlier. Here the place of the content is found with a sentinel
-// in its stead.
+// in its stead. With a `prompt` column, argilla puts it in the place of every user's turn of several; here the turns
+// are taken as they are.
 #pragma once
 
 #include <algorithm>
@@ -152,7 +153,8 @@ inline void odds_row(Json& row, const Render& render, const std::string& where) 
                  .found = std::to_string(chosen->size()),
                  .expected = "user and assistant in turn, an even number",
                  .where = where});
-  const std::string prompt_column = optional_text(row, "prompt", where);
+  // The prompt of one exchange; the turns of more speak for themselves.
+  const std::string prompt_column = chosen->size() == 2 ? optional_text(row, "prompt", where) : "";
   Json history = Json::array();
   if (!system.empty()) history.push_back(message("system", system));
   for (std::size_t i = 0; i < chosen->size(); i += 2) {

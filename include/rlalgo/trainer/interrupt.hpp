@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM: the first asks the loop to finish its step, save and stop; the second ends the process at once.
+// Ctrl-C and SIGTERM: the first asks the loop to finish its step (or evaluation), save and stop, and says so on
+// standard error; the second ends the process at once.
 //
 // While an Interrupt lives it owns both signals and puts the former handlers back when it dies; SIGPIPE is ignored, so
 // that a reader of the progress that goes away (`| head`) does not end the run. Only one may live at a time. A run
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 
 namespace rlalgo::trainer {
 
@@ -44,6 +46,10 @@ class Interrupt {
   }
   static void handle(int) {
     if (flag().fetch_add(1) > 0) ::_exit(exit_code);
+    static constexpr char text[] = "\nstopping after this step; interrupt again to stop at once\n";
+    const int before = errno;
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
+    errno = before;
   }
   struct sigaction old_int_ = {};
   struct sigaction old_term_ = {};

@@ -1,6 +1,7 @@
 // The training loop without the algorithm: steps, logging, evaluation, checkpoints, resume, interruption.
 //
 //   for step in (resumed, max_steps]:  train_step → metric window → log? → evaluate? → save? → interrupted?
+//   at the end of a run                what was not logged or evaluated yet → final files
 //
 // The loop owns output_dir and the order of things; it knows no tensor. The caller owns policy, optimizer, sampler and
 // sync, and passes callbacks. Guarantees: a resumed run prints the records and makes the checkpoints of one that was
@@ -71,7 +72,7 @@ struct LoopConfig {
   bool save_first_step = false;       // an extra checkpoint after step 1
   bool save_only_model = false;       // no optimizer state: cannot be resumed
   std::int64_t save_total_limit = 4;  // checkpoints kept; ≤ 0 means 4
-  Cadence eval = Cadence::never();    // needs Callbacks::evaluate
+  Cadence eval = Cadence::never();    // … and after the last step; needs Callbacks::evaluate
   std::size_t logged_samples = 4;     // rollouts per record in samples.jsonl
   bool eval_first = false;            // also before step 1
   std::optional<std::filesystem::path> resume_from_checkpoint;
@@ -182,8 +183,9 @@ class Loop {
     if (interrupted && step_ == 0) return {step_, interrupted};  // nothing was done: nothing to save
     if (interrupted) {
       if (saved_ != step_) save_checkpoint();
-    } else if (!window_.empty()) {
-      emit_window();
+    } else {
+      if (!window_.empty()) emit_window();
+      if (config_.eval.unit != Cadence::Unit::never && evaluated_ != step_) evaluate();
     }
     save_final();
     if (interrupted)
@@ -212,8 +214,10 @@ class Loop {
     totals_ = Totals::from(checkpoint.state["totals"]);
     if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
     log_->restart(checkpoint.history);
-    for (const Json& entry : checkpoint.history)
+    for (const Json& entry : checkpoint.history) {
       last_record_ = std::max(last_record_, entry.at("step").get<std::int64_t>());
+      if (entry.contains("time/eval")) evaluated_ = entry.at("step").get<std::int64_t>();
+    }
     samples_->restart(last_record_);
     for (const Checkpoint& other : list_checkpoints(config_.output_dir))
       if (other.step > step_)
@@ -255,6 +259,7 @@ class Loop {
     for (const auto& [name, value] : metrics.values()) record.values.emplace_back("eval_" + name, value);
     record.values.emplace_back("time/eval", watch.seconds());
     emit(record);
+    evaluated_ = step_;
   }
 
   // Samples first: an observer of the record finds them on disk.
@@ -345,6 +350,7 @@ class Loop {
   std::int64_t first_step_ = 0;   // of them, by the run that was resumed
   std::int64_t last_record_ = 0;  // newest record in the resumed history
   std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
+  std::int64_t evaluated_ = -1;   // the step of the last evaluation
   double epoch_ = 0.0;
   bool announced_ = false;
   std::string started_ = utc_now();

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct PrecomputeConfig {
   std::optional<double> ld_alpha = {};
   std::filesystem::path directory = {};  // of the cache; empty: nothing is read or written
   std::string model_identity = {};       // what the reference's weights are
+  // Called after every forward pass; mismatched completions count as examples of their own.
+  std::function<void(std::int64_t examples)> progress = {};
 };
 
 namespace detail {
@@ -53,6 +56,11 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
                                          .mismatched = false,
                                          .count_tokens = false});
   data::ReferenceColumns out;
+  std::int64_t done = 0;
+  const auto passed = [&](std::size_t rows) {
+    done += static_cast<std::int64_t>(rows / unit);
+    if (config.progress) config.progress(done);
+  };
   for (std::int64_t s = 0; s < steps.steps(); ++s) {
     sampler::PreferenceBatch batch = steps.next(s);
     for (const auto& part : batch.parts) {
@@ -64,6 +72,7 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
         for (std::size_t k = 0; k < unit; ++k)
           out.rows.push_back(weighted_sum(part[i + k]->reference_log_probs, shorter, config.ld_alpha.value_or(1.0)));
       }
+      passed(part.size());
     }
   }
   if (!config.mismatched) return out;
@@ -80,6 +89,7 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
         const Answers rows = Answers(part).subspan(at, std::min(size, part.size() - at));
         const std::vector<double> sums = mismatched_log_probs(reference, rows, 1.0);
         out.mismatched.insert(out.mismatched.end(), sums.begin(), sums.end());
+        passed(rows.size());
       }
   }
   return out;

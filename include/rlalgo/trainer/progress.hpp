@@ -2,8 +2,9 @@
 //
 //   step 12/200  epoch 0.06  reward 0.531  loss 0.0123  1,234 tok/s  ETA 3:21
 //
-// `reward` when the method has one. Throughput is over the last 20 steps. The estimate is the wall time of this process
-// per step (evaluation and saving included) times the steps left. Notices (saved …, warning …) are lines of their own.
+// `reward` when the method has one. An evaluation shows its loss, and reward, accuracy and margin where there are any.
+// Throughput is over the last 20 steps. The estimate is the wall time of this process per step (evaluation and saving
+// included) times the steps left. Evaluations and notices (saved …, warning …) are lines of their own.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -66,11 +67,12 @@ class Progress : public Observer {
   }
 
   void on_record(const Record& record) override {
-    if (!terminal_ && std::any_of(record.values.begin(), record.values.end(), is_evaluation)) {
+    if (std::any_of(record.values.begin(), record.values.end(), is_evaluation)) {
       std::string text = "eval " + std::to_string(record.step) + "/" + std::to_string(max_steps_);
-      for (const auto& [name, value] : record.values)
-        if (is_evaluation({name, value})) text += "  " + name + " " + short_number(value);
-      print(text + "\n");
+      for (const char* name : {"eval_loss", "eval_reward", "eval_rewards/accuracies", "eval_rewards/margins"})
+        if (const double value = record.value(name); !std::isnan(value))
+          text += "  " + std::string(name) + " " + short_number(value);
+      on_message(text);
     } else if (!terminal_) {
       print(line(record.epoch, record.value("reward"), record.value("loss"), record.value("grad_norm"),
                  record.value("learning_rate")) +
