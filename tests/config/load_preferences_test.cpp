@@ -76,6 +76,19 @@ TEST_CASE("test_datasets lose what training has; kto labels make rows different"
   CHECK(rlalgo::config::detail::make_preferences(c, bytes()).train->examples() == 6);  // pairs, taken apart
 }
 
+TEST_CASE("answers that are cut are counted out of all answers") {
+  const ScratchDirectory scratch;
+  RunConfig c;
+  c.rl = "dpo";
+  c.datasets = {entry(scratch.write("rows.jsonl", rows(3)))};
+  c.preference.sequence_len = 5;  // of prompt 2 + chosen 3 or rejected 2, each with an end
+  c.preference.excess_length_strategy = "truncate";
+  std::string notes;
+  for (const std::string& note : rlalgo::config::detail::make_preferences(c, bytes()).notes) notes += note + "\n";
+  INFO(notes);
+  CHECK(notes.find("datasets[0]: 3 of 6 ") != std::string::npos);
+}
+
 TEST_CASE("orpo and the cpo family end answers with an id, dpo with text; both are the same here") {
   const ScratchDirectory scratch;
   RunConfig c;
