@@ -1,8 +1,8 @@
 // How long a run is and what happens when: the values that depend on the number of rows.
 //
-//   epochs  = the optimizer steps of num_epochs: of a dataset of preferences ⌈rows·num_epochs / examples of a step⌉ (so
-//             that steps cut short at the end of an epoch are made up for at the end of the run), of rollouts those of
-//             sampler/geometry.hpp
+//   epochs  = the optimizer steps of num_epochs: of a dataset of preferences ⌈rows·num_epochs / examples of a step⌉
+//             (where epochs end in a part of a step, fewer than they take: the run ends before its last epoch does), of
+//             rollouts those of sampler/geometry.hpp
 //   total   = max_steps, else epochs
 //   warm-up = warmup_steps, 1 becoming 2; else of rollouts ⌈r·total⌉, r = warmup_ratio or 0.03; of preferences
 //             ⌊warmup_ratio·epochs⌋ or min(⌊0.03·epochs⌋, 100), 1 becoming 2
@@ -77,11 +77,10 @@ inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64
   plan.warmup_steps = config.warmup_steps ? (*config.warmup_steps == 1 ? 2 : *config.warmup_steps) : warmup;
   const auto share = static_cast<std::int64_t>(0.005 * static_cast<double>(epochs));
   plan.logging_steps = config.logging_steps.value_or(std::clamp<std::int64_t>(share, 1, 10));
-  plan.save =
-      detail::interval(config.save_steps, config.save_strategy, config.saves_per_epoch, config, plan.total_steps, 500);
+  plan.save = interval(config.save_steps, config.save_strategy, config.saves_per_epoch, config, plan.total_steps, 500);
   if (!evaluates) return plan;
-  plan.eval = detail::interval(config.eval_steps, config.eval_strategy, config.evals_per_epoch, config,
-                               plan.total_steps, plan.logging_steps);
+  plan.eval = interval(config.eval_steps, config.eval_strategy, config.evals_per_epoch, config, plan.total_steps,
+                       plan.logging_steps);
   plan.eval_first =
       plan.eval.unit != Interval::Unit::never && (config.eval_steps || config.eval_strategy || config.evals_per_epoch);
   return plan;
