@@ -83,10 +83,13 @@ TEST_CASE("answers that are cut are counted out of all answers") {
   c.datasets = {entry(scratch.write("rows.jsonl", rows(3)))};
   c.preference.sequence_len = 5;  // of prompt 2 + chosen 3 or rejected 2, each with an end
   c.preference.excess_length_strategy = "truncate";
-  std::string notes;
-  for (const std::string& note : rlalgo::config::detail::make_preferences(c, bytes()).notes) notes += note + "\n";
-  INFO(notes);
-  CHECK(notes.find("datasets[0]: 3 of 6 ") != std::string::npos);
+  for (const char* rl : {"dpo", "kto"}) {  // kto takes pairs apart
+    c.rl = rl;
+    std::string notes;
+    for (const std::string& note : rlalgo::config::detail::make_preferences(c, bytes()).notes) notes += note + "\n";
+    INFO(notes);
+    CHECK(notes.find("datasets[0]: 3 of 6 ") != std::string::npos);
+  }
 }
 
 TEST_CASE("orpo and the cpo family end answers with an id, dpo with text; both are the same here") {

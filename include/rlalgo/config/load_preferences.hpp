@@ -72,16 +72,14 @@ struct Examples {
 
 inline void note_counts(const data::TokenizeCounts& n, const std::string& key, const RunConfig& c,
                         std::vector<std::string>& notes) {
-  const auto say = [&](std::int64_t count, const std::string& what, std::int64_t of = 1) {
-    if (count > 0)
-      notes.push_back(key + ": " + std::to_string(count) + " of " + std::to_string(n.rows * of) + " " + what);
+  const auto say = [&](std::int64_t count, std::int64_t all, const std::string& what) {
+    if (count > 0) notes.push_back(key + ": " + std::to_string(count) + " of " + std::to_string(all) + " " + what);
   };
-  const std::int64_t answers = c.rl == "kto" ? 1 : 2;  // of a row
-  say(n.too_long, "rows dropped, longer than sequence_len (excess_length_strategy)");
-  say(n.truncated, "answers cut to fit sequence_len", answers);
-  say(n.prompt_fills, "rows dropped, the prompt alone fills sequence_len");
-  say(n.cut, "sequences cut to sequence_len", answers);
-  say(n.identical, "pairs have the same chosen and rejected answer; they teach nothing");
+  say(n.too_long, n.rows, "rows dropped, longer than sequence_len (excess_length_strategy)");
+  say(n.truncated, n.answers, "answers cut to fit sequence_len");
+  say(n.prompt_fills, n.rows, "rows dropped, the prompt alone fills sequence_len");
+  say(n.cut, n.answers, "sequences cut to sequence_len");
+  say(n.identical, n.rows, "pairs have the same chosen and rejected answer; they teach nothing");
   if (c.rl != "kto") return;
   if (n.desirable == 0 || n.desirable == n.kept)
     notes.push_back(key + ": warning: all rows have the label " + (n.desirable == 0 ? "false" : "true"));

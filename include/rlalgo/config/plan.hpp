@@ -70,11 +70,14 @@ inline Interval interval(std::optional<double> steps, const std::optional<std::s
   return {Interval::Unit::epochs, 0};
 }
 
+// A warm-up of one step is a first update of rate 0 and nothing else.
+inline std::int64_t never_one(std::int64_t warmup) { return warmup == 1 ? 2 : warmup; }
+
 // All but the warm-up, which is `warmup` steps unless the file says how many.
 inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64_t warmup, bool evaluates) {
   Plan plan;
   plan.total_steps = config.max_steps.value_or(epochs);
-  plan.warmup_steps = config.warmup_steps ? (*config.warmup_steps == 1 ? 2 : *config.warmup_steps) : warmup;
+  plan.warmup_steps = config.warmup_steps ? never_one(*config.warmup_steps) : warmup;
   const auto share = static_cast<std::int64_t>(0.005 * static_cast<double>(epochs));
   plan.logging_steps = config.logging_steps.value_or(std::clamp<std::int64_t>(share, 1, 10));
   plan.save = interval(config.save_steps, config.save_strategy, config.saves_per_epoch, config, plan.total_steps, 500);
@@ -92,10 +95,9 @@ inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64
 [[nodiscard]] inline Plan make_plan(const RunConfig& config, std::int64_t rows, bool evaluates) {
   const auto examples = static_cast<double>(config.micro_batch_size * config.gradient_accumulation_steps);
   const std::int64_t epochs = detail::ceiling(static_cast<double>(rows) * config.num_epochs / examples);
-  const auto floor = [&](double share) { return static_cast<std::int64_t>(share * static_cast<double>(epochs)); };
-  const std::int64_t warmup =
-      config.warmup_ratio ? floor(*config.warmup_ratio) : std::min<std::int64_t>(floor(0.03), 100);
-  return detail::plan_around(config, epochs, warmup == 1 ? 2 : warmup, evaluates);
+  auto warmup = static_cast<std::int64_t>(config.warmup_ratio.value_or(0.03) * static_cast<double>(epochs));
+  if (!config.warmup_ratio) warmup = std::min<std::int64_t>(warmup, 100);
+  return detail::plan_around(config, epochs, detail::never_one(warmup), evaluates);
 }
 
 // The plan of an online run over `rows` prompts.

@@ -65,6 +65,7 @@ struct Reference {
   std::shared_ptr<model::Decoder> frozen = bare ? policy->without_adapter() : policy->reference();
   if (p.precompute_ref_log_probs) {
     const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
+    const std::string identity = reference_identity(c, model) + (bare ? "bare" : "");  // reads the weights' files
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
     const auto compute = [&](const std::shared_ptr<data::AnswerSet>& set, std::int64_t per_step) {
       trainer::PrecomputeConfig settings{.batch_size = batch,
@@ -72,7 +73,7 @@ struct Reference {
                                          .mismatched = mismatched,
                                          .ld_alpha = p.ld_alpha,
                                          .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
-                                         .model_identity = reference_identity(c, model) + (bare ? "bare" : "")};
+                                         .model_identity = identity};
       if (progress) settings.progress = [&](std::int64_t examples) { progress("reference log-probs", examples); };
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)

@@ -61,6 +61,7 @@ struct TokenizeConfig {
 // What became of the rows, to be told to the user.
 struct TokenizeCounts {
   std::int64_t rows = 0;          // examples read
+  std::int64_t answers = 0;       // of them
   std::int64_t too_long = 0;      // dropped by `excess`
   std::int64_t truncated = 0;     // answers cut by `excess`
   std::int64_t prompt_fills = 0;  // dropped: the prompt leaves no room
@@ -70,9 +71,9 @@ struct TokenizeCounts {
   std::int64_t kept = 0;          // examples made
 
   TokenizeCounts& operator+=(const TokenizeCounts& other) {
-    for (const auto member :
-         {&TokenizeCounts::rows, &TokenizeCounts::too_long, &TokenizeCounts::truncated, &TokenizeCounts::prompt_fills,
-          &TokenizeCounts::cut, &TokenizeCounts::identical, &TokenizeCounts::desirable, &TokenizeCounts::kept})
+    for (const auto member : {&TokenizeCounts::rows, &TokenizeCounts::answers, &TokenizeCounts::too_long,
+                              &TokenizeCounts::truncated, &TokenizeCounts::prompt_fills, &TokenizeCounts::cut,
+                              &TokenizeCounts::identical, &TokenizeCounts::desirable, &TokenizeCounts::kept})
       this->*member += other.*member;
     return *this;
   }
@@ -171,6 +172,7 @@ class PreferenceTokenizer {
       answers = {source_of(row, "completion", where)};
       desirable = {label_of(row, where)};
     }
+    counts.answers += static_cast<std::int64_t>(answers.size());
     if (config_.filter && !fits(prompt, answers, where, counts)) return;
     Tokens tokens = config_.end == EndRule::text ? end_with_text(prompt, answers) : end_with_id(prompt, answers);
     if (!within_length(tokens, where, counts)) return;
