@@ -7,11 +7,13 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 # ccache caches users of a precompiled header only when it is told not to compare what GCC's own .gch check compares
-# (macros, time stamps), and when -fpch-preprocess keeps the header's name in the preprocessed text.
+# (macros, time stamps), and when -fpch-preprocess keeps the header's name in the preprocessed text. Paths are hashed
+# relative to the source folder, so that any clone finds what another one compiled.
 find_program(RLALGO_CCACHE ccache)
 if(RLALGO_CCACHE AND (NOT CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "^[^;]*ccache$"))
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    /usr/bin/env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${RLALGO_CCACHE})
+    /usr/bin/env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${RLALGO_CCACHE})
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)

@@ -3,7 +3,7 @@
 # A room's test files instantiate the same templates again and again; in one translation unit that is done once, and a
 # clean build of all tests takes a third of the time. Every file keeps its names to itself: a unit includes what its
 # files include, and then each file inside a namespace of its own, where its #include lines find nothing left to do.
-# Files that replace operator new stay alone. RLALGO_UNITS=OFF compiles file by file, which suits work on one test.
+# Includes are relative, so that a unit's text is the same in every clone (ccache). Files that replace operator new stay alone. RLALGO_UNITS=OFF compiles file by file, which suits work on one test.
 option(RLALGO_UNITS "Compile a room's test files, and the CLI's, together" ON)
 set(RLALGO_UNIT_SIZE 8 CACHE STRING "Test files in one translation unit, at most")
 
@@ -25,6 +25,7 @@ function(rlalgo_units variable room)
   list(LENGTH _together _count)
   math(EXPR _units "(${_count} + ${RLALGO_UNIT_SIZE} - 1) / ${RLALGO_UNIT_SIZE}")
   set(_begin 0)
+  set(_place ${CMAKE_CURRENT_BINARY_DIR}/units)
   foreach(_unit RANGE 1 ${_units})
     math(EXPR _end "${_count} * ${_unit} / ${_units}")
     math(EXPR _length "${_end} - ${_begin}")
@@ -40,15 +41,17 @@ function(rlalgo_units variable room)
       foreach(_line IN LISTS _lines)
         string(REGEX MATCH "\"(.+)\"" _quoted "${_line}")
         if(_quoted AND EXISTS "${_folder}/${CMAKE_MATCH_1}")
-          set(_line "#include \"${_folder}/${CMAKE_MATCH_1}\"")
+          cmake_path(RELATIVE_PATH _folder BASE_DIRECTORY ${_place} OUTPUT_VARIABLE _near)
+          set(_line "#include \"${_near}/${CMAKE_MATCH_1}\"")
         endif()
         list(APPEND _includes "${_line}")
       endforeach()
-      string(APPEND _bodies "namespace ${_stem} {\n#include \"${_source}\"\n}\n")
+      cmake_path(RELATIVE_PATH _source BASE_DIRECTORY ${_place} OUTPUT_VARIABLE _near)
+      string(APPEND _bodies "namespace ${_stem} {\n#include \"${_near}\"\n}\n")
     endforeach()
     list(REMOVE_DUPLICATES _includes)
     list(JOIN _includes "\n" _includes)
-    set(_file ${CMAKE_CURRENT_BINARY_DIR}/units/${room}_${_unit}.cpp)
+    set(_file ${_place}/${room}_${_unit}.cpp)
     file(CONFIGURE OUTPUT ${_file} CONTENT "${_includes}\n\n${_bodies}" @ONLY)
     list(APPEND _out ${_file})
   endforeach()

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path quickstart = fs::path(RLALGO_TEST_DIR).parent_path() / "examples" / "quickstart" / "model";
+const fs::path quickstart = fs::path(rlalgo::support::test_dir).parent_path() / "examples" / "quickstart" / "model";
 
 config::LanguageModel model_with(const std::string& chat_template) {
   config::RunConfig run;

@@ -10,7 +10,7 @@ using namespace rlalgo;
 namespace fs = std::filesystem;
 
 namespace {
-const fs::path quickstart = fs::path(RLALGO_TEST_DIR).parent_path() / "examples" / "quickstart" / "model";
+const fs::path quickstart = fs::path(rlalgo::support::test_dir).parent_path() / "examples" / "quickstart" / "model";
 
 config::RunConfig run_with(const std::string& model) {
   config::RunConfig run;

@@ -14,7 +14,7 @@ using namespace rlalgo;
 namespace fs = std::filesystem;
 
 namespace {
-const fs::path quickstart = fs::path(RLALGO_TEST_DIR).parent_path() / "examples" / "quickstart" / "model";
+const fs::path quickstart = fs::path(rlalgo::support::test_dir).parent_path() / "examples" / "quickstart" / "model";
 
 config::RunConfig example() {
   config::RunConfig run;
@@ -92,7 +92,7 @@ TEST_CASE("rewards come with their weights, Python beside the configuration is f
 }
 
 TEST_CASE("reward models, TRL's names with parameters, and what happens when a reward fails") {
-  const std::string models = std::string(RLALGO_TEST_DIR) + "/golden/reward/models";
+  const std::string models = std::string(rlalgo::support::test_dir) + "/golden/reward/models";
   config::RunConfig run = example();
   run.trl.reward_funcs = {"think_format_reward", models + "/llama/", "get_soft_overlong_punishment"};
   run.trl.reward_kwargs = {{"get_soft_overlong_punishment", {{"max_completion_len", 2}, {"soft_punish_cache", 1}}}};

@@ -51,7 +51,7 @@ inline rlalgo::data::MessageFields fields_of(const Json& keys) {
 
 // Checks every row whose type starts with `prefix` ("{" = a mapping); returns how many there were.
 inline int check(const std::string& prefix, const std::string& rl) {
-  std::ifstream file(std::string(RLALGO_TEST_DIR) + "/golden/data/preference_formats.jsonl");
+  std::ifstream file(std::string(rlalgo::support::test_dir) + "/golden/data/preference_formats.jsonl");
   REQUIRE(file.good());
   int count = 0;
   for (std::string line; std::getline(file, line);) {

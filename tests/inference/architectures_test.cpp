@@ -24,7 +24,7 @@ using namespace rlalgo;
 
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+const std::filesystem::path golden = std::filesystem::path(rlalgo::support::test_dir) / "golden";
 
 // The largest difference of log-probs between what the engine drew and what the training path says of it.
 double worst_difference(model::Decoder& decoder, std::int64_t tokens, std::int64_t prompt = 5) {

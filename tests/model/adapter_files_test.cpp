@@ -21,7 +21,7 @@ using rlalgo::support::raised_by;
 
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+const std::filesystem::path golden = std::filesystem::path(rlalgo::support::test_dir) / "golden";
 
 struct Case {
   const char* name;

@@ -68,7 +68,7 @@ std::vector<at::Tensor> take_gradients(model::Decoder& policy) {
 TEST_CASE("logits and gradients equal those of transformers for every architecture") {
   for (const std::string name : {"llama", "llama3_rope", "qwen2", "qwen3", "mistral", "smollm3", "qwen2_window",
                                  "llama_dynamic", "qwen3_yarn"}) {
-    const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
+    const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto policy = model::load_decoder(folder);
     const auto expected = model::read_safetensors(folder / "expected.safetensors");
     std::vector<Row> rows;
@@ -103,7 +103,7 @@ TEST_CASE("logits and gradients equal those of transformers for every architectu
 TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transformers in bfloat16") {
   for (const std::string name : {"llama", "llama3_rope", "qwen2", "qwen3", "mistral", "smollm3", "qwen2_window",
                                  "llama_dynamic", "qwen3_yarn"}) {
-    const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
+    const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto low = model::load_decoder(folder, at::kBFloat16), exact = model::load_decoder(folder, at::kDouble);
     {
       const c10::NoGradGuard no_grad;
@@ -126,7 +126,7 @@ TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transforme
 }
 
 TEST_CASE("gradients in bfloat16 are those of float32 but for rounding") {
-  const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model/qwen3";  // its file is in bfloat16
+  const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model/qwen3";  // its file is in bfloat16
   const auto low = model::load_decoder(folder, at::kBFloat16), full = model::load_decoder(folder);
   const std::vector<Row> rows = {{{5, 6, 7}, {8, 9, 10, 11, 12}}, {{5, 6}, {13, 14, 15}}};
   for (auto* policy : {low.get(), full.get()}) {
@@ -186,7 +186,7 @@ TEST_CASE("a tree scores like its rows one by one, values and gradients") {
 
 TEST_CASE("checkpointing computes the same gradients to the bit, with windows and without") {
   for (const char* name : {"qwen2", "mistral", "smollm3"}) {
-    const auto folder = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model" / name;
+    const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto plain = model::load_decoder(folder), saving = model::load_decoder(folder);
     saving->set_checkpointing(true);
     const std::vector<Row> rows = {{draw(1, 9), draw(2, 12)}, {draw(1, 9), draw(3, 5)}, {draw(4, 3), draw(5, 4)}};

@@ -180,7 +180,7 @@ TEST_CASE("damaged safetensors files are read or refused") {
 }
 
 TEST_CASE("damaged configurations of models and adapters are read or refused") {
-  const auto golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+  const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden";
   std::vector<std::string> texts;
   for (const char* name : {"llama3_rope", "mistral", "smollm3", "qwen2_window", "qwen3_yarn"}) {
     std::ifstream in(golden / "model" / name / "config.json");

@@ -16,7 +16,7 @@ using rlalgo::support::raised_by;
 
 namespace {
 
-const auto golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model";
+const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/model";
 
 std::vector<model::NamedTensor> tensors_of(const std::filesystem::path& directory) {
   std::vector<model::NamedTensor> out;

@@ -18,7 +18,7 @@ using rlalgo::support::raised_by;
 
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden";
+const std::filesystem::path golden = std::filesystem::path(rlalgo::support::test_dir) / "golden";
 
 at::Tensor logits(model::Decoder& decoder, const at::Tensor& ids) {
   const std::vector<std::int32_t> tokens(ids.const_data_ptr<std::int64_t>(),

@@ -15,7 +15,7 @@ using namespace rlalgo;
 
 namespace {
 
-const auto golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/model";
+const auto golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/model";
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);

@@ -9,7 +9,7 @@
 using namespace rlalgo;
 
 TEST_CASE("passes of any size give the same logits") {
-  const std::string directory = std::string(RLALGO_TEST_DIR) + "/golden/reward/models/qwen3";
+  const std::string directory = std::string(rlalgo::support::test_dir) + "/golden/reward/models/qwen3";
   const auto whole = model::load_sequence_classifier(directory);
   CHECK(whole->labels() == 1);
   model::Tensor score = model::CheckpointFiles(directory).convert("score.weight", at::ScalarType::Float);

@@ -45,7 +45,7 @@ struct Batch {
 };
 
 Json golden(const char* name) {
-  std::ifstream file(std::string(RLALGO_TEST_DIR) + "/golden/reward/trl_rewards.json");
+  std::ifstream file(std::string(rlalgo::support::test_dir) + "/golden/reward/trl_rewards.json");
   return Json::parse(file).at(name);
 }
 

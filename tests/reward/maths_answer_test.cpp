@@ -30,7 +30,7 @@ int boxed(const std::string& gold, const std::string& answer) {
 }  // namespace
 
 TEST_CASE("two thousand answers are judged as trl.rewards.accuracy_reward judges them") {
-  std::ifstream file(std::string(RLALGO_TEST_DIR) + "/golden/reward/trl_rewards.json");
+  std::ifstream file(std::string(rlalgo::support::test_dir) + "/golden/reward/trl_rewards.json");
   const auto cases = nlohmann::json::parse(file).at("accuracy");
   REQUIRE(cases.size() > 2000);
   for (const auto& row : cases) {

@@ -14,3 +14,7 @@ using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif
+
+namespace rlalgo::support {
+extern const char* const test_dir;  // the folder tests/ of the sources; usable in initializers of globals
+}

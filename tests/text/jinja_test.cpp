@@ -43,7 +43,7 @@ std::string repeat(const std::string& text, int times) {
 
 // recorded from Jinja2 3.1 by scripts/fixtures/text_jinja.py
 TEST_CASE("renders as Jinja2 does") {
-  std::ifstream file(std::filesystem::path(RLALGO_TEST_DIR) / "golden/text/jinja.json");
+  std::ifstream file(std::filesystem::path(rlalgo::support::test_dir) / "golden/text/jinja.json");
   const Json fixture = Json::parse(file);
   std::size_t rendered = 0, failed = 0;
   for (const Json& entry : fixture["cases"]) {

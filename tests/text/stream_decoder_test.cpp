@@ -11,7 +11,7 @@ namespace {
 using rlalgo::text::StreamDecoder;
 using rlalgo::text::Tokenizer;
 
-const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/text";
+const std::filesystem::path golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/text";
 
 }  // namespace
 

@@ -19,7 +19,7 @@ using text::Json;
 using text::Tokenizer;
 using Ids = std::vector<std::int32_t>;
 
-const std::filesystem::path golden = std::filesystem::path(RLALGO_TEST_DIR) / "golden/text";
+const std::filesystem::path golden = std::filesystem::path(rlalgo::support::test_dir) / "golden/text";
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

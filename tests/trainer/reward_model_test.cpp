@@ -16,7 +16,7 @@ using reward::Json;
 namespace {
 
 std::string directory(const std::string& name) {
-  return std::string(RLALGO_TEST_DIR) + "/golden/reward/models/" + name;
+  return std::string(rlalgo::support::test_dir) + "/golden/reward/models/" + name;
 }
 
 std::vector<double> scores(trainer::RewardModel& reward, const std::vector<Json>& prompts,
@@ -63,7 +63,7 @@ TEST_CASE("reward models score as TRL has transformers score") {
 }
 
 TEST_CASE("what is no reward model is refused") {
-  const std::string language_model = std::string(RLALGO_TEST_DIR) + "/golden/model/llama";
+  const std::string language_model = std::string(rlalgo::support::test_dir) + "/golden/model/llama";
   CHECK_THROWS_WITH(model::load_sequence_classifier(language_model),
                     Catch::Contains("[rlalgo.model.10]") && Catch::Contains("ForSequenceClassification"));
   CHECK_FALSE(model::is_sequence_classifier(language_model));
