@@ -6,9 +6,11 @@
 // Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over the tokens of a micro-batch, then over the micro-batches of the step. By definition the only
-// door whose value depends on micro_batch_size; use dapo.hpp for the mean over the tokens of the whole step. Units:
-// log-probs in nats at the sampling temperature. Metrics: docs/algorithms/grpo.md. Errors: those of trainer/trainer.hpp
-// and sampler/rollouts.hpp. Departures: rows of a group stay together in micro-batches, where TRL permutes rows.
+// door whose value depends on micro_batch_size; use dapo.hpp for the mean over the tokens of the whole step.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/grpo.md.
+// Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
+// Departures: rows of a group stay together in micro-batches, where TRL permutes rows.
 #pragma once
 
 #include <utility>

@@ -4,12 +4,14 @@
 //   c_it = π_θ(o_it | q, o_i<t) / π_old(o_it | q, o_i<t),   A_i = (R_i − mean_group R) / (std_group R + 1e-4)
 //
 // Source: MiniMax, "MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention", arXiv 2506.13585, eq.
-// 4 and 5; the cap 5 is ScaleRL's (Khatri et al., arXiv 2510.13786). Symbols: G →
-// run.rollouts.geometry.num_generations, ε_high → cap.epsilon_high, β → kl.beta. Rewards: R_i = Σ_k w_k·R_ik; NaN = not
-// applicable (aggregation/sum_then_normalize.hpp). Reduction: mean over all loss tokens of the optimizer step and all
-// ranks. Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/cispo.md. Errors: those of
-// trainer/trainer.hpp and sampler/rollouts.hpp. Departures: TRL's default cap is epsilon = 0.2, and YAML runs
-// (loss_type: cispo) follow TRL.
+// 4 and 5; the cap 5 is ScaleRL's (Khatri et al., arXiv 2510.13786).
+// Symbols: G → run.rollouts.geometry.num_generations, ε_high → cap.epsilon_high, β → kl.beta.
+// Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
+// Reduction: mean over all loss tokens of the optimizer step and all ranks.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/cispo.md.
+// Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
+// Departures: TRL's default cap is epsilon = 0.2, and YAML runs (loss_type: cispo) follow TRL.
 #pragma once
 
 #include <utility>

@@ -7,7 +7,8 @@
 // Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/grpo.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/grpo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: dynamic sampling (section 3.2) is not part of this door, as in TRL; TRL's default for ε_high is ε, and
 // YAML runs (loss_type: dapo) follow TRL.

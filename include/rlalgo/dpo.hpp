@@ -4,10 +4,11 @@
 //
 // Source: Rafailov et al., "Direct Preference Optimization: Your Language Model is Secretly a Reward Model", arXiv
 // 2305.18290, eq. 7.
-// Symbols: y_w, y_l → chosen, rejected answers of data::AnswerSet; β → loss.beta; π_ref → inputs.reference.
-// Any pair objective takes the place of −log σ: Dpo<loss::Hinge>, Dpo<loss::Mixed<loss::Sigmoid,
-// loss::ChosenLikelihood>>, … and any divergence (loss/divergence.hpp) or weighting the place of the others.
-// Reduction: mean over the pairs of the optimizer step and all ranks. Units: nats.
+// Symbols: y_w, y_l → chosen, rejected answers of data::AnswerSet; β → loss.beta; π_ref → inputs.reference. Any pair
+// objective takes the place of −log σ: Dpo<loss::Hinge>, Dpo<loss::Mixed<loss::Sigmoid, loss::ChosenLikelihood>>, … and
+// any divergence (loss/divergence.hpp) or weighting the place of the others.
+// Reduction: mean over the pairs of the optimizer step and all ranks.
+// Units: nats.
 // Metrics: docs/algorithms/dpo.md.
 // Errors: those of trainer/trainer.hpp, sampler/preferences.hpp and of the objective.
 // Departures: none from the paper; from TRL see docs/departures.md.

@@ -6,11 +6,13 @@
 // Source: Liu et al., "GDPO: Group reward-Decoupled Normalization Policy Optimization for Multi-reward RL
 // Optimization", arXiv 2601.05242; TRL's multi_objective_aggregation "normalize_then_sum".
 // Symbols: G → run.rollouts.geometry.num_generations, w_k → OnlineInputs::rewards, ε → clip.epsilon_low, ε_high →
-// clip.epsilon_high, β → kl.beta. Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable
-// (aggregation/normalize_then_sum.hpp). Reduction: mean over the tokens of a completion, then over all completions of
-// the optimizer step and all ranks. Units: log-probs in nats at the sampling temperature. Metrics:
-// docs/algorithms/grpo.md. Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp. Departures: denominators are
-// counts of the step, not of a micro-batch (docs/departures.md).
+// clip.epsilon_high, β → kl.beta.
+// Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/normalize_then_sum.hpp).
+// Reduction: mean over the tokens of a completion, then over all completions of the optimizer step and all ranks.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/grpo.md.
+// Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
+// Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once
 
 #include <utility>

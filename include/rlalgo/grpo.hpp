@@ -8,7 +8,8 @@
 // Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over the tokens of a completion, then over all completions of the optimizer step and all ranks.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/grpo.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/grpo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: denominators are counts of the step, not of a micro-batch (docs/departures.md).
 #pragma once

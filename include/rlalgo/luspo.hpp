@@ -7,7 +7,8 @@
 // Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: length-weighted sum over the completions, divided by their number in the optimizer step and all ranks.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/luspo.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/luspo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: padding never counts; TRL averages over it as soon as a term has one value per token
 // (docs/departures.md).

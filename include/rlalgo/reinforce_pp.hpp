@@ -2,15 +2,16 @@
 // batch.
 //
 //   J(θ) = E [ 1/Σ_i |o_i| Σ_i Σ_t min( c_it·A_i, clip(c_it, 1 − ε, 1 + ε_high)·A_i ) ]
-//   B_i = R_i − mean_group R (advantage.group_baseline false: B_i = R_i),   A_i = (B_i − mean_batch B) / (std_batch B +
-//   1e-4)
+//   B_i = R_i − mean_group R (advantage.group_baseline false: B_i = R_i)
+//   A_i = (B_i − mean_batch B) / (std_batch B + 1e-4)
 //
 // Source: Hu et al., "REINFORCE++: Stabilizing Critic-Free Policy Optimization with Global Advantage Normalization",
 // arXiv 2501.03262.
 // Symbols: G → run.rollouts.geometry.num_generations, ε → clip.epsilon_low, ε_high → clip.epsilon_high, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/reinforce_pp.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/reinforce_pp.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: the KL penalty, where one is asked for, is k3 in the loss (Kl = loss::K3Kl); the paper offers k1 in the
 // reward and k2.

@@ -5,11 +5,12 @@
 //
 // Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE-Style Optimization for Learning from Human Feedback in
 // LLMs", arXiv 2402.14740, eq. 6 and 7; the clip, which leaves the first pass over the data as it is, is TRL's.
-// Symbols: G → run.rollouts.geometry.num_generations, β → penalty.beta (0: OnlineInputs::reference is not needed),
-// ε → clip.epsilon_low, ε_high → clip.epsilon_high.
+// Symbols: G → run.rollouts.geometry.num_generations, β → penalty.beta (0: OnlineInputs::reference is not needed), ε →
+// clip.epsilon_low, ε_high → clip.epsilon_high.
 // Rewards: R_i = Σ_k w_k·R_ik, clipped to penalty.range; NaN = not applicable (aggregation/sum_minus_kl.hpp).
 // Reduction: mean over the completions of the optimizer step and all ranks; a completion has one ratio, no length term.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/rloo.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/rloo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: none.
 #pragma once

@@ -8,7 +8,8 @@
 // Symbols: G → run.rollouts.geometry.num_generations, κ, λ → weight.k_… and lambda_…, β → kl.beta.
 // Rewards: R_i = Σ_k w_k·R_ik; NaN = not applicable (aggregation/sum_then_normalize.hpp).
 // Reduction: mean over all loss tokens of the optimizer step and all ranks.
-// Units: log-probs in nats at the sampling temperature. Metrics: docs/algorithms/vespo.md.
+// Units: log-probs in nats at the sampling temperature.
+// Metrics: docs/algorithms/vespo.md.
 // Errors: those of trainer/trainer.hpp and sampler/rollouts.hpp.
 // Departures: none.
 #pragma once

@@ -126,7 +126,8 @@ TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transforme
 }
 
 TEST_CASE("gradients in bfloat16 are those of float32 but for rounding") {
-  const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model/qwen3";  // its file is in bfloat16
+  const auto folder =
+      std::filesystem::path(rlalgo::support::test_dir) / "golden/model/qwen3";  // its file is in bfloat16
   const auto low = model::load_decoder(folder, at::kBFloat16), full = model::load_decoder(folder);
   const std::vector<Row> rows = {{{5, 6, 7}, {8, 9, 10, 11, 12}}, {{5, 6}, {13, 14, 15}}};
   for (auto* policy : {low.get(), full.get()}) {

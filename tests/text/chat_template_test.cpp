@@ -271,7 +271,8 @@ TEST_CASE("messages of the wrong form are refused") {
 
 // recorded from transformers by scripts/fixtures/text_chat.py; RLALGO_CHAT_CASES names a larger file of the same form
 TEST_CASE("renders conversations as transformers does") {
-  std::vector<std::filesystem::path> files = {std::filesystem::path(rlalgo::support::test_dir) / "golden/text/chat.json"};
+  std::vector<std::filesystem::path> files = {std::filesystem::path(rlalgo::support::test_dir) /
+                                              "golden/text/chat.json"};
   if (const char* more = std::getenv("RLALGO_CHAT_CASES")) files.emplace_back(more);
   SpecialTokens tokens;
   tokens.named = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};

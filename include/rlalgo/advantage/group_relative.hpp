@@ -5,7 +5,9 @@
 //
 // Source: Shao et al., "DeepSeekMath", arXiv 2402.03300, §4.1.2 (group); Liu et al., "Understanding R1-Zero-Like
 // Training", arXiv 2503.20783 (none, Dr. GRPO); TRL `scale_rewards` for the variants, whose "batch" keeps the group
-// mean. Symbols: R → rewards, σ → spread, ε → epsilon. rewards [N] double, groups over N; advantage [N], spread [N].
+// mean.
+// Symbols: R → rewards, σ → spread, ε → epsilon.
+// Shapes: rewards [N] double, groups over N; advantage [N], spread [N].
 // NaN reward: advantage 0, and it does not touch its group's mean or deviation. A group with one scorable sample has no
 // deviation: advantage 0. ±inf advantages are clamped to ± the largest float.
 // Departures: double precision and a pivoted mean (core/moments.hpp), so a constant group has spread and advantage

@@ -1,8 +1,9 @@
 // A configuration tree whose every value knows where it was written.
 //
 // Scalars are typed as PyYAML's safe loader does (YAML 1.1): yes/no/on/off are booleans, ~ and nothing are null, 1_000,
-// 0x1F, 0b101 and 012 (octal) are integers. Departure: 1e-5, which PyYAML leaves a string, is a number here; the
-// spelling is kept in `text`, so a key that wants text still gets it.
+// 0x1F, 0b101 and 012 (octal) are integers.
+// Departure: 1e-5, which PyYAML leaves a string, is a number here; the spelling is kept in `text`, so a key that wants
+// text still gets it.
 #pragma once
 
 #include <charconv>

@@ -13,7 +13,8 @@
 //
 // saves_per_epoch: k stands for the fraction 1/(k·num_epochs) when that is below 1, else for every epoch; so does
 // evals_per_epoch. An evaluation before the first step happens when eval_steps or eval_strategy (or evals_per_epoch) is
-// set. Source: axolotl 0.19 (the steps of a grpo run are counted by transformers, hence the two roundings).
+// set.
+// Source: axolotl 0.19 (the steps of a grpo run are counted by transformers, hence the two roundings).
 // Departures from axolotl: it logs a grpo run every 500 steps because it does not know the total beforehand; it never
 // evaluates when no eval key is set, this does at the end of every epoch; it counts the steps of a gdpo run as if a row
 // were one completion and ends it after 1/num_generations of the epochs.

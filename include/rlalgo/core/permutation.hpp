@@ -1,8 +1,9 @@
 // The permutation that torch.randperm(n, generator=seeded) draws on a CPU, without torch.
 //
 // A Fisher–Yates shuffle over 32-bit Mersenne Twister outputs, so that data order equals that of a run of TRL with the
-// same seed (its samplers permute with torch's CPU generator). Source: the algorithm of ATen's randperm for CPU tensors
-// with n < 2^32 / 20. Successive calls on one generator give successive epochs.
+// same seed (its samplers permute with torch's CPU generator).
+// Source: the algorithm of ATen's randperm for CPU tensors with n < 2^32 / 20. Successive calls on one generator give
+// successive epochs.
 #pragma once
 
 #include <cstddef>

@@ -8,10 +8,10 @@
 // Source: the prompt strategies of axolotl. Columns and roles are named by the entry's field_messages, field_chosen,
 // field_rejected, message_property_mappings and roles (target: [sources]).
 // Errors: those of preference_row.hpp; [rlalgo.data.21] an odd number of turns for argilla; [rlalgo.data.22] a role
-// that `roles` does not list. Departure: axolotl finds the answer by searching its text in the rendered turn, which
-// fails when the template trims it, or when it occurs earlier. Here the place of the content is found with a sentinel
-// in its stead. With a `prompt` column, argilla puts it in the place of every user's turn of several; here the turns
-// are taken as they are.
+// that `roles` does not list.
+// Departure: axolotl finds the answer by searching its text in the rendered turn, which fails when the template trims
+// it, or when it occurs earlier. Here the place of the content is found with a sentinel in its stead. With a `prompt`
+// column, argilla puts it in the place of every user's turn of several; here the turns are taken as they are.
 #pragma once
 
 #include <algorithm>

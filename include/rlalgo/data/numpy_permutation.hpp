@@ -2,7 +2,8 @@
 //
 // Hugging Face `datasets` shuffles with it, so axolotl's merged-dataset order for a given seed is reproduced row by
 // row. Generator: SeedSequence → PCG64 (128-bit LCG, XSL-RR output); Fisher–Yates from the end with Lemire's bounded
-// draw. Sources: O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
+// draw.
+// Sources: O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
 // Generation", HMC-CS-2014-0905; NumPy's SeedSequence (after O'Neill's seed_seq_fe). n is below 2^32.
 #pragma once
 

@@ -2,8 +2,7 @@
 //
 //   no type                         the rows have a `prompt` column already
 //   rewards.oai_gsm8k_transform     question → one user message; answer → the text after the last "####", trimmed,
-//   commas
-//                                   removed; `question` is dropped
+//                                   commas removed; `question` is dropped
 //   rewards.prompt_transform        the same, but an answer without "####" stays as it is (numbers become their text)
 //   a mapping                       the columns are named in the configuration:
 //     field_prompt: question          column with the prompt: a text or a list of messages (required)

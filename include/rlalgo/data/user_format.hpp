@@ -4,8 +4,8 @@
 //   unpaired  field_prompt, field_system, field_completion, field_label; prompt_format, completion_format
 //
 // Formats are those of format_string.hpp over {prompt}, {system}, {chosen}, {rejected}, {completion}; the default is
-// the column alone. A missing system is the empty text. Errors: [rlalgo.data.12] an unknown key, or a value that is not
-// a text; [rlalgo.data.10] a row lacks a column.
+// the column alone. A missing system is the empty text.
+// Errors: [rlalgo.data.12] an unknown key, or a value that is not a text; [rlalgo.data.10] a row lacks a column.
 #pragma once
 
 #include <map>

@@ -1,9 +1,10 @@
 // Tool calling as an environment: the model's calls are run and their results are its observation.
 //
-// A message without calls ends the episode, and so does one beyond `max_iterations`. Every result becomes
-// {"role": "tool", "name", "content"}; an unknown tool or one that fails is answered with an error that the model can
-// read, and counted. Sources of tools (`ToolSource`): functions of this program (`LocalTools`), another process
-// (remote/python_environment.hpp). Source: TRL `GRPOTrainer._tool_call_loop`.
+// A message without calls ends the episode, and so does one beyond `max_iterations`. Every result becomes {"role":
+// "tool", "name", "content"}; an unknown tool or one that fails is answered with an error that the model can read, and
+// counted. Sources of tools (`ToolSource`): functions of this program (`LocalTools`), another process
+// (remote/python_environment.hpp).
+// Source: TRL `GRPOTrainer._tool_call_loop`.
 //
 // Errors (usage): [rlalgo.environment.2] two tools have one name.
 #pragma once

@@ -9,8 +9,8 @@
 // the wrapped generator and the environment are asked once per turn. Each turn fills the KV cache of its conversation
 // again.
 //
-// Source: TRL `GRPOTrainer._tool_call_loop` and `env_mask`. Departure: TRL keeps an observation that fills the
-// completion exactly, with no token of the model after it.
+// Source: TRL `GRPOTrainer._tool_call_loop` and `env_mask`.
+// Departure: TRL keeps an observation that fills the completion exactly, with no token of the model after it.
 //
 // Errors: [rlalgo.inference.8] a request without its dataset row; [.9] the environment broke its contract.
 #pragma once

@@ -7,8 +7,7 @@
 //
 // Metrics (TRL's names and definitions; the ratio compared is c', as in TRL):
 //   clip_ratio/low_mean     share of ratios with c' < 1 − ε_low and A < 0: over loss tokens, or over rows for a ratio
-//   per
-//                           row (rows without loss tokens included)
+//                           per row (rows without loss tokens included)
 //   clip_ratio/high_mean    the same for c' > 1 + ε_high and A > 0;  clip_ratio/region_mean  either of the two
 //   clip_ratio/low_min      smallest low share of one completion, clip_ratio/high_max largest high share; completions
 //                           without loss tokens are left out where the ratio is per token

@@ -6,7 +6,8 @@
 //   v = e_w·e_l,  e = exp( mean over the completion's tokens of [ log π(y_t) − log Σ_v p_t(v)² ] ), a constant
 // Source: Rafailov et al., arXiv 2305.18290; WPO: Zhou et al., arXiv 2406.11827; length desensitisation (ld_alpha): Liu
 // et al., arXiv 2409.06411: tokens beyond the shorter completion of a pair count ld_alpha, in policy and reference.
-// Shapes: Scored [N] tokens of rows chosen, rejected in turn → scalar. Units: nats.
+// Shapes: Scored [N] tokens of rows chosen, rejected in turn → scalar.
+// Units: nats.
 // Metrics: those of preference_metrics.hpp; rewards are β·(π − ρ), whatever the divergence or the length normalisation.
 // Errors: loss.10 no reference log-probs; loss.11 an odd number of rows.
 // Departures: weights of WPO are not clamped at 1 (as TRL; the paper's equation has no clamp either).

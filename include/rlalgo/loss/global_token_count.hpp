@@ -2,9 +2,9 @@
 //
 //   Σ_{i,t} p m / max(M, 1),   M = Σ m over all micro-batches and ranks of the step
 //
-// Source: DAPO (Yu et al., arXiv 2503.14476, eq. 8); TRL's loss_type "dapo". Departure: before TRL 1.16 M counted the
-// whole generation batch, which scales the gradient when a generation serves several steps; here, as there since, M is
-// the step's own.
+// Source: DAPO (Yu et al., arXiv 2503.14476, eq. 8); TRL's loss_type "dapo".
+// Departure: before TRL 1.16 M counted the whole generation batch, which scales the gradient when a generation serves
+// several steps; here, as there since, M is the step's own.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 //
 //   1/rows · Σ_i Σ_t p m      ( = 1/rows · Σ_i p_i n_i for a ratio per row )
 //
-// Source: LUSPO (Zheng et al., arXiv 2602.05261); TRL's loss_type "luspo", meant for SequenceRatio. Departure: as TRL
-// since 1.16, which masks before it sums; earlier versions averaged over padding.
+// Source: LUSPO (Zheng et al., arXiv 2602.05261); TRL's loss_type "luspo", meant for SequenceRatio.
+// Departure: as TRL since 1.16, which masks before it sums; earlier versions averaged over padding.
 #pragma once
 
 #include <algorithm>

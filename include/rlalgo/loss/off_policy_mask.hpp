@@ -3,8 +3,8 @@
 //   D_i = Σ_t m (b − x) / max(n_i, 1),   b: the generator's log-probs where known, else the old ones
 //   w_i = 1 if A_i ≥ 0 or D_i ≤ threshold, else 0
 //
-// Multiplies the surrogate's loss per token; denominators stay. No gradient. Source: DeepSeek-V3.2 (arXiv 2512.02556),
-// off-policy sequence masking; TRL's off_policy_mask_threshold.
+// Multiplies the surrogate's loss per token; denominators stay. No gradient.
+// Source: DeepSeek-V3.2 (arXiv 2512.02556), off-policy sequence masking; TRL's off_policy_mask_threshold.
 #pragma once
 
 #include <rlalgo/loss/policy_terms.hpp>

@@ -9,7 +9,8 @@
 // D'Oosterlinck et al., arXiv 2408.06266.
 // Symbols: λ_D, λ_U → desirable_weight, undesirable_weight; the mismatched completion of a row is that of the row
 // before it among the rows of its optimizer step, in dataset order; the first row of a step takes the last one's.
-// Shapes: Scored [N] tokens of R rows → scalar; R counts the rows of the whole optimizer step. Units: nats.
+// Shapes: Scored [N] tokens of R rows → scalar; R counts the rows of the whole optimizer step.
+// Units: nats.
 // Metrics: docs/algorithms/kto.md. A class that is absent from a step has no metrics in it.
 // Errors: loss.10 no reference log-probs.
 // Departures: z is one number per optimizer step and all ranks, not one per micro-batch, so that neither the split nor

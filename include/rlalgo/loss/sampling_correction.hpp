@@ -4,9 +4,9 @@
 //   token: ρ_t = exp(d_t);   sequence: ρ_i = exp(Σ_t d_t)
 //   truncate: ρ ← clamp(ρ, minimum, maximum);   mask: ρ ← 0 outside [minimum, maximum], else unchanged
 //
-// Multiplies the surrogate's loss per token, not the KL term. No gradient. Source: Yao et al., "Your Efficient RL
-// Framework Secretly Brings You Off-Policy RL Training" (2025); TRL's vllm_importance_sampling_correction, whose
-// defaults these are. A token whose q is NaN (unknown) counts as d = 0.
+// Multiplies the surrogate's loss per token, not the KL term. No gradient.
+// Source: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (2025); TRL's
+// vllm_importance_sampling_correction, whose defaults these are. A token whose q is NaN (unknown) counts as d = 0.
 //
 // Metrics: sampling/sampling_logp_difference/{mean,max} of |o − q| over the loss tokens, nats;
 // sampling/importance_sampling_ratio/{min,mean,max} of ρ over the loss tokens (token) or rows (sequence).

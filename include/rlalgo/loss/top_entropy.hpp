@@ -1,7 +1,7 @@
 // Trains only on the tokens where the policy was least sure: the top share by entropy.
 //
-//   threshold = quantile_{1 − share}( H_t : m_t = 1 ), linear interpolation;   w_t = 1 if m_t = 1 and H_t ≥ threshold,
-//   else 0
+//   threshold = quantile_{1 − share}( H_t : m_t = 1 ), linear interpolation
+//   w_t       = 1 if m_t = 1 and H_t ≥ threshold, else 0
 //
 // Multiplies the surrogate's loss per token; the KL term keeps all tokens, denominators stay. No gradient. The quantile
 // is of the micro-batch, whose tokens are all that is known then: a method that, as BNPO, is defined per micro-batch.

@@ -1,8 +1,9 @@
 // VESPO: the score function weighted by a gamma-shaped function of the whole sequence's importance weight.
 //
-//   p = −sg(φ_i)·A·x,   φ = exp(λ + κ·s − λ·e^s) (φ = 1 on-policy),   s_i = clamp(Σ_t m clamp(ℓ, ±20), ln 1e-8, 20)
-//   with the ratio ρ between generator and trainer (SamplingCorrection):  s_i += Σ clamp(ln ρ, ln 1e-8, 20), then
-//   clamped (κ, λ) = (k_positive, lambda_positive) if A ≥ 0, else (k_negative, lambda_negative)
+//   p = −sg(φ_i)·A·x,   φ = exp(λ + κ·s − λ·e^s)   (φ = 1 on-policy)
+//   s_i = clamp(Σ_t m clamp(ℓ, ±20), ln 1e-8, 20)
+//   with the ratio ρ between generator and trainer (SamplingCorrection):  s_i += Σ clamp(ln ρ, ln 1e-8, 20), then clamped
+//   (κ, λ) = (k_positive, lambda_positive) if A ≥ 0, else (k_negative, lambda_negative)
 //
 // Source: TRL's loss_type "vespo" (get_gamma_weights). A φ that is not finite counts as 0. The weight is of the
 // sequence whatever the ratio level, so only TokenRatio composes with it. The value is a score function: only its

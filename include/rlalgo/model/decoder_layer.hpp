@@ -1,11 +1,13 @@
 // One pre-norm transformer layer over a token tree, forward and hand-written backward.
 //
-//   m = x + o_proj(attention(rope(q), rope(k), v)),   q, k, v = projections of rms_norm(x) (q, k normalised per head:
-//   Qwen3) y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
+//   q, k, v = projections of rms_norm(x)            (q, k normalised per head: Qwen3)
+//   m = x + o_proj(attention(rope(q), rope(k), v))
+//   y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
 //
 // Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388, as transformers computes
-// them. Shapes: x [T, H]; y [S, H], where S = T, or the number of `rows` when only those are wanted of the last layer.
-// The backward pass adds weight gradients in place (linear.hpp) and frees what it has used.
+// them.
+// Shapes: x [T, H]; y [S, H], where S = T, or the number of `rows` when only those are wanted of the last layer. The
+// backward pass adds weight gradients in place (linear.hpp) and frees what it has used.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 //   pattern keys  regular expressions for the end of a path; the first that fits gives rank or alpha
 //
 // Source: PEFT 0.19 (tuners/tuners_utils.py, check_target_module_exists; utils/other.py, get_pattern_key). A module to
-// save is never a target. Departure: a list entry that names nothing is an error; PEFT trains without it in silence.
+// save is never a target.
+// Departure: a list entry that names nothing is an error; PEFT trains without it in silence.
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist · 24 a setting out of range · 25 a
 // target that is no linear map · 26 see detail/module_pattern.hpp.

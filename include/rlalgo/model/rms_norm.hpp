@@ -4,8 +4,9 @@
 //   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
 //
 // Source: Zhang & Sennrich, arXiv 1910.07467, eq. 4. As transformers does, x·r is rounded to the dtype of x before the
-// product with w. Shapes: x [R, H] contiguous, w [H], r [R] in the accumulator dtype. ∂w is summed in row order, so
-// that it does not depend on the number of threads.
+// product with w.
+// Shapes: x [R, H] contiguous, w [H], r [R] in the accumulator dtype. ∂w is summed in row order, so that it does not
+// depend on the number of threads.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Rotary position embedding in the half-split form of Llama and Qwen.
 //
-//   θ_i = p · inv_i,   (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i <
-//   D/2
+//   θ_i = p · inv_i,   i < D/2
+//   (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i)
 //
 // Source: Su et al., arXiv 2104.09864, eq. 34 in the pairing of transformers' rotate_half. Rescalings of inv, with
 // O original positions:

@@ -4,7 +4,8 @@
 //
 // Used as a reward model (one label). Scored without gradient; sequences that begin alike share the beginning, and a
 // pass holds at most `tokens_per_pass` tokens. Architectures: those of hf_config.hpp (their heads have no bias).
-// Shapes: score [labels, H]; logits [rows, labels] f32. Source: transformers, GenericForSequenceClassification.
+// Shapes: score [labels, H]; logits [rows, labels] f32.
+// Source: transformers, GenericForSequenceClassification.
 // Errors: those of load.hpp; [rlalgo.model.10] the checkpoint is no sequence classifier.
 #pragma once
 

@@ -4,8 +4,8 @@
 // package module/ (for a dotted module: its first part); else `rewards.<name>`, `gsm8k_grpo.<name>` and
 // `trl.rewards.<name>` may name a built-in; else it is left to Python's own import (an installed package), which
 // reports what is missing. `kwargs` (trl.reward_kwargs) are the parameters of a built-in, or keywords that a Python
-// function gets besides its other arguments, by the name under reward_funcs or the function's last part. Errors:
-// [rlalgo.remote.*] see python_worker.hpp; (usage) [rlalgo.remote.9] a name that is neither, [rlalgo.remote.12]
+// function gets besides its other arguments, by the name under reward_funcs or the function's last part.
+// Errors: [rlalgo.remote.*] see python_worker.hpp; (usage) [rlalgo.remote.9] a name that is neither, [rlalgo.remote.12]
 // parameters for a reward that is not used.
 #pragma once
 

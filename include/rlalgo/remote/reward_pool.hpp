@@ -4,7 +4,8 @@
 // each), and the parts run at once; with one worker there is one part. Coroutine functions of a run are asked together,
 // so that they wait at the same time, as TRL's trainer does with asyncio.gather. A worker that did not answer in time,
 // died, or answered outside the protocol is replaced, and its part is tried again `max_retries` times, each with the
-// whole timeout; a warning says so. Errors: those of python_worker.hpp, the last attempt's.
+// whole timeout; a warning says so.
+// Errors: those of python_worker.hpp, the last attempt's.
 #pragma once
 
 #include <algorithm>

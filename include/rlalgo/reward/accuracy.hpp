@@ -2,7 +2,7 @@
 //
 //   accuracy             1 right, 0 wrong or no answer found; NaN when the solution holds no answer that can be read
 //   reasoning_accuracy   the same on what follows the last occurrence of the first delimiter (in list order) that
-//   occurs;
+//                        occurs;
 //                        0 when none occurs
 //   cosine_scaled        v = lo + ½·(hi − lo)·(1 + cos(π·min(n/max_len, 1))), n completion tokens, end token included;
 //                        right: (lo, hi) = (min_value_correct, max_value_correct); wrong: (max_value_wrong,
@@ -12,8 +12,8 @@
 //
 // Source: trl.rewards (accuracy_reward, reasoning_accuracy_reward, get_cosine_scaled_reward: Yeo et al., arXiv
 // 2502.03373, appendix C.1); length_reward: Kimi k1.5, arXiv 2501.12599, section 2.3.3. The answer is compared with
-// column `solution` (maths_answer.hpp). Logged columns: solution, gold_parsed, answer_parsed. Errors: [rlalgo.reward.5]
-// the dataset has no column `solution`.
+// column `solution` (maths_answer.hpp). Logged columns: solution, gold_parsed, answer_parsed.
+// Errors: [rlalgo.reward.5] the dataset has no column `solution`.
 #pragma once
 
 #include <algorithm>

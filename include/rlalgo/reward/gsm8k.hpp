@@ -5,8 +5,7 @@
 //   strict_format_reward_func  0.5  <reasoning>⏎one line⏎</reasoning>⏎<answer>⏎one line⏎</answer> and nothing else
 //   soft_format_reward_func    0.25 starts with <reasoning>…</reasoning><answer>…</answer>, at most one blank between
 //   xmlcount_reward_func       0.125 per tag of the four that occurs exactly once, minus 0.001 for every character but
-//   one
-//                                   after the last </answer> when that occurs once
+//                                   one after the last </answer> when that occurs once
 //   format_reward              1    an <answer>…</answer> block somewhere
 //   gsm8k_accuracy             1    what follows the last "####" equals the dataset's answer
 //   gsm8k_format               1    the last line is "#### <number>" and there is no other "####"

@@ -8,9 +8,10 @@
 // trigonometric functions, factorials and binomials, π e i ∞, symbols with indices, functions f(x), finite sets,
 // tuples, intervals and their unions, equations, inequalities, ±, matrices, words in \text{…}. Not read: integrals,
 // sums, limits, logic, set builders, periods over decimals, "…" (detail/maths_parse.hpp). A solution that is not read
-// agrees with the same text only; beside any other completion the answer is "not known". Source:
-// trl.rewards.accuracy_reward over math-verify 0.9 (Kydlíček): where answers are looked for, what is dropped, and how
-// values are compared. Departures: docs/departures.md, "Maths answers".
+// agrees with the same text only; beside any other completion the answer is "not known".
+// Source: trl.rewards.accuracy_reward over math-verify 0.9 (Kydlíček): where answers are looked for, what is dropped,
+// and how values are compared.
+// Departures: docs/departures.md, "Maths answers".
 #pragma once
 
 #include <algorithm>

@@ -3,10 +3,10 @@
 //   N = b·S completions per generation, P = N/G prompts;  micro-step m uses slice m mod S of generation ⌊m / (S·μ)⌋;
 //   optimizer step k covers micro-steps k·a … k·a + a − 1
 //
-// Source: TRL `GRPOConfig`/`GRPOTrainer`. Symbols: b → micro_batch_size, a → gradient_accumulation_steps,
-// S → steps_per_generation, μ → num_iterations, G → num_generations.
-// G must divide N, not b: a group may straddle micro-batches. Departure: micro-steps are numbered through epochs, so no
-// optimizer step is shorter than `a` at the end of an epoch.
+// Source: TRL `GRPOConfig`/`GRPOTrainer`.
+// Symbols: b → micro_batch_size, a → gradient_accumulation_steps, S → steps_per_generation, μ → num_iterations, G →
+// num_generations. G must divide N, not b: a group may straddle micro-batches.
+// Departure: micro-steps are numbered through epochs, so no optimizer step is shorter than `a` at the end of an epoch.
 // Errors (usage): [rlalgo.sampler.2] a value below its minimum, [rlalgo.sampler.3] steps_per_generation and
 // generation_batch_size both set, [rlalgo.sampler.4] generation_batch_size is no multiple of micro_batch_size,
 // [rlalgo.sampler.5] num_generations does not divide the generation batch.

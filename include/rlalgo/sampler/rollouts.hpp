@@ -2,15 +2,16 @@
 //
 // A generation serves S·μ micro-steps (sampler/geometry.hpp); next(k) cuts the rows of optimizer step k into
 // micro-batches and generates whenever the next micro-step needs a generation that is not there. Everything that is
-// random is a function of (seed, generation number, completion index, token position). Source: TRL `GRPOTrainer`
-// (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16. Departure: rows keep the order of
-// their groups; TRL permutes them at random before cutting micro-batches. All denominators are counts over the
-// optimizer step, so the split does not matter, and a group's prompt is encoded once. State: the number of the
-// generation under way, the rows that are still to be trained on (ids, log-probs, advantages, bit for bit) and the
-// running token count; what follows from config and dataset is not stored. Metrics of a fresh generation: num_tokens,
-// completions/*, rewards/<name>/mean|std, reward, reward_std, and what reward functions log. min/max merge as minimum
-// and maximum, where TRL averages them over generations. Errors: [rlalgo.sampler.1–5] see repeat_order.hpp and
-// geometry.hpp, [rlalgo.sampler.6] the generator broke its contract, [rlalgo.sampler.7] a checkpoint of another run.
+// random is a function of (seed, generation number, completion index, token position).
+// Source: TRL `GRPOTrainer` (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16.
+// Departure: rows keep the order of their groups; TRL permutes them at random before cutting micro-batches. All
+// denominators are counts over the optimizer step, so the split does not matter, and a group's prompt is encoded once.
+// State: the number of the generation under way, the rows that are still to be trained on (ids, log-probs, advantages,
+// bit for bit) and the running token count; what follows from config and dataset is not stored.
+// Metrics of a fresh generation: num_tokens, completions/*, rewards/<name>/mean|std, reward, reward_std, and what reward
+// functions log. min/max merge as minimum and maximum, where TRL averages them over generations.
+// Errors: [rlalgo.sampler.1–5] see repeat_order.hpp and geometry.hpp, [rlalgo.sampler.6] the generator broke its
+// contract, [rlalgo.sampler.7] a checkpoint of another run.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // Weight sync over plain HTTP: the tensors themselves, in groups, to a server that takes `/http_update_weights/`
 // (axolotl's vllm-serve, rlalgo's own).
 //
-//   GET /health/ until it answers, before the first push
-//   POST /http_update_weights/ {"params": [{"name", "dtype", "shape", "data"}, …]}   data: base64, little endian, C
-//   order POST /reset_prefix_cache/
+//   GET  /health/                until it answers, before the first push
+//   POST /http_update_weights/   {"params": [{"name", "dtype", "shape", "data"}, …]}; data: base64, little endian, C order
+//   POST /reset_prefix_cache/
 //
 // publish(v) only notes v; the push happens when the sampler asks which version it is about to generate with, once per
 // version, so that steps without a generation send nothing. A group ends before the next tensor would pass 10 MiB; a

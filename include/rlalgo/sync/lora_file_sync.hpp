@@ -7,10 +7,11 @@
 //   POST /reset_prefix_cache/  (a server without it is none the worse)
 //   remove <root>/v<n−2>
 //
-// Source: axolotl's vllm-serve client. Departures: a directory is complete when its name appears; it outlives its
-// version by one, since a server opens it only when the next request comes; ids start at the clock, since servers cache
-// adapters by id, also those of an earlier run. publish(v) only notes v; the push happens when the sampler asks which
-// version it is about to generate with, once per version.
+// Source: axolotl's vllm-serve client.
+// Departures: a directory is complete when its name appears; it outlives its version by one, since a server opens it
+// only when the next request comes; ids start at the clock, since servers cache adapters by id, also those of an
+// earlier run. publish(v) only notes v; the push happens when the sampler asks which version it is about to generate
+// with, once per version.
 //
 // Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of core/http_client.hpp and
 // core/atomic_file.hpp.

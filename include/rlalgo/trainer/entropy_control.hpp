@@ -1,7 +1,8 @@
 // Reports the coefficient of an entropy bonus and, where it is adaptive, steers it after every optimizer step.
 //
 // The controller's state is {"entropy_coef", "last_world_entropy"} in entropy_ctrl_state.json of each checkpoint, the
-// file of TRL's GRPOTrainer. Metric: entropy_coef, after the step's update.
+// file of TRL's GRPOTrainer.
+// Metric: entropy_coef, after the step's update.
 // Errors: [rlalgo.trainer.30] a checkpoint without that file, or with another content.
 #pragma once
 

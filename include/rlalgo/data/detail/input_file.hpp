@@ -1,7 +1,8 @@
 // The bytes of a dataset file, plain or gzip (also several gzip members one after another), read in pieces.
 //
-// A leading byte-order mark is skipped. Errors: [rlalgo.data.2] the file cannot be read; [rlalgo.data.6] its bytes are
-// of a format that is not read (Parquet, zstd …); [rlalgo.data.28] the compressed bytes are damaged or end too early.
+// A leading byte-order mark is skipped.
+// Errors: [rlalgo.data.2] the file cannot be read; [rlalgo.data.6] its bytes are of a format that is not read (Parquet,
+// zstd …); [rlalgo.data.28] the compressed bytes are damaged or end too early.
 #pragma once
 
 #include <zlib.h>

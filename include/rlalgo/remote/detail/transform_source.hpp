@@ -1,8 +1,7 @@
 // The Python side of dataset transforms, a body of detail/python_host.hpp (and of Python's transformers, where a row
 // function wants a tokenizer). Questions:
 //   {"op": "load", "function": …, "paths": […], "cfg": {…}, "dataset_idx": k, "tokenizer": directory}   → {}
-//   {"op": "rows", "rows": [{…}, …]}                                                                     → {"rows":
-//   […]}
+//   {"op": "rows", "rows": [{…}, …]}                                                                  → {"rows": […]}
 // An answer with "error" instead carries "kind" (load | raised | shape), "message", "traceback" and "row".
 #pragma once
 

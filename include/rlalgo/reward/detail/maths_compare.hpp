@@ -4,7 +4,8 @@
 // also equals the bare number. Expressions: the same value wherever both are defined. Sets: the same elements; a list
 // without brackets, a tuple and an open interval of the same two numbers are compared element by element, in order
 // where the solution is ordered. Relations: the same sides, also turned round or scaled; of "x = 5" and "5" the value
-// counts. Source: these rules are those of math-verify 0.9's comparison; not symmetric: `gold` is the solution.
+// counts.
+// Source: these rules are those of math-verify 0.9's comparison; not symmetric: `gold` is the solution.
 #pragma once
 
 #include <cmath>

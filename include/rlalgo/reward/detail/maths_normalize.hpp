@@ -1,8 +1,8 @@
 // A formula as written → the formula without decoration: boxes opened, units, currency and spacing commands removed.
 //
 // Two ways to write it: completions must hold correct LaTeX; solutions of datasets may have "\frac12", "sqrt(3)" and
-// the like, which are repaired. Units: what math-verify 0.9 removes (a trailing \text{…} with a power, and the words
-// below with an s or es).
+// the like, which are repaired.
+// Units: what math-verify 0.9 removes (a trailing \text{…} with a power, and the words below with an s or es).
 #pragma once
 
 #include <array>
