@@ -16,6 +16,8 @@ Rules (docs/architecture.md says why):
     names         nothing is called utils, helpers, common or misc
     unfinished    no TODO, FIXME or XXX
     errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
+    error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
+                  (in detail/ only where there is such a list), and none that neither it nor what it includes raises
 """
 
 import pathlib
@@ -242,6 +244,54 @@ def check_errors(root, sources):
             yield f"docs/errors.md:{line}: {room}.{number} is raised nowhere"
 
 
+def top_comment(source):
+    lines = []
+    for line in source.text.splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line[2:])
+    return " ".join(lines)
+
+
+def listed_errors(text):
+    """(room, number) of each [rlalgo.room.N], [rlalgo.room.N–M], and [.N], which is of the room named before it."""
+    listed, room = set(), None
+    for match in re.finditer(r"\[(?:rlalgo\.(\w+))?\.(\d+)(?:–(\d+))?\]", text):
+        room = match[1] or room
+        listed |= {(room, number) for number in range(int(match[2]), int(match[3] or match[2]) + 1)}
+    return listed
+
+
+def check_error_lists(headers):
+    by_name = {header.relative: header for header in headers}
+    raised = {header.relative: set() for header in headers}
+    for room, number, where in find_raised(headers):
+        name = where.rsplit(":", 1)[0].removeprefix("include/rlalgo/")
+        if number is not None:
+            raised[name].add((room, number))
+
+    def reachable(name):
+        seen, waiting = set(), [name]
+        while waiting:
+            name = waiting.pop()
+            if name in by_name and name not in seen:
+                seen.add(name)
+                waiting += [target.removeprefix("rlalgo/") for _, target, _ in by_name[name].includes]
+        return seen
+
+    def names(numbers):
+        return ", ".join(f"{room}.{number}" for room, number in sorted(numbers))
+
+    for header in headers:
+        listed = listed_errors(top_comment(header))
+        if "/detail/" in header.relative and not listed:
+            continue
+        if unnamed := raised[header.relative] - listed:
+            yield f"{header.name}: raises {names(unnamed)}, which its top comment does not list"
+        if listed and (idle := listed - set().union(*(raised[name] for name in reachable(header.relative)))):
+            yield f"{header.name}: lists {names(idle)}, which neither it nor what it includes raises"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     include = root / "include/rlalgo"
@@ -270,6 +320,7 @@ def main():
         "names": check_names(root),
         "unfinished": check_unfinished(root),
         "errors": check_errors(root, [*headers, *programs]),
+        "error_lists": check_error_lists(headers),
     }
     if not headers:
         print(f"FAIL architecture: no header under {include}")

@@ -7,9 +7,13 @@ import tempfile
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "scripts/check_architecture.py"
 
+LIST = "// Rows. Errors: [rlalgo.data.1] a row is bad.\n"
+LIST2 = "// Rows. Errors: [rlalgo.data.1–2] a row is bad.\n"
+LIST7 = "// Rows. Errors: [rlalgo.data.1] a row is bad; [.7] very bad.\n"
+
 CLEAN = {
     "include/rlalgo/core/error.hpp": "#pragma once\n",
-    "include/rlalgo/data/rows.hpp": '#pragma once\n#include <rlalgo/core/error.hpp>\ninline void f() { core::raise("data", 1, {}); }\n',
+    "include/rlalgo/data/rows.hpp": LIST + '#pragma once\n#include <rlalgo/core/error.hpp>\ninline void f() { core::raise("data", 1, {}); }\n',
     "include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum.h>\n#include <rlalgo/data/rows.hpp>\n",
     "include/rlalgo/grpo.hpp": "#pragma once\n#include <rlalgo/loss/concept.hpp>\n",
     "include/rlalgo/cuda/row_sum.cuh": "#include <cuda_runtime.h>\n",
@@ -27,12 +31,12 @@ BROKEN = [
     ("floors", "a quoted include", {"include/rlalgo/core/error.hpp": '#include "other.hpp"\n'}),
     ("floors", "a room without floor", {"include/rlalgo/attic/x.hpp": "", "tests/attic/x_test.cpp": ""}),
     ("floors", "a door over config", {"include/rlalgo/grpo.hpp": "#include <rlalgo/config/read.hpp>\n"}),
-    ("floors", "a room under the doors", {"include/rlalgo/data/rows.hpp": '#include <rlalgo/grpo.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
+    ("floors", "a room under the doors", {"include/rlalgo/data/rows.hpp": LIST + '#include <rlalgo/grpo.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
     ("detail", "another room's detail", {"include/rlalgo/loss/concept.hpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("detail", "detail from an example", {"examples/rlalgo/main.cpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("torch_door", "torch/torch.h", {"include/rlalgo/loss/concept.hpp": "#include <torch/torch.h>\n"}),
     ("torch_door", "torch/nn", {"include/rlalgo/loss/concept.hpp": "#include <torch/nn/module.h>\n"}),
-    ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
+    ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": LIST + '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
     ("cuda_wing", "torch in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <c10/cuda/CUDAStream.h>\n"}),
     ("yaml", "yaml-cpp in data", {"include/rlalgo/loss/concept.hpp": "#include <yaml-cpp/yaml.h>\n"}),
     ("length", "a long door", {"include/rlalgo/grpo.hpp": "\n" * 121}),
@@ -41,10 +45,15 @@ BROKEN = [
     ("mirror_tests", "no door test", {"tests/doors/grpo_test.cpp": None}),
     ("names", "utils", {"examples/utils.py": ""}),
     ("unfinished", "a to-do", {"include/rlalgo/core/error.hpp": "// TO" + "DO\n"}),
-    ("errors", "undocumented", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); raise_usage("data",\n 2, {}); }\n'}),
-    ("errors", "undocumented through a wrapper", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); }\nvoid bad(const char* a, int number) { raise("data", number, {a}); }\nvoid g() { bad("a, (b", 7); }\n'}),
-    ("errors", "unreadable number", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); core::raise("data", kNumber + 1, {}); }\n'}),
+    ("errors", "undocumented", {"include/rlalgo/data/rows.hpp": LIST2 + 'inline void f() { core::raise("data", 1, {}); raise_usage("data",\n 2, {}); }\n'}),
+    ("errors", "undocumented through a wrapper", {"include/rlalgo/data/rows.hpp": LIST7 + 'inline void f() { core::raise("data", 1, {}); }\nvoid bad(const char* a, int number) { raise("data", number, {a}); }\nvoid g() { bad("a, (b", 7); }\n'}),
+    ("errors", "unreadable number", {"include/rlalgo/data/rows.hpp": LIST + 'inline void f() { core::raise("data", 1, {}); core::raise("data", kNumber + 1, {}); }\n'}),
     ("errors", "documented, never raised", {"docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
+    ("error_lists", "raised, not listed", {"include/rlalgo/data/rows.hpp": 'inline void f() { core::raise("data", 1, {}); }\n'}),
+    ("error_lists", "listed, not raised", {"include/rlalgo/data/rows.hpp": LIST7 + 'inline void f() { core::raise("data", 1, {}); }\n'}),
+    ("error_lists", "listed by one that does not include it", {"include/rlalgo/core/error.hpp": LIST}),
+    ("error_lists", "a list in detail/ that lacks one", {"include/rlalgo/data/detail/x.hpp": "// [rlalgo.data.1]\n" + 'void f() { raise("data", 2, {}); raise("data", 1, {}); }\n',
+                                                         "docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
     ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
 ]
 

@@ -4,7 +4,8 @@
 // base_model is a directory, or an id in the local Hugging Face cache; nothing is downloaded. The weights are computed
 // with and saved in f32 whatever the file holds, or in bf16 when the configuration says so.
 //
-// Errors (usage): [rlalgo.config.20] base_model is neither. Those of model/load.hpp and text/tokenizer.hpp.
+// Errors (usage): [rlalgo.config.20] base_model is neither; [.21] messages without a chat template. Those of
+// model/load.hpp and text/tokenizer.hpp.
 #pragma once
 
 #include <algorithm>

@@ -5,7 +5,8 @@
 // with `seed`; exact duplicates are dropped; the last ⌈val_set_size·n⌉ examples are held out, or test_datasets are read
 // by the same rules and lose the rows that training has.
 //
-// Errors: those of data/load.hpp, data/preference_transform.hpp, data/preference_tokens.hpp and data/split.hpp.
+// Errors: [rlalgo.data.13] val_set_size leaves no row to train on; those of data/load.hpp,
+// data/preference_transform.hpp, data/preference_tokens.hpp and data/split.hpp.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 // relations between them (config/validate.hpp). Nothing of the file is dropped: a key is read, or named in a warning,
 // or an error.
 //
-// Errors (usage): [rlalgo.config.7] a required key is missing; [rlalgo.config.9] the recipe is not in this build; and
-// those of document.hpp, overrides.hpp, reader.hpp, validate.hpp.
+// Errors (usage): [rlalgo.config.7] a required key is missing; [.8] two keys that do not go together; [.9] the recipe
+// is not in this build; and those of document.hpp, overrides.hpp, reader.hpp, validate.hpp.
 #pragma once
 
 #include <filesystem>

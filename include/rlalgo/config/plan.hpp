@@ -18,6 +18,7 @@
 // Departures from axolotl: it logs a grpo run every 500 steps because it does not know the total beforehand; it never
 // evaluates when no eval key is set, this does at the end of every epoch; it counts the steps of a gdpo run as if a row
 // were one completion and ends it after 1/num_generations of the epochs.
+// Errors (usage): [rlalgo.config.11] fewer rows than one generation needs.
 #pragma once
 
 #include <algorithm>

@@ -16,6 +16,8 @@
 // Advantages: advantage_estimator, scale_rewards; aggregation: multi_objective_aggregation, which `rl: gdpo` presets to
 // normalize_then_sum. RLOO: leave-one-out advantages of rewards that contain the KL penalty. Choice happens here and
 // nowhere below.
+//
+// Errors (usage): [rlalgo.config.22] there is no policy-gradient loss of that name.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,8 @@
 //   simpo, cpo  Contrastive: sigmoid, hinge on sums; ipo, simpo on means; alphapo = simpo with cpo_alpha 0
 //
 // Choice happens here and nowhere below.
+//
+// Errors (usage): [rlalgo.config.23] there is no preference loss of that name.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // Keys that axolotl has and that set nothing here: those that ask for what this build lacks, and those without effect.
 //
 // A key is "on" unless it is absent, null or false, or, for sizes and counts of parallelism, at most 1.
-//   lacking()    on → error [rlalgo.config.10] with what works instead
+//   lacking()    on → error config.10 with what works instead
 //   idle()       on → one warning with the reason
-//   removed()    present → error [rlalgo.config.13], as in axolotl
+//   removed()    present → error config.13, as in axolotl
 // Logging services have families of keys, recognised by their prefix.
 #pragma once
 

@@ -1,6 +1,6 @@
 // What this build can do: the one list to edit when a method, a loss or a schedule is added.
 //
-// A key whose value asks for something beyond these lists is an error ([rlalgo.config.9] or [rlalgo.config.10]), never
+// A key whose value asks for something beyond these lists is an error (config.9 or config.10), never
 // ignored: a run that silently lacks what its file says is worse than none.
 #pragma once
 

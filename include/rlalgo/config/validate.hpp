@@ -1,8 +1,8 @@
 // What must hold between the values of a configuration before anything is loaded.
 //
-// Errors (usage): [rlalgo.config.6] a value out of range; [rlalgo.config.8] two keys that exclude each other;
-// [rlalgo.config.11] a batch geometry that does not divide, with the smallest change that does; [rlalgo.config.14] a
-// key that has nothing to work on, such as eval_steps without evaluation data.
+// Errors (usage): [rlalgo.config.6] a value out of range; [.7] a required key is missing; [.8] two keys that exclude
+// each other; [.11] a batch geometry that does not divide, with the smallest change that does; [.14] a key that has
+// nothing to work on, such as eval_steps without evaluation data.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // The fixed text formats of preference data: chatml.*, llama3.* and zephyr.nectar.
 //
-//   chatml    S = <|im_start|>system\n…<|im_end|>\n,  prompt = S
-//   <|im_start|>user\n…<|im_end|>\n<|im_start|>assistant\n,
+//   chatml    S = <|im_start|>system\n…<|im_end|>\n
+//             prompt = S <|im_start|>user\n…<|im_end|>\n<|im_start|>assistant\n
 //             answer = …<|im_end|>
 //   llama3    the same with <|start_header_id|>role<|end_header_id|>\n\n…<|eot_id|>; no begin-of-text token
 //   zephyr    <|system|>\n</s>\n<|user|>\n…</s>\n<|assistant|>\n, answers without an end token
@@ -10,7 +10,7 @@
 //   unpaired   argilla, argilla_chat, intel, prompt_pairs, ultra
 //
 // Source: the prompt strategies of axolotl. The system column is `system`, used where it is not empty.
-// Errors: those of preference_row.hpp.
+// Errors: [rlalgo.data.21] fewer than two ranked answers for zephyr.nectar; those of preference_row.hpp.
 // Departures: `*.argilla` exists for pairs (documented by axolotl, absent there; the same as default). argilla_chat
 // takes all turns but the last as the prompt, each with its own role (axolotl 0.19 does so for KTO; its DPO form takes
 // turns 0 and 1 whatever they are). zephyr.nectar: rank 1 is the best answer, so chosen is the best and rejected the

@@ -14,9 +14,9 @@
 // A completion ends with a stop id (kept), at max_new_tokens, or when prompt and completion reach
 // max_position_embeddings (Finish::length), or when the caller cancels (Finish::aborted, what there was is kept).
 //
-// Errors: [rlalgo.inference.1] a prompt leaves no room for a completion; .2 an empty prompt; .3 an id outside the
-// vocabulary; .4 a sampling setting out of range; .5 logits that are not finite; .6 a weight tensor that cannot be
-// read; .7 an engine setting out of range.
+// Errors: [rlalgo.inference.1] a prompt leaves no room for a completion; [.2] an empty prompt; [.3] an id outside the
+// vocabulary; [.4] a sampling setting out of range; [.5] logits that are not finite; [.6] a weight tensor that cannot
+// be read; [.7] an engine setting out of range.
 #pragma once
 
 #include <ATen/Parallel.h>

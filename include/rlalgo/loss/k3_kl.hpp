@@ -9,7 +9,7 @@
 // Departure: TRL ≥ 1.16 corrects by default; here it is off unless asked for, as in axolotl's TRL.
 //
 // Metric: kl, the mean of k (after correction) over the loss tokens of the whole batch, nats.
-// Errors: loss.2 the batch has no reference log-probs.
+// Errors: [rlalgo.loss.2] the batch has no reference log-probs.
 #pragma once
 
 #include <rlalgo/core/error.hpp>

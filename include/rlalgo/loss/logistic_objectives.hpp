@@ -8,7 +8,7 @@
 //   SigmoidNorm  −log σ(β(s_w/|w| − s_l/|l|))                                Lambert et al. (Tülu 3), arXiv 2411.15124
 //
 // Shapes: [P] → [P], nats. ε is label_smoothing, τ is discopop_tau.
-// Errors: loss.12 ε outside its range (ExoPair: 0 < ε < 1; Robust: 0 ≤ ε < 0.5).
+// Errors: [rlalgo.loss.12] ε outside its range (ExoPair: 0 < ε < 1; Robust: 0 ≤ ε < 0.5).
 // Departures: the exponential of DiscoPop is taken of log σ(x/τ) − x, so that no ∞·0 arises at very negative margins;
 // Robust refuses ε ≥ 0.5, where TRL only warns and divides by zero or flips the sign of the loss.
 #pragma once

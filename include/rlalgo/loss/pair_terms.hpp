@@ -7,6 +7,7 @@
 //   value of a step = Σ over pairs of objective(terms) / number of pairs
 //
 // Shapes: [P] pairs, f64 whatever the model computes in; nats. Rows 2i and 2i+1 of Scored are chosen and rejected.
+// Errors: [rlalgo.loss.10] no reference log-probs where the loss needs them; [.11] an odd number of rows.
 #pragma once
 
 #include <algorithm>

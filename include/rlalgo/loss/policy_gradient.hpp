@@ -10,7 +10,7 @@
 // Shapes: Scored [N] tokens of [R] rows → scalar. The sum over the micro-batches of all ranks is the loss of the step.
 // Without old log-probs the data are on-policy: o is the detached x, the ratio is 1 and carries the gradient.
 // Metrics: those of the parts (clip_ratio/*, kl), and entropy, the mean over the loss tokens of the batch, nats.
-// Errors: loss.1 the batch has no advantages; those of the parts.
+// Errors: [rlalgo.loss.1] the batch has no advantages; those of the parts.
 #pragma once
 
 #include <tuple>

@@ -10,7 +10,7 @@
 //
 // Metrics: sampling/sampling_logp_difference/{mean,max} of |o − q| over the loss tokens, nats;
 // sampling/importance_sampling_ratio/{min,mean,max} of ρ over the loss tokens (token) or rows (sequence).
-// Errors: loss.20 the generator reported no log-probs at all.
+// Errors: [rlalgo.loss.20] the generator reported no log-probs at all.
 #pragma once
 
 #include <optional>

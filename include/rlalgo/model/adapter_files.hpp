@@ -8,8 +8,8 @@
 // saved as what was trained, relative to the base that its initialisation leaves, with init_lora_weights "pissa": as in
 // PEFT, a reader repeats the decomposition of the base.
 //
-// Errors: [rlalgo.model.28] adapter_config.json is missing or malformed · 29 the adapter uses what is not supported ·
-// 30 a tensor is missing, unexpected or of a wrong shape.
+// Errors: [rlalgo.model.28] adapter_config.json is missing or malformed; [.29] the adapter uses what is not supported;
+// [.30] a tensor is missing, unexpected or of a wrong shape.
 #pragma once
 
 #include <algorithm>

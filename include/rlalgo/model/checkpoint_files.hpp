@@ -3,7 +3,7 @@
 //
 //   index: {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}
 //
-// Errors: [rlalgo.model.13] no usable weight file · 14 the index is malformed or disagrees with its shards; and those
+// Errors: [rlalgo.model.13] no usable weight file; [.14] the index is malformed or disagrees with its shards; and those
 // of safetensors.hpp.
 #pragma once
 

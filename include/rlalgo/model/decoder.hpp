@@ -9,7 +9,8 @@
 // In the last layer everything after the attention runs only for the rows that are asked for.
 //
 // Shapes: ids [T]; hidden states [T, H] after the final norm; logits [T, V]. Weights and activations have one dtype.
-// Errors: [rlalgo.model.17] token id outside the vocabulary · 18 backward twice through one call.
+// Errors: [rlalgo.model.17] token id outside the vocabulary; [.18] backward twice through one call; [.23] (usage)
+// unfrozen_parameters names no weight.
 #pragma once
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 // The original JSON is kept, so that a model is saved with the keys its readers know. What this library would compute
 // wrongly is refused: other architectures, other activations, other RoPE types.
 //
-// Errors: [rlalgo.model.7] directory missing · 8 config.json missing or not JSON · 9 a field missing or of the wrong
-// type or value · 10 unsupported architecture · 11 unsupported feature · 12 unknown RoPE type.
+// Errors: [rlalgo.model.7] directory missing; [.8] config.json missing or not JSON; [.9] a field missing or of the
+// wrong type or value; [.10] unsupported architecture; [.11] unsupported feature; [.12] unknown RoPE type.
 #pragma once
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
-// Errors: [rlalgo.model.19] a tensor is missing · 20 a tensor nobody expects · 21 a tensor of a wrong shape; and those
-// of hf_config.hpp and checkpoint_files.hpp.
+// Errors: [rlalgo.model.19] a tensor is missing; [.20] a tensor nobody expects; [.21] a tensor of a wrong shape; and
+// those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
 #include <cmath>

@@ -8,8 +8,8 @@
 // save is never a target.
 // Departure: a list entry that names nothing is an error; PEFT trains without it in silence.
 //
-// Errors (usage): [rlalgo.model.23] a target or module to save that does not exist · 24 a setting out of range · 25 a
-// target that is no linear map · 26 see detail/module_pattern.hpp.
+// Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
+// a target that is no linear map; [.26] see detail/module_pattern.hpp.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 // a tensor of its own, and config.json says so. Other files (config, generation_config …) come from the base directory;
 // tokenizer and chat template from the adapter's where it has them, because training may have chosen them.
 //
-// Errors: [rlalgo.model.30] the adapter has a tensor without a place in the base · 31 the target is the base or the
+// Errors: [rlalgo.model.30] the adapter has a tensor without a place in the base; [.31] the target is the base or the
 // adapter directory; and those of adapter_files.hpp and checkpoint_files.hpp.
 #pragma once
 

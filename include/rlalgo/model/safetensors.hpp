@@ -7,8 +7,8 @@
 // the header padded with spaces so that the data starts at a multiple of 8). Offsets count from the start of the data.
 // dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Data is copied out of the mapping, or stays in it (map).
 //
-// Errors: [rlalgo.model.1] cannot open or map · 2 truncated or bad header length · 3 malformed header · 4 unsupported
-// dtype · 5 offsets out of range, overlapping, or not matching the shape · 6 tensor not in the file.
+// Errors: [rlalgo.model.1] cannot open or map; [.2] truncated or bad header length; [.3] malformed header; [.4]
+// unsupported dtype; [.5] offsets out of range, overlapping, or not matching the shape; [.6] tensor not in the file.
 #pragma once
 
 #include <fcntl.h>

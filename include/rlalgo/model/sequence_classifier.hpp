@@ -6,7 +6,8 @@
 // pass holds at most `tokens_per_pass` tokens. Architectures: those of hf_config.hpp (their heads have no bias).
 // Shapes: score [labels, H]; logits [rows, labels] f32.
 // Source: transformers, GenericForSequenceClassification.
-// Errors: those of load.hpp; [rlalgo.model.10] the checkpoint is no sequence classifier.
+// Errors: [rlalgo.model.10] the checkpoint is no sequence classifier; [.19] a tensor is missing; [.21] a tensor of a
+// wrong shape; those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
 #include <algorithm>

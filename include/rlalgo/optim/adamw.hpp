@@ -9,7 +9,7 @@
 // computes in bfloat16. Moments have its dtype and shape; a parameter without gradient in a step is left alone and its
 // t does not advance. Element-wise, so neither threads nor order can change a bit.
 //
-// Errors: optim.1 a checkpoint's state does not fit the parameters; optim.4 a parameter that is not contiguous.
+// Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 // is replaced by ⌊c·T⌋ and t stops there, so the rate stays at m) and lr_quadratic_warmup (with plain cosine). The rate
 // of step t is the one used in that update: with warm-up the first update has rate 0. Host only.
 //
-// Errors (usage): optim.2 no schedule of that name; optim.3 a ratio outside 0 … 1 or a negative number of steps.
+// Errors (usage): [rlalgo.optim.2] no schedule of that name; [.3] a ratio outside 0 … 1 or a negative number of steps.
 #pragma once
 
 #include <algorithm>

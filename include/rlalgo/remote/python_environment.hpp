@@ -8,9 +8,9 @@
 // reset gets the row's columns, and `seed` where it names it. A tool's result is str(result); what it raises is told to
 // the model. Coroutines run at once.
 //
-// Errors: [rlalgo.remote.50] Python cannot be started; .51 a class or function cannot be loaded or offered as a tool;
-// .52 reset, step or get_reward raised; .53 it returned something else than agreed; .54 it did not answer in time and
-// was killed; .55 the process ended or answered outside the protocol.
+// Errors: [rlalgo.remote.50] Python cannot be started; [.51] a class or function cannot be loaded or offered as a tool;
+// [.52] reset, step or get_reward raised; [.53] it returned something else than agreed; [.54] it did not answer in time
+// and was killed; [.55] the process ended or answered outside the protocol.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,8 @@
 // NaN = "does not apply to this completion" (Python None). `RewardFunction` is the run-time face that samplers hold; a
 // C++ callable becomes one through `from()` (reward/functor.hpp), a Python function through the remote room.
 //
-// Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values, [rlalgo.reward.2] the function threw.
+// Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values; [.2] the function threw; [.4] a logged
+// column of the wrong length.
 #pragma once
 
 #include <algorithm>

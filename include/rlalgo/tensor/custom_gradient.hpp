@@ -8,7 +8,7 @@
 // Built on tensor hooks: torch::autograd::Function would add 2.7 s and 330 MB to the compilation of every file that
 // includes it (g++ 12), which is what is saved here.
 //
-// Errors: tensor.4 a second derivative is asked for.
+// Errors: [rlalgo.tensor.4] a second derivative is asked for.
 #pragma once
 
 #include <cstddef>

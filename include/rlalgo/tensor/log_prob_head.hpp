@@ -10,8 +10,8 @@
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32.
-// Errors: tensor.1 shapes or dtypes do not fit, tensor.2 target outside the vocabulary, tensor.3 temperature ≤ 0,
-// tensor.4 second derivative, tensor.5 an input was changed in place before backward.
+// Errors: [rlalgo.tensor.1] shapes or dtypes do not fit; [.2] target outside the vocabulary; [.3] temperature ≤ 0; [.4]
+// second derivative; [.5] an input was changed in place before backward.
 #pragma once
 
 #include <algorithm>

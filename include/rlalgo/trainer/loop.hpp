@@ -8,7 +8,7 @@
 // never interrupted (except time/…); the checkpoint of a step is taken before the leftover records of a run's last step
 // are flushed, so extending max_steps later changes nothing; a failure leaves every earlier checkpoint intact.
 //
-// Errors: [rlalgo.trainer.1] non-finite loss or gradient norm (check_finite, called by train_step before the weights
+// Errors: [rlalgo.trainer.9] non-finite loss or gradient norm (require_finite, called by train_step before the weights
 // are touched); [rlalgo.trainer.2] impossible settings; [rlalgo.trainer.3] another run is writing in output_dir;
 // [rlalgo.trainer.4–8] see checkpoint.hpp; [rlalgo.core.1] file errors.
 #pragma once

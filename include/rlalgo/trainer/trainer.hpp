@@ -11,7 +11,7 @@
 // give the gradient of one. Loop control, logging, checkpoints and resume are in trainer/loop.hpp.
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
-// parameter; [rlalgo.trainer.1] a loss or gradient that is not finite, before the weights are touched; the others of
+// parameter; [rlalgo.trainer.9] a loss or gradient that is not finite, before the weights are touched; the others of
 // offending_rows.hpp, loop.hpp and checkpoint.hpp.
 #pragma once
 

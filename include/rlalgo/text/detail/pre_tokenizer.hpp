@@ -5,6 +5,7 @@
 // the byte-level model takes bytes (bpe.hpp), so ByteLevel must come last.
 //
 // Errors: [rlalgo.text.3] another type, or ByteLevel before another step. [rlalgo.text.4] a bad pattern.
+// [rlalgo.text.5] replacements that make a text too long.
 #pragma once
 
 #include <cstddef>
