@@ -11,7 +11,7 @@ Rules (docs/architecture.md says why):
     host_floors   no torch, ATen or c10 header in floors 0-1
     cuda_wing     no torch, ATen or c10 header, nor a room, in a .cu or .cuh
     yaml          yaml-cpp in config/ only
-    length        headers <= 500 lines, doors <= 120
+    length        headers <= 500 lines, doors <= 120, lessons (examples/NN_*/main.cpp) <= 80
     mirror_tests  every header outside detail/ and cuda/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
     names         nothing is called utils, helpers, common or misc
     unfinished    no TODO, FIXME or XXX
@@ -41,7 +41,7 @@ DOOR_FLOOR = FLOOR["trainer"]  # a door may include this floor and below, and ot
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH_UMBRELLA = re.compile(r"^torch/(torch\.h|types\.h|all\.h|nn\b.*|optim\b.*|csrc/api/include/.*)")
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
-HEADER_LINES, DOOR_LINES = 500, 120
+HEADER_LINES, DOOR_LINES, LESSON_LINES = 500, 120, 80
 
 
 def without_comments(text):
@@ -119,12 +119,15 @@ def check_cuda(sources):
                 yield f"{source.name}:{line}: {target}: kernels take raw pointers and a stream"
 
 
-def check_length(headers):
+def check_length(headers, programs):
     for header in headers:
         limit = DOOR_LINES if room_of(header.relative) == DOORS else HEADER_LINES
         lines = header.text.count("\n")
         if lines > limit:
             yield f"{header.name}: {lines} lines, at most {limit}"
+    for program in programs:
+        if re.fullmatch(r"examples/\d\d_\w+/main\.cpp", program.name) and program.text.count("\n") > LESSON_LINES:
+            yield f"{program.name}: {program.text.count(chr(10))} lines, at most {LESSON_LINES}"
 
 
 def check_mirror(root, headers):
@@ -315,7 +318,7 @@ def main():
         "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-1 know no torch"),
         "cuda_wing": check_cuda(cuda),
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
-        "length": check_length(headers),
+        "length": check_length(headers, programs),
         "mirror_tests": check_mirror(root, headers),
         "names": check_names(root),
         "unfinished": check_unfinished(root),

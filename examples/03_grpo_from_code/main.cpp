@@ -58,7 +58,7 @@ int main(int argc, char** argv) try {
   trainer::OnlineConfig config;
   config.rollouts.geometry = {.micro_batch_size = 32, .num_iterations = 2, .num_generations = 8};
   config.rollouts.sampling = {.max_new_tokens = 24, .stop_ids = {*tokenizer.eos_id()}};
-  config.trainer.schedule = {.name = "linear", .learning_rate = 3e-4, .total_steps = 30};
+  config.trainer.schedule.learning_rate = 3e-4;
   config.trainer.loop.max_steps = 30;
   config.trainer.loop.output_dir = "from-code-out";
   const auto brevity =

@@ -49,7 +49,7 @@ int main(int argc, char** argv) try {
   DpoConfig<SteepLogistic> config;
   config.loss.beta = 0.2;
   config.run.sampling = {.micro_batch_size = 8};
-  config.run.trainer.schedule = {.name = "linear", .learning_rate = 2e-4, .total_steps = 20};
+  config.run.trainer.schedule.learning_rate = 2e-4;
   config.run.trainer.loop.max_steps = 20;
   config.run.trainer.loop.output_dir = "dpo-from-code-out";
   auto trainer = make_dpo(config, {.policy = decoder, .answers = pairs, .reference = decoder->frozen_copy()});

@@ -34,8 +34,7 @@ struct GuessingGame {
     return {.observation = guess < hidden ? " higher:" : " lower:"};
   }
 
-  int hidden = 0;
-  int guesses = 0;
+  int hidden = 0, guesses = 0;
 };
 
 }  // namespace
@@ -47,30 +46,25 @@ int main(int argc, char** argv) try {
   }
   const std::shared_ptr<model::Decoder> decoder = model::load_decoder(argv[1]);
   const text::Tokenizer tokenizer = text::Tokenizer::from_directory(argv[1]);
+  const std::string ask = "Guess a number from 1 to 9:";
   std::vector<data::TokenizedPrompt> prompts;
   for (int row = 0; row < 9; ++row)
-    prompts.push_back({.row = row,
-                       .ids = tokenizer.encode("Guess a number from 1 to 9:"),
-                       .prompt = "Guess a number from 1 to 9:",
-                       .columns = {{"hidden", row + 1}}});
+    prompts.push_back({.row = row, .ids = tokenizer.encode(ask), .prompt = ask, .columns = {{"hidden", row + 1}}});
 
   inference::LocalEngine engine(decoder->config(), decoder->weights());
-  const inference::Dialogue dialogue{
-      .open =
-          [&](const data::Json& prompt, const data::Json& said) {
-            return tokenizer.encode(prompt.get<std::string>() + said.get<std::string>());
-          },
-      .read =
-          [&](std::span<const data::TokenId> turn) {
-            return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
-          },
-      .reply = [&](const data::Json& said) { return tokenizer.encode(said.get_ref<const std::string&>(), false); }};
-  inference::MultiTurn game(engine, environment::each<GuessingGame>("game"), dialogue);
+  const auto open = [&](const data::Json& prompt, const data::Json& said) {
+    return tokenizer.encode(prompt.get<std::string>() + said.get<std::string>());
+  };
+  const auto read = [&](std::span<const data::TokenId> turn) {
+    return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
+  };
+  const auto reply = [&](const data::Json& said) { return tokenizer.encode(said.get<std::string>(), false); };
+  inference::MultiTurn game(engine, environment::each<GuessingGame>("game"), {open, read, reply});
 
   GrpoConfig<> config;
   config.run.rollouts.geometry = {.micro_batch_size = 144, .num_generations = 16};
   config.run.rollouts.sampling = {.max_new_tokens = 64, .stop_ids = {*tokenizer.eos_id()}};
-  config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4, .total_steps = 60};
+  config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "game-out";
   auto trainer = make_grpo(config, trainer::OnlineInputs{.policy = decoder,

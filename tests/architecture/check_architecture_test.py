@@ -41,6 +41,7 @@ BROKEN = [
     ("yaml", "yaml-cpp in data", {"include/rlalgo/loss/concept.hpp": "#include <yaml-cpp/yaml.h>\n"}),
     ("length", "a long door", {"include/rlalgo/grpo.hpp": "\n" * 121}),
     ("length", "a long header", {"include/rlalgo/core/error.hpp": "\n" * 501}),
+    ("length", "a long lesson", {"examples/01_bandit/main.cpp": "\n" * 81}),
     ("mirror_tests", "no test", {"tests/data/rows_test.cpp": None}),
     ("mirror_tests", "no door test", {"tests/doors/grpo_test.cpp": None}),
     ("names", "utils", {"examples/utils.py": ""}),

@@ -35,8 +35,16 @@ TEST_CASE("schedules give the rates of transformers 5 by the same names") {
 TEST_CASE("a schedule without warm-up starts at its peak, and one of no steps does not divide by zero") {
   check({.name = "linear", .learning_rate = 1.0, .total_steps = 4}, {1, 0.75, 0.5, 0.25, 0});
   check({.name = "cosine", .learning_rate = 1.0, .total_steps = 2}, {1, 0.5, 0});
-  check({.name = "linear", .learning_rate = 1.0, .total_steps = 0}, {0, 0});
   check({.name = "linear", .learning_rate = 1.0, .warmup_steps = 5, .total_steps = 5}, {0, 0.2, 0.4, 0.6, 0.8, 0});
+}
+
+TEST_CASE("total_steps 0 means the steps of the run, and a schedule that falls needs one of the two") {
+  const Schedule of_run({.learning_rate = 1.0}, 4), own({.learning_rate = 1.0, .total_steps = 2}, 4);
+  for (const std::int64_t t : {0, 1, 2, 3}) CHECK(of_run(t) == Approx(1.0 - 0.25 * static_cast<double>(t)));
+  CHECK(own(1) == Approx(0.5));
+  for (const char* name : {"linear", "cosine"})
+    CHECK_THROWS_WITH(Schedule({.name = name, .learning_rate = 1.0}), Catch::Matchers::Contains("[rlalgo.optim.5]"));
+  CHECK(Schedule({.name = "constant", .learning_rate = 1.0})(7) == 1.0);
 }
 
 TEST_CASE("the cosine's constant ratio moves its end forward, quadratic warm-up squares the warm-up") {

@@ -98,9 +98,9 @@ class AdamW {
       if (found->second.sizes() != target.sizes() || found->second.scalar_type() != target.scalar_type())
         misfit(describe(name, found->second), describe(name, target));
     }
-    for (const auto& [name, tensor] : state)
-      if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return entry.first == name; }))
-        misfit("tensor " + name + " of no trained parameter", std::to_string(own.size()) + " tensors");
+    for (const auto& given : state)
+      if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return entry.first == given.first; }))
+        misfit("tensor " + given.first + " of no trained parameter", std::to_string(own.size()) + " tensors");
     for (const auto& [name, target] : own) target.copy_(state.at(name));
     for (const Entry& e : entries_) e.weight.publish();
   }

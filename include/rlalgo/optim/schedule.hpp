@@ -11,7 +11,8 @@
 // is replaced by ⌊c·T⌋ and t stops there, so the rate stays at m) and lr_quadratic_warmup (with plain cosine). The rate
 // of step t is the one used in that update: with warm-up the first update has rate 0. Host only.
 //
-// Errors (usage): [rlalgo.optim.2] no schedule of that name; [.3] a ratio outside 0 … 1 or a negative number of steps.
+// Errors (usage): [rlalgo.optim.2] no schedule of that name; [.3] a ratio outside 0 … 1 or a negative number of steps;
+// [.5] a schedule that falls, without a number of steps.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ struct ScheduleConfig {
   std::string name = "linear";
   double learning_rate = 1e-6;  // the peak
   std::int64_t warmup_steps = 0;
-  std::int64_t total_steps = 1;
+  std::int64_t total_steps = 0;   // 0 = as many as the run has
   double min_ratio = 0.0;         // cosine: rate at the end / peak
   double constant_ratio = 0.0;    // cosine: share of the run after which the rate stays at its minimum; 0 = never
   bool quadratic_warmup = false;  // square of the linear warm-up
@@ -41,7 +42,8 @@ class Schedule {
  public:
   using Config = ScheduleConfig;
 
-  explicit Schedule(ScheduleConfig config) : config_(std::move(config)) {
+  // `run_steps`: the optimizer steps of the run, for a configuration that leaves total_steps to it.
+  explicit Schedule(ScheduleConfig config, std::int64_t run_steps = 0) : config_(std::move(config)) {
     const auto* entry =
         std::find_if(shapes.begin(), shapes.end(), [&](const Shape& s) { return s.name == config_.name; });
     if (entry == shapes.end())
@@ -53,6 +55,12 @@ class Schedule {
     require("warmup_steps", static_cast<double>(config_.warmup_steps), HUGE_VAL);
     require("total_steps", static_cast<double>(config_.total_steps), HUGE_VAL);
     factor_ = entry->factor;
+    if (config_.total_steps == 0) config_.total_steps = run_steps;
+    if (config_.total_steps == 0 && factor_ != &Schedule::constant)
+      core::raise_usage("optim", 5,
+                        {.what = "a learning-rate schedule that falls needs the number of steps it falls over",
+                         .found = config_.name + " with total_steps 0, outside of a run",
+                         .remedy = "set total_steps, or loop.max_steps of the trainer; or take \"constant\""});
     if (config_.name == "constant") config_.warmup_steps = 0;
   }
 

@@ -105,7 +105,7 @@ class Trainer {
         parts_(std::move(parts)),
         parameters_(parts_.policy->parameters()),
         optimizer_(parameters_, config_.adamw),
-        schedule_(config_.schedule) {
+        schedule_(config_.schedule, config_.loop.max_steps) {
     if (reference_needed() && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,
                   {.what = "the loss compares with a reference model, but there is none",

@@ -1,0 +1,35 @@
+// What an optimizer is: it updates the trained parameters from their gradients, and its state goes into checkpoints.
+//
+//   o.step(rate)        one update from the gradients in place; a parameter without gradient is left alone
+//   o.zero_grad()       drops the gradients
+//   o.state()           every tensor that a resumed run needs, by name, sharing memory with the optimizer
+//   o.load_state(s)     takes over such tensors: all of them, or an error and nothing
+//
+// It is constructed from all parameters of the policy and its Config; those that do not require a gradient have no
+// state. Equal gradients give equal bits, whatever the number of threads: a resumed run must repeat the one it resumes.
+#pragma once
+
+#include <concepts>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::optim {
+
+template <class O>
+concept Optimizer = requires(O optimizer, const O constant, const std::map<std::string, tensor::Tensor> state) {
+  typename O::Config;
+  requires std::default_initializable<typename O::Config>;
+  requires std::constructible_from < O, std::vector<model::Parameter>,
+  typename O::Config > ;
+  optimizer.step(1e-6);
+  optimizer.zero_grad();
+  { constant.state() } -> std::same_as<std::vector<std::pair<std::string, tensor::Tensor>>>;
+  optimizer.load_state(state);
+};
+
+}  // namespace rlalgo::optim
