@@ -10,7 +10,7 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 
 set(_rlalgo_include ${PROJECT_SOURCE_DIR}/include)
-set(RLALGO_HOST_ROOMS core advantage aggregation reward data environment text)
+set(RLALGO_HOST_ROOMS core advantage aggregation reward data environment text run)
 set(RLALGO_CONFIG_ROOMS config)
 
 # Every header belongs to the target of its floor; doors (rlalgo/*.hpp) belong to rlalgo::rlalgo.

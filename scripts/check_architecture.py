@@ -26,7 +26,7 @@ import sys
 
 FLOORS = [
     ["core"],
-    ["advantage", "aggregation", "reward", "data", "environment", "text"],
+    ["advantage", "aggregation", "reward", "data", "environment", "text", "run"],
     ["tensor"],
     ["loss", "model"],
     ["inference", "feature", "optim", "distributed"],

@@ -13,8 +13,8 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
-#include <rlalgo/trainer/interrupt.hpp>
 
 #include "options.hpp"
 
@@ -75,15 +75,15 @@ int inference(const Arguments& arguments) {
 
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = 1});
   text::StreamDecoder stream(model.tokenizer);
-  trainer::Interrupt interrupt;
+  run::Interrupt interrupt;
   rlalgo::inference::GenerateHooks hooks;
   hooks.on_token = [&](const auto& token) { std::cout << stream.push(token.id) << std::flush; };
-  hooks.cancelled = [] { return trainer::Interrupt::requested(); };
+  hooks.cancelled = [] { return run::Interrupt::requested(); };
   const rlalgo::inference::Request request{.prompt = model.encode(prompt)};
   engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.number("seed"))},
                   hooks);
   std::cout << stream.finish() << std::endl;
-  return trainer::Interrupt::requested() ? trainer::Interrupt::exit_code : 0;
+  return run::Interrupt::requested() ? run::Interrupt::exit_code : 0;
 }
 
 }  // namespace rlalgo::cli

@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/trainer/report.hpp>
+#include <rlalgo/run/report.hpp>
 
 #include "verbs.hpp"
 
@@ -12,7 +12,7 @@ int report(const Arguments& arguments) {
   if (arguments.size() != 1)
     core::raise_usage("cli", 3, {.what = "`rlalgo report` takes one argument", .expected = "the output_dir of a run"});
   const std::filesystem::path directory = arguments[0];
-  trainer::write_report(directory);
+  run::write_report(directory);
   std::cout << (directory / "report.html").string() << "\n";
   return 0;
 }

@@ -66,7 +66,7 @@ int train(const Arguments& arguments) {
 
   const std::shared_ptr<model::Decoder> reference = run.beta != 0.0 ? model.decoder->reference() : nullptr;
   const config::EntropyCoefficient coefficient = config::entropy_coefficient(run);
-  const trainer::Outcome outcome =
+  const run::Outcome outcome =
       train_policy_gradient(run, settings, coefficient,
                             {.policy = model.decoder,
                              .generator = source.generator(),

@@ -4,14 +4,14 @@
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/inference/any_generator.hpp>
+#include <rlalgo/run/loop.hpp>
 #include <rlalgo/sync/any_sync.hpp>
-#include <rlalgo/trainer/loop.hpp>
 #include <rlalgo/trainer/online.hpp>
 
 namespace rlalgo::cli {
 
-trainer::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
-                                       const config::EntropyCoefficient& coefficient,
-                                       trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync> inputs);
+run::Outcome train_policy_gradient(const config::RunConfig& run, const trainer::OnlineConfig& settings,
+                                   const config::EntropyCoefficient& coefficient,
+                                   trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync> inputs);
 
 }  // namespace rlalgo::cli

@@ -34,7 +34,7 @@ int train_preference(const config::RunConfig& run) {
       .evaluation = std::move(data.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
-  const trainer::Outcome outcome = config::with_preference_loss(
+  const run::Outcome outcome = config::with_preference_loss(
       run, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
             << ", model and report in " << run.output_dir << "\n";

@@ -154,8 +154,8 @@ def resume_by_name(c):
     c.train({**LONG, "output_dir": "out", "max_steps": 3, "lr_scheduler": "constant"}).expect(0)
     c.train({**LONG, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(0)
     assert (c.folder / "half/model.safetensors").read_bytes() == (c.folder / "whole/model.safetensors").read_bytes()
-    c.train({**LONG}, "--resume-from-checkpoint", "none/checkpoint-3").expect(1, "[rlalgo.trainer.4]", "none/checkpoint-3")
-    c.train({**LONG, "seed": 1}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "[rlalgo.trainer.6]", "seed")
+    c.train({**LONG}, "--resume-from-checkpoint", "none/checkpoint-3").expect(1, "[rlalgo.run.4]", "none/checkpoint-3")
+    c.train({**LONG, "seed": 1}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "[rlalgo.run.6]", "seed")
 
 
 @case

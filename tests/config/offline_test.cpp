@@ -19,7 +19,7 @@ TEST_CASE("batch, order and length of a preference run") {
   CHECK(settings.sampling.shuffle);
   CHECK(settings.evaluation_batch_size == 5);
   CHECK(settings.trainer.loop.max_steps == 5);  // ⌈26/6⌉
-  CHECK(settings.trainer.loop.eval.unit == rlalgo::trainer::Cadence::Unit::epochs);
+  CHECK(settings.trainer.loop.eval.unit == rlalgo::run::Cadence::Unit::epochs);
   c.rl = "kto";
   CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);
   c.preference.kto_loss_type = "apo_zero_unpaired";

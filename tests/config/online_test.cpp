@@ -61,7 +61,7 @@ TEST_CASE("automatic resume takes the newest checkpoint there is") {
   const config::LanguageModel model = config::load_language_model(run);
   CHECK_FALSE(config::online_config(run, model, 50, false).trainer.loop.resume_from_checkpoint);
   for (const std::int64_t step : {9, 10}) {
-    trainer::CheckpointParts parts;
+    run::CheckpointParts parts;
     parts.save_state = [](const fs::path&) { return data::Json::object(); };
     parts.state = {{"epoch", 1.0},
                    {"identity", data::Json::object()},
@@ -69,7 +69,7 @@ TEST_CASE("automatic resume takes the newest checkpoint there is") {
                    {"totals", data::Json::object()},
                    {"window", data::Json::object()}};
     parts.trainer_state = R"({"log_history": []})";
-    trainer::write_checkpoint(folder, step, parts);
+    run::write_checkpoint(folder, step, parts);
   }
   CHECK(config::online_config(run, model, 50, false).trainer.loop.resume_from_checkpoint == folder / "checkpoint-10");
   fs::remove_all(folder);

@@ -15,7 +15,7 @@
 namespace rlalgo::support {
 
 struct DoorStep {
-  rlalgo::trainer::StepResult result;
+  rlalgo::run::StepResult result;
   std::vector<rlalgo::data::Rollout> rows;  // of the step, advantages set
 };
 

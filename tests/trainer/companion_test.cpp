@@ -30,7 +30,7 @@ std::shared_ptr<Recorder> train(const std::filesystem::path& out, std::int64_t s
   GrpoConfig<> config;
   config.run.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 8};
   config.run.trainer.loop.max_steps = steps;
-  config.run.trainer.loop.save = trainer::Cadence::steps(2);
+  config.run.trainer.loop.save = run::Cadence::steps(2);
   config.run.trainer.loop.output_dir = out;
   if (!resume.empty()) config.run.trainer.loop.resume_from_checkpoint = resume;
   std::vector<data::TokenizedPrompt> prompts(4);

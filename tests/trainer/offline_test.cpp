@@ -114,11 +114,11 @@ TEST_CASE("evaluation has the metrics of the whole split, and training goes on a
   for (Run* r : {&run, &plain}) {
     r->config.trainer.loop.max_steps = 3;
     r->config.trainer.loop.progress = r->config.trainer.loop.report = r->config.trainer.loop.tensorboard = false;
-    r->config.trainer.loop.save = trainer::Cadence::never();
+    r->config.trainer.loop.save = run::Cadence::never();
   }
   run.config.trainer.loop.output_dir = scratch.path() / "a";
   plain.config.trainer.loop.output_dir = scratch.path() / "b";
-  run.config.trainer.loop.eval = trainer::Cadence::steps(1);
+  run.config.trainer.loop.eval = run::Cadence::steps(1);
   auto with = trainer::make_offline(
       run.config, Dpo({.beta = 0.5}),
       {.policy = run.policy, .answers = answers(6, 2), .reference = run.reference, .evaluation = answers(5, 2)});
@@ -182,12 +182,12 @@ TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training 
   for (const bool evaluates : {true, false}) {
     const rlalgo::support::ScratchDirectory scratch;
     Run run(2, 1);
-    trainer::LoopConfig& loop = run.config.trainer.loop;
+    run::LoopConfig& loop = run.config.trainer.loop;
     loop.max_steps = 3;
     loop.progress = loop.report = loop.tensorboard = false;
-    loop.save = trainer::Cadence::never();
+    loop.save = run::Cadence::never();
     loop.output_dir = scratch.path();
-    if (evaluates) loop.eval = trainer::Cadence::steps(2);
+    if (evaluates) loop.eval = run::Cadence::steps(2);
     trainer::OfflineInputs inputs{.policy = run.policy, .answers = answers(6, 2), .reference = run.reference};
     run.config.sampling.shuffle = true;  // not the evaluation
     if (evaluates) inputs.evaluation = answers(12, 2);

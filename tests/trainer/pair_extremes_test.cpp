@@ -26,7 +26,7 @@ TEST_CASE("the largest and the smallest margins are kept, in order, the first of
   const double margins[] = {0.5, -1.0, 3.0, 3.0, std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0};
   for (int i = 0; i < 7; ++i) extremes.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
   extremes.write(scratch.path(), 4, "evaluation", data::ids_as_text);
-  std::ifstream in(scratch.path() / trainer::pairs_file);
+  std::ifstream in(scratch.path() / run::pairs_file);
   const data::Json out = data::Json::parse(in);
   CHECK(out["step"] == 4);
   CHECK(out["pairs"] == 7);
@@ -37,6 +37,6 @@ TEST_CASE("the largest and the smallest margins are kept, in order, the first of
   CHECK(out["least"][1]["row"] == 5);
   extremes.write(scratch.path(), 5, "train",
                  [](std::span<const data::TokenId> ids) { return std::string(ids.size(), 'x'); });
-  std::ifstream again(scratch.path() / trainer::pairs_file);
+  std::ifstream again(scratch.path() / run::pairs_file);
   CHECK(data::Json::parse(again)["most"][0]["prompt"] == "xx");
 }

@@ -70,7 +70,7 @@ struct Run {
     settings.skip_zero_advantages = skip;
     settings.loop.max_steps = steps;
     settings.loop.output_dir = output;
-    settings.loop.save = trainer::Cadence::steps(1);
+    settings.loop.save = run::Cadence::steps(1);
     settings.loop.resume_from_checkpoint = resume;
     trainer = std::make_unique<TestTrainer>(settings, TestTrainer::Parts{.policy = bandit,
                                                                          .loss = {},
@@ -106,7 +106,7 @@ TEST_CASE("the update does not depend on the split into micro-batches") {
              .steps_per_generation = parts,
              .num_generations = 8},
             1, folder.path / std::to_string(parts));
-    const trainer::StepResult result = run.trainer->step(0);
+    const run::StepResult result = run.trainer->step(0);
     CHECK(result.metrics.value("ratio") == 1.0);
     logits.push_back(run.bandit->logits.detach().clone());
   }
@@ -164,7 +164,7 @@ TEST_CASE("rows of advantage 0 can be left out without a change of the update, e
   Run whole(geometry, 3, folder.path / "whole", std::nullopt, 0.1, true, false);
   Run part(geometry, 3, folder.path / "part", std::nullopt, 0.1, true, true);
   for (std::int64_t step = 0; step < 3; ++step) {
-    const trainer::StepResult all = whole.trainer->step(step), left = part.trainer->step(step);
+    const run::StepResult all = whole.trainer->step(step), left = part.trainer->step(step);
     CHECK(left.metrics.value("skipped_zero_adv_rows") == Approx(2.0 / 3.0));
     CHECK(left.loss == all.loss);
     CHECK(left.grad_norm == all.grad_norm);

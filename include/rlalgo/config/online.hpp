@@ -21,8 +21,8 @@
 #include <rlalgo/reward/column.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
 #include <rlalgo/reward/function.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
-#include <rlalgo/trainer/checkpoint.hpp>
 #include <rlalgo/trainer/entropy_control.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
@@ -55,7 +55,7 @@ namespace rlalgo::config {
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && c.idle_rows_are_free();
-  trainer::LoopConfig& loop = out.trainer.loop;
+  run::LoopConfig& loop = out.trainer.loop;
   loop.settings = {{"base_model", c.base_model},
                    {"loss_type", c.trl.loss_type},
                    {"beta", c.beta},

@@ -8,23 +8,23 @@
 
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/trainer/checkpoint.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::config {
 
 namespace detail {
 
-[[nodiscard]] inline trainer::Cadence cadence(const Interval& interval) {
-  if (interval.unit == Interval::Unit::steps) return trainer::Cadence::steps(interval.every);
-  if (interval.unit == Interval::Unit::epochs) return trainer::Cadence::epochs();
-  return trainer::Cadence::never();
+[[nodiscard]] inline run::Cadence cadence(const Interval& interval) {
+  if (interval.unit == Interval::Unit::steps) return run::Cadence::steps(interval.every);
+  if (interval.unit == Interval::Unit::epochs) return run::Cadence::epochs();
+  return run::Cadence::never();
 }
 
 [[nodiscard]] inline std::optional<std::filesystem::path> resume_path(const RunConfig& c) {
   if (c.resume_from_checkpoint) return std::filesystem::path(*c.resume_from_checkpoint);
   if (!c.auto_resume_from_checkpoints) return std::nullopt;
-  return trainer::latest_checkpoint(c.output_dir);
+  return run::latest_checkpoint(c.output_dir);
 }
 
 }  // namespace detail
@@ -36,7 +36,7 @@ namespace detail {
   t.max_grad_norm = c.max_grad_norm;
   t.adamw = {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
   t.schedule = schedule_of(c, plan);
-  trainer::LoopConfig& loop = t.loop;
+  run::LoopConfig& loop = t.loop;
   loop.output_dir = c.output_dir;
   loop.title = method + " on " + std::filesystem::path(c.base_model).filename().string();
   loop.progress = true;

@@ -18,10 +18,9 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/data/answer.hpp>
 #include <rlalgo/data/decode.hpp>
+#include <rlalgo/run/samples_log.hpp>
 
 namespace rlalgo::trainer {
-
-inline constexpr const char* pairs_file = "pairs.json";
 
 class PairExtremes {
  public:
@@ -43,7 +42,7 @@ class PairExtremes {
                             {"pairs", seen_},
                             {"most", entries(most_, decode)},
                             {"least", entries(least_, decode)}};
-    core::write_file(directory / pairs_file, out.dump(1, ' ', false, data::Json::error_handler_t::replace) + "\n");
+    core::write_file(directory / run::pairs_file, out.dump(1, ' ', false, data::Json::error_handler_t::replace) + "\n");
   }
 
  private:

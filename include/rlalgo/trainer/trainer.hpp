@@ -8,10 +8,10 @@
 //   world.sum(gradients); clip; optimizer; schedule; sync.publish(version)
 //
 // Contains no algorithm. Because denominators are global counts and gradients are summed, k micro-batches and w ranks
-// give the gradient of one. Loop control, logging, checkpoints and resume are in trainer/loop.hpp.
+// give the gradient of one. Loop control, logging, checkpoints and resume are in run/loop.hpp.
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
-// parameter; [rlalgo.trainer.9] a loss or gradient that is not finite, before the weights are touched; the others of
+// parameter; [rlalgo.run.9] a loss or gradient that is not finite, before the weights are touched; the others of
 // offending_rows.hpp, loop.hpp and checkpoint.hpp.
 #pragma once
 
@@ -44,17 +44,18 @@
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
 #include <rlalgo/optim/schedule.hpp>
+#include <rlalgo/run/loop.hpp>
+#include <rlalgo/run/step.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/collate.hpp>
 #include <rlalgo/trainer/collate_answers.hpp>
 #include <rlalgo/trainer/companion.hpp>
-#include <rlalgo/trainer/loop.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
 #include <rlalgo/trainer/pair_extremes.hpp>
 #include <rlalgo/trainer/prepare.hpp>
-#include <rlalgo/trainer/step.hpp>
+#include <rlalgo/trainer/rollout_sample.hpp>
 
 namespace rlalgo::trainer {
 
@@ -69,7 +70,7 @@ struct TrainerConfig {
   bool skip_zero_advantages = false;
   optim::AdamWConfig adamw;
   optim::ScheduleConfig schedule;
-  LoopConfig loop;
+  run::LoopConfig loop;
 };
 
 template <class L, class S>
@@ -114,8 +115,8 @@ class Trainer {
   }
 
   // Optimizer step number `index` (0-based): one update of the weights.
-  StepResult step(std::int64_t index) {
-    StepResult result;
+  run::StepResult step(std::int64_t index) {
+    run::StepResult result;
     core::Stopwatch watch;
     typename S::Batch batch = parts_.sampler->next(index);
     if constexpr (S::generates)
@@ -142,7 +143,7 @@ class Trainer {
     result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
     if constexpr (!S::generates)
       if (!std::isfinite(result.grad_norm)) blame("gradient", rows_of(batch), counts);
-    require_finite(index + 1, result.loss, result.grad_norm);
+    run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
@@ -157,21 +158,21 @@ class Trainer {
     return result;
   }
 
-  // Trains from the start, or from LoopConfig::resume_from_checkpoint, to the end or to an interruption.
-  Outcome run(std::span<Observer* const> observers = {}) {
-    Callbacks callbacks;
+  // Trains from the start, or from run::LoopConfig::resume_from_checkpoint, to the end or to an interruption.
+  run::Outcome run(std::span<run::Observer* const> observers = {}) {
+    run::Callbacks callbacks;
     callbacks.train_step = [this](std::int64_t index) { return step(index); };
     if (parts_.evaluation) callbacks.evaluate = [this] { return evaluate(); };
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
-    callbacks.restore_state = [this](const std::filesystem::path& directory, const Json& state) {
+    callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
       restore_state(directory, state);
     };
     if constexpr (!S::generates)
       if (!parts_.evaluation) callbacks.samples = [this](std::size_t) { return write_pairs("train"); };
     if constexpr (S::generates) callbacks.samples = [this](std::size_t limit) { return latest_samples(limit); };
-    Loop loop(config_.loop, std::move(callbacks));
-    for (Observer* observer : observers) loop.observe(*observer);
+    run::Loop loop(config_.loop, std::move(callbacks));
+    for (run::Observer* observer : observers) loop.observe(*observer);
     return loop.run();
   }
 
@@ -291,7 +292,7 @@ class Trainer {
   }
 
   // pairs.json of the pairs seen since the last call; returns no samples.
-  std::vector<Sample> write_pairs(const std::string& split) {
+  std::vector<run::Sample> write_pairs(const std::string& split) {
     if (pairs_.seen() > 0) pairs_.write(config_.loop.output_dir, version_, split, parts_.decode);
     pairs_ = PairExtremes();
     return {};
@@ -301,7 +302,7 @@ class Trainer {
   // differ by the weights only.
   core::Metrics evaluate() {
     const c10::AutoGradMode no_gradient(false);
-    const Json start = parts_.evaluation->state();
+    const run::Json start = parts_.evaluation->state();
     core::Metrics total;
     pairs_ = PairExtremes();
     for (std::int64_t index = 0; index < parts_.evaluation->steps(); ++index) {
@@ -317,10 +318,10 @@ class Trainer {
     return total;
   }
 
-  std::vector<Sample> latest_samples(std::size_t limit) const {
+  std::vector<run::Sample> latest_samples(std::size_t limit) const {
     std::vector<std::string> names;
     for (const auto& reward : parts_.sampler->rewards()) names.push_back(reward.function->name());
-    std::vector<Sample> samples;
+    std::vector<run::Sample> samples;
     for (const data::Rollout* row : latest_rows_)
       if (samples.size() < limit) samples.push_back(to_sample(*row, names));
     return samples;
@@ -333,14 +334,14 @@ class Trainer {
     model::write_safetensors(directory / "model.safetensors", std::move(tensors));
   }
 
-  Json save_state(const std::filesystem::path& directory) const {
+  run::Json save_state(const std::filesystem::path& directory) const {
     model::write_safetensors(directory / optimizer_file, optimizer_.state());
     for (const auto& companion : parts_.companions) companion->save(directory);
     return {{"version", version_}, {"sampler", parts_.sampler->state()}};
   }
 
   // Weights are copied into the tensors that the policy and its generator already share.
-  void restore_state(const std::filesystem::path& directory, const Json& state) {
+  void restore_state(const std::filesystem::path& directory, const run::Json& state) {
     const c10::AutoGradMode no_gradient(false);
     const model::CheckpointFiles files(directory);
     for (model::Parameter& p : parameters_) {

@@ -1,0 +1,270 @@
+// checkpoint-<step> directories: written whole or not at all, found, validated, and deleted when there are too many.
+//
+// A checkpoint holds the model's and tokenizer's files (through a callback), whatever else the run's owner writes
+// (optimizer.safetensors), trainer_state.json (spec of transformers) and rlalgo_state.json: step, epoch, identity and
+// settings of the run, the open metric window, the owner's own state (sampler cursor, versions …) and the name and size
+// of every file. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any moment leaves
+// the former checkpoints usable and nothing half-written under a checkpoint's name.
+//
+// `identity` are the settings without which the saved cursor and optimizer make no sense (seed, batch geometry, data,
+// parameter names): a difference is an error. `settings` are all others: a difference is a warning.
+//
+// Errors: [rlalgo.run.4] no checkpoint at the path; [rlalgo.run.5] incomplete or damaged; [rlalgo.run.6] of
+// another run (identity differs); [rlalgo.run.7] saved without optimizer state; [rlalgo.run.8] cannot be saved.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/run/detail/durable.hpp>
+#include <rlalgo/run/step.hpp>
+
+namespace rlalgo::run {
+
+inline constexpr const char* state_file = "rlalgo_state.json";
+inline constexpr const char* trainer_state_file = "trainer_state.json";
+inline constexpr int state_format = 1;
+
+struct Checkpoint {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+
+// The checkpoint directories of a run, by step.
+[[nodiscard]] inline std::vector<Checkpoint> list_checkpoints(const std::filesystem::path& output_dir) {
+  std::vector<Checkpoint> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view prefix = "checkpoint-";
+    if (!name.starts_with(prefix) || !entry.is_directory()) continue;
+    const std::string digits = name.substr(prefix.size());
+    if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
+    found.push_back({std::stoll(digits), entry.path()});
+  }
+  std::sort(found.begin(), found.end(), [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
+  return found;
+}
+
+// Removes what a killed run left under construction: checkpoints (`.checkpoint-….tmp`) and files that were about to get
+// their name (`<file>.tmp.<process>`). Call only while no other run writes in output_dir.
+inline void clean_leftovers(const std::filesystem::path& output_dir) {
+  const auto unfinished_file = [](const std::string& name) {
+    for (const std::string_view file :
+         {"metrics.jsonl", "samples.jsonl", "run.json", "report.html", trainer_state_file})
+      if (name.starts_with(std::string(file) + ".tmp.")) return true;
+    return false;
+  };
+  std::error_code error;
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if ((name.starts_with(".checkpoint-") && name.ends_with(".tmp")) || unfinished_file(name))
+      leftovers.push_back(entry.path());
+  }
+  for (const auto& path : leftovers) detail::remove_leftover(path);
+}
+
+struct CheckpointParts {
+  std::function<void(const std::filesystem::path&)> save_model;  // model and tokenizer files into the directory
+  std::function<Json(const std::filesystem::path&)> save_state;  // optimizer.safetensors …; returns the owner's state
+  Json state = Json::object();                                   // the loop's own part of rlalgo_state.json
+  std::string trainer_state;                                     // text of trainer_state.json
+};
+
+// Writes output_dir/checkpoint-<step> whole, replacing one of that name, and returns its path.
+inline std::filesystem::path write_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
+                                              const CheckpointParts& parts) {
+  const std::filesystem::path path = output_dir / ("checkpoint-" + std::to_string(step));
+  try {
+    detail::AtomicDirectory directory(path);
+    const std::filesystem::path& building = directory.building();
+    if (parts.save_model) parts.save_model(building);
+    Json state = {{"format", state_format}, {"step", step}};
+    state.update(parts.state);
+    state["has_optimizer"] = static_cast<bool>(parts.save_state);
+    state["owner"] = parts.save_state ? parts.save_state(building) : Json::object();
+    core::write_file(building / trainer_state_file, parts.trainer_state);
+    std::vector<std::pair<std::string, std::uintmax_t>> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(building))
+      if (entry.is_regular_file())
+        files.emplace_back(entry.path().lexically_relative(building).generic_string(), entry.file_size());
+    std::sort(files.begin(), files.end());
+    state["files"] = Json::object();
+    for (const auto& [name, size] : files) state["files"][name] = size;
+    core::write_file(building / state_file, state.dump(1) + "\n");
+    directory.commit();
+  } catch (const std::exception& error) {
+    core::raise(
+        "run", 8,
+        {.what = "the checkpoint cannot be saved; nothing of it was kept",
+         .found = error.what(),
+         .where = path.string(),
+         .remedy =
+             "free disk space or fix the cause; earlier checkpoints are intact, resume_from_checkpoint takes them"});
+  }
+  return path;
+}
+
+// Deletes checkpoints beyond `limit` (≥ 1), never `just_written`: first those with a higher step (left by a run that
+// this one overtakes), then the oldest.
+inline void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit, std::int64_t just_written) {
+  std::vector<Checkpoint> all = list_checkpoints(output_dir);
+  std::stable_partition(all.begin(), all.end(), [&](const Checkpoint& c) { return c.step > just_written; });
+  auto excess = static_cast<std::int64_t>(all.size()) - std::max<std::int64_t>(limit, 1);
+  for (const Checkpoint& old : all) {
+    if (excess <= 0) break;
+    if (old.step == just_written) continue;
+    // Renamed first: a kill in the middle of the deletion leaves no half checkpoint under its name.
+    const std::filesystem::path doomed = output_dir / ("." + old.path.filename().string() + ".old.tmp");
+    detail::remove_leftover(doomed);
+    std::error_code error;
+    std::filesystem::rename(old.path, doomed, error);
+    if (error) core::raise_file_error("cannot delete the old checkpoint", old.path, error.value());
+    detail::remove_leftover(doomed);
+    --excess;
+  }
+}
+
+// What a checkpoint brings back.
+struct LoadedCheckpoint {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  Json state;    // rlalgo_state.json; "owner" is what save_state returned
+  Json history;  // log_history of trainer_state.json
+};
+
+namespace detail {
+
+inline Json read_json(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded())
+    core::raise("run", 5,
+                {.what = "the checkpoint is damaged",
+                 .found = in ? "text that is not JSON" : "a file that cannot be read",
+                 .where = path.string(),
+                 .remedy = "resume from another checkpoint"});
+  return json;
+}
+
+}  // namespace detail
+
+// Reads and validates a checkpoint: every file is there with the size it had when it was written.
+[[nodiscard]] inline LoadedCheckpoint read_checkpoint(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path))
+    core::raise("run", 4,
+                {.what = "resume_from_checkpoint names no checkpoint",
+                 .found = std::filesystem::exists(path) ? "a file" : "nothing",
+                 .expected = "a checkpoint-<step> directory",
+                 .where = path.string(),
+                 .remedy = "give the path of a checkpoint of this run, or leave the key out to start afresh"});
+  if (!std::filesystem::exists(path / state_file))
+    core::raise("run", 4,
+                {.what = "resume_from_checkpoint names a directory that is no checkpoint",
+                 .found = std::string("no ") + state_file,
+                 .expected = "a checkpoint-<step> directory that rlalgo wrote",
+                 .where = path.string(),
+                 .remedy = "to start from the weights of a model directory, name it as base_model instead"});
+  LoadedCheckpoint loaded{path, 0, detail::read_json(path / state_file), Json::array()};
+  const auto incomplete = [&](const std::string& found, const std::string& expected) {
+    core::raise("run", 5,
+                {.what = "the checkpoint is incomplete",
+                 .found = found,
+                 .expected = expected,
+                 .where = path.string(),
+                 .remedy = "copy it again, or resume from another checkpoint"});
+  };
+  try {
+    if (!loaded.state.is_object() || loaded.state.value("format", Json()) != state_format)
+      incomplete(
+          "format " + (loaded.state.is_object() ? loaded.state.value("format", Json()).dump() : "of another kind"),
+          "format " + std::to_string(state_format) + " in " + state_file);
+    for (const char* key :
+         {"step", "epoch", "identity", "settings", "totals", "window", "owner", "has_optimizer", "files"})
+      if (!loaded.state.contains(key)) incomplete(std::string("no \"") + key + "\" in " + state_file, "all entries");
+    for (const auto& [name, size] : loaded.state["files"].items()) {
+      std::error_code error;
+      const auto found = std::filesystem::file_size(path / name, error);
+      if (error) incomplete("no readable file " + name, name + " of " + size.dump() + " bytes");
+      if (found != size.get<std::uintmax_t>())
+        incomplete(name + " of " + std::to_string(found) + " bytes", size.dump() + " bytes");
+    }
+    loaded.step = loaded.state["step"].get<std::int64_t>();
+    const Json trainer_state = detail::read_json(path / trainer_state_file);
+    if (!trainer_state.is_object() || !trainer_state.contains("log_history") ||
+        !trainer_state["log_history"].is_array())
+      incomplete(std::string("no log_history in ") + trainer_state_file, "the records so far");
+    loaded.history = trainer_state["log_history"];
+    for (const Json& record : loaded.history) (void)to_record(record);
+  } catch (const Json::exception& error) {
+    incomplete(std::string("an entry of another type (") + error.what() + ")", "the entries that rlalgo writes");
+  }
+  return loaded;
+}
+
+// The differences of two flat objects, one text per key: "seed: 7 in the checkpoint, 8 now".
+[[nodiscard]] inline std::vector<std::string> differences(const Json& saved, const Json& now) {
+  std::vector<std::string> out;
+  const auto text = [](const Json& object, const std::string& key) {
+    return object.contains(key) ? object[key].dump() : "absent";
+  };
+  const auto compare = [&](const std::string& key) {
+    if (text(saved, key) != text(now, key))
+      out.push_back(key + ": " + text(saved, key) + " in the checkpoint, " + text(now, key) + " now");
+  };
+  for (const auto& [key, value] : saved.items()) compare(key);
+  for (const auto& [key, value] : now.items())
+    if (!saved.contains(key)) compare(key);
+  return out;
+}
+
+// Refuses a checkpoint of another run; returns warnings, one per setting that differs.
+[[nodiscard]] inline std::vector<std::string> check_resumable(const LoadedCheckpoint& checkpoint, const Json& identity,
+                                                              const Json& settings) {
+  const auto join = [](const std::vector<std::string>& parts) {
+    std::string out;
+    for (const std::string& part : parts) out += (out.empty() ? "" : "; ") + part;
+    return out;
+  };
+  const auto wrong = differences(checkpoint.state["identity"], identity);
+  if (!wrong.empty())
+    core::raise("run", 6,
+                {.what = "the checkpoint belongs to another run",
+                 .found = join(wrong),
+                 .where = checkpoint.path.string(),
+                 .remedy = "set these keys as in the checkpoint, or start afresh with its directory as base_model"});
+  if (!checkpoint.state["has_optimizer"].get<bool>())
+    core::raise("run", 7,
+                {.what = "the checkpoint was saved with save_only_model",
+                 .found = "no optimizer state",
+                 .where = checkpoint.path.string(),
+                 .remedy = "it cannot be resumed; name it as base_model to start afresh from its weights"});
+  return differences(checkpoint.state["settings"], settings);
+}
+
+// The newest checkpoint of output_dir that is whole (auto_resume_from_checkpoints); empty when there is none.
+[[nodiscard]] inline std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& output_dir) {
+  const std::vector<Checkpoint> all = list_checkpoints(output_dir);
+  for (auto it = all.rbegin(); it != all.rend(); ++it) {
+    try {
+      return read_checkpoint(it->path).path;
+    } catch (const core::Error&) {
+      continue;  // not whole (copied or deleted in part): an earlier one is better than none
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rlalgo::run

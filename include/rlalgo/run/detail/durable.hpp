@@ -1,0 +1,146 @@
+// Directories that appear whole or not at all, and files that grow by whole pieces.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <rlalgo/core/atomic_file.hpp>
+
+namespace rlalgo::run::detail {
+
+namespace fs = std::filesystem;
+
+inline void sync_file(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) core::raise_file_error("cannot open the file", path, errno);
+  const int failed = ::fsync(fd) != 0 ? errno : 0;
+  ::close(fd);
+  if (failed != 0) core::raise_file_error("cannot flush the file", path, failed);
+}
+
+// fsync of every file and directory below `directory`, and of itself.
+inline void sync_tree(const fs::path& directory) {
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_regular_file())
+      sync_file(entry.path());
+    else if (entry.is_directory())
+      core::AtomicFile::sync_directory(entry.path());
+  }
+  core::AtomicFile::sync_directory(directory);
+}
+
+inline void make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) core::raise_file_error("cannot create the directory", directory, error.value());
+}
+
+// Removes what may be removed; a name that survives is harmless (it is never read) and is tried again by the next run.
+inline void remove_leftover(const fs::path& path) noexcept {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// A directory under construction, named `.<name>.tmp` beside its place. commit() makes it visible under its name,
+// durably, in one rename; a destroyed, uncommitted directory leaves nothing.
+class AtomicDirectory {
+ public:
+  explicit AtomicDirectory(fs::path path)
+      : path_(std::move(path)), temporary_(path_.parent_path() / ("." + path_.filename().string() + ".tmp")) {
+    remove_leftover(temporary_);
+    make_directory(temporary_);
+  }
+  AtomicDirectory(const AtomicDirectory&) = delete;
+  AtomicDirectory& operator=(const AtomicDirectory&) = delete;
+  ~AtomicDirectory() {
+    if (!committed_) remove_leftover(temporary_);
+  }
+
+  [[nodiscard]] const fs::path& building() const noexcept { return temporary_; }
+
+  void commit() {
+    sync_tree(temporary_);
+    if (fs::exists(path_)) {
+      exchange();
+    } else if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      core::raise_file_error("cannot rename the directory", path_, errno);
+    }
+    committed_ = true;
+    core::AtomicFile::sync_directory(path_.parent_path());
+  }
+
+ private:
+  // Replaces an existing directory: in one system call where the file system can, else by moving the old one away
+  // first.
+  void exchange() {
+    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+      const fs::path old = path_.parent_path() / ("." + path_.filename().string() + ".old.tmp");
+      remove_leftover(old);
+      if (::rename(path_.c_str(), old.c_str()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)
+        core::raise_file_error("cannot rename the directory", path_, errno);
+      remove_leftover(old);
+    } else {
+      remove_leftover(temporary_);
+    }
+  }
+  fs::path path_;
+  fs::path temporary_;
+  bool committed_ = false;
+};
+
+// A file that grows by whole pieces. A piece is appended by one write(2); when the disk is full the file is cut back to
+// its last whole piece before the error is raised.
+class ByteFile {
+ public:
+  explicit ByteFile(fs::path path) : path_(std::move(path)) {}
+  ByteFile(const ByteFile&) = delete;
+  ByteFile& operator=(const ByteFile&) = delete;
+  ~ByteFile() { close(); }
+
+  [[nodiscard]] const fs::path& path() const noexcept { return path_; }
+
+  // Replaces the content, atomically.
+  void replace(std::string_view content) {
+    close();
+    core::write_file(path_, content);
+  }
+
+  void append(std::string_view piece) {
+    open();
+    const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+    while (!piece.empty()) {
+      const ssize_t n = ::write(descriptor_, piece.data(), piece.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        const int error = errno;
+        if (::ftruncate(descriptor_, before) != 0) core::raise_file_error("cannot cut back the file", path_, errno);
+        core::raise_file_error("cannot append to the file", path_, error);
+      }
+      piece.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+
+ private:
+  void open() {
+    if (descriptor_ >= 0) return;
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) core::raise_file_error("cannot open the file", path_, errno);
+  }
+  void close() noexcept {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = -1;
+  }
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace rlalgo::run::detail

@@ -1,0 +1,141 @@
+// What report.html is made of, read back from an output_dir: metrics.jsonl, samples.jsonl, run.json.
+//
+// A run may be in progress or may have been killed: a last line without its newline is left out.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/run/detail/report_chart.hpp>
+#include <rlalgo/run/health.hpp>
+#include <rlalgo/run/metrics_log.hpp>
+#include <rlalgo/run/run_info.hpp>
+#include <rlalgo/run/samples_log.hpp>
+
+namespace rlalgo::run::detail {
+
+struct ReportData {
+  std::vector<Record> records;
+  std::vector<std::string> names;                    // metrics in order of first appearance
+  std::map<std::string, std::vector<Point>> points;  // finite values only
+  std::vector<Json> samples;
+  Json run = Json::object();  // run.json
+  Json pairs = nullptr;       // pairs.json, or null
+};
+
+// The objects of a JSONL file. Errors: [rlalgo.run.11] a line that is no object with a whole number "step".
+[[nodiscard]] inline std::vector<Json> read_lines(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<Json> out;
+  std::size_t number = 1;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
+    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer())
+      core::raise("run", 11,
+                  {.what = "a log of the run is damaged",
+                   .found = "a line that is no record",
+                   .expected = "a JSON object with \"step\"",
+                   .where = path.string() + ":" + std::to_string(number),
+                   .remedy = "remove or mend the line"});
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+[[nodiscard]] inline ReportData read_report_data(const std::filesystem::path& output_dir) {
+  if (!std::filesystem::exists(output_dir / metrics_file))
+    core::raise("run", 10,
+                {.what = "there is no run to report on",
+                 .found = std::string("no ") + metrics_file,
+                 .expected = "the output_dir of a run",
+                 .where = output_dir.string(),
+                 .remedy = "name the directory that `rlalgo train` wrote"});
+  ReportData data;
+  for (const Json& line : read_lines(output_dir / metrics_file)) {
+    data.records.push_back(to_record(line));
+    const Record& record = data.records.back();
+    for (const auto& [name, value] : record.values) {
+      const auto [it, first] = data.points.try_emplace(name);
+      if (first) data.names.push_back(name);
+      if (std::isfinite(value)) it->second.push_back({static_cast<double>(record.step), value});
+    }
+  }
+  data.samples = read_lines(output_dir / samples_file);
+  data.run = read_run_info(output_dir);
+  if (std::ifstream in(output_dir / pairs_file); in) data.pairs = Json::parse(in, nullptr, false);
+  return data;
+}
+
+// Every metric in exactly one chart: the known ones grouped and in this order, then one chart for each other metric.
+// The evaluation's value of a metric joins the chart of the metric.
+[[nodiscard]] inline std::vector<Chart> arrange_charts(const ReportData& data) {
+  struct Group {
+    const char* title;
+    std::vector<const char*> patterns;
+  };
+  static const std::vector<Group> groups = {
+      {"Reward", {"reward"}},
+      {"Reward by function, mean", {"rewards/*/mean"}},
+      {"Rewards of chosen and rejected", {"rewards/chosen", "rewards/rejected", "rewards/margins"}},
+      {"Reward accuracy", {"rewards/accuracies"}},
+      {"Loss", {"loss", "policy_loss"}},
+      {"KL to the reference, nats", {"kl"}},
+      {"Entropy, nats", {"entropy"}},
+      {"Clipped tokens, mean share", {"clip_ratio/*_mean", "cispo_clip_ratio", "clip_ratio"}},
+      {"Clipped tokens, extremes", {"clip_ratio/*_min", "clip_ratio/*_max"}},
+      {"Completion length, tokens", {"completions/mean_length", "completions/min_length", "completions/max_length"}},
+      {"Length of completions that ended, tokens", {"completions/*_terminated_length"}},
+      {"Completions cut at the limit, share", {"completions/clipped_ratio"}},
+      {"Reward spread", {"reward_std", "rewards/*/std"}},
+      {"Prompts without signal, share", {"frac_reward_zero_std"}},
+      {"Log-probs of chosen and rejected, nats", {"logps/*"}},
+      {"Logits of chosen and rejected", {"logits/*"}},
+      {"Sampler against trainer, log-prob difference", {"sampling/sampling_logp_difference/*"}},
+      {"Sampler against trainer, ratio", {"sampling/importance_sampling_ratio/*"}},
+      {"Gradient norm", {"grad_norm"}},
+      {"Learning rate", {"learning_rate"}},
+      {"Tokens so far", {"num_tokens"}},
+      {"Seconds per evaluation", {"time/eval"}},
+      {"Seconds per step", {"step_time", "time/*"}},
+  };
+  std::vector<Chart> charts;
+  std::map<std::string, bool> used;
+  const auto take = [&](Chart& chart, const std::string& name) {
+    if (used[name]) return;
+    used[name] = true;
+    chart.series.push_back({name, data.points.at(name)});
+  };
+  const auto base = [](const std::string& name) { return name.starts_with("eval_") ? name.substr(5) : name; };
+  const auto has = [&](const std::string& name) { return data.points.contains(name); };
+  for (const Group& group : groups) {
+    Chart chart{group.title, {}, {}};
+    for (const bool evaluation : {false, true})
+      for (const char* pattern : group.patterns)
+        for (const std::string& name : data.names)
+          if (name.starts_with("eval_") == evaluation && matches(pattern, base(name))) take(chart, name);
+    if (chart.series.empty()) continue;
+    if (chart.series[0].name == "reward" && has("reward_std"))
+      chart.spread = {"reward_std", data.points.at("reward_std")};
+    charts.push_back(std::move(chart));
+  }
+  for (const std::string& name : data.names) {
+    if (used[name]) continue;
+    Chart chart{name, {}, {}};
+    take(chart, name);
+    if (has("eval_" + name)) take(chart, "eval_" + name);
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+}  // namespace rlalgo::run::detail

@@ -1,0 +1,77 @@
+// The look of report.html: one style sheet for light and dark, one small script that reads values under the pointer.
+#pragma once
+
+namespace rlalgo::run::detail {
+
+inline constexpr const char* report_css = R"css(
+:root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1b1f24;--soft:#5c6672;--line:#dfe3e8;--grid:#eceff2;
+--s0:#2563eb;--s1:#d9480f;--s2:#0f8a5f;--s3:#9333ea;--s4:#a16207;--s5:#0891b2;--s6:#be185d;--s7:#4b5563;--good:#0f7a52;--bad:#c0341d}
+@media(prefers-color-scheme:dark){:root{--bg:#111418;--card:#191e24;--ink:#e6e9ed;--soft:#98a2ae;--line:#2b323a;--grid:#242a31;
+--s0:#6ea8fe;--s1:#ff9f5a;--s2:#4fd1a1;--s3:#c792ff;--s4:#e8c468;--s5:#5fd4ee;--s6:#f783ac;--s7:#a0a8b5;--good:#4fd1a1;--bad:#ff8a73}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:24px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
+h2{font-size:17px;margin:36px 0 12px}
+.sub{color:var(--soft);margin:0}
+.chip{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid currentColor;font-size:13px;font-weight:600;vertical-align:3px;margin-left:10px;color:var(--soft)}
+.chip.finished{color:var(--good)}.chip.failed,.chip.interrupted{color:var(--bad)}.chip.running{color:var(--s0)}
+.note{border-left:3px solid var(--bad);background:var(--card);padding:8px 14px;margin:14px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0 0}
+.tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
+.tile{padding:10px 14px}.tile b{display:block;font-size:18px;white-space:nowrap;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:14px}
+.card{padding:12px 14px 8px;min-width:0;display:flex;flex-direction:column;position:relative}
+.card h3{font-size:14px;margin:0;padding-right:90px;font-weight:600}
+.card .read{position:absolute;right:14px;top:13px;color:var(--soft);font-size:12.5px;font-variant-numeric:tabular-nums}
+.legend{display:flex;flex-wrap:wrap;gap:1px 12px;margin:2px 0 0;font-size:12.5px;color:var(--soft)}
+.legend span{overflow-wrap:anywhere}.legend i{display:inline-block;width:14px;height:3px;border-radius:2px;vertical-align:middle;margin-right:5px}
+.legend b{color:var(--ink);font-weight:550;font-variant-numeric:tabular-nums}
+svg{display:block;width:100%;height:auto;margin-top:auto;padding-top:4px;overflow:visible}
+svg text{fill:var(--soft);font-size:10.5px;font-variant-numeric:tabular-nums}
+svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .guide{stroke:var(--soft);stroke-dasharray:2 3;visibility:hidden}
+svg path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}
+svg .raw{opacity:.28;stroke-width:1.2}svg .eval{stroke-dasharray:5 3}svg .band{stroke:none;opacity:.13}
+.c0{stroke:var(--s0)}.c1{stroke:var(--s1)}.c2{stroke:var(--s2)}.c3{stroke:var(--s3)}.c4{stroke:var(--s4)}.c5{stroke:var(--s5)}.c6{stroke:var(--s6)}.c7{stroke:var(--s7)}
+.f0{fill:var(--s0);background:var(--s0)}.f1{fill:var(--s1);background:var(--s1)}.f2{fill:var(--s2);background:var(--s2)}.f3{fill:var(--s3);background:var(--s3)}
+.f4{fill:var(--s4);background:var(--s4)}.f5{fill:var(--s5);background:var(--s5)}.f6{fill:var(--s6);background:var(--s6)}.f7{fill:var(--s7);background:var(--s7)}
+details{background:var(--card);border:1px solid var(--line);border-radius:10px;margin:0 0 10px}
+summary{cursor:pointer;padding:9px 14px;font-weight:600}summary small{color:var(--soft);font-weight:400;margin-left:8px;font-size:13px}
+details>div{padding:0 14px 14px;overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-size:13.5px}
+th{text-align:left;color:var(--soft);font-weight:550;font-size:12.5px;padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:bottom}
+td{padding:7px 10px 7px 0;border-bottom:1px solid var(--grid);vertical-align:top}
+td.n{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right}th.n{text-align:right}
+td.up{color:var(--good)}td.down{color:var(--bad)}
+.text{white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;max-height:260px;overflow-y:auto;min-width:260px}
+.prompt{border-left:3px solid var(--line);padding:2px 0 2px 12px;margin:8px 0 6px;color:var(--soft)}
+.cut{color:var(--bad);font-size:12px;font-style:normal}
+.settings{columns:2 420px;column-gap:30px}.settings div{display:flex;gap:14px;border-bottom:1px solid var(--grid);padding:3px 0;break-inside:avoid}
+.settings dt,.settings dd{margin:0;overflow-wrap:anywhere;font-size:13.5px}.settings dt{flex:0 0 45%;color:var(--soft)}.settings dd{flex:1}
+footer{color:var(--soft);font-size:13px;margin-top:36px}
+@media print{.card,details{break-inside:avoid}.text{max-height:none}}
+)css";
+
+// Shows the values at the pointer in the heading of its chart. Without it the page is complete, only still.
+inline constexpr const char* report_js = R"js(
+document.querySelectorAll('.card').forEach(card=>{
+  const svg=card.querySelector('svg'),guide=svg.querySelector('.guide'),read=card.querySelector('.read'),rest=read.textContent;
+  const series=[...svg.querySelectorAll('[data-x]')].map(p=>({x:p.dataset.x.split(' ').map(Number),s:p.dataset.s.split(' '),v:p.dataset.v.split(' ')}));
+  svg.addEventListener('pointermove',e=>{
+    const at=(e.clientX-svg.getBoundingClientRect().left)/svg.getBoundingClientRect().width*svg.viewBox.baseVal.width;
+    let best=null;
+    series.forEach(q=>q.x.forEach((x,i)=>{const d=Math.abs(x-at);if(best===null||d<best.d)best={d,x,step:q.s[i]}}));
+    if(best===null)return;
+    guide.setAttribute('x1',best.x);guide.setAttribute('x2',best.x);guide.style.visibility='visible';
+    const values=series.map(q=>{const i=q.s.indexOf(best.step);return i<0?'–':q.v[i]});
+    read.textContent='step '+best.step+(series.length<=3?' · '+values.join(' · '):'');
+    card.querySelectorAll('.legend b').forEach((b,i)=>{if(b.dataset.rest===undefined)b.dataset.rest=b.textContent;b.textContent=values[i]??b.dataset.rest});
+  });
+  svg.addEventListener('pointerleave',()=>{
+    guide.style.visibility='hidden';read.textContent=rest;
+    card.querySelectorAll('.legend b').forEach(b=>{if(b.dataset.rest!==undefined)b.textContent=b.dataset.rest});
+  });
+});
+)js";
+
+}  // namespace rlalgo::run::detail

@@ -1,0 +1,207 @@
+#include <rlalgo/run/checkpoint.hpp>
+
+#include <support/catch.hpp>
+
+#include "run/files.hpp"
+
+using namespace rlalgo::run;
+namespace fs = std::filesystem;
+
+namespace {
+
+CheckpointParts parts(const std::string& weights) {
+  CheckpointParts p;
+  p.save_model = [weights](const fs::path& dir) { rlalgo::core::write_file(dir / "model.safetensors", weights); };
+  p.save_state = [](const fs::path& dir) {
+    rlalgo::core::write_file(dir / "optimizer.safetensors", "moments");
+    return Json{{"cursor", 5}};
+  };
+  p.state = {{"epoch", 0.5},
+             {"identity", {{"seed", 7}}},
+             {"settings", {{"lr", 0.1}}},
+             {"totals", Json::object()},
+             {"window", Json::object()}};
+  p.trainer_state = "{\"log_history\": [{\"step\": 1, \"loss\": 2.0}]}";
+  return p;
+}
+
+std::string steps(const fs::path& dir) {
+  std::string out;
+  for (const Checkpoint& c : list_checkpoints(dir)) out += std::to_string(c.step) + " ";
+  return out;
+}
+
+std::string names(const fs::path& dir) {
+  std::string out;
+  std::vector<std::string> all;
+  for (const auto& entry : fs::directory_iterator(dir)) all.push_back(entry.path().filename().string());
+  std::sort(all.begin(), all.end());
+  for (const std::string& name : all) out += name + " ";
+  return out;
+}
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is written whole and read back") {
+  const fake::TempDir dir;
+  const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
+  CHECK(path == dir.path / "checkpoint-6");
+  CHECK(names(dir.path) == "checkpoint-6 ");
+  CHECK(names(path) == "model.safetensors optimizer.safetensors rlalgo_state.json trainer_state.json ");
+  const LoadedCheckpoint loaded = read_checkpoint(path);
+  CHECK(loaded.step == 6);
+  CHECK(loaded.state["owner"]["cursor"] == 5);
+  CHECK(loaded.state["files"]["model.safetensors"] == 7);
+  CHECK(loaded.history[0]["loss"] == 2.0);
+}
+
+TEST_CASE("a checkpoint of the same step is replaced") {
+  const fake::TempDir dir;
+  write_checkpoint(dir.path, 6, parts("old"));
+  write_checkpoint(dir.path, 6, parts("newer"));
+  CHECK(names(dir.path) == "checkpoint-6 ");
+  CHECK(fake::read(dir.path / "checkpoint-6/model.safetensors") == "newer");
+}
+
+TEST_CASE("a failure while saving leaves nothing and keeps what was there") {
+  const fake::TempDir dir;
+  write_checkpoint(dir.path, 4, parts("old"));
+  CheckpointParts broken = parts("new");
+  broken.save_state = [](const fs::path&) -> Json { throw std::runtime_error("No space left on device"); };
+  const std::string message = message_of([&] { write_checkpoint(dir.path, 4, broken); });
+  CHECK(message.starts_with("[rlalgo.run.8]"));
+  CHECK(message.find("No space left on device") != std::string::npos);
+  CHECK(message.find("checkpoint-4") != std::string::npos);
+  CHECK(names(dir.path) == "checkpoint-4 ");
+  CHECK(fake::read(read_checkpoint(dir.path / "checkpoint-4").path / "model.safetensors") == "old");
+}
+
+TEST_CASE("only checkpoint-<digits> directories are checkpoints, in order of their number") {
+  const fake::TempDir dir;
+  for (const char* name :
+       {"checkpoint-10", "checkpoint-9", "checkpoint-best", "checkpoint-", "checkpoint-3x", ".checkpoint-4.tmp"})
+    fs::create_directory(dir.path / name);
+  std::ofstream(dir.path / "checkpoint-5") << "a file";
+  CHECK(steps(dir.path) == "9 10 ");
+  clean_leftovers(dir.path);
+  CHECK_FALSE(fs::exists(dir.path / ".checkpoint-4.tmp"));
+  CHECK(list_checkpoints(dir.path / "absent").empty());
+}
+
+TEST_CASE("the oldest checkpoints go, never the one just written") {
+  const fake::TempDir dir;
+  for (const int step : {2, 4, 6, 8, 10})
+    fs::create_directories(dir.path / ("checkpoint-" + std::to_string(step)) / "inner");
+  SECTION("over the limit") {
+    rotate_checkpoints(dir.path, 3, 10);
+    CHECK(steps(dir.path) == "6 8 10 ");
+  }
+  SECTION("a limit of one") {
+    rotate_checkpoints(dir.path, 1, 10);
+    CHECK(steps(dir.path) == "10 ");
+  }
+  SECTION("a limit below one counts as one") {
+    rotate_checkpoints(dir.path, 0, 10);
+    CHECK(steps(dir.path) == "10 ");
+  }
+  SECTION("within the limit") {
+    rotate_checkpoints(dir.path, 5, 10);
+    CHECK(steps(dir.path) == "2 4 6 8 10 ");
+  }
+  SECTION("a run that started over deletes the overtaken run's later checkpoints first") {
+    rotate_checkpoints(dir.path, 4, 4);
+    CHECK(steps(dir.path) == "2 4 8 10 ");
+    rotate_checkpoints(dir.path, 2, 4);
+    CHECK(steps(dir.path) == "2 4 ");
+    rotate_checkpoints(dir.path, 1, 2);
+    CHECK(steps(dir.path) == "2 ");
+  }
+}
+
+TEST_CASE("the latest checkpoint is the highest-numbered whole one") {
+  const fake::TempDir dir;
+  CHECK_FALSE(latest_checkpoint(dir.path));
+  CHECK_FALSE(latest_checkpoint(dir.path / "absent"));
+  write_checkpoint(dir.path, 4, parts("a"));
+  write_checkpoint(dir.path, 10, parts("b"));
+  CHECK(latest_checkpoint(dir.path) == dir.path / "checkpoint-10");
+  fs::remove(dir.path / "checkpoint-10/optimizer.safetensors");
+  CHECK(latest_checkpoint(dir.path) == dir.path / "checkpoint-4");
+}
+
+TEST_CASE("what cannot be resumed is refused by number") {
+  const fake::TempDir dir;
+  const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
+  const auto refused = [&] { return fake::error_of([&] { (void)read_checkpoint(path); }); };
+  CHECK(fake::error_of([&] { (void)read_checkpoint(dir.path / "checkpoint-7"); }) == "run.4");
+  CHECK(fake::error_of([&] { (void)read_checkpoint(path / "model.safetensors"); }) == "run.4");
+  CHECK(fake::error_of([&] { (void)read_checkpoint(dir.path); }) == "run.4");
+  SECTION("a missing file") {
+    fs::remove(path / "model.safetensors");
+    CHECK(message_of([&] { (void)read_checkpoint(path); }).find("model.safetensors") != std::string::npos);
+    CHECK(refused() == "run.5");
+  }
+  SECTION("a file cut short") {
+    fs::resize_file(path / "optimizer.safetensors", 3);
+    CHECK(message_of([&] { (void)read_checkpoint(path); }).find("optimizer.safetensors of 3 bytes, expected 7 bytes") !=
+          std::string::npos);
+    CHECK(refused() == "run.5");
+  }
+  SECTION("a state file cut short") {
+    fs::resize_file(path / "rlalgo_state.json", 10);
+    CHECK(refused() == "run.5");
+  }
+  SECTION("a state file of another format") {
+    Json state = Json::parse(fake::read(path / "rlalgo_state.json"));
+    state["format"] = 99;
+    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    CHECK(refused() == "run.5");
+    rlalgo::core::write_file(path / "rlalgo_state.json", "[]");
+    CHECK(refused() == "run.5");
+    state["format"] = state_format;
+    state.erase("window");
+    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    CHECK(refused() == "run.5");
+    state["window"] = Json::object();
+    state["step"] = "six";
+    rlalgo::core::write_file(path / "rlalgo_state.json", state.dump());
+    CHECK(refused() == "run.5");
+  }
+  SECTION("no history") {
+    const auto size = fs::file_size(path / "trainer_state.json");
+    for (std::string text : {"{\"log_history\": {}}", "{}", "{\"log_history\": [{\"epoch\": 1}]}"}) {
+      text.resize(size, ' ');  // or the size alone would be refused
+      rlalgo::core::write_file(path / "trainer_state.json", text);
+      CHECK(refused() == "run.5");
+      CHECK(message_of([&] { (void)read_checkpoint(path); }).find("bytes") == std::string::npos);
+    }
+  }
+  SECTION("saved without optimizer") {
+    CheckpointParts model_only = parts("weights");
+    model_only.save_state = nullptr;
+    const LoadedCheckpoint loaded = read_checkpoint(write_checkpoint(dir.path, 8, model_only));
+    CHECK(fake::error_of([&] { (void)check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.1}}); }) == "run.7");
+  }
+}
+
+TEST_CASE("another run's checkpoint is an error, a changed setting a warning") {
+  const fake::TempDir dir;
+  const LoadedCheckpoint loaded = read_checkpoint(write_checkpoint(dir.path, 6, parts("weights")));
+  CHECK(check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.1}}).empty());
+  const auto warnings = check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.2}, {"beta", 0.04}});
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[0] == "lr: 0.1 in the checkpoint, 0.2 now");
+  CHECK(warnings[1] == "beta: absent in the checkpoint, 0.04 now");
+  const std::string message = message_of([&] { (void)check_resumable(loaded, {{"seed", 8}}, {{"lr", 0.1}}); });
+  CHECK(message.starts_with("[rlalgo.run.6]"));
+  CHECK(message.find("seed: 7 in the checkpoint, 8 now") != std::string::npos);
+}

@@ -1,0 +1,76 @@
+#include <support/catch.hpp>
+
+#include <sstream>
+#include <vector>
+
+#include <rlalgo/run/health.hpp>
+
+namespace {
+using namespace rlalgo::run;
+using State = HealthFinding::State;
+
+std::vector<Record> records(std::size_t count, std::vector<std::pair<std::string, double>> values) {
+  std::vector<Record> out;
+  for (std::size_t i = 0; i < count; ++i) out.push_back({static_cast<std::int64_t>(i + 1), 0.0, values});
+  return out;
+}
+
+State state(const std::string& metric, double value, std::size_t count = 20) {
+  for (const HealthFinding& f : health(records(count, {{"reward", 1.0}, {metric, value}})))
+    if (f.metric == metric) return f.state;
+  FAIL("no finding for " << metric);
+  return State::well;
+}
+}  // namespace
+
+TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
+  CHECK(state("rewards/answer/mean", 0.3) == State::well);
+  CHECK(state("rewards/answer/mean", 0.1) == State::watch);
+  CHECK(state("rewards/answer/mean", 0.0) == State::alarm);
+  CHECK(state("rewards/penalty/mean", -0.3) == State::well);
+  CHECK(state("rewards/penalty/mean", -0.1) == State::watch);
+  CHECK(state("reward_std", 0.2) == State::well);
+  CHECK(state("reward_std", 0.0) == State::alarm);
+  CHECK(state("frac_reward_zero_std", 0.7) == State::well);
+  CHECK(state("frac_reward_zero_std", 0.9) == State::watch);
+  CHECK(state("frac_reward_zero_std", 1.0) == State::alarm);
+  CHECK(state("grad_norm", 12.0) == State::alarm);
+  CHECK(state("entropy", 0.3) == State::well);
+  CHECK(state("entropy", 0.005) == State::alarm);
+  CHECK(state("entropy", 1.5) == State::alarm);
+  CHECK(state("kl", 1.0) == State::watch);
+  CHECK(state("kl", 2.5) == State::alarm);
+  CHECK(state("sampling/sampling_logp_difference/mean", 1.5) == State::alarm);
+  CHECK(state("sampling/importance_sampling_ratio/min", 0.001) == State::alarm);
+  CHECK(state("clip_ratio/region_mean", 0.4) == State::alarm);
+  CHECK(state("completions/clipped_ratio", 0.9) == State::alarm);
+}
+
+TEST_CASE("an alarm waits for its window, and only the window counts") {
+  CHECK(state("entropy", 0.005, 9) == State::watch);
+  std::vector<Record> run = records(30, {{"reward", 1.0}, {"kl", 5.0}});
+  const std::vector<Record> end = records(10, {{"reward", 1.0}, {"kl", 0.1}});
+  run.insert(run.end(), end.begin(), end.end());
+  CHECK(health(run).front().state == State::well);
+  CHECK(health(run).front().value == Approx(0.1));
+}
+
+TEST_CASE("runs without rewards have nothing to say here") {
+  CHECK(health(records(20, {{"grad_norm", 50.0}, {"rewards/chosen", 0.0}})).empty());
+  CHECK(health({}).empty());
+}
+
+TEST_CASE("the watch warns once about each metric, with advice") {
+  std::ostringstream out;
+  HealthWatch watch(out);
+  for (const Record& record : records(9, {{"reward", 1.0}, {"completions/clipped_ratio", 1.0}}))
+    watch.on_record(record);
+  watch.on_record({10, 0.0, {{"eval_reward", 1.0}, {"completions/clipped_ratio", 1.0}}});
+  CHECK(out.str().empty());
+  for (const Record& record : records(20, {{"reward", 1.0}, {"completions/clipped_ratio", 1.0}}))
+    watch.on_record(record);
+  CHECK(
+      out.str() ==
+      "warning: completions/clipped_ratio is 1.0 on average over the last 10 records: completions are cut before they "
+      "end: raise max_completion_length, or teach shorter answers\n");
+}

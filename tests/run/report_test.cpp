@@ -1,0 +1,171 @@
+#include <rlalgo/run/report.hpp>
+
+#include <fstream>
+
+#include <support/catch.hpp>
+
+#include "run/fake_run.hpp"
+
+using namespace rlalgo::run;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+std::string report(const fs::path& dir) { return fake::read(write_report(dir)); }
+
+}  // namespace
+
+TEST_CASE("the report of a run shows its curves, samples and settings and needs nothing from outside") {
+  const fake::TempDir dir;
+  fake::Run run;
+  LoopConfig config = fake::config(dir.path, 12);
+  config.report = true;
+  config.title = "GRPO of <tiny> & friends";
+  config.settings = {{"learning_rate", 0.1}, {"trl", {{"beta", 0.04}}}, {"note", "<script>alert(1)</script>"}};
+  Loop(config, run.callbacks()).run();
+  const std::string page = fake::read(dir.path / "report.html");
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(page.find("</html>") != std::string::npos);
+  CHECK(page.find("GRPO of &lt;tiny&gt; &amp; friends") != std::string::npos);
+  for (const char* chart : {">Reward<", ">Loss<", ">KL to the reference, nats<", ">Gradient norm<", ">Learning rate<",
+                            ">Tokens so far<", ">Seconds per step<"}) {
+    INFO(chart);
+    CHECK(count(page, chart) == 1);
+  }
+  CHECK(page.find("trl.beta</dt><dd>0.04<") != std::string::npos);
+  CHECK(page.find("<span class=\"chip finished\">finished</span>") != std::string::npos);
+  CHECK(page.find("12 / 12") != std::string::npos);
+  // Samples of the logged steps 1, 3, 6, 9 and 12.
+  CHECK(count(page, "<summary>Step ") == 5);
+  CHECK(page.find("answer 12") != std::string::npos);
+  CHECK(count(page, "[cut at the limit]") == 5);
+  CHECK(page.find("What is 1 &lt; 2?") != std::string::npos);
+  // One script, ours; nothing fetched.
+  CHECK(count(page, "<script") == 1);
+  CHECK(page.find("&lt;script&gt;alert(1)") != std::string::npos);
+  for (const char* outside : {"http:", "https:", "src=", "href=", "@import", "url("}) {
+    INFO(outside);
+    CHECK(page.find(outside) == std::string::npos);
+  }
+}
+
+TEST_CASE("the most and least separated pairs are a table of the report") {
+  const fake::TempDir dir;
+  fake::Run run;
+  LoopConfig config = fake::config(dir.path, 2);
+  Loop(config, run.callbacks()).run();
+  CHECK(report(dir.path).find("separated pairs") == std::string::npos);
+  const Json pair = {{"row", 41}, {"margin", -0.25}, {"prompt", "<b>"}, {"chosen", "<b>"}, {"rejected", "<b>"}};
+  const Json pairs = {{"step", 2}, {"split", "evaluation"}, {"pairs", 1}, {"most", {pair}}, {"least", {pair}}};
+  std::ofstream(dir.path / pairs_file) << pairs.dump();
+  const std::string page = report(dir.path);
+  CHECK(page.find("Of 1 held-out pairs at step 2") != std::string::npos);
+  CHECK(page.find("&lt;b&gt;") != std::string::npos);
+  CHECK(count(page, "<td class=\"n\">41</td>") == 2);
+  CHECK(count(page, "-0.25") + count(page, "−0.25") == 2);
+}
+
+TEST_CASE("every metric is in exactly one chart, the evaluation's beside the training's") {
+  rlalgo::run::detail::ReportData data;
+  for (const char* name :
+       {"loss", "reward", "reward_std", "rewards/a/mean", "rewards/b/mean", "rewards/a/std", "rewards/chosen", "my/own",
+        "eval_reward", "eval_only", "eval_my/own", "clip_ratio/low_mean", "clip_ratio/low_min", "clip_ratio/high_max",
+        "clip_ratio/region_mean", "time/step", "completions/max_length", "completions/max_terminated_length"}) {
+    data.names.emplace_back(name);
+    data.points[name] = {{1, 1}, {2, 2}};
+  }
+  std::map<std::string, int> seen;
+  std::map<std::string, std::string> chart_of;
+  for (const rlalgo::run::detail::Chart& chart : rlalgo::run::detail::arrange_charts(data))
+    for (const rlalgo::run::detail::Series& series : chart.series)
+      ++seen[series.name], chart_of[series.name] = chart.title;
+  CHECK(seen.size() == data.names.size());
+  for (const auto& [name, times] : seen) {
+    INFO(name);
+    CHECK(times == 1);
+  }
+  CHECK(chart_of["eval_reward"] == "Reward");
+  CHECK(chart_of["rewards/a/mean"] == chart_of["rewards/b/mean"]);
+  CHECK(chart_of["eval_my/own"] == "my/own");
+  CHECK(chart_of["rewards/chosen"] == "Rewards of chosen and rejected");
+}
+
+TEST_CASE("text of models and users cannot become markup") {
+  CHECK(rlalgo::run::detail::escape_html("a<b>&\"'\n\t") == "a&lt;b&gt;&amp;&quot;&#39;\n\t");
+  CHECK(rlalgo::run::detail::escape_html(std::string("\x01\x7f", 2)) == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  const fake::TempDir dir;
+  std::ofstream(dir.path / "metrics.jsonl")
+      << R"({"step": 1, "epoch": 0, "rewards/<img src=x onerror=1>/mean": 1.0, "loss": 1})"
+      << "\n";
+  SamplesLog log(dir.path);
+  log.append(
+      1, {{"</div><b>p", "<img src=x onerror=alert(1)>", {{"<i>f", 1.0}}, 0.5, false, {{"<u>c", "<s>"}, {"n", 7}}}});
+  const std::string page = report(dir.path);
+  for (const char* markup : {"<img", "<b>p", "<i>f", "<u>c", "<s>"}) CHECK(page.find(markup) == std::string::npos);
+  CHECK(page.find("&lt;img src=x onerror=alert(1)&gt;") != std::string::npos);
+  CHECK(page.find("<th>n</th>") != std::string::npos);
+  CHECK(page.find("<div class=\"text\">7</div>") != std::string::npos);
+}
+
+TEST_CASE("a run in progress, a killed run, an empty run and a foreign directory") {
+  const fake::TempDir dir;
+  CHECK(fake::error_of([&] { write_report(dir.path); }) == "run.10");
+  std::ofstream(dir.path / "metrics.jsonl") << "";
+  CHECK(report(dir.path).find("Nothing has been logged yet") != std::string::npos);
+  std::ofstream(dir.path / "metrics.jsonl") << "{\"step\": 1, \"epoch\": 0.5, \"loss\": null}\n{\"step\": 2, "
+                                               "\"epoch\": 1.0, \"loss\": 0.25}\n{\"step\": 3, \"ep";
+  const std::string page = report(dir.path);
+  CHECK(page.find(">Loss<") != std::string::npos);
+  CHECK(page.find(">0.25<") != std::string::npos);
+  CHECK(page.find("nan") == std::string::npos);
+  std::ofstream(dir.path / "metrics.jsonl") << "{\"step\": 1}\nnonsense\n{\"step\": 2}\n";
+  CHECK(fake::error_of([&] { write_report(dir.path); }) == "run.11");
+  CHECK_THROWS_WITH(write_report(dir.path), Catch::Contains("metrics.jsonl:2"));
+}
+
+TEST_CASE("a long run gives a page of bounded size") {
+  const fake::TempDir dir;
+  MetricsLog log(dir.path);
+  SamplesLog samples(dir.path);
+  for (int step = 1; step <= 3000; ++step) {
+    log.append({step, 0.1, {{"loss", 1.0 / step}, {"reward", step / 3000.0}, {"reward_std", 0.1}}});
+    if (step % 30 == 0) samples.append(step, {{"p", "c", {}, 0, false, {}}});
+  }
+  const std::string page = report(dir.path);
+  CHECK(page.size() < 200000);
+  CHECK(count(page, "<summary>Step ") == 40);
+  CHECK(page.find("40 of 100 logged steps") != std::string::npos);
+  CHECK(page.find("<summary>Step 30<") != std::string::npos);
+  CHECK(page.find("<summary>Step 3000<") != std::string::npos);
+}
+
+TEST_CASE("axes have round numbers inside their range") {
+  CHECK(rlalgo::run::detail::ticks(0, 1, 4, false) == std::vector<double>{0, 0.5, 1});
+  CHECK(rlalgo::run::detail::ticks(0, 100, 5, true) == std::vector<double>{0, 20, 40, 60, 80, 100});
+  CHECK(rlalgo::run::detail::ticks(1, 3, 5, true) == std::vector<double>{1, 2, 3});
+  for (const double scale : {1e-9, 1.0, 1e9})
+    for (const double v : rlalgo::run::detail::ticks(-0.3 * scale, 0.7 * scale, 4, false))
+      CHECK((v >= -0.3001 * scale && v <= 0.7001 * scale));
+  const std::vector<rlalgo::run::detail::Point> points = {{1, 1}, {2, 3}, {3, 5}, {4, 7}};
+  const auto thin = rlalgo::run::detail::thinned(points, 2);
+  REQUIRE(thin.size() == 2);
+  CHECK(thin[0].value == 2.0);
+  CHECK(thin[1].value == 6.0);
+  CHECK(thin[1].step == 4.0);
+  // At the second point: forward sum 0.25·1 + 0.5·3 with weight 0.75, backward sum 0.5·3 with weight 0.5.
+  CHECK(rlalgo::run::detail::smoothed({{1, 1}, {2, 3}}, 0.5)[1].value == Approx((0.25 * 1 + 0.5 * 3 + 0.5 * 3) / 1.25));
+  std::vector<rlalgo::run::detail::Point> noise;
+  std::vector<rlalgo::run::detail::Point> schedule;
+  for (int i = 0; i < 50; ++i) {
+    noise.push_back({static_cast<double>(i), static_cast<double>(i % 2)});
+    schedule.push_back({static_cast<double>(i), static_cast<double>(i < 10 ? i : 60 - i)});
+  }
+  CHECK(rlalgo::run::detail::is_noisy(noise));
+  CHECK_FALSE(rlalgo::run::detail::is_noisy(schedule));
+}

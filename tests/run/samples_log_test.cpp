@@ -1,0 +1,37 @@
+#include <rlalgo/run/samples_log.hpp>
+
+#include <support/catch.hpp>
+
+#include "run/files.hpp"
+
+using namespace rlalgo::run;
+
+TEST_CASE("prompts are shown as people read them") {
+  CHECK(readable_prompt("2+2?") == "2+2?");
+  CHECK(readable_prompt(Json::parse(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}])")) ==
+        "system: Be brief.\nuser: 2+2?");
+  CHECK(readable_prompt(Json::parse(R"([{"role":"user","content":[{"type":"text","text":"hi"}]}])")) ==
+        R"(user: [{"type":"text","text":"hi"}])");
+  CHECK(readable_prompt(Json()) == "null");
+}
+
+TEST_CASE("samples.jsonl holds one object per sample and is cut back on resume") {
+  const fake::TempDir dir;
+  SamplesLog log(dir.path);
+  log.restart(0);
+  log.append(1, {{"p", "a\"b\n\xFF", {{"accuracy", 1.0}, {"format", no_value}}, 0.5, true, {}},
+                 {"q", "b", {}, 0, false, {{"note", "\xFF"}, {"n", nullptr}}}});
+  const std::string first =
+      "{\"step\": 1, \"prompt\": \"p\", \"completion\": \"a\\\"b\\n\xEF\xBF\xBD\", \"rewards\": {\"accuracy\": 1.0, "
+      "\"format\": null}, \"advantage\": 0.5, \"cut\": true}\n"
+      "{\"step\": 1, \"prompt\": \"q\", \"completion\": \"b\", \"rewards\": {}, \"advantage\": 0.0, \"cut\": false, "
+      "\"logged\": {\"note\":\"\xEF\xBF\xBD\",\"n\":null}}\n";
+  CHECK(fake::read(dir.path / "samples.jsonl") == first);
+  log.append(4, {{"p", "later", {}, 0, false, {}}});
+  std::ofstream(dir.path / "samples.jsonl", std::ios::app) << "{\"step\": 1, \"prom";
+  SamplesLog resumed(dir.path);
+  resumed.restart(3);
+  CHECK(fake::read(dir.path / "samples.jsonl") == first);
+  resumed.restart(0);
+  CHECK(fake::read(dir.path / "samples.jsonl").empty());
+}
