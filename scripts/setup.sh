@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prepares this machine and builds. Used by scripts/quickstart.sh, scripts/test.sh and .ci/run; may be run by hand.
 #
-#   scripts/setup.sh [--preset NAME] [--format] [--keep-going] [--] [TARGET …]
-#     --format: clang-format, too   --keep-going: build what can be built after an error
+#   scripts/setup.sh [--preset NAME] [--format] [--clang] [--keep-going] [--] [TARGET …]
+#     --format: clang-format, too   --clang: clang, too   --keep-going: build what can be built after an error
 #
 # Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
 # preset (default: release) and builds the named targets (none named: configures only). Each part is skipped when done.
@@ -27,7 +27,8 @@ keep_going=()
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=$2; shift 2 ;;
-    --format) extra=(clang-format-14); shift ;;
+    --format) extra+=(clang-format-14); shift ;;
+    --clang) extra+=(clang-16); shift ;;
     --keep-going) keep_going=(-k 0); shift ;;
     --) shift; break ;;
     -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;

@@ -64,10 +64,10 @@ int main() {
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "bandit-out";
   auto trainer =
-      make_grpo(config, trainer::OnlineInputs{.policy = bandit,
-                                              .generator = pulls,
-                                              .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
-                                              .rewards = {{payout}}});
+      make_grpo(config, trainer::OnlineInputs<Pulls>{.policy = bandit,
+                                                     .generator = pulls,
+                                                     .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
+                                                     .rewards = {{payout}}});
   trainer.run();
 
   const double best = at::softmax(bandit->logits.detach(), 0)[4].item<double>();

@@ -45,16 +45,17 @@ int main(int argc, char** argv) try {
   config.run.trainer.schedule = {.name = "constant", .learning_rate = 3e-4};
   config.run.trainer.loop.max_steps = 30;
   config.run.trainer.loop.output_dir = "custom-reward-out";
-  auto trainer = make_grpo(config, trainer::OnlineInputs{.policy = decoder,
-                                                         .generator = engine,
-                                                         .prompts = std::move(prompts),
-                                                         .rewards = {{brief_and_right}},
-                                                         .decode = [&](auto ids) { return tokenizer.decode(ids); },
-                                                         .save_model =
-                                                             [&](const auto& directory) {
-                                                               model::save_decoder(*decoder, directory);
-                                                               tokenizer.save(directory);
-                                                             }});
+  auto trainer = make_grpo(
+      config, trainer::OnlineInputs<inference::LocalEngine>{.policy = decoder,
+                                                            .generator = engine,
+                                                            .prompts = std::move(prompts),
+                                                            .rewards = {{brief_and_right}},
+                                                            .decode = [&](auto ids) { return tokenizer.decode(ids); },
+                                                            .save_model =
+                                                                [&](const auto& directory) {
+                                                                  model::save_decoder(*decoder, directory);
+                                                                  tokenizer.save(directory);
+                                                                }});
   return trainer.run().exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

@@ -63,13 +63,13 @@ int main(int argc, char** argv) try {
   config.trainer.loop.output_dir = "from-code-out";
   const auto brevity =
       reward::from("brevity", [](const reward::Sample& s) { return -static_cast<double>(s.ids.size()); });
-  auto trainer =
-      trainer::make_online(config, CappedReinforce{}, advantage::LeaveOneOut(), aggregation::SumThenNormalize(),
-                           trainer::OnlineInputs{.policy = decoder,
-                                                 .generator = engine,
-                                                 .prompts = std::move(prompts),
-                                                 .rewards = {{brevity}},
-                                                 .decode = [&](auto ids) { return tokenizer.decode(ids); }});
+  auto trainer = trainer::make_online(
+      config, CappedReinforce{}, advantage::LeaveOneOut(), aggregation::SumThenNormalize(),
+      trainer::OnlineInputs<inference::LocalEngine>{.policy = decoder,
+                                                    .generator = engine,
+                                                    .prompts = std::move(prompts),
+                                                    .rewards = {{brevity}},
+                                                    .decode = [&](auto ids) { return tokenizer.decode(ids); }});
   return trainer.run().exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

@@ -67,11 +67,12 @@ int main(int argc, char** argv) try {
   config.run.trainer.schedule = {.name = "cosine", .learning_rate = 5e-4};
   config.run.trainer.loop.max_steps = 60;
   config.run.trainer.loop.output_dir = "game-out";
-  auto trainer = make_grpo(config, trainer::OnlineInputs{.policy = decoder,
-                                                         .generator = game,
-                                                         .prompts = std::move(prompts),
-                                                         .rewards = {{reward::column("game", "environment_reward")}},
-                                                         .decode = [&](auto ids) { return tokenizer.decode(ids); }});
+  auto trainer = make_grpo(
+      config, trainer::OnlineInputs<decltype(game)>{.policy = decoder,
+                                                    .generator = game,
+                                                    .prompts = std::move(prompts),
+                                                    .rewards = {{reward::column("game", "environment_reward")}},
+                                                    .decode = [&](auto ids) { return tokenizer.decode(ids); }});
   return trainer.run().exit_code();
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

@@ -63,13 +63,11 @@ struct RewardCall {
 // Joins what the parts of one call logged: a column is the parts' entries in order, null where a part did not log it.
 inline void join_logs(const std::vector<std::pair<std::size_t, RewardLog>>& parts, RewardLog& out) {
   std::vector<std::string> columns;
-  std::size_t total = 0;
   for (const auto& [rows, log] : parts) {
     out.metrics.insert(out.metrics.end(), log.metrics.begin(), log.metrics.end());
     out.warnings.insert(out.warnings.end(), log.warnings.begin(), log.warnings.end());
     for (const auto& [column, entries] : log.extras)
       if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
-    total += rows;
   }
   for (const std::string& column : columns) {
     Json entries = Json::array();

@@ -419,14 +419,14 @@ class Evaluator final : public Runtime {
       case NodeKind::negative:
         return Operators::negate(part(0));
       case NodeKind::positive:
-        return Operators(*this).apply("+", 0, part(0));
+        return Operators::apply("+", 0, part(0));
       case NodeKind::binary: {
         Value left = part(0);
         if (node.name == "and") return left.truthy() ? part(1) : left;
         if (node.name == "or") return left.truthy() ? left : part(1);
         const Value right = part(1);
         at_ = &node;
-        return Operators(*this).apply(node.name, left, right);
+        return Operators::apply(node.name, left, right);
       }
       case NodeKind::compare: {
         Value left = part(0);

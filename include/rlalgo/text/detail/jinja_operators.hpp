@@ -28,9 +28,7 @@ namespace rlalgo::text::detail {
 
 class Operators {
  public:
-  explicit Operators(Runtime& runtime) : runtime_(runtime) {}
-
-  [[nodiscard, gnu::cold]] Value apply(const std::string& op, const Value& a, const Value& b) const {
+  [[nodiscard, gnu::cold]] static Value apply(const std::string& op, const Value& a, const Value& b) {
     if (op == "~") return join(a.text(), b.text());
     a.require_defined();
     b.require_defined();
@@ -94,12 +92,12 @@ class Operators {
     return result();
   }
 
-  [[nodiscard, gnu::cold]] Value join(const std::string& a, const std::string& b) const {
+  [[nodiscard, gnu::cold]] static Value join(const std::string& a, const std::string& b) {
     charge((a.size() + b.size()) / 16);
     return a + b;
   }
 
-  [[nodiscard, gnu::cold]] Value add(const Value& a, const Value& b) const {
+  [[nodiscard, gnu::cold]] static Value add(const Value& a, const Value& b) {
     if (a.is_string() && b.is_string()) {
       if (a.is_markup() == b.is_markup()) {
         return a.is_markup() ? Value::markup(a.string() + b.string()) : join(a.string(), b.string());
@@ -119,7 +117,7 @@ class Operators {
     return a.is_float() || b.is_float() ? Value(a.real() + b.real()) : whole("+", a.integer(), b.integer());
   }
 
-  [[nodiscard, gnu::cold]] Value multiply(const Value& a, const Value& b) const {
+  [[nodiscard, gnu::cold]] static Value multiply(const Value& a, const Value& b) {
     if (b.is_string() || b.is_sequence())
       return a.is_integral() ? repeat(b, a.integer()) : (unsupported("*", a, b), Value());
     if (a.is_string() || a.is_sequence())
@@ -128,7 +126,7 @@ class Operators {
     return a.is_float() || b.is_float() ? Value(a.real() * b.real()) : whole("*", a.integer(), b.integer());
   }
 
-  [[nodiscard, gnu::cold]] Value repeat(const Value& v, std::int64_t times) const {
+  [[nodiscard, gnu::cold]] static Value repeat(const Value& v, std::int64_t times) {
     const std::size_t count = static_cast<std::size_t>(std::clamp<std::int64_t>(times, 0, 1 << 30));
     const std::size_t size = v.is_string() ? v.string().size() / 16 + 1 : v.list().size() + 1;
     charge(size * count);
@@ -175,8 +173,6 @@ class Operators {
     }
     return value;
   }
-
-  Runtime& runtime_;
 };
 
 }  // namespace rlalgo::text::detail

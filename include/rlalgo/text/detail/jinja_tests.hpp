@@ -66,7 +66,7 @@ namespace rlalgo::text::detail {
   if (name == "callable") return value.is_undefined() || (value.is_object() && value.object().callable());
   if (name == "odd" || name == "even" || name == "divisibleby") {
     const Value divisor = name == "divisibleby" ? other() : Value(2);
-    const Value rest = Operators(runtime).apply("%", value, divisor);
+    const Value rest = Operators::apply("%", value, divisor);
     return name == "odd" ? rest.equals(1) : rest.equals(0);
   }
   if (name == "eq" || name == "equalto" || name == "==") return value.equals(other());
