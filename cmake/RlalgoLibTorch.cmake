@@ -1,12 +1,15 @@
 # Finds LibTorch and defines the imported target rlalgo::libtorch (torch_cpu + c10 only).
-# Where it looks, in this order: RLALGO_TORCH_ROOT (cache or environment), CMAKE_PREFIX_PATH (an official LibTorch
-# archive), the private environment that scripts/setup.sh makes (RLALGO_DEPS_DIR, default ~/.cache/rlalgo).
-# find_package(Torch) of the wheel is not used: it insists on a CUDA toolkit.
+# Where it looks, in this order: RLALGO_TORCH_ROOT (cache or environment), Torch_DIR (the folder of TorchConfig.cmake),
+# CMAKE_PREFIX_PATH (an official LibTorch archive), the private environment that scripts/setup.sh makes (RLALGO_DEPS_DIR,
+# default ~/.cache/rlalgo). find_package(Torch) of the wheel is not used: it insists on a CUDA toolkit.
 if(TARGET rlalgo::libtorch)
   return()
 endif()
-set(RLALGO_TORCH_VERSION 2.11.0)
+set(RLALGO_TORCH_VERSION 2.11.0)  # what is tested; the oldest that is accepted
 set(RLALGO_TORCH_ROOT "$ENV{RLALGO_TORCH_ROOT}" CACHE PATH "Folder with LibTorch's include/ and lib/ (of a wheel: …/site-packages/torch)")
+if(NOT RLALGO_TORCH_ROOT AND Torch_DIR)
+  cmake_path(SET RLALGO_TORCH_ROOT NORMALIZE "${Torch_DIR}/../../..")
+endif()
 if(RLALGO_TORCH_ROOT)
   set(_rlalgo_torch_where PATHS ${RLALGO_TORCH_ROOT} NO_DEFAULT_PATH)
 else()
@@ -22,16 +25,36 @@ find_path(RLALGO_TORCH_INCLUDE ATen/core/Tensor.h ${_rlalgo_torch_where} PATH_SU
 find_library(RLALGO_TORCH_CPU torch_cpu ${_rlalgo_torch_where} PATH_SUFFIXES lib)
 find_library(RLALGO_C10 c10 ${_rlalgo_torch_where} PATH_SUFFIXES lib)
 mark_as_advanced(RLALGO_TORCH_INCLUDE RLALGO_TORCH_CPU RLALGO_C10)
+set(_rlalgo_torch_wrong "")
 if(NOT RLALGO_TORCH_INCLUDE OR NOT RLALGO_TORCH_CPU OR NOT RLALGO_C10)
-  set(_rlalgo_torch_missing "LibTorch not found. Run scripts/setup.sh (unpacks the PyPI torch wheel), or set RLALGO_TORCH_ROOT "
-    "or CMAKE_PREFIX_PATH to a LibTorch folder.")
-  string(JOIN "" _rlalgo_torch_missing ${_rlalgo_torch_missing})
+  string(CONCAT _rlalgo_torch_wrong "LibTorch not found. Run scripts/setup.sh (unpacks the PyPI torch wheel), or set RLALGO_TORCH_ROOT, "
+    "Torch_DIR or CMAKE_PREFIX_PATH to a LibTorch folder.")
+else()
+  set(RLALGO_TORCH_FOUND_VERSION "")
+  foreach(_file IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
+    if(EXISTS ${RLALGO_TORCH_INCLUDE}/${_file})
+      file(STRINGS ${RLALGO_TORCH_INCLUDE}/${_file} _lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+      string(REGEX REPLACE "[^0-9;]" "" _lines "${_lines}")
+      list(JOIN _lines "." RLALGO_TORCH_FOUND_VERSION)
+      break()
+    endif()
+  endforeach()
+  if(RLALGO_TORCH_FOUND_VERSION VERSION_LESS RLALGO_TORCH_VERSION)
+    string(CONCAT _rlalgo_torch_wrong "LibTorch ${RLALGO_TORCH_FOUND_VERSION} in ${RLALGO_TORCH_INCLUDE} is too old: rlalgo needs "
+      "${RLALGO_TORCH_VERSION} or newer. Set RLALGO_TORCH_ROOT to another one, or run scripts/setup.sh.")
+  endif()
+endif()
+if(_rlalgo_torch_wrong)
+  # Look again next time: the folder may have been changed.
+  unset(RLALGO_TORCH_INCLUDE CACHE)
+  unset(RLALGO_TORCH_CPU CACHE)
+  unset(RLALGO_C10 CACHE)
   if(CMAKE_FIND_PACKAGE_NAME)
     set(${CMAKE_FIND_PACKAGE_NAME}_FOUND FALSE)
-    set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "${_rlalgo_torch_missing}")
+    set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "${_rlalgo_torch_wrong}")
     return()
   endif()
-  message(FATAL_ERROR "${_rlalgo_torch_missing}")
+  message(FATAL_ERROR "${_rlalgo_torch_wrong}")
 endif()
 cmake_path(GET RLALGO_TORCH_CPU PARENT_PATH _rlalgo_torch_lib)
 # The wheel's libtorch_cpu.so needs libcudart and libcupti, which live in sibling packages of the wheel.

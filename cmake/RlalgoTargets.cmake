@@ -1,61 +1,73 @@
-# Floor targets: rlalgo::host (floors 0-1, no torch on the include path) < rlalgo::rlalgo (floors 2-6) < rlalgo::config.
-find_package(Eigen3 3.3 REQUIRED NO_MODULE)
+# Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
+#   rlalgo::host    floors 0-1: nlohmann/json, PCRE2, ICU, zlib; no torch, no HTTP on the include path
+#   rlalgo::http    rlalgo::host and HTTP
+#   rlalgo::rlalgo  floors 2-6: rlalgo::http and LibTorch
+#   rlalgo::config  floor 7: rlalgo::rlalgo and yaml-cpp
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12
+   OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  message(FATAL_ERROR "rlalgo is C++20 and needs g++ 12 or clang 14, or newer; this is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}. "
+    "Name another compiler with -DCMAKE_CXX_COMPILER=…")
+endif()
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(range-v3 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(RLALGO_PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)
-include(RlalgoHttplib)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 
 set(_rlalgo_include ${PROJECT_SOURCE_DIR}/include)
 set(RLALGO_HOST_ROOMS core advantage aggregation reward data environment text run)
+set(RLALGO_HTTP_ROOMS http)
 set(RLALGO_CONFIG_ROOMS config)
+set(_rlalgo_http_files core/http_client.hpp)
 
 # Every header belongs to the target of its floor; doors (rlalgo/*.hpp) belong to rlalgo::rlalgo.
 file(GLOB_RECURSE RLALGO_HEADERS CONFIGURE_DEPENDS ${_rlalgo_include}/rlalgo/*.hpp)
-set(_rlalgo_host_headers)
-set(_rlalgo_torch_headers)
-set(_rlalgo_config_headers)
 foreach(_header IN LISTS RLALGO_HEADERS)
   cmake_path(RELATIVE_PATH _header BASE_DIRECTORY ${_rlalgo_include}/rlalgo OUTPUT_VARIABLE _relative)
   string(REGEX REPLACE "/.*" "" _room ${_relative})
-  if(_room IN_LIST RLALGO_HOST_ROOMS)
+  if(_room IN_LIST RLALGO_HTTP_ROOMS OR _relative IN_LIST _rlalgo_http_files)
+    list(APPEND _rlalgo_http_headers ${_header})
+  elseif(_room IN_LIST RLALGO_HOST_ROOMS)
     list(APPEND _rlalgo_host_headers ${_header})
   elseif(_room IN_LIST RLALGO_CONFIG_ROOMS)
     list(APPEND _rlalgo_config_headers ${_header})
   else()
-    list(APPEND _rlalgo_torch_headers ${_header})
+    list(APPEND _rlalgo_rlalgo_headers ${_header})
   endif()
 endforeach()
 
 # A floor target: its headers, visible to the build tree and installed, each checked to be self-contained when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on (target all_verify_interface_header_sets).
+set(RLALGO_COMPONENTS "")
 function(rlalgo_floor name)
   add_library(rlalgo_${name} INTERFACE)
   add_library(rlalgo::${name} ALIAS rlalgo_${name})
   set_target_properties(rlalgo_${name} PROPERTIES EXPORT_NAME ${name})
-  target_sources(rlalgo_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${_rlalgo_include} FILES ${ARGN})
+  target_sources(rlalgo_${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${_rlalgo_include} FILES ${_rlalgo_${name}_headers})
+  target_link_libraries(rlalgo_${name} INTERFACE ${ARGN})
+  set(RLALGO_COMPONENTS ${RLALGO_COMPONENTS} ${name} PARENT_SCOPE)
 endfunction()
 
-rlalgo_floor(host ${_rlalgo_host_headers})
+rlalgo_floor(host nlohmann_json::nlohmann_json PkgConfig::RLALGO_PCRE2 ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
 target_compile_features(rlalgo_host INTERFACE cxx_std_20)
-target_link_libraries(rlalgo_host INTERFACE Eigen3::Eigen nlohmann_json::nlohmann_json range-v3::range-v3
-  PkgConfig::RLALGO_PCRE2 httplib::httplib ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
 
+# With RLALGO_HOST_ONLY the HTTP library is asked for by the tests only.
+if(NOT RLALGO_HOST_ONLY OR RLALGO_BUILD_TESTS)
+  include(RlalgoHttplib)
+  rlalgo_floor(http rlalgo_host httplib::httplib)
+endif()
 if(NOT RLALGO_HOST_ONLY)
   include(RlalgoLibTorch)
-  rlalgo_floor(rlalgo ${_rlalgo_torch_headers})
-  target_link_libraries(rlalgo_rlalgo INTERFACE rlalgo_host rlalgo::libtorch)
+  rlalgo_floor(rlalgo rlalgo_http rlalgo::libtorch)
 
   find_package(yaml-cpp REQUIRED)
-  rlalgo_floor(config ${_rlalgo_config_headers})
-  target_link_libraries(rlalgo_config INTERFACE rlalgo_rlalgo yaml-cpp)
+  rlalgo_floor(config rlalgo_rlalgo yaml-cpp)
 endif()
 
 if(RLALGO_CUDA)
   include(RlalgoCuda)
+  list(APPEND RLALGO_COMPONENTS cuda)
 endif()
 if(RLALGO_NCCL)
   include(RlalgoNccl)

@@ -1,5 +1,4 @@
 #include <torch/headeronly/version.h>
-#include <Eigen/Core>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/version.hpp>
@@ -11,7 +10,6 @@ namespace rlalgo::cli {
 int version(const Arguments&) {
   std::cout << "rlalgo " << rlalgo::version << "\n"
             << "  LibTorch " << TORCH_VERSION << "\n"
-            << "  Eigen " << EIGEN_WORLD_VERSION << "." << EIGEN_MAJOR_VERSION << "." << EIGEN_MINOR_VERSION << "\n"
             << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
             << NLOHMANN_JSON_VERSION_PATCH << "\n"
             << "  compiler " << __VERSION__ << "\n";
