@@ -2,10 +2,10 @@
 //
 // What a pass yields are taps on the residual stream, numbered as transformers' `hidden_states`: 0 is the embedding's
 // output, i that of layer i (counted from 1) before the next one's norm, and `layers`, the last, is taken after the
-// final norm. Layers above the deepest tap are not run. With checkpointing a pass keeps the input of every layer only,
-// and the backward pass computes each layer again before it differentiates it: the same operations on the same numbers,
-// so the same gradients to the bit. Weight gradients are added to `weight.grad()`; every layer is read between acquire
-// and release of the gate.
+// final norm. Layers above the deepest tap are not run.
+// With checkpointing a pass keeps the input of every layer only, and the backward pass computes each layer again before
+// it differentiates it: the same operations on the same numbers, so the same gradients to the bit.
+// Weight gradients are added to `weight.grad()`; every layer is read between acquire and release of the gate.
 //
 // Shapes: taps [T, H]; the last one [S, H] when `rows` [S] are given: in the last layer everything after the attention
 // runs only for them. Both functions are called without gradient mode.

@@ -4,11 +4,12 @@
 // Order of calls, for a pass over layers 0 … n−1:
 //   forward    acquire(0) release(0) … acquire(n−1) release(n−1)
 //   backward   acquire(n−1) release(n−1) gradient_ready(n−1) … acquire(0) release(0) gradient_ready(0)
-// With gradient checkpointing a layer is computed again and differentiated under one acquire. A layer's weights,
-// adapter included, are read between its acquire and release only; the embedding, the final norm and the head are
-// needed at both ends of a pass and lie outside of the gate. Between release and the next acquire the memory of the
-// weights may be anything; the tensors must stay the same objects, in shape, dtype and requires_grad. A decoder without
-// a gate pays one comparison per layer.
+// With gradient checkpointing a layer is computed again and differentiated under one acquire.
+//
+// A layer's weights, adapter included, are read between its acquire and release only; the embedding, the final norm and
+// the head are needed at both ends of a pass and lie outside of the gate. Between release and the next acquire the
+// memory of the weights may be anything; the tensors must stay the same objects, in shape, dtype and requires_grad.
+// A decoder without a gate pays one comparison per layer.
 #pragma once
 
 #include <cstdint>
