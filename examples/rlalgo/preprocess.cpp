@@ -5,6 +5,7 @@
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/parse.hpp>
 
 #include "row_counter.hpp"
@@ -47,7 +48,7 @@ int preprocess(const Arguments& arguments) {
   const bool show = debug != rest.end();
   if (show) rest.erase(debug);
   config::RunConfig run = config::load_run_config(arguments[0], rest);
-  if (!config::is_preference(run.rl))
+  if (!config::is_preference(run))
     core::raise_usage("cli", 10,
                       {.what = "`rlalgo preprocess` prepares preference data",
                        .found = "rl: " + run.rl,

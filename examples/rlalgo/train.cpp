@@ -8,6 +8,7 @@
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/environment.hpp>
 #include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/parse.hpp>
 
@@ -44,7 +45,7 @@ int train(const Arguments& arguments) {
   const std::filesystem::path file = arguments[0];
   const config::RunConfig run = config::load_run_config(file, std::span(arguments).subspan(1));
   for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
-  if (config::is_preference(run.rl)) return train_preference(run);
+  if (config::is_preference(run)) return train_preference(run);
 
   config::Prompts prompts = config::load_prompts(run);
   for (const std::string& note : prompts.notes) std::cerr << "note: " << note << "\n";

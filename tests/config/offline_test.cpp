@@ -22,6 +22,6 @@ TEST_CASE("batch, order and length of a preference run") {
   CHECK(settings.trainer.loop.eval.unit == rlalgo::run::Cadence::Unit::epochs);
   c.rl = "kto";
   CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);
-  c.preference.kto_loss_type = "apo_zero_unpaired";
+  c.preference.loss_type = "apo_zero_unpaired";
   CHECK_FALSE(offline_config(c, 13, false).sampling.shuffle);
 }

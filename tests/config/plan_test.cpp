@@ -161,5 +161,6 @@ TEST_CASE("the schedule takes the cosine keys only where they act") {
 }
 
 TEST_CASE("every schedule that the configuration accepts exists") {
-  for (const std::string& name : schedulers().supported) CHECK_NOTHROW(rlalgo::optim::Schedule({.name = name}));
+  for (const std::string& name : schedulers().supported)
+    CHECK_NOTHROW(rlalgo::optim::Schedule({.name = name, .total_steps = 10}));
 }

@@ -31,6 +31,7 @@ double value(const config::RunConfig& run) {
 
 config::RunConfig run_of(const std::string& loss_type) {
   config::RunConfig run;
+  run.rl = "grpo";
   run.trl.loss_type = loss_type;
   run.trl.max_completion_length = 8;
   return run;
@@ -139,6 +140,7 @@ TEST_CASE("gdpo normalises each reward by its group") {
   groups.append(3);
   groups.append(3);
   config::RunConfig run;
+  run.rl = "grpo";
   const auto first = [&] {
     return config::reward_aggregation(run)(config::estimator(run), rewards, groups).advantage[0];
   };

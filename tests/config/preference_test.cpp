@@ -57,7 +57,7 @@ TEST_CASE("beta: trl.beta, else rl_beta, else orpo_alpha, else 0.1") {
 
 TEST_CASE("alphapo is simpo without the likelihood term; ipo is dpo with its loss") {
   const RunConfig alpha = parse("cpo", "trl: {loss_type: alphapo, alpha: 0.25}\n");
-  CHECK(alpha.preference.cpo_loss_type == "simpo");
+  CHECK(alpha.preference.loss_type == "alphapo");
   CHECK(alpha.preference.cpo_alpha == 0.0);
   CHECK(alpha.preference.alpha == 0.25);
   const RunConfig ipo = parse("ipo");

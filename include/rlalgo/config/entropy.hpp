@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/loss/entropy_bonus.hpp>
 
@@ -13,7 +14,7 @@ using EntropyCoefficient = std::shared_ptr<loss::EntropyCoefficient>;
 
 [[nodiscard]] inline EntropyCoefficient entropy_coefficient(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (c.rl == "rloo" || !t.pays_entropy()) return nullptr;
+  if (recipe_of(c).plain || !t.pays_entropy()) return nullptr;
   if (!t.use_adaptive_entropy) return std::make_shared<loss::EntropyCoefficient>(t.entropy_coef);
   return std::make_shared<loss::EntropyCoefficient>(t.entropy_coef,
                                                     loss::EntropyCoefficient::Adaptive{.minimum = t.entropy_coef_min,

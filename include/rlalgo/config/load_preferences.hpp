@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/answer_file.hpp>
@@ -43,10 +44,7 @@ struct PreferenceData {
   bool prepared = false;                        // read from dataset_prepared_path
 };
 
-[[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) {
-  if (c.rl == "kto") return data::PreferenceFamily::unpaired;
-  return c.rl == "orpo" ? data::PreferenceFamily::odds : data::PreferenceFamily::pairs;
-}
+[[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) { return recipe_of(c).family; }
 
 [[nodiscard]] inline data::TextTools text_tools(const LanguageModel& model, const data::Json& kwargs = nullptr) {
   const text::Tokenizer& tokenizer = model.tokenizer;
@@ -81,7 +79,7 @@ inline void note_counts(const data::TokenizeCounts& n, const std::string& key, c
   say(n.prompt_fills, n.rows, "rows dropped, the prompt alone fills sequence_len");
   say(n.cut, n.answers, "sequences cut to sequence_len");
   say(n.identical, n.rows, "pairs have the same chosen and rejected answer; they teach nothing");
-  if (c.rl != "kto") return;
+  if (preference_family(c) != data::PreferenceFamily::unpaired) return;
   if (n.desirable == 0 || n.desirable == n.kept)
     notes.push_back(key + ": warning: all rows have the label " + (n.desirable == 0 ? "false" : "true"));
 }
@@ -143,9 +141,8 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
                               std::vector<std::string>& notes) {
   const PreferenceConfig& p = c.preference;
   const data::PreferenceFamily family = preference_family(c);
-  const bool end_id = c.rl == "orpo" || c.rl == "simpo" || c.rl == "cpo";
   data::PrepareConfig settings{.tokens = {.family = family,
-                                          .end = end_id ? data::EndRule::id : data::EndRule::text,
+                                          .end = recipe_of(c).ends_with_id ? data::EndRule::id : data::EndRule::text,
                                           .max_length = p.sequence_len,
                                           .excess = p.excess_length_strategy == "raise"      ? data::Excess::raise
                                                     : p.excess_length_strategy == "truncate" ? data::Excess::truncate
@@ -215,7 +212,8 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
   }
   out.train = selected(train, order);
   out.notes.insert(out.notes.begin(),
-                   std::to_string(out.train->examples()) + (c.rl == "kto" ? " rows" : " pairs") + " to train on" +
+                   std::to_string(out.train->examples()) + (out.train->per_example() == 1 ? " rows" : " pairs") +
+                       " to train on" +
                        (out.evaluation ? ", " + std::to_string(out.evaluation->examples()) + " held out" : ""));
   return out;
 }
@@ -279,7 +277,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 [[nodiscard]] inline PreferenceData load_preferences(const RunConfig& c, const LanguageModel& model,
                                                      const data::TextTools& tools, const RowProgress& progress = {}) {
   PreferenceData out = detail::find_or_make(c, model, tools, progress);
-  if (c.rl == "kto") detail::note_balance(*out.train, c, out.notes);
+  if (preference_family(c) == data::PreferenceFamily::unpaired) detail::note_balance(*out.train, c, out.notes);
   return out;
 }
 

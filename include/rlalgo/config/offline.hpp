@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
@@ -14,11 +15,9 @@ namespace rlalgo::config {
 [[nodiscard]] inline trainer::OfflineConfig offline_config(const RunConfig& c, std::int64_t examples, bool evaluates) {
   const PreferenceConfig& p = c.preference;
   trainer::OfflineConfig out;
-  // KTO compares neighbours of the dataset order; TRL keeps that order for apo_zero_unpaired, too.
-  const bool in_order = c.rl == "kto";
   out.sampling = {.micro_batch_size = c.micro_batch_size,
                   .gradient_accumulation_steps = c.gradient_accumulation_steps,
-                  .shuffle = !in_order,
+                  .shuffle = !recipe_of(c).in_dataset_order,
                   .seed = c.seed};
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
   const Plan plan = make_plan(c, examples, evaluates);
@@ -28,13 +27,11 @@ namespace rlalgo::config {
        {"learning_rate", c.learning_rate},  {"lr_scheduler", c.lr_scheduler},
        {"warmup_steps", plan.warmup_steps}, {"sequence_len", p.sequence_len},
        {"weight_decay", c.weight_decay},    {"max_grad_norm", c.max_grad_norm}};
-  if (c.rl == "dpo" || c.rl == "ipo") s["dpo_loss_type"] = p.dpo_loss_type;
-  if (c.rl == "kto") s["kto_weights"] = {p.kto_desirable_weight, p.kto_undesirable_weight};
-  if (c.rl == "simpo" || c.rl == "cpo") {
-    s["loss_type"] = p.cpo_loss_type;
-    s["cpo_alpha"] = p.cpo_alpha;
-    s["simpo_gamma"] = p.simpo_gamma;
-  }
+  s["dpo_loss_type"] = p.dpo_loss_type;
+  s["loss_type"] = p.loss_type;
+  s["kto_weights"] = {p.kto_desirable_weight, p.kto_undesirable_weight};
+  s["cpo_alpha"] = p.cpo_alpha;
+  s["simpo_gamma"] = p.simpo_gamma;
   return out;
 }
 

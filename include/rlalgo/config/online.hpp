@@ -11,6 +11,7 @@
 
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
@@ -54,7 +55,7 @@ namespace rlalgo::config {
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
-  out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && c.idle_rows_are_free();
+  out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
   run::LoopConfig& loop = out.trainer.loop;
   loop.settings = {{"base_model", c.base_model},
                    {"loss_type", c.trl.loss_type},

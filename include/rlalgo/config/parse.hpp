@@ -20,6 +20,8 @@
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
 #include <rlalgo/config/document.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/overrides.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/validate.hpp>
@@ -29,7 +31,8 @@ namespace rlalgo::config {
 namespace detail {
 
 inline void read_recipe(Reader& reader, RunConfig& config, const std::string& file) {
-  if (!reader.read_choice("rl", config.rl, recipes().known)) {
+  const Names names = names_of(recipes());
+  if (!reader.read_choice("rl", config.rl, names.known)) {
     core::raise_usage("config", 7,
                       {.what = "rl is missing",
                        .expected = "rl: grpo",
@@ -37,7 +40,7 @@ inline void read_recipe(Reader& reader, RunConfig& config, const std::string& fi
                        .remedy = "supervised fine-tuning is not what this program does"});
   }
   std::string supported;
-  for (const std::string& name : recipes().supported) {
+  for (const std::string& name : names.supported) {
     if (name == config.rl) return;
     supported += (supported.empty() ? "" : ", ") + name;
   }
@@ -49,11 +52,13 @@ inline void read_recipe(Reader& reader, RunConfig& config, const std::string& fi
 
 // What a recipe changes about the defaults.
 inline void preset_recipe(RunConfig& config) {
-  if (config.rl == "gdpo") config.trl.multi_objective_aggregation = "normalize_then_sum";
-  if (config.rl != "rloo") return;
-  config.beta = 0.05;
-  config.trl.num_generations = 2;
-  config.trl.loss_type = "grpo";  // the mean over completions; validate() refuses any other
+  const Recipe& recipe = recipe_of(config);
+  config.beta = recipe.beta;
+  config.trl.num_generations = recipe.num_generations;
+  config.trl.loss_type = recipe.loss_type;
+  config.trl.multi_objective_aggregation = recipe.aggregation;
+  config.preference.dpo_loss_type.assign(recipe.pair_objective.empty() ? 0 : 1, std::string(recipe.pair_objective));
+  if (const auto losses = losses_of(recipe); !losses.empty()) config.preference.loss_type = losses.front().name;
 }
 
 // `beta`: trl.beta, else rl_beta, else dpo_beta (its old name), else the recipe's default.
@@ -106,7 +111,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   }();
   const Node* section = reader.take("trl");
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
-  const bool preference = is_preference(config.rl);
+  const bool preference = is_preference(config);
   detail::preset_recipe(config);
   if (preference)
     detail::read_preference(reader, trl, config);
@@ -139,7 +144,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   validate(config);
   if (preference) detail::validate_preference(config);
   config.warnings = findings.warnings;
-  if (config.trl.skip_zero_advantage_batches && !config.idle_rows_are_free())
+  if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(
         "trl.skip_zero_advantage_batches has no effect: with a KL penalty, an entropy bonus, top_entropy_quantile or "
         "loss_type bnpo, rows of advantage 0 change the gradient");

@@ -1,23 +1,14 @@
-// From a configuration to a policy-gradient method: the explicit list of what `rl` and the `trl` keys can mean.
+// From the rows of config/methods.hpp to a policy-gradient loss, its advantages and its aggregation: the one place that
+// knows the type of a part.
 //
-//   loss_type   surrogate     reduction          with importance_sampling_level
-//   grpo        ClippedRatio  SequenceMean       token, sequence (GSPO), sequence_token (GSPO-token)
-//   bnpo        ClippedRatio  TokenMean          likewise
-//   dr_grpo     ClippedRatio  FixedLength        likewise
-//   dapo        ClippedRatio  GlobalTokenCount   likewise
-//   luspo       ClippedRatio  LengthWeighted     likewise
-//   cispo       Cispo         GlobalTokenCount   token, sequence
-//   sapo        Sapo          SequenceMean       token, sequence
-//   vespo       Vespo         GlobalTokenCount   token
-//   rl: rloo    ClippedRatio  SequenceMean       of the whole completion
+//   loss = PolicyGradient( surrogate and reduction of trl.loss_type, level of trl.importance_sampling_level,
+//                          KL penalty: none with beta 0 or where the reward holds it, else k3,
+//                          weights: top_entropy_quantile, off_policy_mask_threshold,
+//                                   with completions of a server the importance-sampling correction )
+//          with the entropy bonus of entropy_coef around it
+//   advantages: trl.advantage_estimator, trl.scale_rewards; aggregation: trl.multi_objective_aggregation
 //
-// times the KL penalty (beta 0: none, else k3), the weights (top_entropy_quantile, off_policy_mask_threshold), and with
-// completions of a server the importance-sampling correction; entropy_coef adds the entropy bonus around the loss.
-// Advantages: advantage_estimator, scale_rewards; aggregation: multi_objective_aggregation, which `rl: gdpo` presets to
-// normalize_then_sum. RLOO: leave-one-out advantages of rewards that contain the KL penalty. Choice happens here and
-// nowhere below.
-//
-// Errors (usage): [rlalgo.config.22] there is no policy-gradient loss of that name.
+// What a recipe fixes (rloo: level, estimator, aggregation) no key changes. Choice happens here and nowhere below.
 #pragma once
 
 #include <optional>
@@ -34,8 +25,9 @@
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/config/entropy.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/any_loss.hpp>
 #include <rlalgo/loss/any_parts.hpp>
 #include <rlalgo/loss/cispo.hpp>
@@ -77,28 +69,39 @@ using AnyEstimator = advantage::AnyEstimator;
 using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 
 [[nodiscard]] inline AnyEstimator estimator(const RunConfig& c) {
-  if (c.rl == "rloo") return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
-  const std::string& name = c.trl.advantage_estimator;
-  if (name == "leave_one_out") return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
-  if (name == "reinforce_pp") return AnyEstimator(advantage::BatchWhitened({.group_baseline = false}));
-  if (name == "reinforce_pp_baseline") return AnyEstimator(advantage::BatchWhitened());
-  if (name == "pass_through") return AnyEstimator(advantage::PassThrough());
+  switch (estimator_of(c).part) {
+    case EstimatorPart::leave_one_out:
+      return AnyEstimator(advantage::LeaveOneOut({.normalize = c.trl.normalize_advantages}));
+    case EstimatorPart::batch_whitened:
+      return AnyEstimator(advantage::BatchWhitened({.group_baseline = false}));
+    case EstimatorPart::batch_whitened_groups:
+      return AnyEstimator(advantage::BatchWhitened());
+    case EstimatorPart::pass_through:
+      return AnyEstimator(advantage::PassThrough());
+    case EstimatorPart::group_relative:
+      break;
+  }
   // normalize_then_sum normalises each function by its group, whatever scale_rewards says.
-  if (c.trl.multi_objective_aggregation == "normalize_then_sum") return AnyEstimator(advantage::GroupRelative());
+  if (aggregation_of(c) == AggregationPart::normalize_then_sum) return AnyEstimator(advantage::GroupRelative());
   return AnyEstimator(advantage::GroupRelative(group_relative(c)));
 }
 
 [[nodiscard]] inline AnyAggregation reward_aggregation(const RunConfig& c) {
-  if (c.rl == "rloo")
-    return AnyAggregation(aggregation::SumMinusKl({.beta = c.beta, .range = c.trl.reward_clip_range}));
-  if (c.trl.multi_objective_aggregation == "normalize_then_sum") return AnyAggregation(aggregation::NormalizeThenSum());
+  switch (aggregation_of(c)) {
+    case AggregationPart::sum_minus_kl:
+      return AnyAggregation(aggregation::SumMinusKl({.beta = c.beta, .range = c.trl.reward_clip_range}));
+    case AggregationPart::normalize_then_sum:
+      return AnyAggregation(aggregation::NormalizeThenSum());
+    case AggregationPart::sum_then_normalize:
+      break;
+  }
   return AnyAggregation(aggregation::SumThenNormalize());
 }
 
 // Completions come from a server, and the difference between its log-probs and ours is corrected for.
 [[nodiscard]] inline std::optional<loss::SamplingCorrection::Config> sampling_correction(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (c.rl == "rloo" || !t.generates_elsewhere() || !t.vllm_importance_sampling_correction) return std::nullopt;
+  if (recipe_of(c).plain || !t.generates_elsewhere() || !t.vllm_importance_sampling_correction) return std::nullopt;
   const std::string& mode = t.vllm_importance_sampling_mode;
   return loss::SamplingCorrection::Config{
       .unit = mode.starts_with("token") ? loss::Unit::token : loss::Unit::row,
@@ -111,33 +114,38 @@ namespace detail {
 
 [[nodiscard]] inline loss::AnySurrogate::Config surrogate(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (t.loss_type == "cispo")
-    return loss::AnySurrogate::of(loss::Cispo({.epsilon_high = t.epsilon_high.value_or(t.epsilon)}));
-  if (t.loss_type == "sapo")
-    return loss::AnySurrogate::of(
-        loss::Sapo({.temperature_positive = t.sapo_temperature_pos, .temperature_negative = t.sapo_temperature_neg}));
-  if (t.loss_type == "vespo")
-    return loss::AnySurrogate::of(loss::Vespo({.k_positive = t.vespo_k_pos,
-                                               .lambda_positive = t.vespo_lambda_pos,
-                                               .k_negative = t.vespo_k_neg,
-                                               .lambda_negative = t.vespo_lambda_neg}));
+  switch (objective_of(c).surrogate) {
+    case SurrogatePart::cispo:
+      return loss::AnySurrogate::of(loss::Cispo({.epsilon_high = t.epsilon_high.value_or(t.epsilon)}));
+    case SurrogatePart::sapo:
+      return loss::AnySurrogate::of(
+          loss::Sapo({.temperature_positive = t.sapo_temperature_pos, .temperature_negative = t.sapo_temperature_neg}));
+    case SurrogatePart::vespo:
+      return loss::AnySurrogate::of(loss::Vespo({.k_positive = t.vespo_k_pos,
+                                                 .lambda_positive = t.vespo_lambda_pos,
+                                                 .k_negative = t.vespo_k_neg,
+                                                 .lambda_negative = t.vespo_lambda_neg}));
+    case SurrogatePart::clipped_ratio:
+      break;
+  }
   return loss::AnySurrogate::of(loss::ClippedRatio(clipped_ratio(c)));
 }
 
 [[nodiscard]] inline loss::AnyReduction::Config reduction(const RunConfig& c) {
   using loss::AnyReduction;
-  const std::string& name = c.trl.loss_type;
-  if (c.rl == "rloo" || name == "grpo" || name == "sapo") return AnyReduction::of(loss::SequenceMean());
-  if (name == "bnpo") return AnyReduction::of(loss::TokenMean());
-  if (name == "dr_grpo")
-    return AnyReduction::of(loss::FixedLength({.max_completion_length = c.trl.max_completion_length}));
-  if (name == "dapo" || name == "cispo" || name == "vespo") return AnyReduction::of(loss::GlobalTokenCount());
-  if (name == "luspo") return AnyReduction::of(loss::LengthWeighted());
-  core::raise_usage("config", 22,
-                    {.what = "there is no policy-gradient loss of that name",
-                     .found = name,
-                     .expected = "grpo, bnpo, dr_grpo, dapo, luspo, cispo, sapo or vespo",
-                     .where = c.place("trl.loss_type")});
+  switch (objective_of(c).reduction) {
+    case ReductionPart::token_mean:
+      return AnyReduction::of(loss::TokenMean());
+    case ReductionPart::fixed_length:
+      return AnyReduction::of(loss::FixedLength({.max_completion_length = c.trl.max_completion_length}));
+    case ReductionPart::global_token_count:
+      return AnyReduction::of(loss::GlobalTokenCount());
+    case ReductionPart::length_weighted:
+      return AnyReduction::of(loss::LengthWeighted());
+    case ReductionPart::sequence_mean:
+      break;
+  }
+  return AnyReduction::of(loss::SequenceMean());
 }
 
 [[nodiscard]] inline loss::AnyWeights::Config weights(const RunConfig& c) {
@@ -154,12 +162,11 @@ template <class Erased, class L>
 [[nodiscard]] Erased with_bonus(const RunConfig& c, typename L::Config config, const EntropyCoefficient& coefficient) {
   if (!coefficient) return Erased(L(std::move(config)));
   using Bonus = loss::EntropyBonus<L>;
-  const std::string& type = c.trl.loss_type;
-  const bool counts_all = type == "dapo" || type == "cispo" || type == "vespo";
+  const bool step = objective_of(c).bonus == BonusScope::step;
   return Erased(Bonus({.objective = std::move(config),
                        .coefficient = coefficient,
                        .share = c.trl.top_entropy_quantile,
-                       .scope = counts_all ? Bonus::Scope::step : Bonus::Scope::micro_batch}));
+                       .scope = step ? Bonus::Scope::step : Bonus::Scope::micro_batch}));
 }
 
 template <class Ratio, class Kl, class Visit>
@@ -187,7 +194,8 @@ auto with_correction(const RunConfig& c, typename Kl::Config kl, const EntropyCo
 
 template <class Ratio, class Visit>
 auto with_kl(const RunConfig& c, const EntropyCoefficient& coefficient, Visit&& visit) {
-  if (c.beta == 0.0) return with_correction<Ratio, loss::NoKl>(c, {}, coefficient, visit);
+  if (c.beta == 0.0 || recipe_of(c).penalty_in_reward)
+    return with_correction<Ratio, loss::NoKl>(c, {}, coefficient, visit);
   return with_correction<Ratio, loss::K3Kl>(c, {.beta = c.beta, .bias_correction = c.trl.use_bias_correction_kl},
                                             coefficient, visit);
 }
@@ -198,10 +206,16 @@ auto with_kl(const RunConfig& c, const EntropyCoefficient& coefficient, Visit&& 
 // reference), so that a visitor that makes a trainer is compiled twice, not once per method. All results have one type.
 template <class Visit>
 auto with_policy_gradient(const RunConfig& c, const EntropyCoefficient& coefficient, Visit&& visit) {
-  if (c.rl == "rloo") return detail::with_correction<loss::CompletionRatio, loss::NoKl>(c, {}, nullptr, visit);
-  const std::string& level = c.trl.importance_sampling_level;
-  if (level == "sequence") return detail::with_kl<loss::SequenceRatio>(c, coefficient, visit);
-  if (level == "sequence_token") return detail::with_kl<loss::SequenceTokenRatio>(c, coefficient, visit);
+  switch (level_of(c)) {
+    case LevelPart::completion:
+      return detail::with_kl<loss::CompletionRatio>(c, coefficient, visit);
+    case LevelPart::sequence:
+      return detail::with_kl<loss::SequenceRatio>(c, coefficient, visit);
+    case LevelPart::sequence_token:
+      return detail::with_kl<loss::SequenceTokenRatio>(c, coefficient, visit);
+    case LevelPart::token:
+      break;
+  }
   return detail::with_kl<loss::TokenRatio>(c, coefficient, visit);
 }
 

@@ -12,7 +12,7 @@ namespace rlalgo::config {
 
 struct PreferenceConfig {
   // Loss
-  std::vector<std::string> dpo_loss_type;  // dpo: names of loss/…_objectives.hpp; empty = sigmoid
+  std::vector<std::string> dpo_loss_type;  // names of pair_objectives() in config/methods.hpp; empty = sigmoid
   std::vector<double> dpo_loss_weights;    // empty = all 1
   double dpo_label_smoothing = 0.0;        // also trl.label_smoothing
   bool dpo_use_weighting = false;          // WPO
@@ -20,10 +20,9 @@ struct PreferenceConfig {
   double f_alpha_divergence_coef = 0.5;
   std::optional<double> ld_alpha;
   double discopop_tau = 0.05;
-  std::string kto_loss_type = "kto";  // trl.loss_type: kto, apo_zero_unpaired
+  std::string loss_type;  // trl.loss_type of kto, cpo and simpo; empty = the first of its recipe (config/methods.hpp)
   double kto_desirable_weight = 1.0;
   double kto_undesirable_weight = 1.0;
-  std::string cpo_loss_type = "sigmoid";  // trl.loss_type: sigmoid, hinge, ipo, simpo, alphapo; rl: simpo = simpo
   double cpo_alpha = 1.0;
   double simpo_gamma = 0.5;
   double alpha = 0.0;  // AlphaPO's shape

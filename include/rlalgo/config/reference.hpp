@@ -15,7 +15,8 @@
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_preferences.hpp>
-#include <rlalgo/config/preference.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/trainer/precompute_reference.hpp>
@@ -64,7 +65,7 @@ struct Reference {
   const bool bare = policy->adapter() != nullptr && !p.rl_adapter_ref_model.value_or(true);
   std::shared_ptr<model::Decoder> frozen = bare ? policy->without_adapter() : policy->reference();
   if (p.precompute_ref_log_probs) {
-    const bool mismatched = c.rl == "kto" && p.kto_loss_type == "kto";
+    const bool mismatched = needs_mismatched(c);
     const std::string identity = reference_identity(c, model) + (bare ? "bare" : "");  // reads the weights' files
     const std::int64_t batch = p.precompute_ref_batch_size.value_or(c.micro_batch_size);
     const auto compute = [&](const std::shared_ptr<data::AnswerSet>& set, std::int64_t per_step) {

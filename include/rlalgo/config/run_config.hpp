@@ -83,8 +83,8 @@ struct TrlConfig {
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
 
   // Loss
-  std::string advantage_estimator = "group_relative";  // see supported.hpp
-  std::string loss_type = "dapo";                      // grpo, bnpo, dr_grpo, dapo, cispo, sapo, luspo, vespo
+  std::string advantage_estimator = "group_relative";  // see methods.hpp
+  std::string loss_type = "dapo";                      // see methods.hpp
   std::optional<double> beta;                          // see RunConfig::beta
   double epsilon = 0.2;
   std::optional<double> epsilon_high;               // epsilon unless set
@@ -135,12 +135,8 @@ struct RunConfig {
   bool bfloat16 = false;  // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
 
   // Recipe
-  std::string rl;  // required: grpo, gdpo
+  std::string rl;  // required: a name of recipes() in config/methods.hpp
   std::optional<double> rl_beta;
-  // Rows of advantage 0 do not change the gradient.
-  [[nodiscard]] bool idle_rows_are_free() const {
-    return beta == 0.0 && !trl.pays_entropy() && trl.loss_type != "bnpo" && trl.top_entropy_quantile == 1.0;
-  }
   double beta = 0.0;  // derived: trl.beta, else rl_beta, else the recipe's default
 
   // Data

@@ -1,4 +1,4 @@
-// What this build can do: the one list to edit when a method, a loss or a schedule is added.
+// The schedules and optimizers that the file format has, and those that this build runs. Methods: config/methods.hpp.
 //
 // A key whose value asks for something beyond these lists is an error (config.9 or config.10), never
 // ignored: a run that silently lacks what its file says is worse than none.
@@ -13,50 +13,6 @@ struct Names {
   std::vector<std::string> known;      // every name that the file format has
   std::vector<std::string> supported;  // those that this build runs
 };
-
-[[nodiscard]] inline const Names& recipes() {
-  static const Names names = {
-      .known = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "ebft"},
-      .supported = {"grpo", "gdpo", "rloo", "dpo", "ipo", "kto", "orpo", "simpo", "cpo"},
-  };
-  return names;
-}
-
-// Whether a recipe learns from a dataset of preferences, not from its own completions.
-[[nodiscard]] inline bool is_preference(const std::string& rl) {
-  for (const char* name : {"dpo", "ipo", "kto", "orpo", "simpo", "cpo"})
-    if (rl == name) return true;
-  return false;
-}
-
-// trl.loss_type of rl: grpo.
-[[nodiscard]] inline const Names& loss_types() {
-  static const Names names = {
-      .known = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"},
-      .supported = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"},
-  };
-  return names;
-}
-
-[[nodiscard]] inline const Names& importance_sampling_levels() {
-  static const Names names = {.known = {"token", "sequence", "sequence_token"},
-                              .supported = {"token", "sequence", "sequence_token"}};
-  return names;
-}
-
-// trl.advantage_estimator, a key of ours.
-[[nodiscard]] inline const Names& advantage_estimators() {
-  static const Names names = {
-      .known = {"group_relative", "leave_one_out", "reinforce_pp", "reinforce_pp_baseline", "pass_through"},
-      .supported = {"group_relative", "leave_one_out", "reinforce_pp", "reinforce_pp_baseline", "pass_through"}};
-  return names;
-}
-
-[[nodiscard]] inline const Names& aggregations() {
-  static const Names names = {.known = {"sum_then_normalize", "normalize_then_sum"},
-                              .supported = {"sum_then_normalize", "normalize_then_sum"}};
-  return names;
-}
 
 [[nodiscard]] inline const Names& schedulers() {
   static const Names names = {

@@ -5,14 +5,18 @@
 // nothing to work on, such as eval_steps without evaluation data.
 #pragma once
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <span>
+#include <optional>
 #include <string>
 
+#include <rlalgo/config/method_keys.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/config/supported.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 
@@ -147,20 +151,7 @@ class Validator {
     const TrlConfig& t = config_.trl;
     const std::string beta_key = config_.was_set("trl.beta") ? "trl.beta" : "rl_beta";
     at_least(beta_key, config_.beta, 0);
-    range("trl.epsilon", t.epsilon, t.epsilon > 0 && t.epsilon <= 1, "more than 0, at most 1");
-    if (t.epsilon_high)
-      range("trl.epsilon_high", *t.epsilon_high, *t.epsilon_high > 0 && std::isfinite(*t.epsilon_high), "more than 0");
-    if (t.delta)
-      range("trl.delta", *t.delta, *t.delta > 1 && std::isfinite(*t.delta),
-            "more than 1 (usually more than 1 + epsilon_high)");
-    range("trl.top_entropy_quantile", t.top_entropy_quantile,
-          t.top_entropy_quantile >= 0 && t.top_entropy_quantile <= 1, "from 0 to 1 (1 = all tokens)");
-    if (t.off_policy_mask_threshold)
-      range("trl.off_policy_mask_threshold", *t.off_policy_mask_threshold, std::isfinite(*t.off_policy_mask_threshold),
-            "a finite number of nats per token");
-    for (const auto& [key, value] : {std::pair{"trl.sapo_temperature_pos", t.sapo_temperature_pos},
-                                     {"trl.sapo_temperature_neg", t.sapo_temperature_neg}})
-      range(key, value, value > 0 && std::isfinite(value), "more than 0");
+    method_ranges();
     ratio_level();
     entropy_bonus();
     if (!t.sync_ref_model) return;
@@ -172,7 +163,6 @@ class Validator {
 
   void entropy_bonus() const {
     const TrlConfig& t = config_.trl;
-    range("trl.entropy_coef", t.entropy_coef, std::isfinite(t.entropy_coef), "a finite number");
     if (!t.use_adaptive_entropy) return;
     range("trl.entropy_coef_min", t.entropy_coef_min,
           t.entropy_coef_min <= t.entropy_coef_max && std::isfinite(t.entropy_coef_min),
@@ -246,55 +236,59 @@ class Validator {
                     " (the next that works), or change trl.num_generations");
   }
 
+  // The range that each key of a method has by itself.
+  void method_ranges() const {
+    for (const MethodKey& key : method_keys()) {
+      if (key.value == nullptr) continue;
+      if (const std::optional<double> value = key.value(config_))
+        range(std::string(key.name), *value, key.range.holds(*value), std::string(key.range.expected));
+    }
+  }
+
   // Keys of one recipe that another does not have.
   void recipe() const {
-    static constexpr const char* not_rloo[] = {"trl.loss_type",
-                                               "trl.scale_rewards",
-                                               "trl.delta",
-                                               "trl.importance_sampling_level",
-                                               "trl.top_entropy_quantile",
-                                               "trl.off_policy_mask_threshold",
-                                               "trl.advantage_estimator",
-                                               "trl.entropy_coef",
-                                               "trl.use_adaptive_entropy",
-                                               "trl.multi_objective_aggregation"};
-    static constexpr const char* only_rloo[] = {"trl.reward_clip_range"};
-    const bool rloo = config_.rl == "rloo";
-    for (const char* key : rloo ? std::span<const char* const>(not_rloo) : std::span<const char* const>(only_rloo))
-      if (config_.was_set(key))
-        core::raise_usage("config", 8,
-                          {.what = std::string(key) + " does not go with rl: " + config_.rl,
-                           .where = config_.place(key),
-                           .remedy = rloo ? "remove the key, or set rl: grpo" : "remove the key, or set rl: rloo"});
+    const Recipe& recipe = recipe_of(config_);
+    for (const MethodKey& key : refused_keys(recipe))
+      if (config_.was_set(std::string(key.name)))
+        core::raise_usage(
+            "config", 8,
+            {.what = std::string(key.name) + " does not go with rl: " + config_.rl,
+             .where = config_.place(std::string(key.name)),
+             .remedy = "remove the key, or set rl: " + std::string(readers_of(key.name, recipe).front())});
   }
 
   // Rewards that are normalised one by one leave nothing for another estimator to do.
   void estimator() const {
-    const TrlConfig& t = config_.trl;
-    if (config_.rl != "rloo" && t.advantage_estimator != "leave_one_out" && config_.was_set("trl.normalize_advantages"))
+    const Estimator& estimator = estimator_of(config_);
+    if (!reads(estimator, "trl.normalize_advantages") && config_.was_set("trl.normalize_advantages"))
       core::raise_usage("config", 8,
                         {.what = "trl.normalize_advantages is of leave-one-out advantages",
                          .where = config_.place("trl.normalize_advantages"),
                          .remedy = "remove it, or set rl: rloo, or trl.advantage_estimator: leave_one_out"});
-    if (t.advantage_estimator == "group_relative") return;
-    const char* other = t.multi_objective_aggregation == "normalize_then_sum" ? "trl.multi_objective_aggregation"
-                        : config_.was_set("trl.scale_rewards")                ? "trl.scale_rewards"
-                                                                              : nullptr;
+    if (reads(estimator, "trl.scale_rewards")) return;
+    const Aggregation* aggregation = find_row(aggregations(), config_.trl.multi_objective_aggregation);
+    const char* other = aggregation != nullptr && aggregation->normalises ? "trl.multi_objective_aggregation"
+                        : config_.was_set("trl.scale_rewards")            ? "trl.scale_rewards"
+                                                                          : nullptr;
     if (other != nullptr)
-      core::raise_usage("config", 8,
-                        {.what = "trl.advantage_estimator: " + t.advantage_estimator + " does not go with " + other,
-                         .where = config_.place("trl.advantage_estimator"),
-                         .remedy = "remove one of them"});
+      core::raise_usage(
+          "config", 8,
+          {.what = "trl.advantage_estimator: " + std::string(estimator.name) + " does not go with " + other,
+           .where = config_.place("trl.advantage_estimator"),
+           .remedy = "remove one of them"});
   }
 
-  // The aggregation of rl: gdpo is what the recipe is about.
+  // A recipe that is about its aggregation has no other.
   void aggregation() const {
-    if (config_.rl != "gdpo" || config_.trl.multi_objective_aggregation == "normalize_then_sum") return;
-    core::raise_usage("config", 8,
-                      {.what = "rl: gdpo is trl.multi_objective_aggregation: normalize_then_sum",
-                       .found = config_.trl.multi_objective_aggregation,
-                       .where = config_.place("trl.multi_objective_aggregation"),
-                       .remedy = "remove the key, or set rl: grpo"});
+    const Recipe& recipe = recipe_of(config_);
+    const std::string& given = config_.trl.multi_objective_aggregation;
+    if (!recipe.aggregation_part || given == recipe.aggregation) return;
+    core::raise_usage(
+        "config", 8,
+        {.what = "rl: " + config_.rl + " is trl.multi_objective_aggregation: " + std::string(recipe.aggregation),
+         .found = given,
+         .where = config_.place("trl.multi_objective_aggregation"),
+         .remedy = "remove the key, or set rl: grpo"});
   }
 
  private:
@@ -323,15 +317,16 @@ class Validator {
 
   // Score-function surrogates weigh by the ratio of a token, or of none.
   void ratio_level() const {
-    const TrlConfig& t = config_.trl;
-    const bool clipped = t.loss_type != "cispo" && t.loss_type != "sapo" && t.loss_type != "vespo";
-    if (t.importance_sampling_level == "token" || clipped) return;
-    if (t.importance_sampling_level == "sequence" && t.loss_type != "vespo") return;
-    core::raise_usage("config", 8,
-                      {.what = "trl.loss_type: " + t.loss_type +
-                               " does not go with trl.importance_sampling_level: " + t.importance_sampling_level,
-                       .where = config_.place("trl.importance_sampling_level"),
-                       .remedy = "remove trl.importance_sampling_level"});
+    const PolicyObjective& objective = objective_of(config_);
+    const LevelPart level = level_of(config_);
+    if (recipe_of(config_).level) return;
+    if (std::find(objective.levels.begin(), objective.levels.end(), level) != objective.levels.end()) return;
+    core::raise_usage(
+        "config", 8,
+        {.what = "trl.loss_type: " + std::string(objective.name) +
+                 " does not go with trl.importance_sampling_level: " + config_.trl.importance_sampling_level,
+         .where = config_.place("trl.importance_sampling_level"),
+         .remedy = "remove trl.importance_sampling_level"});
   }
 
   // save_steps/save_strategy/saves_per_epoch, or the same for eval.
@@ -360,7 +355,7 @@ class Validator {
 inline void validate(const RunConfig& config) {
   const detail::Validator rules(config);
   rules.data();
-  if (is_preference(config.rl)) {
+  if (is_preference(config)) {
     rules.optimization();
     rules.cadence();
     return;

@@ -7,49 +7,55 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/method_keys.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
 
-inline bool one_of(const std::string& rl, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), rl) != names.end();
+// A key that belongs to other methods than this one is an error: it would change nothing.
+inline void refuse_keys_of_others(Reader& reader, Reader& trl, const RunConfig& config) {
+  const Recipe& recipe = recipe_of(config);
+  for (const MethodKey& key : refused_keys(recipe)) {
+    const bool in_section = key.name.starts_with("trl.");
+    const Node* node = (in_section ? trl : reader).section().find(std::string(key.name.substr(in_section ? 4 : 0)));
+    if (node == nullptr || !is_on(*node)) continue;
+    const Words readers = readers_of(key.name, recipe);
+    std::string all;
+    for (const std::string_view name : readers) all += (all.empty() ? "rl: " : ", ") + std::string(name);
+    core::raise_usage("config", 8,
+                      {.what = std::string(key.name) + " does not go with rl: " + config.rl,
+                       .expected = all,
+                       .where = node->place.text(),
+                       .remedy = readers.size() == 1 ? "remove it, or set " + all : "remove it"});
+  }
 }
 
-// A key that belongs to other methods than this one is an error: it would change nothing.
-inline void refuse_for_others(Reader& reader, const RunConfig& config, const std::string& key,
-                              std::initializer_list<std::string_view> methods, const std::string& remedy = "") {
-  if (one_of(config.rl, methods)) return;
-  const Node* node = reader.section().find(key);
-  if (node == nullptr || node->kind == Kind::null || !is_on(*node)) return;
-  std::string all;
-  for (const std::string_view name : methods) all += (all.empty() ? "rl: " : ", ") + std::string(name);
-  core::raise_usage("config", 8,
-                    {.what = reader.prefix() + key + " does not go with rl: " + config.rl,
-                     .expected = all,
-                     .where = node->place.text(),
-                     .remedy = remedy.empty() ? "remove it" : remedy});
+// trl.loss_type among the losses of the recipe.
+inline void read_recipe_loss(Reader& trl, RunConfig& config) {
+  PreferenceConfig& p = config.preference;
+  const std::vector<PreferenceLoss> losses = losses_of(recipe_of(config));
+  trl.recognise("loss_type");
+  const Node* node = trl.section().find("loss_type");
+  if (losses.empty() && node != nullptr && node->kind != Kind::null)
+    core::raise_usage(
+        "config", 8,
+        {.what = "trl.loss_type does not go with rl: " + config.rl,
+         .where = node->place.text(),
+         .remedy = reads(recipe_of(config), "dpo_loss_type") ? "write dpo_loss_type, a list" : "remove it"});
+  if (losses.empty()) return;
+  trl.read_choice("loss_type", p.loss_type, names_of(losses).known);
+  if (!preference_loss_of(config).likelihood) p.cpo_alpha = 0.0;
 }
 
 // Names of keys that would be said twice: `key` at the top and `trl_key` in the section.
 inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config) {
   PreferenceConfig& p = config.preference;
-  static const std::vector<std::string> losses = {"sigmoid",  "hinge",    "ipo",       "exo_pair", "nca_pair",
-                                                  "robust",   "bco_pair", "sppo_hard", "aot",      "aot_unpaired",
-                                                  "discopop", "apo_zero", "apo_down",  "sft",      "sigmoid_norm"};
-  refuse_for_others(reader, config, "dpo_loss_type", {"dpo"}, "remove it, or set rl: dpo");
-  refuse_for_others(reader, config, "dpo_loss_weights", {"dpo"}, "remove it, or set rl: dpo");
-  refuse_for_others(reader, config, "dpo_use_weighting", {"dpo", "ipo"});
-  refuse_for_others(reader, config, "dpo_use_liger_kernel", {"dpo"});
-  refuse_for_others(reader, config, "kto_desirable_weight", {"kto"});
-  refuse_for_others(reader, config, "kto_undesirable_weight", {"kto"});
-  refuse_for_others(reader, config, "cpo_alpha", {"simpo", "cpo"});
-  refuse_for_others(reader, config, "simpo_gamma", {"simpo", "cpo"});
-  refuse_for_others(reader, config, "precompute_ref_log_probs", {"dpo", "ipo", "kto"});
-  refuse_for_others(reader, config, "rl_adapter_ref_model", {"dpo", "ipo", "kto"});
-  for (const char* key : {"f_divergence_type", "f_alpha_divergence_coef", "ld_alpha", "discopop_tau"})
-    refuse_for_others(trl, config, key, {"dpo", "ipo"});
-  refuse_for_others(trl, config, "alpha", {"simpo", "cpo"});
-  refuse_for_others(trl, config, "sync_ref_model", {"dpo", "ipo", "kto"});
+  const Recipe& recipe = recipe_of(config);
+  const std::vector<std::string> losses = names_of(pair_objectives()).known;
+  if (losses_of(recipe).empty()) read_recipe_loss(trl, config);
+  refuse_keys_of_others(reader, trl, config);
 
   if (const Node* node = reader.section().find("dpo_loss_type");
       node != nullptr && node->kind == Kind::string && !node->place.command_line())
@@ -85,33 +91,13 @@ inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config)
   trl.read("ld_alpha", p.ld_alpha);
   trl.read("discopop_tau", p.discopop_tau);
   trl.read("alpha", p.alpha);
-  if (config.rl == "simpo") p.cpo_loss_type = "simpo";
-  if (config.rl == "kto") trl.read_choice("loss_type", p.kto_loss_type, {"kto", "apo_zero_unpaired"});
-  if (config.rl == "cpo")
-    trl.read_choice("loss_type", p.cpo_loss_type, {"sigmoid", "hinge", "ipo", "simpo", "alphapo"});
-  if (config.rl == "simpo") {
-    std::string name = "simpo";
-    trl.read_choice("loss_type", name, {"simpo", "alphapo"});
-    p.cpo_loss_type = name;
-  }
-  if (const Node* node = trl.section().find("loss_type");
-      node != nullptr && node->kind != Kind::null && !one_of(config.rl, {"kto", "cpo", "simpo"}))
-    core::raise_usage("config", 8,
-                      {.what = "trl.loss_type does not go with rl: " + config.rl,
-                       .where = node->place.text(),
-                       .remedy = config.rl == "dpo" ? "write dpo_loss_type, a list" : "remove it"});
-  if (p.cpo_loss_type == "alphapo") {
-    p.cpo_loss_type = "simpo";
-    p.cpo_alpha = 0.0;
-  }
-  if (config.rl == "ipo") {
-    p.dpo_loss_type = {"ipo"};
-    reader.findings().warnings.push_back("rl: ipo is now written rl: dpo with dpo_loss_type: [ipo]");
-  }
-  trl.recognise("loss_type");
-  const bool read_by_a_loss = one_of(config.rl, {"cpo", "simpo"}) ||
-                              std::any_of(p.dpo_loss_type.begin(), p.dpo_loss_type.end(), [](const std::string& name) {
-                                return one_of(name, {"exo_pair", "robust", "aot", "aot_unpaired"});
+  if (!losses_of(recipe).empty()) read_recipe_loss(trl, config);
+  if (!recipe.now_written.empty())
+    reader.findings().warnings.push_back("rl: " + config.rl + " is now written " + std::string(recipe.now_written));
+  const std::vector<PairObjective> objectives = pair_objectives_of(config);
+  const bool read_by_a_loss = recipe.loss == PreferenceFamilyLoss::contrastive ||
+                              std::any_of(objectives.begin(), objectives.end(), [](const PairObjective& objective) {
+                                return objective.smoothing != Smoothing::unread;
                               });
   if (p.dpo_label_smoothing != 0.0 && !read_by_a_loss)
     reader.findings().warnings.push_back(
@@ -145,17 +131,18 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
   trl.read("sync_ref_model", p.sync_ref_model);
   trl.read("ref_model_mixup_alpha", p.ref_model_mixup_alpha);
   trl.read("ref_model_sync_steps", p.ref_model_sync_steps);
+  const bool every_column = recipe_of(config).family == data::PreferenceFamily::unpaired;
   bool unused = false;
-  if (reader.read("remove_unused_columns", unused) && unused && config.rl == "kto")
+  if (reader.read("remove_unused_columns", unused) && unused && every_column)
     core::raise_usage("config", 8,
-                      {.what = "rl: kto needs every column",
+                      {.what = "rl: " + config.rl + " needs every column",
                        .found = "remove_unused_columns: true",
                        .where = reader.section().find("remove_unused_columns")->place.text(),
                        .remedy = "set remove_unused_columns: false"});
   bool packing = false;
-  if (reader.read("eval_sample_packing", packing) && packing && config.rl == "kto")
+  if (reader.read("eval_sample_packing", packing) && packing && every_column)
     core::raise_usage("config", 8,
-                      {.what = "eval_sample_packing does not go with rl: kto",
+                      {.what = "eval_sample_packing does not go with rl: " + config.rl,
                        .where = reader.section().find("eval_sample_packing")->place.text(),
                        .remedy = "remove it: sequences are laid out without padding anyway"});
   for (const char* key : {"dpo_use_liger_kernel", "dpo_padding_free", "pad_to_multiple_of"}) {
@@ -172,7 +159,7 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
 inline void read_preference_beta(Reader& reader, RunConfig& config) {
   std::optional<double> orpo_alpha;
   reader.read("orpo_alpha", orpo_alpha);
-  if (!config.trl.beta && !config.rl_beta) config.beta = orpo_alpha.value_or(0.1);
+  if (!config.trl.beta && !config.rl_beta && orpo_alpha) config.beta = *orpo_alpha;
 }
 
 // The online keys of the section do not concern a fixed dataset.

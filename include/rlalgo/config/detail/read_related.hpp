@@ -4,6 +4,7 @@
 #include <string>
 
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -55,7 +56,7 @@ inline void read_related_keys(Reader& reader, RunConfig& config) {
                        .where = packing->place.text(),
                        .remedy = "remove sample_packing: sequences are laid out without padding anyway"});
   for (const char* key : {"dpo_loss_type", "dpo_loss_weights"})
-    if (const Node* node = is_preference(config.rl) ? nullptr : reader.take(key); node != nullptr)
+    if (const Node* node = is_preference(config) ? nullptr : reader.take(key); node != nullptr)
       core::raise_usage("config", 8,
                         {.what = std::string(key) + " does not go with rl: " + config.rl,
                          .where = node->place.text(),

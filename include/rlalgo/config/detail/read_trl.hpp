@@ -6,6 +6,7 @@
 
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_vllm.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -47,7 +48,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("reward_max_retries", trl.reward_max_retries);
   reader.read_choice("reward_on_failure", trl.reward_on_failure, {"error", "nan", "zero"});
   read_scale_rewards(reader, trl);
-  read_name(reader, "multi_objective_aggregation", trl.multi_objective_aggregation, aggregations());
+  read_name(reader, "multi_objective_aggregation", trl.multi_objective_aggregation, names_of(aggregations()));
 
   reader.read("num_generations", trl.num_generations);
   reader.read("num_generations_eval", trl.num_generations_eval);
@@ -81,13 +82,13 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     reader.read("environment_timeout", trl.environment_timeout);
   }
 
-  read_name(reader, "advantage_estimator", trl.advantage_estimator, advantage_estimators());
-  read_name(reader, "loss_type", trl.loss_type, loss_types());
+  read_name(reader, "advantage_estimator", trl.advantage_estimator, names_of(estimators()));
+  read_name(reader, "loss_type", trl.loss_type, names_of(policy_objectives()));
   reader.read("beta", trl.beta);
   reader.read("epsilon", trl.epsilon);
   reader.read("epsilon_high", trl.epsilon_high);
   reader.read("delta", trl.delta);
-  read_name(reader, "importance_sampling_level", trl.importance_sampling_level, importance_sampling_levels());
+  read_name(reader, "importance_sampling_level", trl.importance_sampling_level, names_of(ratio_levels()));
   reader.read("mask_truncated_completions", trl.mask_truncated_completions);
   reader.read("use_bias_correction_kl", trl.use_bias_correction_kl);
   reader.read("skip_zero_advantage_batches", trl.skip_zero_advantage_batches);

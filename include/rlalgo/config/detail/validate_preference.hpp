@@ -1,18 +1,27 @@
 // What must hold between the values of a preference configuration.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/validate.hpp>
 
 namespace rlalgo::config::detail {
 
+[[nodiscard]] inline Names objectives_with_scores() {
+  Names out;
+  for (const PairObjective& row : pair_objectives())
+    if (row.uses_scores) out.supported.emplace_back(row.name);
+  return out;
+}
+
 inline void validate_preference(const RunConfig& c) {
   const Validator rules(c);
   const PreferenceConfig& p = c.preference;
+  const Recipe& recipe = recipe_of(c);
   const auto conflict = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 8, {.what = what, .where = c.place(key), .remedy = remedy});
   };
@@ -37,40 +46,36 @@ inline void validate_preference(const RunConfig& c) {
     for (const double weight : p.dpo_loss_weights)
       rules.range("dpo_loss_weights", weight, std::isfinite(weight), "finite numbers");
   }
-  const auto uses = [&](std::string_view name) {
-    return std::find(p.dpo_loss_type.begin(), p.dpo_loss_type.end(), name) != p.dpo_loss_type.end();
-  };
+  const std::vector<PairObjective> objectives = pair_objectives_of(c);
   const double epsilon = p.dpo_label_smoothing;
   rules.range("dpo_label_smoothing", epsilon, epsilon >= 0 && epsilon < 1, "from 0 up to, not including, 1");
-  if (uses("exo_pair"))
-    rules.range("dpo_label_smoothing", epsilon, epsilon > 0, "more than 0 for exo_pair (0.001 is usual)");
-  if (uses("robust") || uses("aot") || uses("aot_unpaired") || c.rl == "cpo" || c.rl == "simpo")
+  bool below_half = recipe.loss == PreferenceFamilyLoss::contrastive;
+  for (const PairObjective& objective : objectives) {
+    if (objective.smoothing == Smoothing::positive)
+      rules.range("dpo_label_smoothing", epsilon, epsilon > 0,
+                  "more than 0 for " + std::string(objective.name) + " (0.001 is usual)");
+    below_half = below_half || objective.smoothing == Smoothing::below_half;
+  }
+  if (below_half)
     rules.range("dpo_label_smoothing", epsilon, epsilon < 0.5, "less than 0.5: beyond it labels are more often wrong");
-  if (p.dpo_use_weighting && (uses("aot") || uses("aot_unpaired")))
-    conflict("dpo_use_weighting does not go with aot: pairs are not compared one by one", "dpo_use_weighting",
-             "remove one of them");
-  if (p.f_divergence_type != "reverse_kl")
-    for (const char* name : {"nca_pair", "bco_pair", "sppo_hard", "aot", "aot_unpaired", "apo_zero", "apo_down"})
-      if (uses(name))
-        conflict("trl.f_divergence_type does not go with " + std::string(name) + ": it reads plain log-ratios",
-                 "trl.f_divergence_type",
-                 "use it with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop "
-                 "or sft");
-  if (p.ld_alpha) rules.range("trl.ld_alpha", *p.ld_alpha, *p.ld_alpha >= 0 && *p.ld_alpha <= 1, "from 0 to 1");
-  rules.range("trl.discopop_tau", p.discopop_tau, p.discopop_tau > 0 && std::isfinite(p.discopop_tau), "more than 0");
-  for (const auto& [key, value] : {std::pair("kto_desirable_weight", p.kto_desirable_weight),
-                                   std::pair("kto_undesirable_weight", p.kto_undesirable_weight),
-                                   std::pair("cpo_alpha", p.cpo_alpha), std::pair("simpo_gamma", p.simpo_gamma)})
-    rules.at_least(key, value, 0);
-  rules.range("trl.alpha", p.alpha, std::isfinite(p.alpha), "a finite number");
-  if (c.rl == "kto" && p.kto_loss_type == "kto" && c.micro_batch_size * c.gradient_accumulation_steps < 2)
+  for (const PairObjective& objective : objectives) {
+    const std::string name(objective.name);
+    if (p.dpo_use_weighting && !objective.per_pair)
+      conflict("dpo_use_weighting does not go with " + name + ": pairs are not compared one by one",
+               "dpo_use_weighting", "remove one of them");
+    if (p.f_divergence_type != "reverse_kl" && !objective.uses_scores)
+      conflict("trl.f_divergence_type does not go with " + name + ": it reads plain log-ratios",
+               "trl.f_divergence_type", "use it with " + detail::listed(objectives_with_scores()));
+  }
+  rules.method_ranges();
+  if (needs_mismatched(c) && c.micro_batch_size * c.gradient_accumulation_steps < 2)
     core::raise_usage("config", 11,
-                      {.what = "rl: kto needs at least two rows per optimizer step",
+                      {.what = "rl: " + c.rl + " needs at least two rows per optimizer step",
                        .found = "micro_batch_size 1 × gradient_accumulation_steps 1",
                        .where = c.place("micro_batch_size"),
                        .remedy = "raise one of them: each row is compared with another row's completion"});
-  if (c.rl == "simpo" && c.warmup_ratio && *c.warmup_ratio != 0.0)
-    conflict("warmup_ratio does not go with rl: simpo", "warmup_ratio", "set warmup_steps");
+  if (!recipe.takes_warmup_ratio && c.warmup_ratio && *c.warmup_ratio != 0.0)
+    conflict("warmup_ratio does not go with rl: " + c.rl, "warmup_ratio", "set warmup_steps");
   if (p.sync_ref_model) {
     if (p.precompute_ref_log_probs)
       conflict("trl.sync_ref_model does not go with precompute_ref_log_probs", "trl.sync_ref_model",
