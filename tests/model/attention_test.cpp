@@ -98,7 +98,8 @@ TEST_CASE("attention in float32 and bfloat16 stays near the float64 result") {
 TEST_CASE("the log-sum-exp of merged pieces covers all visible keys") {
   const TokenTree tree = tree_of(forests[5]);
   const auto q = at::randn({tree.tokens(), 2, 4}, at::kDouble), k = at::randn({tree.tokens(), 1, 4}, at::kDouble);
-  const auto out = model::attention_forward(q, k, k, model::plan_attention(tree));
+  const auto& operations = model::operations_for(at::kCPU);
+  const auto out = operations.attention(q, k, k, operations.lay_out(model::plan_attention(tree), at::kCPU));
   const auto scores = at::matmul(q.transpose(0, 1), k.expand({-1, 2, -1}).transpose(0, 1).transpose(1, 2)) / 2.0;
   const auto expected = scores.masked_fill(visibility(tree).logical_not(), -INFINITY).logsumexp(-1);
   CHECK(out.log_sum.allclose(expected.t(), 1e-12, 1e-12));

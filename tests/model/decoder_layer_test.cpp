@@ -1,10 +1,13 @@
 #include <rlalgo/model/decoder_layer.hpp>
 
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <rlalgo/model/attention.hpp>
+#include <rlalgo/model/operations_for.hpp>
 #include <rlalgo/model/weight_names.hpp>
 
 #include <support/catch.hpp>
@@ -18,11 +21,12 @@ struct Setup {
   model::DecoderConfig config;
   model::DecoderWeights weights;
   model::TokenTree tree;
-  model::AttentionPlan plan;
+  const model::Operations& operations;
+  model::AttentionLayout layout;
   model::RopeTable rope;
 
-  explicit Setup(const std::string& type)
-      : config(model::parse_hf_config(rlalgo::support::small_config(type), "test").decoder) {
+  explicit Setup(const std::string& type, const model::Operations& used = model::operations_for(at::kCPU))
+      : config(model::parse_hf_config(rlalgo::support::small_config(type), "test").decoder), operations(used) {
     config.layers = 1;
     weights.layers.resize(1);
     model::visit_weights(config, weights,
@@ -32,10 +36,10 @@ struct Setup {
     tree.segments = {{0, 4, -1, 0}, {4, 6, 0, 4}, {6, 9, 0, 4}};
     tree.positions = {0, 1, 2, 3, 4, 5, 4, 5, 6};
     tree.ids.assign(9, 0);
-    plan = model::plan_attention(tree);
+    layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
     rope = model::rope_table(model::rope_frequencies(config.rope, config.head_dim), tree.positions);
   }
-  [[nodiscard]] model::LayerContext context() const { return {config, plan, rope}; }
+  [[nodiscard]] model::LayerContext context() const { return {config, operations, layout, rope}; }
 };
 
 // The layer from differentiable ATen operations.
@@ -66,9 +70,11 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 }  // namespace
 
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
+  const model::AtenOperations aten;
+  const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
-    for (const bool some : {false, true}) {
-      Setup s(type);
+    for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
+      Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();
       const at::Tensor rows = some ? at::tensor({std::int64_t{3}, std::int64_t{5}, std::int64_t{8}}) : at::Tensor();
       auto expected = reference(s, x);

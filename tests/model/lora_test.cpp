@@ -226,8 +226,8 @@ TEST_CASE("dropout: the expectation is kept, and its mask is a function of seed 
   const c10::NoGradGuard no_grad;
   CHECK(loss(*policy, 5).item<double>() == loss(*plain, 6).item<double>());
   const auto x = at::ones({50, 40}, at::kDouble);
-  const auto mask =
-      model::detail::dropped(x, {.a = x, .b = x, .magnitude = {}, .dropout = 0.3, .index = 2}, {true, 1, 2});
+  const auto mask = model::detail::dropped(x, {.a = x, .b = x, .magnitude = {}, .dropout = 0.3, .index = 2},
+                                           {&policy->operations(), 1, 2});
   CHECK((mask == 0).to(at::kDouble).mean().item<double>() == Approx(0.3).margin(0.04));
   CHECK(mask.max().item<double>() == Approx(1 / 0.7));
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <support/catch.hpp>
+#include <support/scratch.hpp>
 
 using namespace rlalgo;
 
@@ -22,6 +23,13 @@ class Unigram : public model::Policy {
 };
 
 }  // namespace
+
+TEST_CASE("a model without layers has no features") {
+  Unigram unigram;
+  const std::vector<std::int64_t> layers = {0};
+  CHECK(rlalgo::support::lacks(rlalgo::support::raised_by([&] { (void)unigram.features({}, layers); }),
+                               {"model.33", "no layers"}) == "");
+}
 
 TEST_CASE("a policy of a user's own is scored and differentiated through the interface") {
   Unigram unigram;

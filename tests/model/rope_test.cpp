@@ -33,25 +33,14 @@ TEST_CASE("llama3 frequencies: kept, blended, divided") {
   CHECK(inv[3].item<float>() == Approx(0.001 / 8));
 }
 
-TEST_CASE("rotation turns the halves against each other, and back") {
+TEST_CASE("a table has one row per position, and lies where it is wanted") {
   const auto inv = model::rope_frequencies({.theta = 100.0}, 4);
   const std::vector<std::int64_t> positions = {0, 3, 7};
-  const auto table = model::rope_table(inv, positions);
-  const auto x = at::randn({3, 2, 4}, at::kDouble);
-  auto y = x.clone();
-  model::apply_rope(y, table);
-  CHECK(y[0].equal(x[0]));
-  for (int h = 0; h < 2; ++h) {
-    for (int i = 0; i < 2; ++i) {
-      const double angle = 3 * std::pow(100.0, -i / 2.0), a = x[1][h][i].item<double>(),
-                   b = x[1][h][i + 2].item<double>();
-      CHECK(y[1][h][i].item<double>() == Approx(a * std::cos(angle) - b * std::sin(angle)).epsilon(1e-5));
-      CHECK(y[1][h][i + 2].item<double>() == Approx(b * std::cos(angle) + a * std::sin(angle)).epsilon(1e-5));
-    }
-  }
-  // The backward rotation is the transpose: ⟨R x, z⟩ = ⟨x, Rᵀ z⟩.
-  const auto z = at::randn({3, 2, 4}, at::kDouble);
-  auto back = z.clone();
-  model::apply_rope(back, table, model::Rotation::backward);
-  CHECK((y * z).sum().item<double>() == Approx((x * back).sum().item<double>()).epsilon(1e-12));
+  const auto table = model::rope_table(inv, positions, 2.0);
+  CHECK(table.cosine.sizes() == at::IntArrayRef{3, 2});
+  CHECK(table.cosine[1][0].item<float>() == Approx(2 * std::cos(3.0)));
+  CHECK(table.sine[2][1].item<float>() == Approx(2 * std::sin(0.7)));
+  const auto far = model::rope_table(inv, positions, 2.0, at::kMeta);
+  CHECK(far.sine.is_meta());
+  CHECK(far.sine.sizes() == table.sine.sizes());
 }

@@ -2,33 +2,33 @@
 //
 //   score:  hidden states at the target sources → log-prob head; never [N, V] logits
 //
-// Forward and backward are written by hand (decoder_layer.hpp): one node of the autograd graph per call, and weight
+// Forward and backward are written by hand (decoder_pass.hpp): one node of the autograd graph per call, and weight
 // gradients are added straight to `parameter.grad()`. A second backward pass through the same call is an error.
-// With checkpointing a pass keeps the input of every layer only, and the backward pass computes each layer again before
-// it differentiates it: the same operations on the same numbers, so the same gradients to the bit.
-// In the last layer everything after the attention runs only for the rows that are asked for.
+// What touches memory lies behind model::Operations, chosen by the device of the weights; nothing else here does.
 //
 // Shapes: ids [T]; hidden states [T, H] after the final norm; logits [T, V]. Weights and activations have one dtype.
-// Errors: [rlalgo.model.17] token id outside the vocabulary; [.18] backward twice through one call; [.23] (usage)
-// unfrozen_parameters names no weight.
+// Errors: [rlalgo.model.17] token id outside the vocabulary; [.23] (usage) unfrozen_parameters names no weight; [.32]
+// features of a layer that the model has not.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/model/decoder_layer.hpp>
+#include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/operations_for.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -52,6 +52,7 @@ class Decoder : public Policy {
   [[nodiscard]] const HfConfig& hf_config() const { return hf_; }
   [[nodiscard]] const DecoderWeights& weights() const { return weights_; }
   [[nodiscard]] at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
+  [[nodiscard]] at::Device device() const { return weights_.embedding.device(); }
   [[nodiscard]] const Tensor& rope_frequencies_table() const { return frequencies_; }
 
   Scores score(const TokenTree& tree, const ScoreOptions& options) override {
@@ -62,11 +63,13 @@ class Decoder : public Policy {
     std::vector<std::int64_t> compact(tree.source.size());
     for (std::size_t n = 0; n < compact.size(); ++n)
       compact[n] = std::lower_bound(rows.begin(), rows.end(), tree.source[n]) - rows.begin();
-    const bool in_order = rows == tree.source;
-    Tensor hidden = run(tree, static_cast<std::int64_t>(rows.size()) == tree.tokens() ? Tensor() : index_tensor(rows),
-                        options.draw);
-    if (!in_order) hidden = hidden.index_select(0, index_tensor(compact));
-    const tensor::LogProbs out = tensor::log_prob_head(hidden, head(), index_tensor(tree.target),
+    const bool all = static_cast<std::int64_t>(rows.size()) == tree.tokens(), in_order = rows == tree.source;
+    const Tensor hidden = run(tree, {.depths = {config().layers},
+                                     .rows = all ? Tensor() : index_tensor(rows, device()),
+                                     .spread = in_order ? Tensor() : index_tensor(compact, device()),
+                                     .draw = options.draw})
+                              .front();
+    const tensor::LogProbs out = tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
                                                        {.temperature = options.temperature,
                                                         .entropy = options.entropy,
                                                         .entropy_gradient = options.entropy_gradient,
@@ -76,14 +79,44 @@ class Decoder : public Policy {
     return scores;
   }
 
+  std::vector<Tensor> features(const TokenTree& tree, std::span<const std::int64_t> layers) override {
+    for (const std::int64_t layer : layers) {
+      if (layer < 0 || layer > config().layers)
+        core::raise("model", 32,
+                    {.what = "features of a layer that the model has not",
+                     .found = std::to_string(layer),
+                     .expected = "0 (the embedding) to " + std::to_string(config().layers)});
+    }
+    if (layers.empty()) return {};
+    Taps taps{.depths = {layers.begin(), layers.end()}, .dropout = false};
+    std::sort(taps.depths.begin(), taps.depths.end());
+    taps.depths.erase(std::unique(taps.depths.begin(), taps.depths.end()), taps.depths.end());
+    const std::vector<Tensor> each = run(tree, taps);
+    std::vector<Tensor> out;
+    for (const std::int64_t layer : layers)
+      out.push_back(each[static_cast<std::size_t>(std::lower_bound(taps.depths.begin(), taps.depths.end(), layer) -
+                                                  taps.depths.begin())]);
+    return out;
+  }
+
   // [T, H] after the final norm, with graph unless gradients are disabled.
-  [[nodiscard]] Tensor hidden_states(const TokenTree& tree) { return run(tree, {}, 0); }
+  [[nodiscard]] Tensor hidden_states(const TokenTree& tree) { return run(tree, {.depths = {config().layers}}).front(); }
 
   // [T, V], materialised and without graph: for tests and inspection.
   [[nodiscard]] Tensor logits(const TokenTree& tree) {
     const c10::NoGradGuard no_grad;
-    return tensor::mm(run(tree, {}, 0), head().t());
+    return tensor::mm(hidden_states(tree), head().t());
   }
+
+  // Those of the weights' device, unless others were chosen.
+  [[nodiscard]] const Operations& operations() const {
+    return operations_ != nullptr ? *operations_ : operations_for(device());
+  }
+  // `operations` must outlive the decoder, and every graph made with it.
+  void use_operations(const Operations& operations) { operations_ = &operations; }
+
+  // Stands around the layers of every pass from now on; null: none.
+  void set_gate(std::shared_ptr<LayerGate> gate) { gate_ = std::move(gate); }
 
   // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases. With an
   // adapter they have the names of its file.
@@ -114,7 +147,7 @@ class Decoder : public Policy {
 
   // A decoder over the same tensors with the adapter switched off: nothing is copied.
   [[nodiscard]] std::unique_ptr<Decoder> without_adapter() const {
-    return std::make_unique<Decoder>(hf_, detached(adapter_ ? adapter_->base : weights_));
+    return beside(detached(adapter_ ? adapter_->base : weights_));
   }
 
   // The model as it is before training, not trained itself. Without an adapter: a copy. With a new one: the same
@@ -131,7 +164,7 @@ class Decoder : public Policy {
     visit_weights(untied(), copy, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
       if (is_saved_module(adapter_->config, name.substr(0, name.rfind('.')))) value = value.clone();
     });
-    return std::make_unique<Decoder>(hf_, std::move(copy));
+    return beside(std::move(copy));
   }
 
   // visit(name, tensor) for the tensors of the adapter's file, without its prefix.
@@ -193,7 +226,9 @@ class Decoder : public Policy {
     visit_weights(config(), copy,
                   [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach().clone(); });
     if (config().tied_embeddings) copy.lm_head = copy.embedding;
-    return std::make_unique<Decoder>(hf_, std::move(copy));
+    std::unique_ptr<Decoder> out = beside(std::move(copy));
+    out->set_gate(nullptr);
+    return out;
   }
 
  private:
@@ -204,28 +239,13 @@ class Decoder : public Policy {
     if (options.token_statistics) scores.mean_logit = hidden.mv(head().detach().mean(0));
     if (options.collision)
       scores.collision = scores.log_prob.detach().mul(2.0).sub(
-          tensor::log_prob_head(hidden, head(), index_tensor(tree.target), {.temperature = options.temperature / 2.0})
+          tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
+                                {.temperature = options.temperature / 2.0})
               .log_prob);
   }
 
-  // Holds handles to the weights, so that a backward pass may outlive the decoder.
-  struct Tape {
-    DecoderConfig config;
-    DecoderWeights weights;
-    std::vector<std::int64_t> ids;
-    std::map<std::int64_t, AttentionPlan> plans;  // by window
-    RopeTable rope;
-    std::vector<LayerTape> layers;
-    bool checkpointed = false;  // of a layer only `input` and `rows` are there
-    DropoutDraw dropout;
-    Tensor last, scale;  // input of the final norm [S, H], its scale [S]
-    bool used = false;
-  };
-
-  [[nodiscard]] static Tensor index_tensor(const std::vector<std::int64_t>& values) {
-    Tensor out = tensor::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
-    std::copy(values.begin(), values.end(), out.mutable_data_ptr<std::int64_t>());
-    return out;
+  [[nodiscard]] static Tensor index_tensor(const std::vector<std::int64_t>& values, at::Device device) {
+    return tensor::from_values(values, at::TensorOptions().dtype(at::kLong).device(device));
   }
 
   // The configuration with lm_head as a tensor of its own, to be visited as well.
@@ -256,7 +276,15 @@ class Decoder : public Policy {
   }
 
   [[nodiscard]] static bool same_memory(const Tensor& a, const Tensor& b) {
-    return a.const_data_ptr() == b.const_data_ptr();
+    return a.is_alias_of(b) && a.storage_offset() == b.storage_offset();
+  }
+
+  // A decoder over tensors of this one.
+  [[nodiscard]] std::unique_ptr<Decoder> beside(DecoderWeights weights) const {
+    auto out = std::make_unique<Decoder>(hf_, std::move(weights));
+    out->operations_ = operations_;
+    out->gate_ = gate_;
+    return out;
   }
 
   // The same memory in tensors that are not trained.
@@ -284,8 +312,17 @@ class Decoder : public Policy {
     return out.to(w.scalar_type());
   }
 
-  // Hidden states after the final norm of all tokens, or of `rows` [S].
-  [[nodiscard]] Tensor run(const TokenTree& tree, const Tensor& rows, std::uint64_t draw) {
+  // What is wanted of a pass (decoder_pass.hpp).
+  struct Taps {
+    std::vector<std::int64_t> depths;
+    Tensor rows = {};    // [S]: only these of the last depth
+    Tensor spread = {};  // [N]: then row spread_n of them
+    std::uint64_t draw = 0;
+    bool dropout = true;  // while training
+  };
+
+  // Hidden states at each depth, [T, H] or as `rows` and `spread` say.
+  [[nodiscard]] std::vector<Tensor> run(const TokenTree& tree, const Taps& taps) {
     for (const std::int64_t id : tree.ids) {
       if (id < 0 || id >= config().vocab_size) {
         core::raise("model", 17,
@@ -296,96 +333,48 @@ class Decoder : public Policy {
       }
     }
     const bool graph = c10::GradMode::is_enabled() && is_trained();
-    const auto tape = std::make_shared<Tape>();
-    Tensor value;
+    DecoderPass::Settings settings{.operations = &operations(), .gate = gate_, .graph = graph};
+    settings.checkpointed = graph && checkpointing_;
+    if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)
+      settings.dropout = {settings.operations, adapter_->seed, taps.draw};
+    const auto pass = std::make_shared<DecoderPass>(config(), weights_, frequencies(tree), std::move(settings));
+    std::vector<Tensor> values;
+    std::vector<std::int64_t> shape;  // of the last, before it is spread
     {
       const c10::NoGradGuard no_grad;
-      tape->dropout = {graph && adapter_ && adapter_->config.dropout > 0, adapter_ ? adapter_->seed : 0, draw};
-      value = forward(tree, rows, *tape, graph);
+      values = pass->forward(tree, taps.depths, taps.rows);
+      shape.assign(values.back().sizes().begin(), values.back().sizes().end());
+      if (taps.spread.defined()) values.back() = operations().rows(values.back(), taps.spread);
     }
-    if (!graph) return value;
-    const Tensor anchor = tensor::zeros({1}, value.options()).requires_grad_(true);
-    return tensor::attach_gradient(value, {anchor}, [tape](const Tensor& grad) {
-      backward(*tape, grad);
+    if (!graph) return values;
+    const bool one = values.size() == 1;
+    Tensor joined = one ? values.front() : tensor::stack(values);
+    const Tensor anchor = tensor::zeros({1}, joined.options()).requires_grad_(true);
+    joined = tensor::attach_gradient(joined, {anchor}, [pass, shape, one, spread = taps.spread](const Tensor& grad) {
+      const c10::NoGradGuard no_grad;
+      std::vector<Tensor> gradients;
+      for (std::int64_t i = 0; i < (one ? 1 : grad.size(0)); ++i)
+        gradients.push_back((one ? grad : grad.select(0, i)).contiguous());
+      if (spread.defined()) gradients.back() = grad.new_zeros(shape).index_add_(0, spread, gradients.back());
+      pass->backward(gradients);
       return std::vector<Tensor>{tensor::zeros({1}, grad.options())};
     });
+    if (one) return {joined};
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = joined.select(0, static_cast<std::int64_t>(i));
+    return values;
   }
 
-  [[nodiscard]] static LayerContext context(const Tape& tape, const DecoderConfig& config, std::size_t layer) {
-    const LayerKind kind = config.layer_kind(layer);
-    return {config, tape.plans.at(kind.window), tape.rope, tape.dropout, kind.rotary};
-  }
-
-  // The rotation of a pass whose longest sequence has `length` tokens.
-  [[nodiscard]] Tensor frequencies(std::int64_t length) const {
+  // The rotation of a pass: that of its longest sequence. The last token of a row is not laid out, but it is part of
+  // the sequence.
+  [[nodiscard]] Tensor frequencies(const TokenTree& tree) const {
+    std::int64_t length = 0;
+    for (const std::int64_t position : tree.positions) length = std::max(length, position + 1);
+    for (const std::int64_t source : tree.source)
+      length = std::max(length, tree.positions[static_cast<std::size_t>(source)] + 2);
     const RopeConfig& rope = config().rope;
     const bool stretched =
         rope.kind == RopeConfig::Kind::dynamic && static_cast<double>(length) > rope.original_max_position_embeddings;
     return stretched ? rope_frequencies(rope, config().head_dim, length) : frequencies_;
-  }
-
-  [[nodiscard]] Tensor forward(const TokenTree& tree, const Tensor& rows, Tape& tape, bool keep) {
-    std::int64_t length = 0;
-    for (const std::int64_t position : tree.positions) length = std::max(length, position + 1);
-    // The last token of a row is not laid out, but it is part of the sequence.
-    for (const std::int64_t source : tree.source)
-      length = std::max(length, tree.positions[static_cast<std::size_t>(source)] + 2);
-    tape.rope = rope_table(frequencies(length), tree.positions, config().rope.attention_factor);
-    tape.checkpointed = keep && checkpointing_;
-    Tensor x = weights_.embedding.index_select(0, index_tensor(tree.ids));
-    for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-      const std::int64_t window = config().layer_kind(i).window;
-      if (!tape.plans.contains(window)) tape.plans.emplace(window, plan_attention(tree, window));
-      LayerTape* layer = keep ? &tape.layers.emplace_back() : nullptr;
-      const Tensor wanted = i + 1 == weights_.layers.size() ? rows : Tensor();
-      if (tape.checkpointed) {
-        layer->input = x;
-        layer->rows = wanted;
-        layer = nullptr;
-      }
-      x = layer_forward(context(tape, config(), i), weights_.layers[i], x, wanted, layer);
-    }
-    const RmsNormOutput normed = rms_norm(x, weights_.final_norm, config().rms_norm_eps);
-    if (keep) {
-      tape.config = config();
-      tape.weights = weights_;
-      tape.ids = tree.ids;
-      tape.last = x;
-      tape.scale = normed.scale;
-    }
-    return normed.value;
-  }
-
-  static void backward(Tape& tape, const Tensor& grad_out) {
-    if (std::exchange(tape.used, true)) {
-      core::raise("model", 18,
-                  {.what = "backward ran twice through one forward pass of the decoder",
-                   .remedy = "score the batch again, or add the losses before calling backward"});
-    }
-    const c10::NoGradGuard no_grad;
-    Tensor grad = rms_norm_backward(grad_out.contiguous(), tape.last, tape.weights.final_norm, tape.scale, {},
-                                    gradient_buffer(tape.weights.final_norm));
-    for (std::size_t i = tape.weights.layers.size(); i-- > 0;) {
-      const LayerContext layer = context(tape, tape.config, i);
-      if (tape.checkpointed) {
-        const Tensor input = tape.layers.back().input, rows = tape.layers.back().rows;
-        (void)layer_forward(layer, tape.weights.layers[i], input, rows, &tape.layers.back());
-      }
-      grad = layer_backward(layer, tape.weights.layers[i], std::move(tape.layers.back()), grad);
-      tape.layers.pop_back();
-    }
-    if (Tensor gradient = gradient_buffer(tape.weights.embedding); gradient.defined()) {
-      detail::dispatch_floating(grad.scalar_type(), [&]<class T>(T) {
-        const std::int64_t width = tape.config.hidden_size;
-        const T* from = grad.const_data_ptr<T>();
-        T* to = gradient.mutable_data_ptr<T>();
-        for (const std::int64_t id : tape.ids) {
-          T* row = to + id * width;
-          for (std::int64_t i = 0; i < width; ++i) row[i] = static_cast<T>(row[i] + from[i]);
-          from += width;
-        }
-      });
-    }
   }
 
   HfConfig hf_;
@@ -393,6 +382,8 @@ class Decoder : public Policy {
   Tensor frequencies_;  // [D/2] float32
   std::optional<Adapter> adapter_;
   bool checkpointing_ = false;
+  const Operations* operations_ = nullptr;  // null: those of the device
+  std::shared_ptr<LayerGate> gate_;
 };
 
 }  // namespace rlalgo::model

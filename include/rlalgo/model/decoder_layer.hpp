@@ -13,10 +13,9 @@
 #include <cstdint>
 #include <utility>
 
-#include <rlalgo/model/attention.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/linear.hpp>
-#include <rlalgo/model/rms_norm.hpp>
+#include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -24,10 +23,11 @@
 
 namespace rlalgo::model {
 
-// What a layer of one forward pass gets; `plan` is the one of its window.
+// What a layer of one forward pass gets; `layout` is the one of its window.
 struct LayerContext {
   const DecoderConfig& config;
-  const AttentionPlan& plan;
+  const Operations& operations;
+  const AttentionLayout& layout;
   const RopeTable& rope;
   DropoutDraw dropout = {};
   bool rotary = true;  // of this layer
@@ -48,14 +48,16 @@ struct LayerTape {
 [[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
                                           const Tensor& rows, LayerTape* tape) {
   const DecoderConfig& c = context.config;
+  const Operations& ops = context.operations;
   const DropoutDraw& drop = context.dropout;
   const std::int64_t tokens = x.size(0);
-  RmsNormOutput normed = rms_norm(x, w.input_norm, c.rms_norm_eps);
+  RmsNormOutput normed = ops.rms_norm(x, w.input_norm, c.rms_norm_eps);
   Tensor q = linear(normed.value, w.q_proj, drop).view({tokens, c.heads, c.head_dim});
   Tensor k = linear(normed.value, w.k_proj, drop).view({tokens, c.kv_heads, c.head_dim});
   const Tensor v = linear(normed.value, w.v_proj, drop).view({tokens, c.kv_heads, c.head_dim});
   if (c.qk_norm) {
-    RmsNormOutput q_normed = rms_norm(q, w.q_norm, c.rms_norm_eps), k_normed = rms_norm(k, w.k_norm, c.rms_norm_eps);
+    RmsNormOutput q_normed = ops.rms_norm(q, w.q_norm, c.rms_norm_eps);
+    RmsNormOutput k_normed = ops.rms_norm(k, w.k_norm, c.rms_norm_eps);
     if (tape != nullptr) {
       tape->raw_q = std::exchange(q, q_normed.value);
       tape->raw_k = std::exchange(k, k_normed.value);
@@ -67,17 +69,17 @@ struct LayerTape {
     }
   }
   if (context.rotary) {
-    apply_rope(q, context.rope);
-    apply_rope(k, context.rope);
+    ops.rotate(q, context.rope, Rotation::forward);
+    ops.rotate(k, context.rope, Rotation::forward);
   }
-  const AttentionOutput attention = attention_forward(q, k, v, context.plan);
+  const AttentionOutput attention = ops.attention(q, k, v, context.layout);
   Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
   if (rows.defined()) {
-    attended = attended.index_select(0, rows);
-    residual = x.index_select(0, rows);
+    attended = ops.rows(attended, rows);
+    residual = ops.rows(x, rows);
   }
   const Tensor middle = linear_residual(residual, attended, w.o_proj, drop);
-  RmsNormOutput middle_normed = rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
+  RmsNormOutput middle_normed = ops.rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
   Tensor gate = linear(middle_normed.value, w.gate_proj, drop);
   const Tensor up = linear(middle_normed.value, w.up_proj, drop);
   const Tensor active = (tape != nullptr ? tensor::silu(gate) : tensor::silu_(gate)).mul_(up);
@@ -104,6 +106,7 @@ struct LayerTape {
 [[nodiscard]] inline Tensor layer_backward(const LayerContext& context, const LayerWeights& w, LayerTape tape,
                                            Tensor grad) {
   const DecoderConfig& c = context.config;
+  const Operations& ops = context.operations;
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& drop = context.dropout;
   {
@@ -115,8 +118,8 @@ struct LayerTape {
     tape.gate = tape.up = Tensor();
     const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
                                                linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);
-    grad = rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
-                             gradient_buffer(w.post_attention_norm));
+    grad = ops.rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
+                                 gradient_buffer(w.post_attention_norm));
     tape.middle = tape.middle_normed = Tensor();
   }
   Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, drop);  // [S, n·D]
@@ -125,16 +128,16 @@ struct LayerTape {
     grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
     grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
   }
-  AttentionGradient g = attention_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k, tape.v,
-                                           tape.attention, context.plan);
+  AttentionGradient g = ops.attention_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
+                                               tape.v, tape.attention, context.layout);
   tape.attention = AttentionOutput();
   if (context.rotary) {
-    apply_rope(g.q, context.rope, Rotation::backward);
-    apply_rope(g.k, context.rope, Rotation::backward);
+    ops.rotate(g.q, context.rope, Rotation::backward);
+    ops.rotate(g.k, context.rope, Rotation::backward);
   }
   if (c.qk_norm) {
-    g.q = rms_norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale, {}, gradient_buffer(w.q_norm));
-    g.k = rms_norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale, {}, gradient_buffer(w.k_norm));
+    g.q = ops.rms_norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale, {}, gradient_buffer(w.q_norm));
+    g.k = ops.rms_norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale, {}, gradient_buffer(w.k_norm));
   }
   const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
   const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
@@ -142,8 +145,8 @@ struct LayerTape {
   Tensor grad_normed = linear_backward(w.q_proj, grad_q, tape.normed, {}, drop);
   grad_normed = linear_backward(w.k_proj, grad_k, tape.normed, grad_normed, drop);
   grad_normed = linear_backward(w.v_proj, grad_v, tape.normed, grad_normed, drop);
-  return rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
-                           gradient_buffer(w.input_norm));
+  return ops.rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
+                               gradient_buffer(w.input_norm));
 }
 
 }  // namespace rlalgo::model

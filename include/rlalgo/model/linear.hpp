@@ -5,8 +5,8 @@
 //   DoRA:  y += (ν − 1)⊙(D(x) Wᵀ) + ν⊙(s·u Bᵀ),   ν = m / ‖W + s·B A‖ per output row; ∂m = Σ_rows ∂y⊙(…)/‖…‖
 //
 // Source: LoRA, Hu et al., arXiv 2106.09685, eq. 3; DoRA, Liu et al., arXiv 2402.09353, eq. 5, and section 4.3: the
-// norm is a constant to the gradient. D is dropout: an input is zero with probability p, else divided by 1 − p; its
-// mask is a Philox function of (seed, draw, adapter, element), the same in forward, recomputation and backward.
+// norm is a constant to the gradient. D is dropout (operations.hpp), with the same mask in forward, recomputation and
+// backward.
 // Shapes: x [R, in], W [out, in], b [out], y [R, out], A [r, in], B [out, r], m and ν [out]. Weight gradients are added
 // to `weight.grad()` in place, so that a micro-batch needs no second copy of them; a weight that does not require grad
 // gets none. The adapter's product runs in the adapter's dtype, as PEFT does (float32 over a bfloat16 base).
@@ -15,19 +15,20 @@
 #include <cstdint>
 #include <utility>
 
-#include <rlalgo/core/philox.hpp>
-#include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
 
-// The random numbers of one forward pass. Inactive: no dropout.
+// The random numbers of one forward pass.
 struct DropoutDraw {
-  bool active = false;
+  const Operations* operations = nullptr;  // that draw the masks; null: no dropout
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;  // names the forward pass within the run
+
+  [[nodiscard]] bool drops(const Lora& lora) const { return operations != nullptr && lora.dropout > 0.0; }
 };
 
 // ‖W + s·B A‖ of each output row, [out] in the adapter's dtype.
@@ -37,26 +38,10 @@ struct DropoutDraw {
 
 namespace detail {
 
-// Multiplies by the mask: 0 or 1/(1 − p).
+// D(x).
 [[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
-  if (!draw.active || lora.dropout <= 0.0) return x;
-  const Tensor contiguous = x.contiguous();
-  Tensor out = tensor::empty_like(contiguous);
-  const core::PhiloxKey key{draw.seed, core::Stream::dropout};
-  const auto threshold = static_cast<std::uint32_t>(lora.dropout * 0x1.0p32);
-  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    const T* from = contiguous.const_data_ptr<T>();
-    T* to = out.mutable_data_ptr<T>();
-    const auto keep = static_cast<Accumulator<T>>(1.0 / (1.0 - lora.dropout));
-    const auto n = static_cast<std::uint64_t>(contiguous.numel());
-    for (std::uint64_t i = 0; i < n; i += 4) {
-      const core::PhiloxBlock block =
-          core::philox(key, draw.draw, static_cast<std::uint64_t>(lora.index) << 40U | i / 4);
-      for (std::uint64_t j = i; j < n && j < i + 4; ++j)
-        to[j] = block[j - i] < threshold ? T(0) : static_cast<T>(static_cast<Accumulator<T>>(from[j]) * keep);
-    }
-  });
-  return out;
+  if (!draw.drops(lora)) return x;
+  return draw.operations->dropout(x, {lora.dropout, draw.seed, draw.draw, lora.index});
 }
 
 // What the adapter adds to `base` = x Wᵀ (without bias), in the adapter's dtype.
@@ -67,8 +52,7 @@ namespace detail {
   const Tensor rank = tensor::mm(input, lora.a.t());
   if (!lora.magnitude.defined()) return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale);
   const Tensor ratio = lora.magnitude.div(adapted_norm(map.weight, lora));
-  if (!draw.active || lora.dropout <= 0.0)
-    return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
+  if (!draw.drops(lora)) return tensor::addmm(base.to(type), rank, lora.b.t(), 1.0, lora.scale).mul_(ratio);
   const Tensor kept = tensor::mm(input.to(x.scalar_type()), map.weight.t()).to(type);
   return base.to(type).add(tensor::addmm(kept, rank, lora.b.t(), 1.0, lora.scale).mul_(ratio).sub_(kept));
 }
@@ -129,7 +113,7 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
   const at::ScalarType type = lora.a.scalar_type();
   const Tensor input = dropped(x, lora, draw).to(type), rank = tensor::mm(input, lora.a.t());
   Tensor grad = grad_y.to(type);
-  const bool masked = draw.active && lora.dropout > 0.0;
+  const bool masked = draw.drops(lora);
   Tensor grad_input;  // of D(x)
   if (lora.magnitude.defined()) {
     const Tensor norm = adapted_norm(map.weight, lora), ratio = lora.magnitude.div(norm);

@@ -155,8 +155,8 @@ inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_
     lora.dropout = config.dropout;
     lora.index = number;
     initialise_lora(config.init, {seed, number}, shape.r, lora, weight);
-    lora.a = lora.a.to(type).requires_grad_(true);
-    lora.b = lora.b.to(type).requires_grad_(true);
+    lora.a = lora.a.to(weight.device(), type).requires_grad_(true);
+    lora.b = lora.b.to(weight.device(), type).requires_grad_(true);
     if (config.use_dora) lora.magnitude = adapted_norm(weight, lora).requires_grad_(true);
   });
   adapter.base = decoder.weights();

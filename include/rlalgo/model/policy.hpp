@@ -2,12 +2,15 @@
 //
 // The decoder of this room is one implementation; a bandit with a table of logits is another (examples/01_bandit).
 // Called once per micro-batch, so a virtual call costs nothing that can be measured.
+// Errors: [rlalgo.model.33] features are asked of a model that has none.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -47,6 +50,15 @@ class Policy {
   virtual Scores score(const TokenTree& tree, const ScoreOptions& options) = 0;
   // Trained parameters, in a fixed order that checkpoints rely on.
   virtual std::vector<Parameter> parameters() = 0;
+  // Hidden states of all tokens at the chosen layers, [T, H] each, in the order of `layers` (one may occur twice).
+  // Layers are numbered as transformers' `hidden_states`: 0 is the embedding's output, i that of layer i counted from
+  // 1, and the number of layers, the last, is taken after the final norm. Layers above the highest are not run, nor is
+  // the head. Differentiable unless gradients are disabled by the caller; without dropout.
+  virtual std::vector<Tensor> features(const TokenTree& /*tree*/, std::span<const std::int64_t> /*layers*/) {
+    core::raise("model", 33,
+                {.what = "this model has no layers whose hidden states could serve as features",
+                 .remedy = "use a decoder, or override Policy::features"});
+  }
 };
 
 }  // namespace rlalgo::model

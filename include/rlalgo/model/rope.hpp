@@ -1,18 +1,13 @@
-// Rotary position embedding in the half-split form of Llama and Qwen.
+// The angles of the rotary position embedding (operations.hpp rotates by them): θ_i = p · inv_i for position p.
 //
-//   θ_i = p · inv_i,   i < D/2
-//   (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i)
-//
-// Source: Su et al., arXiv 2104.09864, eq. 34 in the pairing of transformers' rotate_half. Rescalings of inv, with
-// O original positions:
+// Source: Su et al., arXiv 2104.09864. Rescalings of inv, with O original positions:
 //   linear   inv/factor
 //   dynamic  θ ← θ·(factor·L/O − (factor − 1))^(D/(D−2)), L = max(O, longest sequence of the pass)
 //   llama3   wavelength λ = 2π/inv: λ < O/high unchanged · λ > O/low inv/factor · between, with
 //            s = (O/λ − low)/(high − low), (1−s)·inv/factor + s·inv
 //   yarn     (Peng et al., arXiv 2309.00071) d(r) = D·ln(O/(2πr))/(2 ln θ), ramp from d(fast) to d(slow) clamped to
 //            [0, 1]: inv·(1 − ramp) + inv/factor·ramp; cos and sin times attention_factor
-// Angles are computed in float32, as transformers does.
-// The backward pass is the rotation by −θ (and the same factor).
+// Angles are computed in float32, as transformers does, on the host; the table is moved to its device.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +17,6 @@
 #include <span>
 
 #include <rlalgo/model/decoder_config.hpp>
-#include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -74,7 +68,8 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
 
 }  // namespace detail
 
-// inv_i, [D/2] float32, for sequences of at most `length` tokens (which matters to the dynamic kind only).
+// inv_i, [D/2] float32 in host memory, for sequences of at most `length` tokens (which matters to the dynamic kind
+// only).
 [[nodiscard]] inline Tensor rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t length = 0) {
   double theta = rope.theta;
   if (rope.kind == RopeConfig::Kind::dynamic) {
@@ -92,7 +87,7 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
 }
 
 [[nodiscard]] inline RopeTable rope_table(const Tensor& frequencies, std::span<const std::int64_t> positions,
-                                          double attention_factor = 1.0) {
+                                          double attention_factor = 1.0, at::Device device = at::kCPU) {
   Tensor angles =
       tensor::empty({static_cast<std::int64_t>(positions.size()), frequencies.size(0)}, frequencies.options());
   const float* inv = frequencies.const_data_ptr<float>();
@@ -107,33 +102,7 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
     table.cosine.mul_(attention_factor);
     table.sine.mul_(attention_factor);
   }
-  return table;
-}
-
-enum class Rotation { forward, backward };
-
-// Rotates x in place: [T, heads, D], contiguous, any number of heads.
-inline void apply_rope(Tensor& x, const RopeTable& table, Rotation rotation = Rotation::forward) {
-  const std::int64_t tokens = table.cosine.size(0), half = table.cosine.size(1);
-  if (tokens == 0) return;
-  const std::int64_t heads = x.numel() / (tokens * 2 * half);
-  detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    using A = detail::Accumulator<T>;
-    T* data = x.mutable_data_ptr<T>();
-    const float* c = table.cosine.const_data_ptr<float>();
-    const float* s = table.sine.const_data_ptr<float>();
-    const A sign = rotation == Rotation::forward ? A(1) : A(-1);
-    for (std::int64_t t = 0; t < tokens; ++t, c += half, s += half) {
-      for (std::int64_t h = 0; h < heads; ++h, data += 2 * half) {
-        for (std::int64_t i = 0; i < half; ++i) {
-          const A low = static_cast<A>(data[i]), high = static_cast<A>(data[i + half]);
-          const A cosine = static_cast<A>(c[i]), sine = sign * static_cast<A>(s[i]);
-          data[i] = static_cast<T>(low * cosine - high * sine);
-          data[i + half] = static_cast<T>(high * cosine + low * sine);
-        }
-      }
-    }
-  });
+  return {table.cosine.to(device), table.sine.to(device)};
 }
 
 }  // namespace rlalgo::model

@@ -61,10 +61,11 @@ class SequenceClassifier {
         pass.push_back({.prompt = rows[end], .completion = after_the_end});
       }
       const TokenTree tree = build_tree(pass, {});
-      Tensor places = tensor::empty({static_cast<std::int64_t>(pass.size())}, at::TensorOptions().dtype(at::kLong));
-      std::copy(tree.source.begin(), tree.source.end(), places.mutable_data_ptr<std::int64_t>());
-      const Tensor last = backbone_.hidden_states(tree).index_select(0, places);                  // [rows, H]
-      const Tensor logits = tensor::mm(last, score_.t()).to(at::ScalarType::Float).contiguous();  // [rows, labels]
+      const Tensor places =
+          tensor::from_values(tree.source, at::TensorOptions().dtype(at::kLong).device(backbone_.device()));
+      const Tensor last = backbone_.hidden_states(tree).index_select(0, places);  // [rows, H]
+      const Tensor logits =
+          tensor::mm(last, score_.t()).to(at::Device(at::kCPU), at::kFloat).contiguous();  // [rows, labels]
       const float* values = logits.const_data_ptr<float>();
       for (std::size_t r = 0; r < pass.size(); ++r) out.push_back(values[static_cast<std::int64_t>(r) * labels()]);
     }

@@ -50,7 +50,8 @@ inline Tensor attach_gradient(const Tensor& value, const std::vector<Tensor>& in
     const Tensor flat = view.reshape({-1});
     const Tensor zeros = at::_ops::_efficientzerotensor::call(flat.sym_sizes(), flat.scalar_type(), flat.layout(),
                                                               flat.device(), /*pin_memory=*/std::nullopt);
-    const Tensor zero = flat.dot(zeros).to(value.scalar_type());
+    // ATen has no dot product on the meta device, where nothing has memory.
+    const Tensor zero = (flat.is_meta() ? flat.sum() : flat.dot(zeros)).to(value.scalar_type());
     link = link.defined() ? link.add(zero) : zero;
   }
   Tensor out = value.detach().add(link);

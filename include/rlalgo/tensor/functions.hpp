@@ -29,6 +29,7 @@
 #include <ATen/ops/pow_ops.h>
 #include <ATen/ops/silu_backward_ops.h>
 #include <ATen/ops/silu_ops.h>
+#include <ATen/ops/stack_ops.h>
 #include <ATen/ops/sub_ops.h>
 #include <ATen/ops/where_ops.h>
 #include <ATen/ops/zeros_like_ops.h>
@@ -82,6 +83,9 @@ template <class T>
 Tensor from_values(const std::vector<T>& values, const at::TensorOptions& options) {
   return from_values(std::span<const T>(values), options);
 }
+
+// Tensors of one shape side by side along a new first dimension.
+inline Tensor stack(const std::vector<Tensor>& tensors) { return at::_ops::stack::call(tensors, 0); }
 
 // ---- products -------------------------------------------------------------------------------------------------------
 

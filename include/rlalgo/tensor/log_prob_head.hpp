@@ -9,6 +9,8 @@
 // Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is.
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
+// Runs on any device. Targets in host memory are checked and moved; those on another device are taken as they are, since
+// a look at them would wait for the device.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32.
 // Errors: [rlalgo.tensor.1] shapes or dtypes do not fit; [.2] target outside the vocabulary; [.3] temperature ≤ 0; [.4]
 // second derivative; [.5] an input was changed in place before backward.
@@ -69,13 +71,13 @@ class LogProbTiles {
       : hidden_(hidden.detach()),
         weight_(weight.detach()),
         bias_(bias.defined() ? bias.detach() : bias),
-        targets_(targets),
+        targets_(targets.to(hidden.device())),
         required_{hidden.requires_grad(), weight.requires_grad(), bias.defined() && bias.requires_grad()},
         options_(options),
         hidden_version_(hidden_._version()),
         weight_version_(weight_._version()) {
     options_.entropy = options_.entropy || options_.entropy_gradient;
-    check();
+    check(targets);
     const auto promoted = c10::promoteTypes(hidden.scalar_type(), weight.scalar_type());
     compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
     tokens_ = hidden_.size(0);
@@ -211,7 +213,7 @@ class LogProbTiles {
     Tensor maximum = hidden_.new_empty({tokens_, 1}, options);                        // running max of the logits
     Tensor sum = hidden_.new_empty({tokens_, 1}, options);                            // Σ exp(l − max)
     Tensor moment = hidden_.new_empty({options_.entropy ? tokens_ : 0, 1}, options);  // Σ exp(l − max)(l − max)
-    Tensor chosen = hidden_.new_empty({tokens_, 1}, options);                         // l of the target
+    Tensor chosen = hidden_.new_zeros({tokens_, 1}, options);                         // l of the target
     Buffer scratch(*this), powers(*this);
     if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous())
       lent_ = weight_.new_empty(weight_.sizes());
@@ -224,8 +226,7 @@ class LogProbTiles {
         const Tensor raw = kept_.back().defined() ? kept_.back() : tile;
         logits(raw, n, v, w);
         const auto [index, inside] = target_in(n, v);
-        Tensor target = chosen.narrow(0, n.begin, n.size);
-        target.copy_(first ? raw.gather(1, index) : raw.gather(1, index).where(inside, target));
+        chosen.narrow(0, n.begin, n.size).add_(raw.gather(1, index).masked_fill_(inside.logical_not(), 0.0));
         // Move the running sums to the new maximum.
         Tensor m = maximum.narrow(0, n.begin, n.size), z = sum.narrow(0, n.begin, n.size);
         Tensor e = options_.entropy ? moment.narrow(0, n.begin, n.size) : Tensor();
@@ -323,7 +324,7 @@ class LogProbTiles {
     tile_vocabulary_ = std::clamp<std::int64_t>(vocabulary, 1, vocabulary_);
   }
 
-  void check() const {
+  void check(const Tensor& targets) const {
     const auto misfit = [](const std::string& what, const std::string& found, const std::string& expected) {
       core::raise("tensor", 1, {.what = what, .found = found, .expected = expected});
     };
@@ -345,8 +346,8 @@ class LogProbTiles {
                   {.what = "temperature of the log-prob head",
                    .found = std::to_string(options_.temperature),
                    .expected = "a finite number above 0"});
-    if (targets_.size(0) == 0) return;
-    const std::int64_t low = targets_.min().item<std::int64_t>(), high = targets_.max().item<std::int64_t>();
+    if (targets.size(0) == 0 || !targets.is_cpu()) return;
+    const std::int64_t low = targets.min().item<std::int64_t>(), high = targets.max().item<std::int64_t>();
     if (low < 0 || high >= weight_.size(0))
       core::raise("tensor", 2,
                   {.what = "target token outside the vocabulary",

@@ -1,12 +1,6 @@
-// Root-mean-square normalisation, forward and hand-written backward.
+// Root-mean-square normalisation on the CPU (operations.hpp has the formula): x [R, H], w [H], r [R].
 //
-//   y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½)
-//   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
-//
-// Source: Zhang & Sennrich, arXiv 1910.07467, eq. 4. As transformers does, x·r is rounded to the dtype of x before the
-// product with w.
-// Shapes: x [R, H] contiguous, w [H], r [R] in the accumulator dtype. ∂w is summed in row order, so that it does not
-// depend on the number of threads.
+// ∂w is summed in row order, so that it does not depend on the number of threads.
 #pragma once
 
 #include <cmath>
@@ -14,19 +8,11 @@
 #include <vector>
 
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
-namespace rlalgo::model {
-
-using tensor::Tensor;
-
-struct RmsNormOutput {
-  Tensor value;  // [R, H]
-  Tensor scale;  // [R] r of each row
-};
-
-namespace detail {
+namespace rlalgo::model::detail {
 
 inline constexpr std::int64_t lanes = 16;
 
@@ -43,20 +29,17 @@ A lane_sum(std::int64_t n, F&& f) {
   return total;
 }
 
-}  // namespace detail
-
 [[nodiscard]] inline RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
-  RmsNormOutput out{tensor::empty_like(x),
-                    tensor::empty({rows}, x.options().dtype(detail::accumulator_type(x.scalar_type())))};
-  detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    using A = detail::Accumulator<T>;
+  RmsNormOutput out{tensor::empty_like(x), tensor::empty({rows}, x.options().dtype(accumulator_type(x.scalar_type())))};
+  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
+    using A = Accumulator<T>;
     const T* from = x.const_data_ptr<T>();
     const T* w = weight.const_data_ptr<T>();
     T* to = out.value.mutable_data_ptr<T>();
     A* scale = out.scale.mutable_data_ptr<A>();
     for (std::int64_t r = 0; r < rows; ++r, from += width, to += width) {
-      const A squares = detail::lane_sum<A>(width, [&](std::int64_t j) {
+      const A squares = lane_sum<A>(width, [&](std::int64_t j) {
         const A v = static_cast<A>(from[j]);
         return v * v;
       });
@@ -75,8 +58,8 @@ A lane_sum(std::int64_t n, F&& f) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
   const bool add = grad_x.defined();
   if (!add) grad_x = tensor::empty_like(x);
-  detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
-    using A = detail::Accumulator<T>;
+  dispatch_floating(x.scalar_type(), [&]<class T>(T) {
+    using A = Accumulator<T>;
     const T* g = grad_y.const_data_ptr<T>();
     const T* from = x.const_data_ptr<T>();
     const T* w = weight.const_data_ptr<T>();
@@ -85,7 +68,7 @@ A lane_sum(std::int64_t n, F&& f) {
     std::vector<A> sum(grad_weight.defined() ? static_cast<std::size_t>(width) : 0);
     for (std::int64_t row = 0; row < rows; ++row, g += width, from += width, to += width) {
       const A s = r[row];
-      const A dot = detail::lane_sum<A>(
+      const A dot = lane_sum<A>(
           width, [&](std::int64_t j) { return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]); });
       const A pull = dot * s * s * s / static_cast<A>(width);
       if (add) {
@@ -110,4 +93,4 @@ A lane_sum(std::int64_t n, F&& f) {
   return grad_x;
 }
 
-}  // namespace rlalgo::model
+}  // namespace rlalgo::model::detail

@@ -1,0 +1,59 @@
+// What stands around every layer of a decoder's passes: weights that lie elsewhere (in shards, on another device) are
+// there between acquire and release, and gradients are taken away as soon as they are whole.
+//
+// Order of calls, for a pass over layers 0 … n−1:
+//   forward    acquire(0) release(0) … acquire(n−1) release(n−1)
+//   backward   acquire(n−1) release(n−1) gradient_ready(n−1) … acquire(0) release(0) gradient_ready(0)
+// With gradient checkpointing a layer is computed again and differentiated under one acquire.
+//
+// A layer's weights, adapter included, are read between its acquire and release only; the embedding, the final norm and
+// the head are needed at both ends of a pass and lie outside of the gate. Between release and the next acquire the
+// memory of the weights may be anything; the tensors must stay the same objects, in shape, dtype and requires_grad.
+// A decoder without a gate pays one comparison per layer.
+#pragma once
+
+#include <cstdint>
+
+namespace rlalgo::model {
+
+class LayerGate {
+ public:
+  enum class Phase { forward, backward };
+  struct Visit {
+    std::int64_t layer = 0;
+    Phase phase = Phase::forward;
+    std::int64_t next = -1;  // the layer that this pass acquires next, which can be fetched ahead; −1: none
+    friend bool operator==(const Visit&, const Visit&) = default;
+  };
+
+  LayerGate() = default;
+  LayerGate(const LayerGate&) = delete;
+  LayerGate& operator=(const LayerGate&) = delete;
+  virtual ~LayerGate() = default;
+
+  // Returns when the layer's weights can be read. May raise: the pass ends with its error.
+  virtual void acquire(const Visit& visit) = 0;
+  // Also called while an error leaves the layer.
+  virtual void release(const Visit& visit) noexcept = 0;
+  // This pass has added its share to the gradients of all weights of the layer, trained or not, and adds no more.
+  virtual void gradient_ready(std::int64_t layer) = 0;
+};
+
+// Acquires for a scope. `gate` may be null.
+class GateScope {
+ public:
+  GateScope(LayerGate* gate, const LayerGate::Visit& visit) : gate_(gate), visit_(visit) {
+    if (gate_ != nullptr) gate_->acquire(visit_);
+  }
+  GateScope(const GateScope&) = delete;
+  GateScope& operator=(const GateScope&) = delete;
+  ~GateScope() {
+    if (gate_ != nullptr) gate_->release(visit_);
+  }
+
+ private:
+  LayerGate* gate_;
+  LayerGate::Visit visit_;
+};
+
+}  // namespace rlalgo::model

@@ -1,0 +1,99 @@
+// The operations of a decoder that are more than a matrix product, forward and backward, behind one interface.
+//
+// A decoder reaches them through this class alone, and touches no tensor's memory itself: what a device or a kernel
+// needs is another class. aten_operations.hpp runs anywhere ATen does, cpu_operations.hpp has the kernels of the CPU;
+// operations_for.hpp chooses by device. Derive from one of the two to replace single operations.
+//
+//   rows            y_i = t_{index_i}
+//   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½)
+//                   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
+//   rotate          (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i < D/2;
+//                   backward by −θ
+//   attention       o_t = Σ_{j visible to t} softmax_j(q_t·k_j/√D) v_j,   ℓ_t = log Σ_j exp(q_t·k_j/√D)
+//                   head h of n reads key and value head h / (n/kv)
+//   dropout         x_i · 0 with probability p, else x_i / (1 − p)
+//
+// Sources: Zhang & Sennrich, arXiv 1910.07467, eq. 4; Su et al., arXiv 2104.09864, eq. 34 in the pairing of
+// transformers' rotate_half; Vaswani et al., arXiv 1706.03762, eq. 1; Ainslie et al., arXiv 2305.13245.
+// Called without gradient mode. All tensors of a call lie on one device; x, q, k, v are contiguous. Sums and
+// transcendental functions run in float32 (float64 for float64); as transformers does, x·r of the norm is rounded to
+// the dtype of x before the product with w.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/model/attention_plan.hpp>
+#include <rlalgo/model/rope.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::model {
+
+using tensor::Tensor;
+
+struct RmsNormOutput {
+  Tensor value;  // as x
+  Tensor scale;  // [R] r of each row
+};
+
+enum class Rotation { forward, backward };
+
+// An attention plan, and what an implementation keeps on its device for it. Made once per pass, used by every layer.
+struct AttentionLayout {
+  AttentionPlan plan;
+  std::vector<Tensor> tensors = {};  // their meaning is the implementation's own
+};
+
+struct AttentionOutput {
+  Tensor value;    // [T, n, D]
+  Tensor log_sum;  // [T, n] ℓ, float32 (float64 for float64)
+};
+
+struct AttentionGradient {
+  Tensor q, k, v;
+};
+
+// Names the random numbers of one mask: element i of the flattened input is zero where word i mod 4 of the Philox block
+// (seed; draw, module·2⁴⁰ + i/4) is below p·2³². The same on every device, in forward, recomputation and backward.
+struct DropoutMask {
+  double probability = 0.0;
+  std::uint64_t seed = 0;
+  std::uint64_t draw = 0;    // names the forward pass within the run
+  std::uint64_t module = 0;  // names the adapter within the model
+};
+
+class Operations {
+ public:
+  Operations() = default;
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+  virtual ~Operations() = default;
+
+  // Rows `index` [S] of x [V, H], copied: [S, H].
+  [[nodiscard]] virtual Tensor rows(const Tensor& x, const Tensor& index) const = 0;
+  // Adds row i of `grad` [S, H] to row index_i of `gradient` [V, H], in order.
+  virtual void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const = 0;
+
+  // x [..., H] taken as R rows, weight [H].
+  [[nodiscard]] virtual RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const = 0;
+  // Returns ∂x, added in place to `grad_x` when that is defined (the residual branch); adds ∂w to `grad_weight` [H]
+  // when defined.
+  [[nodiscard]] virtual Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                                 const Tensor& scale, Tensor grad_x, Tensor grad_weight) const = 0;
+
+  // Rotates x [T, heads, D] in place.
+  virtual void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const = 0;
+
+  [[nodiscard]] virtual AttentionLayout lay_out(AttentionPlan plan, at::Device device) const = 0;
+  // q [T, n, D], k and v [T, kv, D].
+  [[nodiscard]] virtual AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                  const AttentionLayout& layout) const = 0;
+  [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                             const Tensor& v, const AttentionOutput& out,
+                                                             const AttentionLayout& layout) const = 0;
+
+  [[nodiscard]] virtual Tensor dropout(const Tensor& x, const DropoutMask& mask) const = 0;
+};
+
+}  // namespace rlalgo::model

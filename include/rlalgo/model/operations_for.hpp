@@ -1,0 +1,20 @@
+// Which operations a decoder uses for tensors of a device: the one place where that is chosen.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <rlalgo/model/aten_operations.hpp>
+#include <rlalgo/model/cpu_operations.hpp>
+#include <rlalgo/model/operations.hpp>
+
+namespace rlalgo::model {
+
+// They live as long as the program.
+[[nodiscard]] inline const Operations& operations_for(at::Device device) {
+  static const CpuOperations cpu;
+  static const AtenOperations aten;
+  if (device.is_cpu()) return cpu;
+  return aten;
+}
+
+}  // namespace rlalgo::model
