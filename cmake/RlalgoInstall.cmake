@@ -20,6 +20,6 @@ write_basic_package_version_file(rlalgoConfigVersion.cmake COMPATIBILITY SameMin
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/rlalgoConfig.cmake.in rlalgoConfig.cmake
   INSTALL_DESTINATION ${_rlalgo_package})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlalgoConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlalgoConfigVersion.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/RlalgoLibTorch.cmake ${CMAKE_CURRENT_LIST_DIR}/RlalgoHttplib.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/RlalgoLibTorch.cmake
   DESTINATION ${_rlalgo_package} COMPONENT Development)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT Development)

@@ -1,6 +1,6 @@
 # Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
 #   rlalgo::host    floors 0-1: nlohmann/json, PCRE2, ICU, zlib; no torch, no HTTP on the include path
-#   rlalgo::http    rlalgo::host and HTTP
+#   rlalgo::http    rlalgo::host and the headers of Boost (Asio, Beast)
 #   rlalgo::rlalgo  floors 2-6: rlalgo::http and LibTorch
 #   rlalgo::config  floor 7: rlalgo::rlalgo and yaml-cpp
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12
@@ -19,14 +19,13 @@ set(_rlalgo_include ${PROJECT_SOURCE_DIR}/include)
 set(RLALGO_HOST_ROOMS core advantage aggregation reward data environment text run)
 set(RLALGO_HTTP_ROOMS http)
 set(RLALGO_CONFIG_ROOMS config)
-set(_rlalgo_http_files core/http_client.hpp)
 
 # Every header belongs to the target of its floor; doors (rlalgo/*.hpp) belong to rlalgo::rlalgo.
 file(GLOB_RECURSE RLALGO_HEADERS CONFIGURE_DEPENDS ${_rlalgo_include}/rlalgo/*.hpp)
 foreach(_header IN LISTS RLALGO_HEADERS)
   cmake_path(RELATIVE_PATH _header BASE_DIRECTORY ${_rlalgo_include}/rlalgo OUTPUT_VARIABLE _relative)
   string(REGEX REPLACE "/.*" "" _room ${_relative})
-  if(_room IN_LIST RLALGO_HTTP_ROOMS OR _relative IN_LIST _rlalgo_http_files)
+  if(_room IN_LIST RLALGO_HTTP_ROOMS)
     list(APPEND _rlalgo_http_headers ${_header})
   elseif(_room IN_LIST RLALGO_HOST_ROOMS)
     list(APPEND _rlalgo_host_headers ${_header})
@@ -52,10 +51,10 @@ endfunction()
 rlalgo_floor(host nlohmann_json::nlohmann_json PkgConfig::RLALGO_PCRE2 ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
 target_compile_features(rlalgo_host INTERFACE cxx_std_20)
 
-# With RLALGO_HOST_ONLY the HTTP library is asked for by the tests only.
+# With RLALGO_HOST_ONLY Boost is asked for by the tests only.
 if(NOT RLALGO_HOST_ONLY OR RLALGO_BUILD_TESTS)
-  include(RlalgoHttplib)
-  rlalgo_floor(http rlalgo_host httplib::httplib)
+  find_package(Boost 1.74 REQUIRED)
+  rlalgo_floor(http rlalgo_host Boost::headers)
 endif()
 if(NOT RLALGO_HOST_ONLY)
   include(RlalgoLibTorch)

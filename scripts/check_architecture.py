@@ -11,6 +11,8 @@ Rules (docs/architecture.md says why):
     host_floors   no torch, ATen or c10 header in floors 0-1
     cuda_wing     no torch, ATen or c10 header, nor a room, in a .cu or .cuh
     yaml          yaml-cpp in config/ only
+    core          core/ includes the C++ standard library, POSIX and itself only
+    boost         Boost in http/detail/ only
     length        headers <= 500 lines, doors <= 120, lessons (examples/NN_*/main.cpp) <= 80
     mirror_tests  every header outside detail/ and cuda/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
     names         nothing is called utils, helpers, common or misc
@@ -26,7 +28,7 @@ import sys
 
 FLOORS = [
     ["core"],
-    ["advantage", "aggregation", "reward", "data", "environment", "text", "run"],
+    ["advantage", "aggregation", "reward", "data", "environment", "text", "run", "http"],
     ["tensor"],
     ["loss", "model"],
     ["inference", "feature", "optim", "distributed"],
@@ -110,6 +112,14 @@ def check_includes(headers, forbidden, applies, why):
         for line, target, _ in header.includes:
             if applies(header) and forbidden.match(target):
                 yield f"{header.name}:{line}: {target}: {why}"
+
+
+def check_core(headers):
+    plain = re.compile(r"^([a-z_]+|(sys/)?[a-z]+\.h|rlalgo/core/[\w/]+\.hpp)$")
+    for header in headers:
+        for line, target, _ in header.includes:
+            if room_of(header.relative) == "core" and not plain.match(target):
+                yield f"{header.name}:{line}: {target}: core/ needs no library"
 
 
 def check_cuda(sources):
@@ -318,6 +328,8 @@ def main():
         "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-1 know no torch"),
         "cuda_wing": check_cuda(cuda),
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
+        "core": check_core(headers),
+        "boost": check_includes(headers, re.compile(r"^boost/"), lambda h: not h.relative.startswith("http/detail/"), "http/detail/ hides it"),
         "length": check_length(headers, programs),
         "mirror_tests": check_mirror(root, headers),
         "names": check_names(root),

@@ -6,7 +6,7 @@
 WAY:
     find_package      BUILD installed; the components rlalgo and config found, built with and run
     add_subdirectory  rlalgo as a part of the project, whose installation then holds nothing of rlalgo
-    host              RLALGO_HOST_ONLY configured and installed where CMake finds neither yaml-cpp nor an HTTP library nor
+    host              RLALGO_HOST_ONLY configured and installed where CMake finds neither yaml-cpp nor Boost nor
                       LibTorch; the component host found there, built with and run
     messages          what a project is told that asks for what is not there (nothing is compiled)
 Exits 0 either way: a consumer that does not build is a failed test, not a failed build.
@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HIDDEN = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("yaml-cpp", "httplib", "Boost", "Torch", "Eigen3", "range-v3")]
+HIDDEN = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("yaml-cpp", "Boost", "Torch", "Eigen3", "range-v3")]
 
 
 class Broken(Exception):

@@ -190,11 +190,11 @@ def server_errors(c):
     server, trl = serve(c, refuses=True)
     c.train({"trl": trl}).expect(1, "[rlalgo.sync.1]", "/http_update_weights/")
     server, trl = serve(c, dies_after=4)
-    c.train({"trl": trl, "output_dir": "out2", "max_steps": 4}).expect(1, "[rlalgo.core.3]", "engine dead", "/generate/")
+    c.train({"trl": trl, "output_dir": "out2", "max_steps": 4}).expect(1, "[rlalgo.http.2]", "engine dead", "/generate/")
     server.shutdown()
     server.server_close()
     c.train({"trl": dict(trl, vllm_server_timeout=0.5), "output_dir": "out3"}).expect(
-        1, "[rlalgo.core.6]", "/health/")
+        1, "[rlalgo.http.5]", "/health/")
     c.no_output("out3")
 
 

@@ -357,16 +357,18 @@ TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused")
 TEST_CASE("a generation server: its keys, their old names, what excludes what") {
   const TrlConfig off = parse(minimal).trl;
   CHECK_FALSE(off.generates_elsewhere());
-  const TrlConfig t = parse(minimal +
-                            "  use_vllm: true\n  vllm_server_host: gpu-7\n  vllm_server_port: 9001\n"
-                            "  vllm_server_timeout: 30\n  vllm_importance_sampling_mode: token_truncate\n"
-                            "  vllm_importance_sampling_cap: 2.0\n  vllm_importance_sampling_clip_min: 0.5\n"
-                            "  vllm_guided_decoding_regex: a+\n  generation_kwargs: {temperature: 0.7, seed: 3}\n")
-                          .trl;
+  const TrlConfig t =
+      parse(minimal +
+            "  use_vllm: true\n  vllm_server_host: gpu-7\n  vllm_server_port: 9001\n"
+            "  vllm_server_timeout: 30\n  request_timeout: 90\n  vllm_importance_sampling_mode: token_truncate\n"
+            "  vllm_importance_sampling_cap: 2.0\n  vllm_importance_sampling_clip_min: 0.5\n"
+            "  vllm_guided_decoding_regex: a+\n  generation_kwargs: {temperature: 0.7, seed: 3}\n")
+          .trl;
   CHECK(t.generates_elsewhere());
   CHECK(t.vllm_server_host == "gpu-7");
   CHECK(t.vllm_server_port == 9001);
   CHECK(t.vllm_server_timeout == 30.0);
+  CHECK(t.request_timeout == 90.0);
   CHECK(t.vllm_importance_sampling_correction);
   CHECK(t.vllm_importance_sampling_mode == "token_truncate");
   CHECK(t.vllm_importance_sampling_clip_min == 0.5);

@@ -2,6 +2,7 @@
 
 #include <support/catch.hpp>
 #include <support/http_server.hpp>
+#include <support/raw_server.hpp>
 
 using namespace rlalgo;
 using Json = remote::VllmClient::Json;
@@ -9,7 +10,7 @@ using Json = remote::VllmClient::Json;
 namespace {
 
 remote::VllmConfig config(const std::string& url) {
-  return {.server = {.base_url = url, .connect_seconds = 2, .answer_seconds = 2, .retries = 0},
+  return {.server = {.base_url = url, .connect_seconds = 2, .call_seconds = 5, .retries = {.retries = 0}},
           .start_seconds = 0.0,
           .vocab_size = 100};
 }
@@ -107,19 +108,16 @@ TEST_CASE("answers of the wrong shape are refused with what was found") {
 }
 
 TEST_CASE("a server that is not up is waited for, then named") {
-  std::string url;
-  {
-    rlalgo::support::HttpServer gone([](const std::string&, const std::string&) {
-      return std::pair{200, std::string()};
-    });
-    url = gone.url();
-  }
+  const std::string url = support::nobody_url();
   remote::VllmConfig settings = config(url);
   settings.start_seconds = 0.2;
+  std::vector<std::string> told;
+  settings.tell = [&](const std::string& line) { told.push_back(line); };
   remote::VllmClient client(settings);
   const std::vector<inference::Request> requests = {{.prompt = {1}, .count = 1}};
   CHECK_THROWS_WITH(client.generate(requests, {}, {}),
-                    Catch::Contains("[rlalgo.core.6]") && Catch::Contains(url + "/health/"));
+                    Catch::Contains("[rlalgo.http.5]") && Catch::Contains(url + "/health/"));
+  CHECK(told.size() == 1);
 
   int health = 0;
   rlalgo::support::HttpServer late([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
@@ -132,4 +130,43 @@ TEST_CASE("a server that is not up is waited for, then named") {
   CHECK(patient.generate(requests, {}, {})[0][0].ids == std::vector<data::TokenId>{3});
   CHECK(patient.generate(requests, {}, {}).size() == 1);
   CHECK(health == 2);
+}
+
+TEST_CASE("a generation that drips or never ends stops at its deadline and its limit; a busy server is asked again") {
+  const std::vector<inference::Request> requests = {{.prompt = {1}, .count = 1}};
+  const std::string ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+  support::RawServer drips([&](support::RawPeer& peer, int connection) {
+    (void)peer.receive_header();
+    if (connection == 0) return (void)peer.send(ok + "Content-Length: 2\r\n\r\n{}");
+    peer.drip(ok + "Content-Length: 100000\r\n\r\n", 20);
+  });
+  remote::VllmConfig settings = config(drips.url());
+  settings.server.call_seconds = 0.3;
+  CHECK_THROWS_WITH(remote::VllmClient(settings).generate(requests, {}, {}), Catch::Contains("[rlalgo.http.1]") &&
+                                                                                 Catch::Contains("time is up") &&
+                                                                                 Catch::Contains("/generate/"));
+
+  support::RawServer endless([&](support::RawPeer& peer, int connection) {
+    (void)peer.receive_header();
+    if (connection == 0) return (void)peer.send(ok + "Content-Length: 2\r\n\r\n{}");
+    peer.send(ok + "\r\n");
+    while (peer.send(std::string(65536, ' '))) {
+    }
+  });
+  settings = config(endless.url());
+  settings.server.body_limit = std::size_t{4} << 20;
+  CHECK_THROWS_WITH(remote::VllmClient(settings).generate(requests, {}, {}), Catch::Contains("[rlalgo.http.6]"));
+
+  int generations = 0;
+  support::HttpServer busy([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+    if (path == "/health/") return {200, "{}"};
+    return {++generations < 3 ? 429 : 200, R"({"completion_ids": [[3]]})"};
+  });
+  std::vector<http::Retry> told;
+  settings = config(busy.url());
+  settings.server.retries = {
+      .retries = 5, .first_wait = 0.01, .tell = [&](const http::Retry& r) { told.push_back(r); }};
+  CHECK(remote::VllmClient(settings).generate(requests, {}, {})[0][0].ids == std::vector<data::TokenId>{3});
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].what == "HTTP 429");
 }

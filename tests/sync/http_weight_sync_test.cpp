@@ -13,8 +13,8 @@ using namespace rlalgo;
 using Json = sync::HttpWeightSync::Json;
 
 namespace {
-core::HttpConfig quick(const std::string& url) {
-  return {.base_url = url, .connect_seconds = 2, .answer_seconds = 5, .retries = 0};
+http::ClientConfig quick(const std::string& url) {
+  return {.base_url = url, .connect_seconds = 2, .call_seconds = 5, .retries = {.retries = 0}};
 }
 }  // namespace
 
@@ -85,7 +85,7 @@ TEST_CASE("a server without the endpoint, and one that fails") {
   policy.publish(0);
   CHECK_THROWS_WITH(policy.version_source()(), Catch::Contains("[rlalgo.sync.1]") && Catch::Contains("axolotl"));
   status = 400;
-  CHECK_THROWS_WITH(policy.version_source()(), Catch::Contains("[rlalgo.core.3]") && Catch::Contains("HTTP 400"));
+  CHECK_THROWS_WITH(policy.version_source()(), Catch::Contains("[rlalgo.http.2]") && Catch::Contains("HTTP 400"));
   status = 200;
   CHECK(policy.version_source()() == 0);
 }

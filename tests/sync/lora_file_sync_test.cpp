@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-core::HttpConfig quick(const std::string& url) {
-  return {.base_url = url, .connect_seconds = 2, .answer_seconds = 5, .retries = 0};
+http::ClientConfig quick(const std::string& url) {
+  return {.base_url = url, .connect_seconds = 2, .call_seconds = 5, .retries = {.retries = 0}};
 }
 
 // Writes a file and fails when somebody could already see it.

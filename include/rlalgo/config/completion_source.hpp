@@ -5,19 +5,25 @@
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
 //                                                 HttpWeightSync, of merged weights when there is an adapter
 //
+// Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
+// is not up yet, are told about in a line of the log.
+//
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
@@ -45,11 +51,11 @@ namespace rlalgo::config {
          adapter.alpha_pattern.empty() && adapter.init != model::LoraInit::pissa;
 }
 
-// Keeps the generator alive; the model must outlive it.
+// Keeps the generator alive; the model and the log must outlive it.
 class CompletionSource {
  public:
-  CompletionSource(const RunConfig& c, const LanguageModel& model)
-      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model) : local(model)) {}
+  CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log = std::cerr)
+      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model, log) : local(model)) {}
 
   // From here on completions have several turns.
   void play(std::shared_ptr<environment::Environments> environments, inference::Dialogue dialogue,
@@ -72,9 +78,14 @@ class CompletionSource {
     return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SharedWeights())};
   }
 
-  static CompletionSource server(const RunConfig& c, const LanguageModel& model) {
+  static CompletionSource server(const RunConfig& c, const LanguageModel& model, std::ostream& log) {
     const TrlConfig& t = c.trl;
-    const core::HttpConfig address{.base_url = server_url(t)};
+    const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
+    const http::ClientConfig address{
+        .base_url = server_url(t),
+        .call_seconds = t.request_timeout,
+        // 500, too, as TRL's client does
+        .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }}};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
       if (!kwargs.is_object()) kwargs = data::Json::object();
@@ -83,6 +94,7 @@ class CompletionSource {
     const auto client =
         std::make_shared<remote::VllmClient>(remote::VllmConfig{.server = address,
                                                                 .start_seconds = t.vllm_server_timeout,
+                                                                .tell = tell,
                                                                 .vocab_size = model.decoder->config().vocab_size,
                                                                 .generation_kwargs = std::move(kwargs)});
     const std::shared_ptr<model::Decoder> decoder = model.decoder;
@@ -93,7 +105,7 @@ class CompletionSource {
       };
       return {client, generator,
               sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
-                                               t.vllm_server_timeout))};
+                                               t.vllm_server_timeout, tell))};
     }
     const auto weights = [decoder] {
       if (decoder->adapter() != nullptr) return model::merged_weights(*decoder);
@@ -101,7 +113,7 @@ class CompletionSource {
       for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
       return out;
     };
-    return {client, generator, sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout))};
+    return {client, generator, sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell))};
   }
 
   std::shared_ptr<void> owner_;

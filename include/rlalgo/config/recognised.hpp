@@ -362,6 +362,7 @@ struct RecognisedKey {
       {"vllm_server_host", local},
       {"vllm_server_port", local},
       {"vllm_server_timeout", local},
+      {"request_timeout", local},
       {"vllm_server_base_url", local},
       {"vllm_group_port", local},
       {"vllm_guided_decoding_regex", local},

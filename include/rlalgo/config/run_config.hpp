@@ -73,6 +73,7 @@ struct TrlConfig {
   std::int64_t vllm_server_port = 8000;
   std::optional<std::string> vllm_server_base_url;  // wins over host and port
   double vllm_server_timeout = 240.0;               // seconds to wait for the server to be up
+  double request_timeout = 600.0;                   // seconds for one call to it, further attempts included
   bool vllm_lora_sync = true;                       // an adapter travels as files; false: merged, over HTTP
   std::optional<std::string> vllm_structured_outputs_regex;
   data::Json generation_kwargs = nullptr;  // passed on to the server

@@ -189,6 +189,8 @@ class Validator {
           t.vllm_server_port > 0 && t.vllm_server_port < 65536, "from 1 to 65535");
     range("trl.vllm_server_timeout", t.vllm_server_timeout,
           t.vllm_server_timeout > 0 && std::isfinite(t.vllm_server_timeout), "more than 0 seconds");
+    range("trl.request_timeout", t.request_timeout, t.request_timeout > 0 && std::isfinite(t.request_timeout),
+          "more than 0 seconds");
     const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
     if (low && high)
       range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,

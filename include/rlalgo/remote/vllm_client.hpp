@@ -10,12 +10,13 @@
 // Source: TRL 1.8, scripts/vllm_serve.py.
 //
 // Errors: [rlalgo.remote.10] an answer of the wrong shape; [rlalgo.remote.11] a token id outside the model's
-// vocabulary; those of core/http_client.hpp.
+// vocabulary; those of http/json_client.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -25,14 +26,15 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/http/json_client.hpp>
 #include <rlalgo/inference/generator.hpp>
 
 namespace rlalgo::remote {
 
 struct VllmConfig {
-  core::HttpConfig server;
+  http::ClientConfig server;
   double start_seconds = 240.0;                        // how long the first call waits for the server
+  std::function<void(const std::string&)> tell = {};   // hears that it does
   std::int64_t vocab_size = 0;                         // of the model that is trained; 0 = ids are not checked
   nlohmann::ordered_json generation_kwargs = nullptr;  // merged over the sampling parameters by the server
 };
@@ -47,9 +49,9 @@ class VllmClient {
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey /*key*/) {
     if (!ready_)
-      client_.wait_until_up(
-          "/health/", config_.start_seconds,
-          "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
+      client_.wait_until_up("/health/", config_.start_seconds,
+                            "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
+                            config_.tell);
     ready_ = true;
     // The protocol has one n and one limit per call: prompts that want the same go together.
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::size_t>> alike;
@@ -161,7 +163,7 @@ class VllmClient {
   }
 
   VllmConfig config_;
-  core::HttpClient client_;
+  http::JsonClient client_;
   bool ready_ = false;
 };
 

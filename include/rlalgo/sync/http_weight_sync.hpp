@@ -10,7 +10,7 @@
 // larger tensor goes alone. Values travel as f32, which those servers read as such whatever `dtype` says: bfloat16
 // survives exactly (axolotl's own client sends it as float16, which overflows beyond 65504).
 //
-// Errors: [rlalgo.sync.1] the server has no such endpoint; those of core/http_client.hpp.
+// Errors: [rlalgo.sync.1] the server has no such endpoint; those of http/json_client.hpp.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/http/json_client.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -41,11 +41,11 @@ class HttpWeightSync {
   using Weights = std::function<std::vector<std::pair<std::string, tensor::Tensor>>()>;
 
   static constexpr std::int64_t group_bytes = 10LL << 20;
-  static constexpr double update_seconds = 120.0;
 
   // `start_seconds`: how long the first push waits for the server to be up.
-  HttpWeightSync(core::HttpConfig server, Weights weights, double start_seconds = 240.0)
-      : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds)) {}
+  HttpWeightSync(http::ClientConfig server, Weights weights, double start_seconds = 240.0,
+                 std::function<void(const std::string&)> tell = {})
+      : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds, std::move(tell))) {}
 
   void publish(std::int64_t version) { state_->server.version = version; }
 
@@ -56,22 +56,20 @@ class HttpWeightSync {
 
  private:
   struct State {
-    State(core::HttpConfig address, Weights w, double start_seconds)
-        : server(std::move(address), start_seconds), weights(std::move(w)) {}
+    State(http::ClientConfig address, Weights w, double start_seconds, std::function<void(const std::string&)> tell)
+        : server(std::move(address), start_seconds, std::move(tell)), weights(std::move(w)) {}
     detail::ServerVersion server;
     Weights weights;
   };
 
   static void push(State& state) {
-    core::HttpClient& client = state.server.client;
+    http::JsonClient& client = state.server.client;
     Json group = Json::array();
     std::int64_t bytes = 0;
     const auto send = [&] {
       if (group.empty()) return;
-      try {
-        client.post("/http_update_weights/", {{"params", std::move(group)}}, update_seconds);
-      } catch (const core::Error& e) {
-        if (e.room() != "core" || e.number() != 3 || std::string(e.what()).find("HTTP 404") == std::string::npos) throw;
+      const http::Result result = client.ask("/http_update_weights/", {{"params", std::move(group)}});
+      if (result.response().status == 404)
         core::raise("sync", 1,
                     {.what = "the server takes no weights over HTTP",
                      .found = "HTTP 404",
@@ -79,7 +77,7 @@ class HttpWeightSync {
                      .remedy = "serve with `axolotl vllm-serve` and vllm.worker_extension_cls: "
                                "axolotl.scripts.vllm_worker_ext.BatchWeightSyncWorkerExtension; "
                                "`trl vllm-serve` takes weights over NCCL only"});
-      }
+      if (!result.ok()) http::JsonClient::refuse(result, "POST " + client.base_url() + "/http_update_weights/");
       group = Json::array();
       bytes = 0;
     };
@@ -95,7 +93,7 @@ class HttpWeightSync {
       bytes += size;
     }
     send();
-    client.post("/reset_prefix_cache/", Json::object(), update_seconds);
+    client.post("/reset_prefix_cache/", Json::object());
   }
 
   static std::string dtype_name(at::ScalarType type) {

@@ -13,13 +13,12 @@
 // earlier run. publish(v) only notes v; the push happens when the sampler asks which version it is about to generate
 // with, once per version.
 //
-// Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of core/http_client.hpp and
+// Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of http/json_client.hpp and
 // core/atomic_file.hpp.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -31,7 +30,7 @@
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/http/json_client.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 
@@ -43,12 +42,11 @@ class LoraFileSync {
   using Json = nlohmann::ordered_json;
   using Save = std::function<void(const std::filesystem::path& directory)>;  // writes the adapter in force
 
-  static constexpr double load_seconds = 300.0;
-
   // `root` must be the same path for the server. `start_seconds`: how long the first push waits for it to be up.
-  LoraFileSync(core::HttpConfig server, std::filesystem::path root, Save save, double start_seconds = 240.0)
+  LoraFileSync(http::ClientConfig server, std::filesystem::path root, Save save, double start_seconds = 240.0,
+               std::function<void(const std::string&)> tell = {})
       : state_(std::make_shared<State>(std::move(server), std::filesystem::absolute(root).lexically_normal(),
-                                       std::move(save), start_seconds)) {}
+                                       std::move(save), start_seconds, std::move(tell))) {}
 
   void publish(std::int64_t version) { state_->server.version = version; }
 
@@ -59,8 +57,9 @@ class LoraFileSync {
 
  private:
   struct State {
-    State(core::HttpConfig address, std::filesystem::path r, Save s, double start_seconds)
-        : server(std::move(address), start_seconds), root(std::move(r)), save(std::move(s)) {}
+    State(http::ClientConfig address, std::filesystem::path r, Save s, double start_seconds,
+          std::function<void(const std::string&)> tell)
+        : server(std::move(address), start_seconds, std::move(tell)), root(std::move(r)), save(std::move(s)) {}
     detail::ServerVersion server;
     std::filesystem::path root;
     Save save;
@@ -75,8 +74,12 @@ class LoraFileSync {
     const std::filesystem::path directory = write(state);
     const std::int64_t id = state.first_id + ++state.pushes;
     load(state, directory, id);
-    if (Refusal refusal; !posted(state, "/reset_prefix_cache/", Json::object(), refusal) && refusal.status != 404)
-      raise_refusal(state, refusal);
+    const http::Result reset = post(state, "/reset_prefix_cache/", Json::object());
+    if (!reset.ok() && reset.response().status != 404)
+      core::raise("sync", 2,
+                  {.what = "the server does not forget its cached prefixes",
+                   .found = http::JsonClient::described(reset.response()),
+                   .where = state.server.client.base_url() + "/reset_prefix_cache/"});
     if (!state.before.empty() && state.before != directory) std::filesystem::remove_all(state.before);
     state.before = std::exchange(state.current, directory);
   }
@@ -95,48 +98,26 @@ class LoraFileSync {
     return directory;
   }
 
-  struct Refusal {
-    int status = 0;
-    std::string text;
-  };
-
-  // False when the server refuses with an HTTP status; an answer that is no JSON is one nevertheless.
-  static bool posted(State& state, const std::string& path, const Json& body, Refusal& refusal) {
-    try {
-      state.server.client.post(path, body, load_seconds);
-    } catch (const core::Error& e) {
-      if (e.room() != "core" || (e.number() != 3 && e.number() != 4)) throw;
-      if (e.number() == 4) return true;
-      refusal.text = e.what();
-      const std::size_t at = refusal.text.find("HTTP ");
-      if (at != std::string::npos) refusal.status = std::atoi(refusal.text.c_str() + at + 5);
-      return false;
-    }
-    return true;
+  // An answer of any status, with a body of any kind.
+  static http::Result post(State& state, const std::string& path, const Json& body) {
+    return state.server.client.ask(path, body);
   }
 
   static void load(State& state, const std::filesystem::path& directory, std::int64_t id) {
     const std::string path = directory.string();
-    Refusal first, second;
-    if (posted(state, "/v1/load_lora_adapter",
-               {{"lora_name", "axolotl-lora"}, {"lora_path", path}, {"load_inplace", true}}, first))
-      return;
-    if (posted(state, "/set_lora_adapter/", {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}},
-               second))
-      return;
+    const http::Result first = post(state, "/v1/load_lora_adapter",
+                                    {{"lora_name", "axolotl-lora"}, {"lora_path", path}, {"load_inplace", true}});
+    if (first.ok()) return;
+    const http::Result second =
+        post(state, "/set_lora_adapter/", {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}});
+    if (second.ok()) return;
     core::raise(
         "sync", 2,
         {.what = "the server takes no adapters",
-         .found = first.text + "; " + second.text,
+         .found = http::JsonClient::described(first.response()) + " at /v1/load_lora_adapter; " +
+                  http::JsonClient::described(second.response()) + " at /set_lora_adapter/",
          .where = state.server.client.base_url(),
          .remedy = "serve with `axolotl vllm-serve` and trl.vllm_lora_sync: true, or train without an adapter"});
-  }
-
-  [[noreturn]] static void raise_refusal(const State& state, const Refusal& refusal) {
-    core::raise("sync", 2,
-                {.what = "the server does not forget its cached prefixes",
-                 .found = refusal.text,
-                 .where = state.server.client.base_url() + "/reset_prefix_cache/"});
   }
 
   std::shared_ptr<State> state_;

@@ -3,19 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 
-#include <rlalgo/core/http_client.hpp>
+#include <rlalgo/http/json_client.hpp>
 
 namespace rlalgo::sync::detail {
 
 class ServerVersion {
  public:
-  // `start_seconds`: how long the first push waits for the server to be up.
-  ServerVersion(core::HttpConfig server, double start_seconds)
-      : client(std::move(server)), start_seconds_(start_seconds) {}
+  // `start_seconds`: how long the first push waits for the server to be up; `tell` hears that it does.
+  ServerVersion(http::ClientConfig server, double start_seconds, std::function<void(const std::string&)> tell)
+      : client(std::move(server)), start_seconds_(start_seconds), tell_(std::move(tell)) {}
 
-  core::HttpClient client;
+  http::JsonClient client;
   std::int64_t version = -1;  // in force
 
   // Calls push() when the server has another version than the one in force; returns that one.
@@ -24,7 +26,8 @@ class ServerVersion {
     if (pushed_ == version) return version;
     if (pushed_ < 0)
       client.wait_until_up("/health/", start_seconds_,
-                           "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout");
+                           "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
+                           tell_);
     push();
     pushed_ = version;
     return version;
@@ -32,6 +35,7 @@ class ServerVersion {
 
  private:
   double start_seconds_;
+  std::function<void(const std::string&)> tell_;
   std::int64_t pushed_ = -1;
 };
 

@@ -1,0 +1,6 @@
+// The HTTP client and server, compiled once for the programs of this tree (RlalgoJinja.cmake).
+#include <rlalgo/http/detail/attempt_asio.hpp>
+#include <rlalgo/http/detail/listener_asio.hpp>
+
+template struct rlalgo::http::detail::Caller<void>;
+template struct rlalgo::http::detail::Listener<void>;

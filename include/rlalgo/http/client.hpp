@@ -1,0 +1,114 @@
+// An HTTP/1.1 client of one server: one deadline per call, limits, retries that are told about, cancellation.
+//
+// A call ends within its seconds whatever the server does: looking up the name, connecting, sending, the waits between
+// attempts and every byte of the answer are covered. How it ended is a value. Redirects are not followed, bodies are
+// not decompressed, there is no TLS. Connections are kept open between calls. Calls may come from several threads.
+//
+// Errors:
+//   [rlalgo.http.4] the address is no http URL (exit 2)
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/http/detail/address.hpp>
+#include <rlalgo/http/detail/attempt.hpp>
+#include <rlalgo/http/message.hpp>
+#include <rlalgo/http/result.hpp>
+#include <rlalgo/http/retry.hpp>
+
+namespace rlalgo::http {
+
+struct ClientConfig {
+  std::string base_url;                              // http://host:port, a path may follow
+  double connect_seconds = 10.0;                     // one attempt to connect to one address
+  double call_seconds = 600.0;                       // one call: all attempts and waits, to the last byte of the answer
+  std::size_t header_limit = std::size_t{64} << 10;  // bytes
+  std::size_t body_limit = std::size_t{256} << 20;   // bytes
+  RetryPolicy retries = {};
+};
+
+struct CallOptions {
+  double seconds = 0.0;       // instead of call_seconds, when above 0
+  std::stop_token stop = {};  // a call ends within milliseconds when it is asked to
+  // Takes the body of a 2xx response in parts as they arrive; the response's own stays empty and has no limit. A call
+  // is not repeated once it was used.
+  std::function<void(std::string_view)> on_body = {};
+};
+
+class Client {
+ public:
+  explicit Client(ClientConfig config) : config_(std::move(config)) {
+    auto address = detail::parse_address(config_.base_url);
+    if (!address)
+      core::raise_usage("http", 4,
+                        {.what = "the address of a server cannot be used",
+                         .found = config_.base_url,
+                         .expected = "http://HOST:PORT",
+                         .remedy = "https needs a proxy beside this program"});
+    address_ = std::move(*address);
+  }
+
+  [[nodiscard]] const std::string& base_url() const noexcept { return config_.base_url; }
+  [[nodiscard]] const ClientConfig& config() const noexcept { return config_; }
+
+  // The path of the address comes before request.target.
+  Result call(Request request, const CallOptions& options = {}) {
+    const core::Stopwatch watch;
+    const double seconds = options.seconds > 0 ? options.seconds : config_.call_seconds;
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                               std::chrono::duration<double>(std::min(seconds, longest_call_seconds)));
+    const std::string where = request.method + " " + config_.base_url + request.target;
+    request.target.insert(0, address_.path);
+    bool delivered = false;
+    detail::AttemptTask task{.address = address_,
+                             .request = request,
+                             .connect_seconds = config_.connect_seconds,
+                             .header_limit = config_.header_limit,
+                             .body_limit = config_.body_limit,
+                             .deadline = deadline,
+                             .stop = options.stop};
+    if (options.on_body)
+      task.on_body = [&](std::string_view part) {
+        delivered = true;
+        options.on_body(part);
+      };
+    for (std::int64_t attempt = 1;; ++attempt) {
+      Result result = detail::Caller<void>::attempt(task, kept_);
+      result.attempts = attempt;
+      result.seconds = watch.seconds();
+      const auto wait = delivered
+                            ? std::nullopt
+                            : wait_before_retry(config_.retries, result, attempt, std::chrono::system_clock::now());
+      const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
+      if (!wait || *wait >= left) return result;
+      if (config_.retries.tell)
+        config_.retries.tell({where, result.text(), attempt + 1, config_.retries.retries + 1, *wait});
+      if (!detail::wait_for(*wait, options.stop)) {
+        Result given_up = Failure{Failure::Kind::cancelled, "the next attempt", "the call was given up"};
+        given_up.attempts = attempt;
+        given_up.seconds = watch.seconds();
+        return given_up;
+      }
+    }
+  }
+
+ private:
+  static constexpr double longest_call_seconds = 1e9;  // beyond it the clock overflows
+
+  ClientConfig config_;
+  detail::Address address_;
+  detail::KeptConnections kept_;
+};
+
+}  // namespace rlalgo::http

@@ -1,0 +1,149 @@
+// JSON over HTTP to one server: what client.hpp does, with JSON bodies and numbered errors.
+//
+// Calls are repeated as ClientConfig::retries says and must therefore be safe to repeat.
+//
+// Errors:
+//   [rlalgo.http.1] no connection, a broken one, or no answer in time
+//   [rlalgo.http.2] the server refuses with an HTTP status
+//   [rlalgo.http.3] the answer is not JSON
+//   [rlalgo.http.5] a server that was waited for is not up in time
+//   [rlalgo.http.6] the answer is larger than the limit, or no HTTP
+//   [rlalgo.http.7] the call was given up
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/http/client.hpp>
+
+namespace rlalgo::http {
+
+class JsonClient {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  explicit JsonClient(ClientConfig config) : client_(std::move(config)) {}
+
+  [[nodiscard]] const std::string& base_url() const noexcept { return client_.base_url(); }
+
+  // The body of a 2xx response as JSON (null for an empty one). `path` begins with '/'.
+  Json get(const std::string& path, const CallOptions& options = {}) {
+    return json_of(call({.method = "GET", .target = path}, options), "GET " + base_url() + path);
+  }
+  Json post(const std::string& path, const Json& body, const CallOptions& options = {}) {
+    return json_of(ask(path, body, options), "POST " + base_url() + path);
+  }
+  // POST; a response of any status is an answer. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
+  Result ask(const std::string& path, const Json& body, const CallOptions& options = {}) {
+    return call({.method = "POST",
+                 .target = path,
+                 .headers = {{"Content-Type", "application/json"}},
+                 .body = body.dump(-1, ' ', false, Json::error_handler_t::replace)},
+                options);
+  }
+
+  // The error of a response that is not 2xx. [rlalgo.http.2]
+  [[noreturn]] static void refuse(const Result& result, const std::string& where) {
+    core::raise("http", 2,
+                {.what = "a server refuses a request",
+                 .found = described(result.response()),
+                 .expected = "HTTP 200",
+                 .where = where + spent(result.seconds, result.attempts),
+                 .remedy = "its own log says more"});
+  }
+  // "HTTP 422", and the beginning of the body.
+  [[nodiscard]] static std::string described(const Response& response) {
+    return "HTTP " + std::to_string(response.status) + (response.body.empty() ? "" : " " + shortened(response.body));
+  }
+
+  // Returns once GET `path` is answered with 2xx; tried every second, for `seconds`. `tell` hears once that there is
+  // something to wait for. `remedy` ends the error text. [rlalgo.http.5], [rlalgo.http.7]
+  void wait_until_up(const std::string& path, double seconds, const std::string& remedy,
+                     const std::function<void(const std::string&)>& tell = {}, std::stop_token stop = {}) {
+    const core::Stopwatch watch;
+    const std::string where = "GET " + base_url() + path;
+    Client one_attempt(once(client_.config()));
+    for (bool told = false;; told = true) {
+      const double left = seconds - watch.seconds();
+      const Result result = one_attempt.call({.method = "GET", .target = path},
+                                             {.seconds = std::clamp(left, shortest_look, 10.0), .stop = stop});
+      if (result.ok()) return;
+      if (watch.seconds() >= seconds) {
+        core::raise("http", 5,
+                    {.what = "a server is not up",
+                     .found = result.answered() ? result.text() : "no answer (" + result.text() + ")",
+                     .expected = "HTTP 200",
+                     .where = where + spent(watch.seconds(), 0),
+                     .remedy = remedy});
+      }
+      if (!told && tell) tell(where + ": " + result.text() + "; waiting at most " + rounded(seconds) + " s");
+      if (!detail::wait_for(std::clamp(seconds - watch.seconds(), 0.001, 1.0), stop))
+        give_up(Failure{Failure::Kind::cancelled, "a server to be up", "the call was given up"}, where);
+    }
+  }
+
+ private:
+  static constexpr double shortest_look = 1.0;  // seconds, also when the wait is over
+
+  static ClientConfig once(ClientConfig config) {
+    config.retries.retries = 0;
+    return config;
+  }
+
+  // An answer of any status.
+  Result call(Request request, const CallOptions& options) {
+    const std::string where = request.method + " " + base_url() + request.target;
+    Result result = client_.call(std::move(request), options);
+    if (!result.answered()) give_up(result, where);
+    return result;
+  }
+
+  [[noreturn]] static void give_up(const Result& result, const std::string& where) {
+    const Failure& failure = result.failure();
+    const std::string place = where + spent(result.seconds, result.attempts);
+    if (failure.kind == Failure::Kind::too_large || failure.kind == Failure::Kind::malformed)
+      core::raise("http", 6, {.what = "a server's answer cannot be read", .found = failure.text(), .where = place});
+    if (failure.kind == Failure::Kind::cancelled)
+      core::raise("http", 7, {.what = "a call to a server was given up", .found = failure.text(), .where = place});
+    core::raise("http", 1,
+                {.what = "a server cannot be reached or does not answer",
+                 .found = failure.text(),
+                 .where = place,
+                 .remedy = "is it running there, and is the network between open?"});
+  }
+
+  static Json json_of(const Result& result, const std::string& where) {
+    if (!result.ok()) refuse(result, where);
+    const std::string& body = result.response().body;
+    if (body.empty()) return nullptr;
+    Json answer = Json::parse(body, nullptr, false);
+    if (answer.is_discarded())
+      core::raise("http", 3, {.what = "a server's answer is not JSON", .found = shortened(body), .where = where});
+    return answer;
+  }
+
+  static std::string rounded(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f", seconds);
+    return text;
+  }
+  static std::string spent(double seconds, std::int64_t attempts) {
+    return " (" + rounded(seconds) + " s" + (attempts > 0 ? ", " + std::to_string(attempts) + " attempts)" : ")");
+  }
+  static std::string shortened(const std::string& text) {
+    return text.size() <= 300 ? text : text.substr(0, 300) + "…";
+  }
+
+  Client client_;
+};
+
+}  // namespace rlalgo::http

@@ -1,0 +1,113 @@
+#include <rlalgo/http/json_client.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include <support/catch.hpp>
+#include <support/http_server.hpp>
+#include <support/raw_server.hpp>
+
+using namespace rlalgo;
+using Json = http::JsonClient::Json;
+using support::HttpServer;
+using support::RawPeer;
+using support::RawServer;
+
+namespace {
+http::ClientConfig quick(const std::string& url, std::int64_t retries = 0) {
+  return {
+      .base_url = url, .connect_seconds = 2, .call_seconds = 5, .retries = {.retries = retries, .first_wait = 0.01}};
+}
+}  // namespace
+
+TEST_CASE("requests carry JSON and bring JSON back, under the path of the address") {
+  HttpServer server([](const std::string& path, const std::string& body) {
+    return std::pair{200, path == "/empty" ? std::string() : Json{{"path", path}, {"body", body}}.dump()};
+  });
+  http::JsonClient client(quick(server.url() + "/v1/"));
+  CHECK(client.base_url() == server.url() + "/v1/");
+  CHECK(client.get("/models") == Json{{"path", "/v1/models"}, {"body", ""}});
+  CHECK(client.post("/x", {{"a", "\xFF"}})["body"] == "{\"a\":\"\xEF\xBF\xBD\"}");
+  CHECK(http::JsonClient(quick(server.url())).get("/empty").is_null());
+}
+
+TEST_CASE("a refusal is a value for those who ask, an error for those who need an answer") {
+  std::atomic<int> calls = 0;
+  HttpServer server([&](const std::string&, const std::string&) {
+    ++calls;
+    return std::pair{calls < 3 ? 503 : 422, std::string("{\"detail\": \"busy\"}")};
+  });
+  http::JsonClient client(quick(server.url(), 5));
+  const http::Result asked = client.ask("/a", {});
+  CHECK(asked.response().status == 422);
+  CHECK(asked.attempts == 3);
+  CHECK(http::JsonClient::described(asked.response()) == "HTTP 422 {\"detail\": \"busy\"}");
+  CHECK_THROWS_WITH(client.post("/a", {}), Catch::Contains("[rlalgo.http.2]") && Catch::Contains("HTTP 422") &&
+                                               Catch::Contains("busy") && Catch::Contains("1 attempts") &&
+                                               Catch::Contains("POST " + server.url() + "/a"));
+  CHECK_THROWS_WITH(client.get("/a"), Catch::Contains("[rlalgo.http.2]"));
+}
+
+TEST_CASE("failures are numbered errors that say what was waited for") {
+  const std::string nobody = support::nobody_url();
+  http::JsonClient client(quick(nobody, 1));
+  CHECK_THROWS_WITH(client.get("/x"), Catch::Contains("[rlalgo.http.1]") && Catch::Contains("Connection refused") &&
+                                          Catch::Contains("a connection") && Catch::Contains("GET " + nobody + "/x") &&
+                                          Catch::Contains("2 attempts"));
+  RawServer drips([](RawPeer& peer, int) {
+    (void)peer.receive_header();
+    peer.drip("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", 20);
+  });
+  CHECK_THROWS_WITH(
+      http::JsonClient(quick(drips.url())).get("/x", {.seconds = 0.2}),
+      Catch::Contains("[rlalgo.http.1]") && Catch::Contains("time is up") && Catch::Contains("the rest of the answer"));
+  HttpServer text([](const std::string&, const std::string&) { return std::pair{200, std::string("hello")}; });
+  CHECK_THROWS_WITH(http::JsonClient(quick(text.url())).get("/x"),
+                    Catch::Contains("[rlalgo.http.3]") && Catch::Contains("hello"));
+  CHECK(http::JsonClient(quick(text.url())).ask("/x", {}).response().body == "hello");
+  RawServer large([](RawPeer& peer, int) {
+    (void)peer.receive_header();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
+  });
+  CHECK_THROWS_WITH(http::JsonClient(quick(large.url(), 3)).get("/x"),
+                    Catch::Contains("[rlalgo.http.6]") && Catch::Contains("larger than 268435456 bytes") &&
+                        Catch::Contains("1 attempts"));
+  std::stop_source stop;
+  stop.request_stop();
+  CHECK_THROWS_WITH(http::JsonClient(quick(text.url())).get("/x", {.stop = stop.get_token()}),
+                    Catch::Contains("[rlalgo.http.7]"));
+}
+
+TEST_CASE("a server is waited for, also one that drips, and told about once") {
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& line) { told.push_back(line); };
+  const std::string nobody = support::nobody_url();
+  http::JsonClient client(quick(nobody));
+  const core::Stopwatch watch;
+  CHECK_THROWS_WITH(client.wait_until_up("/health/", 0.2, "start it", tell),
+                    Catch::Contains("[rlalgo.http.5]") && Catch::Contains("no answer (Connection refused") &&
+                        Catch::Contains(nobody + "/health/") && Catch::Contains("start it"));
+  CHECK(told.size() == 1);
+  CHECK(told[0].find("waiting at most 0.2 s") != std::string::npos);
+  RawServer drips([](RawPeer& peer, int) {
+    (void)peer.receive_header();
+    peer.drip("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", 50);
+  });
+  CHECK_THROWS_WITH(http::JsonClient(quick(drips.url())).wait_until_up("/health/", 0.3, ""),
+                    Catch::Contains("[rlalgo.http.5]") && Catch::Contains("time is up"));
+  CHECK(watch.seconds() < 6.0);
+
+  std::atomic<int> calls = 0;
+  HttpServer late([&](const std::string&, const std::string&) {
+    return std::pair{++calls < 2 ? 503 : 200, std::string()};
+  });
+  http::JsonClient(quick(late.url(), 5)).wait_until_up("/health/", 30.0, "");
+  CHECK(calls == 2);
+  HttpServer refuses([](const std::string&, const std::string&) { return std::pair{404, std::string()}; });
+  CHECK_THROWS_WITH(http::JsonClient(quick(refuses.url())).wait_until_up("/no", 0.1, ""),
+                    Catch::Contains("[rlalgo.http.5]") && Catch::Contains("found HTTP 404"));
+  std::stop_source stop;
+  stop.request_stop();
+  CHECK_THROWS_WITH(client.wait_until_up("/health/", 30.0, "", {}, stop.get_token()),
+                    Catch::Contains("[rlalgo.http.7]"));
+}

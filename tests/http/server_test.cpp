@@ -1,0 +1,274 @@
+#include <rlalgo/http/server.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <rlalgo/http/client.hpp>
+
+#include <support/catch.hpp>
+#include <support/raw_client.hpp>
+
+using namespace rlalgo;
+using support::RawClient;
+using Shared = std::shared_ptr<http::Exchange>;
+
+namespace {
+
+http::ClientConfig to(const http::Server& server) {
+  return {.base_url = server.url(), .call_seconds = 10, .retries = {.retries = 0}};
+}
+
+void echo(const Shared& exchange) {
+  exchange->respond({.headers = {{"X", "y"}},
+                     .body = exchange->request().method + " " + exchange->request().target + " " +
+                             std::to_string(exchange->request().body.size())});
+}
+
+// Waits for `holds` for a few seconds.
+template <class Holds>
+bool soon(Holds holds) {
+  for (int i = 0; i < 500 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return holds();
+}
+
+}  // namespace
+
+TEST_CASE("requests are answered over one connection; large bodies both ways") {
+  http::Server server({}, [](const Shared& exchange) {
+    if (exchange->request().target == "/large")
+      return exchange->respond({.body = std::string(std::size_t{20} << 20, 'x')});
+    echo(exchange);
+  });
+  http::Client client(to(server));
+  CHECK(client.call({.target = "/a?b"}).response().body == "GET /a?b 0");
+  CHECK(
+      client.call({.method = "PUT", .target = "/", .body = std::string(std::size_t{20} << 20, 'x')}).response().body ==
+      "PUT / 20971520");
+  CHECK(client.call({.target = "/large"}).response().body.size() == std::size_t{20} << 20);
+  CHECK(server.connections() == 1);
+}
+
+TEST_CASE("an answer comes from another thread, in parts as they are made") {
+  std::vector<std::thread> threads;
+  http::Server server({}, [&](const Shared& exchange) {
+    threads.emplace_back([exchange] {
+      exchange->begin(200, {{"Content-Type", "text/event-stream"}});
+      for (int i = 0; i < 3; ++i) {
+        exchange->write(http::server_sent_event(std::to_string(i)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      }
+      exchange->end();
+    });
+  });
+  http::Client client(to(server));
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::string> parts;
+    const http::Result result = client.call({}, {.on_body = [&](std::string_view part) { parts.emplace_back(part); }});
+    REQUIRE(result.ok());
+    CHECK(*http::find_header(result.response().headers, "content-type") == "text/event-stream");
+    CHECK(parts == std::vector<std::string>{"data: 0\n\n", "data: 1\n\n", "data: 2\n\n"});
+  }
+  CHECK(server.connections() == 1);
+  for (std::thread& one : threads) one.join();
+}
+
+TEST_CASE("handlers that throw or forget to answer are status 500; what they threw is told") {
+  std::mutex mutex;
+  std::string told;
+  http::Server server({.tell =
+                           [&](const std::string& line) {
+                             const std::lock_guard lock(mutex);
+                             told = line;
+                           }},
+                      [](const Shared& exchange) {
+                        if (exchange->request().target == "/throw") throw std::runtime_error("secret");
+                        if (exchange->request().target == "/half") exchange->begin(200, {});
+                      });
+  http::Client client(to(server));
+  const http::Result thrown = client.call({.target = "/throw"});
+  CHECK(thrown.response().status == 500);
+  CHECK(thrown.response().body.find("secret") == std::string::npos);
+  CHECK(client.call({.target = "/forgets"}).response().status == 500);
+  const http::Result half = client.call({.target = "/half"});
+  REQUIRE_FALSE(half.answered());
+  CHECK(half.failure().kind == http::Failure::Kind::broken);
+  const std::lock_guard lock(mutex);
+  CHECK(told == "/throw: secret");
+}
+
+TEST_CASE("what is too large, too slow or no HTTP is refused by its status") {
+  http::Server server(
+      {.header_limit = 1000, .body_limit = 1000, .idle_seconds = 5.0, .header_seconds = 0.2, .body_seconds = 0.2},
+      echo);
+  const auto answer = [&](const std::string& bytes) {
+    RawClient client(server.port());
+    client.send(bytes);
+    return client.receive_all().substr(0, 12);
+  };
+  CHECK(answer("nonsense\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(answer("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(answer("GET / HTTP/1.1\r\nA: " + std::string(2000, 'x')) == "HTTP/1.1 431");
+  CHECK(answer("POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n") == "HTTP/1.1 413");
+  CHECK(answer("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n" + std::string(2000, 'x')) ==
+        "HTTP/1.1 413");
+  CHECK(answer("GET / HTT") == "HTTP/1.1 408");
+  CHECK(answer("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf") == "HTTP/1.1 408");
+  RawClient drips(server.port());
+  const core::Stopwatch watch;
+  for (int i = 0; i < 100 && drips.send("x"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(drips.receive_all().substr(0, 12) == "HTTP/1.1 408");
+  CHECK(watch.seconds() < 4.0);
+  CHECK(soon([&] { return server.connections() == 0; }));
+}
+
+TEST_CASE("requests sent ahead are answered in turn; HTTP/1.0 and Connection: close end the connection") {
+  http::Server server({}, echo);
+  RawClient ahead(server.port());
+  ahead.send("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const std::string all = ahead.receive_all();
+  const std::size_t one = all.find("GET /1 0"), two = all.find("GET /2 0"), three = all.find("GET /3 0");
+  CHECK(one < two);
+  CHECK(two < three);
+  CHECK(three != std::string::npos);
+  RawClient old(server.port());
+  old.send("GET / HTTP/1.0\r\n\r\n");
+  CHECK(old.receive_all().ends_with("\r\n\r\nGET / 0"));
+  RawClient waits(server.port());
+  waits.send("POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+  CHECK(waits.receive(25) == "HTTP/1.1 100 Continue\r\n\r\n");
+  waits.send("hello");
+  CHECK(waits.receive(12) == "HTTP/1.1 200");
+}
+
+TEST_CASE("a client that goes away is noticed, and one that does not read is cut off") {
+  std::mutex mutex;
+  std::condition_variable changed;
+  Shared held;
+  bool gone = false;
+  http::Server server({.output_limit = std::size_t{4} << 20, .write_seconds = 0.2}, [&](const Shared& exchange) {
+    exchange->on_gone([&] {
+      const std::lock_guard lock(mutex);
+      gone = true;
+      changed.notify_all();
+    });
+    const std::lock_guard lock(mutex);
+    held = exchange;
+    changed.notify_all();
+  });
+  const auto request = [&](RawClient& client) {
+    client.send("GET / HTTP/1.1\r\n\r\n");
+    std::unique_lock lock(mutex);
+    gone = false;
+    REQUIRE(changed.wait_for(lock, std::chrono::seconds(5), [&] { return held != nullptr; }));
+    return std::exchange(held, nullptr);
+  };
+  const auto is_gone = [&] {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(5), [&] { return gone; });
+  };
+  {
+    Shared exchange;
+    {
+      RawClient client(server.port());
+      exchange = request(client);
+      CHECK_FALSE(exchange->gone());
+    }
+    CHECK(is_gone());
+    CHECK(exchange->gone());
+    exchange->begin(200, {});
+    CHECK_FALSE(exchange->write("x"));
+    bool told = false;
+    exchange->on_gone([&] { told = true; });
+    CHECK(told);
+  }
+  {  // more than may pile up
+    RawClient client(server.port());
+    const Shared exchange = request(client);
+    exchange->begin(200, {});
+    const std::string part(std::size_t{1} << 20, 'x');
+    int taken = 0;
+    while (taken < 100 && exchange->write(part)) ++taken;
+    CHECK(taken < 100);
+    CHECK(is_gone());
+  }
+  {  // less than that, but not read in time
+    RawClient client(server.port());
+    const Shared exchange = request(client);
+    exchange->respond({.body = std::string(std::size_t{64} << 20, 'x')});
+    CHECK(is_gone());
+  }
+  CHECK(soon([&] { return server.connections() == 0; }));
+}
+
+TEST_CASE("idle connections are closed after a while, and too many of them at once") {
+  http::Server server({.connections = 3, .idle_seconds = 0.3}, echo);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(std::make_unique<RawClient>(server.port()));
+  CHECK(soon([&] { return server.connections() == 3; }));
+  RawClient fourth(server.port());
+  CHECK(fourth.receive_all().empty());
+  for (const auto& client : clients) CHECK(client->receive_all().empty());
+  CHECK(soon([&] { return server.connections() == 0; }));
+  CHECK(http::Client(to(server)).call({}).ok());
+}
+
+TEST_CASE("stop waits for answers under way, then closes the rest") {
+  std::atomic<int> begun = 0;
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::vector<Shared> never;
+  http::Server server({}, [&](const Shared& exchange) {
+    const std::lock_guard lock(mutex);
+    ++begun;
+    if (exchange->request().target == "/never") return never.push_back(exchange);
+    threads.emplace_back([exchange] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      echo(exchange);
+    });
+  });
+  RawClient idle(server.port());
+  http::Result slow = http::Failure{}, lost = http::Failure{};
+  std::thread first([&] { slow = http::Client(to(server)).call({.target = "/slow"}); });
+  std::thread second([&] { lost = http::Client(to(server)).call({.target = "/never"}); });
+  CHECK(soon([&] { return begun == 2; }));
+  const core::Stopwatch watch;
+  server.stop(1.0);
+  CHECK(watch.seconds() > 0.9);
+  CHECK(watch.seconds() < 4.0);
+  first.join();
+  second.join();
+  CHECK(slow.ok());
+  REQUIRE_FALSE(lost.answered());
+  CHECK(lost.failure().kind == http::Failure::Kind::broken);
+  CHECK(idle.receive_all().empty());
+  CHECK(never[0]->gone());
+  never[0]->respond({});
+  for (std::thread& one : threads) one.join();
+  http::Client late(to(server));
+  CHECK(late.call({}).failure().kind == http::Failure::Kind::unreachable);
+  server.stop(1.0);
+}
+
+TEST_CASE("many connections wait without threads of their own") {
+  http::Server server({}, echo);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 400; ++i) clients.push_back(std::make_unique<RawClient>(server.port()));
+  for (const auto& client : clients) client->send("GET / HTTP/1.1\r\n\r\n");
+  int answered = 0;
+  for (const auto& client : clients) answered += client->receive(12) == "HTTP/1.1 200" ? 1 : 0;
+  CHECK(answered == 400);
+  CHECK(server.connections() == 400);
+}
+
+TEST_CASE("a port that is taken, an address that is not ours") {
+  http::Server server({}, echo);
+  CHECK_THROWS_WITH(http::Server({.port = server.port()}, echo), Catch::Contains("[rlalgo.http.8]") &&
+                                                                     Catch::Contains("Address already in use") &&
+                                                                     Catch::Contains(std::to_string(server.port())));
+  CHECK_THROWS_WITH(http::Server({.host = "no address"}, echo), Catch::Contains("[rlalgo.http.8]"));
+  CHECK_THROWS_WITH(http::Server({.host = "192.0.2.1"}, echo), Catch::Contains("[rlalgo.http.8]"));
+}
