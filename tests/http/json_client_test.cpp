@@ -72,6 +72,10 @@ TEST_CASE("failures are numbered errors that say what was waited for") {
   CHECK_THROWS_WITH(http::JsonClient(quick(large.url(), 3)).get("/x"),
                     Catch::Contains("[rlalgo.http.6]") && Catch::Contains("larger than 268435456 bytes") &&
                         Catch::Contains("1 attempts"));
+  HttpServer deep([](const std::string&, const std::string&) { return std::pair{200, std::string(100000, '[')}; });
+  CHECK_THROWS_WITH(http::JsonClient(quick(deep.url())).get("/x"),
+                    Catch::Contains("[rlalgo.http.6]") && Catch::Contains("found JSON nested 100000 levels deep") &&
+                        Catch::Contains("expected at most 200"));
   std::stop_source stop;
   stop.request_stop();
   CHECK_THROWS_WITH(http::JsonClient(quick(text.url())).get("/x", {.stop = stop.get_token()}),
