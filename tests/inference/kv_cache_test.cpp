@@ -84,3 +84,57 @@ TEST_CASE("freed pages are used again before new ones are made") {
   CHECK(cache.pages_allocated() == 5);
   CHECK(cache.pages_in_use() == 0);
 }
+
+TEST_CASE("with a limit, what does not fit is refused and changes nothing") {
+  KvCache cache(1, 1, 8);
+  cache.limit(3);
+  KvCache::Sequence a, b;
+  CHECK(cache.extend(a, 40));
+  CHECK_FALSE(cache.extend(b, 40));
+  CHECK(b.length == 0);
+  CHECK(b.pages.empty());
+  CHECK(cache.extend(b, 32));
+  CHECK_FALSE(cache.extend(a, 25));
+  CHECK(a.length == 40);
+  CHECK(cache.extend(a, 24));
+  KvCache::Sequence child;
+  CHECK(cache.fork(a, child));  // at a page boundary nothing is copied
+  cache.release(child);
+  cache.release(b);
+  CHECK(cache.extend(a, 1));
+  CHECK_FALSE(cache.fork(a, child));
+  CHECK(child.pages.empty());
+  cache.release(a);
+  CHECK(cache.available(3));
+  CHECK_FALSE(cache.available(4));
+}
+
+TEST_CASE("pages lie in the memory that they are given") {
+  struct Counting final : rlalgo::inference::PageMemory {
+    PageMemory& host = PageMemory::host();
+    int live = 0, copies = 0;
+    float* allocate(std::size_t bytes) override {
+      ++live;
+      return host.allocate(bytes);
+    }
+    void free(float* page) noexcept override {
+      --live;
+      host.free(page);
+    }
+    void copy(const float* from, float* to, std::size_t bytes) override {
+      ++copies;
+      host.copy(from, to, bytes);
+    }
+  } memory;
+  {
+    KvCache cache(1, 1, 8, memory);
+    KvCache::Sequence a, b;
+    cache.extend(a, 33);
+    cache.fork(a, b);
+    CHECK(memory.live == 3);
+    CHECK(memory.copies == 1);
+    cache.release(a);
+    cache.release(b);
+  }
+  CHECK(memory.live == 0);
+}

@@ -42,6 +42,7 @@ struct Completion {
   std::vector<std::uint8_t> loss_mask = {};          // [ids], 0 = not the model's; empty = all the model's
   std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns
+  std::int64_t weights_version = -1;                 // that generated it; −1 = the generator does not know
 };
 
 // One sample of a generation batch.

@@ -29,6 +29,7 @@
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/inference/request.hpp>
 
 namespace rlalgo::inference {
 
@@ -79,6 +80,26 @@ class TokenDraw {
     return from_kept(sampling, top_k, u);
   }
 
+  // A copy of the logits that may be written to, for the next call.
+  std::span<float> editable(std::span<const float> logits) {
+    edited_.assign(logits.begin(), logits.end());
+    return edited_;
+  }
+
+  // The `count` most likely ids under the distribution of the last call, most likely first, the smaller id among
+  // equals; fewer where fewer can be drawn. The logits of that call must still be there.
+  void most_likely(std::int64_t count, std::vector<TokenLogProb>& out) {
+    out.clear();
+    count = std::min(count, size());
+    if (count <= 0) return;
+    if (!truncated_) gather_top_k(count);
+    std::sort(kept_.begin(), kept_.end(), by_logit);
+    for (const Candidate& c : kept_) {
+      if (static_cast<std::int64_t>(out.size()) == count) break;
+      if (weight(c.logit) > 0.0) out.push_back({c.id, drawn(c.id, last_total_).log_prob});
+    }
+  }
+
   // Token `id` with log_softmax(l / T), whatever the probability of drawing it; T = 0 as in greedy sampling.
   Drawn given(std::span<const float> logits, double temperature, data::TokenId id) {
     row_ = logits;
@@ -94,6 +115,10 @@ class TokenDraw {
     data::TokenId id;
     float logit;
   };
+
+  static bool by_logit(const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  }
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(row_.size()); }
   [[nodiscard]] double weight(float logit) const { return std::exp(static_cast<double>((logit - max_) * scale_)); }
@@ -129,6 +154,8 @@ class TokenDraw {
       sums_.push_back(kernels_.exp_sum(row_.data() + begin, max_, scale_, nullptr, std::min(block, size() - begin)));
       total += sums_.back();
     }
+    truncated_ = false;
+    last_total_ = total;
     return total;
   }
 
@@ -179,9 +206,7 @@ class TokenDraw {
       gather_mass(sampling.top_p);
     else
       gather_above(max_ + static_cast<float>(std::log(sampling.min_p) / scale_) - 1e-3f / scale_);
-    std::sort(kept_.begin(), kept_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-    });
+    std::sort(kept_.begin(), kept_.end(), by_logit);
     if (sampling.top_p < 1.0) {
       const double total = top_k ? kept_mass() : total_;
       double before = 0.0;
@@ -194,6 +219,8 @@ class TokenDraw {
     // Walked by id, like the untruncated draw: near-equal logits cannot reorder the intervals.
     std::sort(kept_.begin(), kept_.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
     const double total = kept_mass();
+    truncated_ = true;
+    last_total_ = total;
     const double target = u * total;
     double before = 0.0;
     std::int64_t chosen = -1;
@@ -256,8 +283,10 @@ class TokenDraw {
   std::span<const float> row_;
   float max_ = 0.0f;
   float scale_ = 1.0f;
-  double total_ = 0.0;
-  std::vector<float> sums_, terms_, maxima_, penalised_;
+  double total_ = 0.0;       // all ids, while kept ones are chosen
+  double last_total_ = 0.0;  // of the distribution of the last call
+  bool truncated_ = false;   // … which is over kept_ alone
+  std::vector<float> sums_, terms_, maxima_, penalised_, edited_;
   std::vector<Candidate> kept_;
 };
 

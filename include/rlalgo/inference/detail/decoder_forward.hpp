@@ -1,7 +1,4 @@
-// One forward pass over rows of any sequences: decoding rows and prompt rows alike, against the paged cache.
-//
-// A row is one token at one position of one sequence. All rows of the call write their keys and values first, then each
-// attends to the positions up to its own, so consecutive positions of one prompt may stand in one call.
+// The pass of a decoder on the CPU (forward.hpp), against the paged cache.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
+#include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 
@@ -37,16 +36,16 @@ class Activations {
   std::vector<float> values_;  // [rows, stride]
 };
 
-struct Row {
-  data::TokenId token;
-  std::int64_t position;
-  float* const* pages;  // of its sequence, long enough for `position`
+// A decoder's tensors, read through their pointers.
+struct DecoderWeightsView final : Forward::Weights {
+  DecoderView view;
+  std::shared_ptr<const void> owner;  // keeps the tensors; null = somebody else does
 };
 
-class DecoderForward {
+class DecoderForward final : public Forward {
  public:
   DecoderForward(const model::DecoderConfig& config, const KvCache& cache, core::ThreadPool& pool,
-                 std::int64_t max_rows)
+                 std::int64_t max_rows, std::int64_t max_logits)
       : config_(config),
         cache_(cache),
         pool_(pool),
@@ -61,11 +60,16 @@ class DecoderForward {
         gate_(max_rows, config.intermediate_size),
         up_(max_rows, config.intermediate_size),
         rank_(0, 0),
+        selected_(max_logits, config.hidden_size),
         max_rows_(max_rows),
+        max_logits_(max_logits),
         scratch_(static_cast<std::size_t>(pool.threads())) {}
 
-  // Room for sequences of `length` positions: nothing is allocated by run() afterwards.
-  void reserve(std::int64_t length) {
+  [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
+  [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
+
+  void reserve(std::int64_t length) override {
+    logits_.resize(static_cast<std::size_t>(max_logits_ * config_.vocab_size));
     rotary_.reserve(length);
     const std::int64_t padded = (length + page_positions - 1) / page_positions * page_positions;
     const std::int64_t group = config_.heads / config_.kv_heads;
@@ -75,10 +79,10 @@ class DecoderForward {
     }
   }
 
-  // Returns the normalised last hidden states, a row of H numbers for each row; valid until the next call.
-  Activations& run(const DecoderView& view, std::span<const Row> rows) {
+  void run(const Weights& weights, std::span<const Row> rows) override {
+    const DecoderView& view = static_cast<const DecoderWeightsView&>(weights).view;
     rows_ = rows;
-    if (rows.empty()) return normed_;
+    if (rows.empty()) return;
     if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
@@ -94,15 +98,19 @@ class DecoderForward {
       add_projection(layer.down, gate_);
     }
     norm(view.final_norm);
-    return normed_;
   }
 
-  // logits[i, :] = W · x_i for the first m rows of x; logits are [m, V].
-  void head(const DecoderView& view, Activations& x, std::int64_t m, float* logits) {
-    const Matrix& w = view.head;
-    low_rank({&w}, x, m);
-    parallel(w.rows, 2 * m * w.columns,
-             [&](std::int64_t begin, std::int64_t end, int) { multiply(w, x, m, begin, end, logits + begin, w.rows); });
+  // logits[i, :] = W · x_i for the rows asked for.
+  const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
+    const Matrix& w = static_cast<const DecoderWeightsView&>(weights).view.head;
+    const std::int64_t m = static_cast<std::int64_t>(rows.size());
+    for (std::int64_t i = 0; i < m; ++i)
+      std::copy_n(normed_.row(rows[static_cast<std::size_t>(i)]), config_.hidden_size, selected_.row(i));
+    low_rank({&w}, selected_, m);
+    parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
+      multiply(w, selected_, m, begin, end, logits_.data() + begin, w.rows);
+    });
+    return logits_.data();
   }
 
  private:
@@ -337,7 +345,9 @@ class DecoderForward {
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
   Activations rank_;                    // [max_rows, most adapter columns of one input]
-  std::int64_t max_rows_, rank_columns_ = 0;
+  Activations selected_;                // [max_logits, H]
+  std::vector<float> logits_;           // [max_logits, V]
+  std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
   std::vector<Scratch> scratch_;  // per thread
 };
 

@@ -1,0 +1,97 @@
+// What a scheduler keeps of a request: its prompt in the cache, and how far its completions are.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/inference/prefix_cache.hpp>
+#include <rlalgo/inference/request.hpp>
+#include <rlalgo/inference/sampling.hpp>
+#include <rlalgo/inference/stop_strings.hpp>
+
+namespace rlalgo::inference {
+
+// Decodes one completion as it grows. push() gives the text that an id has made certain, finish() what is left.
+struct TextStream {
+  std::function<std::string(data::TokenId)> push;
+  std::function<std::string()> finish;
+};
+
+namespace detail {
+
+// The text of one completion.
+struct TextOfCompletion {
+  TextStream stream;
+  StopStrings stops;
+};
+
+// A request in work. Its completions start in order; one that had to give its memory back is resumed before the next.
+struct Scheduled {
+  RequestId id = 0;  // rising: the order of arrival
+  RequestSpec spec;
+  RequestResult result;
+  std::int64_t room = 0;                // tokens of a completion at most
+  std::vector<data::TokenId> end_ids;   // that end a completion
+  std::vector<TextOfCompletion> texts;  // [count], or empty
+  KvCache::Sequence prompt;             // while completions have yet to continue it
+  bool complete = false;                // all of the prompt is in `prompt`
+  bool drawn = false;                   // `first` is known
+  std::vector<Drawn> first;             // [count] first tokens, drawn when the prompt's logits are there
+  std::vector<std::vector<TokenLogProb>> first_top;
+  std::int64_t started = 0;             // completions that have, or had, a slot
+  std::int64_t waiting = 0;             // slots whose completion has yet to continue the prompt
+  std::int64_t running = 0;             // slots
+  std::int64_t ended = 0;               // completions
+  std::vector<std::int64_t> preempted;  // completions to be resumed
+  bool queued = false;                  // is among those that want slots
+  bool indexed = true;                  // its pages go to the prefix cache
+
+  [[nodiscard]] std::int64_t prompt_size() const { return static_cast<std::int64_t>(spec.prompt.size()); }
+  [[nodiscard]] data::Completion& completion(std::int64_t j) {
+    return result.completions[static_cast<std::size_t>(j)].completion;
+  }
+  [[nodiscard]] const data::Completion& completion(std::int64_t j) const {
+    return result.completions[static_cast<std::size_t>(j)].completion;
+  }
+  [[nodiscard]] bool wants_slots() const { return !preempted.empty() || started < spec.count; }
+  // Completions that will continue the prompt where it is.
+  [[nodiscard]] std::int64_t heirs() const { return spec.count - started + waiting; }
+  // The tokens of completion j that are known; the last of given ones need not be computed.
+  [[nodiscard]] TokenView tokens(std::int64_t j) const {
+    if (spec.given.empty()) return {spec.prompt, completion(j).ids};
+    return {spec.prompt, std::span(spec.given).first(spec.given.size() - 1)};
+  }
+};
+
+struct Slot {
+  Scheduled* request = nullptr;
+  std::int64_t completion = 0;
+  bool waits = true;           // has yet to continue its prompt
+  KvCache::Sequence sequence;  // of its own, once it does not wait
+  [[nodiscard]] TokenView tokens() const { return request->tokens(completion); }
+  [[nodiscard]] std::int64_t uncomputed() const { return tokens().size() - sequence.length; }
+};
+
+// Something to find out from one row of logits.
+struct Draw {
+  enum class Kind { first, next, prompt } kind = Kind::next;
+  Scheduled* request = nullptr;
+  std::size_t slot = 0;         // of `next`
+  std::int64_t completion = 0;  // of `first` and `next`
+  std::int64_t index = 0;       // of the token in its completion, or in the prompt
+  std::int64_t row = 0;         // of the logits at hand
+  Drawn drawn = {};
+  std::vector<TokenLogProb> top = {};
+};
+
+}  // namespace detail
+
+}  // namespace rlalgo::inference

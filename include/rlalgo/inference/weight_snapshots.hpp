@@ -1,0 +1,173 @@
+// A second copy of the weights: one thread trains and publishes, another generates with what was published last.
+//
+//   trainer:    optimizer step · publish(v)            copies what is trained, then makes it the current one
+//   generator:  acquire() → weights of version v       stay as they are while the handle lives
+//
+// Two buffers. publish() writes the one that is not current; if that is still being read and the current one is not, it
+// writes the current one, and acquire() waits for the copy. Only when both are being read does publish() wait, and at
+// most `seconds`. Tensors that are trained (requires_grad) are copied; frozen ones are shared, so a run of an adapter
+// copies the adapter only.
+//
+// publish() on one thread; acquire() and the end of handles on any. Handles may outlive the snapshots.
+//
+// Errors: [rlalgo.inference.13] both buffers stay in use; [.14] nothing has been published.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::inference {
+
+class WeightSnapshots {
+ public:
+  struct Snapshot {
+    model::DecoderWeights weights;
+    std::int64_t version = -1;
+    std::uint64_t number = 0;  // of its publication: no two have the same
+  };
+  using Handle = std::shared_ptr<const Snapshot>;
+
+  // `live` are the trainer's weights, which must outlive this one.
+  WeightSnapshots(model::DecoderConfig config, const model::DecoderWeights& live, double seconds = 600.0)
+      : config_(std::move(config)), live_(live), seconds_(seconds), state_(std::make_shared<State>()) {}
+
+  // Copies the weights as they are now.
+  void publish(std::int64_t version) {
+    const int target = begin_writing(version);
+    try {
+      copy(state_->buffers[target], version);
+    } catch (...) {
+      end_writing(target, false);
+      throw;
+    }
+    end_writing(target, true);
+  }
+
+  // The weights published last.
+  [[nodiscard]] Handle acquire() {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    state.changed.wait(lock, [&] { return state.current < 0 || state.writing != state.current; });
+    if (state.current < 0)
+      core::raise("inference", 14,
+                  {.what = "no weights have been published to generate with",
+                   .remedy = "publish once before the first generation"});
+    Buffer& buffer = state.buffers[state.current];
+    ++buffer.readers;
+    return {&buffer.snapshot, [state = state_, &buffer](const Snapshot*) {
+              const std::lock_guard guard(state->mutex);
+              --buffer.readers;
+              state->changed.notify_all();
+            }};
+  }
+
+  [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return config_; }
+  // Bytes that the last publish() copied.
+  [[nodiscard]] std::size_t copied_bytes() const noexcept { return copied_bytes_; }
+
+ private:
+  struct Buffer {
+    Snapshot snapshot;
+    std::vector<tensor::Tensor> own;  // the copies, in the order of visit()
+    int readers = 0;
+  };
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    Buffer buffers[2];
+    int current = -1, writing = -1;
+  };
+
+  int begin_writing(std::int64_t version) {
+    State& state = *state_;
+    std::unique_lock lock(state.mutex);
+    int target = -1;
+    const auto found = [&] {
+      const int other = state.current < 0 ? 0 : 1 - state.current;
+      target = state.buffers[other].readers == 0                                 ? other
+               : state.current >= 0 && state.buffers[state.current].readers == 0 ? state.current
+                                                                                 : -1;
+      return target >= 0;
+    };
+    if (!state.changed.wait_for(lock, std::chrono::duration<double>(seconds_), found))
+      core::raise("inference", 13,
+                  {.what = "weights cannot be published: both copies are being generated with",
+                   .found = "version " + std::to_string(version) + " waited for " + std::to_string(seconds_) + " s",
+                   .expected = "a generation of at most two versions at a time",
+                   .remedy = "let generations end, or publish less often"});
+    state.writing = target;
+    return target;
+  }
+
+  void end_writing(int target, bool good) {
+    State& state = *state_;
+    const std::lock_guard guard(state.mutex);
+    state.writing = -1;
+    if (good)
+      state.current = target;
+    else if (state.current == target)
+      state.current = -1;
+    state.changed.notify_all();
+  }
+
+  void copy(Buffer& buffer, std::int64_t version) {
+    const c10::NoGradGuard no_grad;
+    buffer.snapshot.weights = live_;
+    copied_bytes_ = 0;
+    std::size_t next = 0;
+    visit(buffer.snapshot.weights, [&](tensor::Tensor& value) {
+      if (!value.defined() || !value.requires_grad()) return;
+      if (next == buffer.own.size()) buffer.own.emplace_back();
+      tensor::Tensor& own = buffer.own[next++];
+      const tensor::Tensor source = value.detach();
+      if (!own.defined() || own.sizes() != source.sizes() || own.scalar_type() != source.scalar_type())
+        own = source.clone();
+      else
+        own.copy_(source);
+      copied_bytes_ += own.nbytes();
+      value = own;
+    });
+    buffer.own.resize(next);
+    buffer.snapshot.version = version;
+    buffer.snapshot.number = ++publications_;
+  }
+
+  // visit(tensor) for every tensor; a tied lm_head follows the embedding.
+  template <class Visit>
+  void visit(model::DecoderWeights& weights, Visit&& visit) const {
+    model::DecoderConfig config = config_;
+    config.tied_embeddings =
+        !weights.lm_head.defined() || weights.lm_head.const_data_ptr() == weights.embedding.const_data_ptr();
+    const bool tied = weights.lm_head.defined() && config.tied_embeddings;
+    model::visit_weights(config, weights,
+                         [&](const std::string&, tensor::Tensor& value, const auto&, auto) { visit(value); });
+    if (tied) weights.lm_head = weights.embedding;
+    model::visit_loras(weights, [&](const std::string&, model::Lora& lora, const tensor::Tensor&) {
+      for (tensor::Tensor* value : {&lora.a, &lora.b, &lora.magnitude}) visit(*value);
+    });
+  }
+
+  model::DecoderConfig config_;
+  const model::DecoderWeights& live_;
+  double seconds_;
+  std::shared_ptr<State> state_;
+  std::uint64_t publications_ = 0;
+  std::size_t copied_bytes_ = 0;
+};
+
+}  // namespace rlalgo::inference

@@ -1,0 +1,423 @@
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <rlalgo/inference/scheduler.hpp>
+
+#include "inference/toy_forward.hpp"
+
+using namespace rlalgo;
+using data::Finish;
+using data::TokenId;
+using inference::CompletionResult;
+using inference::RequestId;
+using inference::RequestResult;
+using inference::RequestSpec;
+using inference::Scheduler;
+using inference::SchedulerConfig;
+
+namespace {
+
+inference::TextStream letters() {
+  return {[](TokenId id) { return std::string(1, static_cast<char>('a' + id % 26)); }, [] { return std::string(); }};
+}
+
+// A scheduler over the toy model, and everything that has ended.
+struct Bench {
+  model::DecoderConfig decoder = toy::config();
+  inference::KvCache cache{1, 1, 8};
+  core::ThreadPool pool{1};
+  toy::ToyForward forward;
+  Scheduler scheduler;
+  std::map<RequestId, RequestResult> ended;
+
+  explicit Bench(SchedulerConfig config = {})
+      : forward(cache, config.max_slots + config.prefill_rows, config.max_slots),
+        scheduler(decoder, forward, cache, pool, config, letters) {
+    scheduler.set_weights(toy::weights(1));
+  }
+  RequestId submit(RequestSpec spec) {
+    spec.on_end = [this](RequestId id, RequestResult&& result) {
+      if (!ended.emplace(id, std::move(result)).second) throw std::logic_error("ended twice");
+    };
+    return scheduler.submit(std::move(spec));
+  }
+  RequestResult run(RequestSpec spec) {
+    const RequestId id = submit(std::move(spec));
+    scheduler.drain();
+    return ended.at(id);
+  }
+};
+
+std::vector<TokenId> prompt_of(std::int64_t length, std::uint32_t salt) {
+  std::vector<TokenId> ids;
+  for (std::int64_t i = 0; i < length; ++i) ids.push_back(static_cast<TokenId>((i * i * 7 + i * salt + salt) % 50));
+  return ids;
+}
+
+bool same(const CompletionResult& a, const CompletionResult& b) {
+  const auto top = [](const CompletionResult& c) {
+    std::vector<std::pair<TokenId, float>> out;
+    for (const auto& token : c.top)
+      for (const auto& one : token) out.emplace_back(one.id, one.log_prob);
+    return out;
+  };
+  return a.completion.ids == b.completion.ids && a.completion.log_probs == b.completion.log_probs &&
+         a.completion.finish == b.completion.finish && a.text == b.text && a.stop_text == b.stop_text &&
+         top(a) == top(b);
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const core::Error& error) {
+    return error.room() + "." + std::to_string(error.number());
+  }
+  return "none";
+}
+
+std::size_t bytes_of(std::size_t pages) { return pages * inference::KvCache(1, 1, 8).page_bytes(); }
+
+// A request like no other: prompts begin alike, everything else differs.
+RequestSpec random_request(std::mt19937& random) {
+  const auto number = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  RequestSpec spec;
+  const std::vector<TokenId> document = prompt_of(150, 3 + random() % 2);
+  spec.prompt.assign(document.begin(), document.begin() + number(1, 110));
+  if (number(0, 1) == 1) spec.prompt.push_back(number(0, 49));
+  spec.count = number(1, 4);
+  spec.sampling.temperature = number(0, 3) == 0 ? 0.0 : 0.5 + 0.1 * number(0, 10);
+  if (number(0, 2) == 0) spec.sampling.top_p = 0.9;
+  if (number(0, 2) == 0) spec.sampling.top_k = number(1, 20);
+  if (number(0, 2) == 0) spec.sampling.min_p = 0.05;
+  if (number(0, 2) == 0) spec.sampling.repetition_penalty = 1.2;
+  spec.sampling.max_new_tokens = number(1, 90);
+  if (number(0, 1) == 0) spec.sampling.stop_ids = {number(0, 49)};
+  if (number(0, 3) == 0)
+    spec.stop_strings = {"ab", "xyz", std::string(1, static_cast<char>('a' + number(0, 25))) + "q"};
+  if (number(0, 3) == 0) spec.min_new_tokens = std::min<std::int64_t>(spec.sampling.max_new_tokens, number(0, 30));
+  if (number(0, 4) == 0) spec.top_log_probs = number(1, 5);
+  if (number(0, 6) == 0) spec.prompt_log_probs = number(0, 2);
+  if (number(0, 6) == 0) spec.given = prompt_of(number(1, 80), 9);
+  if (number(0, 4) == 0)
+    spec.edit_logits = [](std::span<float> logits, std::span<const TokenId> ids) {
+      logits[ids.size() % logits.size()] += 3.0f;
+    };
+  spec.key = {.seed = random(), .step = random() % 3};
+  spec.first_index = random() % 1000;
+  spec.weights = toy::weights(1 + random() % 2);
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("whatever comes, goes and is preempted beside it, a request gets the same bits") {
+  std::uint64_t preemptions = 0, cached = 0, aborted = 0, whole = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    SchedulerConfig config;
+    config.max_slots = 1 + static_cast<std::int64_t>(random() % 9);
+    config.prefill_rows = 1 + static_cast<std::int64_t>(random() % 40);
+    config.prefix_cache = seed % 3 != 0;
+    config.cache_bytes = seed % 4 == 0 ? 0 : bytes_of(8 + random() % 12);
+    config.eos_ids = {7};
+    Bench bench(config);
+    std::vector<RequestSpec> specs;
+    std::vector<RequestId> ids;
+    std::vector<bool> cancelled;
+    while (specs.size() < 25 || !bench.scheduler.idle()) {
+      if (specs.size() < 25 && random() % 4 == 0) {
+        specs.push_back(random_request(random));
+        ids.push_back(bench.submit(specs.back()));
+        cancelled.push_back(false);
+      }
+      if (!ids.empty() && random() % 40 == 0) {
+        const std::size_t which = random() % ids.size();
+        if (bench.scheduler.cancel(ids[which])) cancelled[which] = true;
+      }
+      if (random() % 150 == 0) bench.scheduler.reset_prefix_cache();
+      bench.scheduler.step();
+      REQUIRE(bench.forward.passes < 100'000);
+    }
+    const Scheduler::Counts counts = bench.scheduler.counts();
+    CHECK(counts.pages_in_use == 0);
+    CHECK(counts.running + counts.waiting == 0);
+    if (config.cache_bytes > 0) CHECK(bench.cache.pages_allocated() <= bench.cache.limit());
+    preemptions += counts.preemptions;
+    cached += counts.cached_tokens;
+    for (std::size_t r = 0; r < specs.size(); ++r) {
+      Bench alone({.max_slots = 4, .prefill_rows = 200, .prefix_cache = false, .eos_ids = {7}});
+      const RequestResult expected = alone.run(specs[r]);
+      const RequestResult& found = bench.ended.at(ids[r]);
+      REQUIRE(found.completions.size() == expected.completions.size());
+      for (std::size_t j = 0; j < found.completions.size(); ++j) {
+        const CompletionResult &a = found.completions[j], &b = expected.completions[j];
+        INFO("seed " << seed << " request " << r << " completion " << j);
+        if (a.completion.finish == Finish::aborted) {
+          CHECK(cancelled[r]);
+          ++aborted;
+          REQUIRE(a.completion.ids.size() <= b.completion.ids.size());
+          CHECK(std::equal(a.completion.ids.begin(), a.completion.ids.end(), b.completion.ids.begin()));
+          CHECK(
+              std::equal(a.completion.log_probs.begin(), a.completion.log_probs.end(), b.completion.log_probs.begin()));
+          continue;
+        }
+        ++whole;
+        REQUIRE(same(a, b));
+      }
+      if (cancelled[r]) continue;
+      REQUIRE(found.prompt_log_probs.size() == expected.prompt_log_probs.size());
+      for (std::size_t i = 0; i < found.prompt_log_probs.size(); ++i)
+        CHECK(found.prompt_log_probs[i].log_prob == expected.prompt_log_probs[i].log_prob);
+    }
+  }
+  CHECK(preemptions > 100);
+  CHECK(cached > 1000);
+  CHECK(aborted > 20);
+  CHECK(whole > 1000);
+}
+
+TEST_CASE("a prefix that was computed is not computed again, until its weights are forgotten") {
+  Bench bench;
+  RequestSpec spec{.prompt = prompt_of(100, 5), .sampling = {.max_new_tokens = 40}};
+  const RequestResult first = bench.run(spec);
+  CHECK(first.cached_tokens == 0);
+  CHECK(bench.forward.computed == 100 + 39);
+  const RequestResult again = bench.run(spec);
+  CHECK(again.cached_tokens == 96);
+  CHECK(bench.forward.computed == 139 + 4 + 39);
+  CHECK(same(again.completions[0], first.completions[0]));
+
+  // What was drawn belongs to the prefix of the next turn.
+  RequestSpec turn = spec;
+  const std::vector<TokenId>& said = first.completions[0].completion.ids;
+  turn.prompt.insert(turn.prompt.end(), said.begin(), said.end());
+  CHECK(bench.run(turn).cached_tokens == 128);
+
+  // Other weights know nothing of it, and neither does anybody once they are forgotten.
+  spec.weights = toy::weights(2);
+  CHECK(bench.run(spec).cached_tokens == 0);
+  CHECK(bench.run(spec).cached_tokens == 96);
+  spec.weights = nullptr;
+  bench.scheduler.forget(1);
+  CHECK(bench.run(spec).cached_tokens == 0);
+  bench.scheduler.reset_prefix_cache();
+  CHECK(bench.run(spec).cached_tokens == 0);
+  CHECK(bench.scheduler.counts().pages_in_use == 0);
+}
+
+TEST_CASE("forgotten in the middle of a request, weights serve it to its end and leave nothing behind") {
+  Bench bench;
+  const RequestSpec spec{.prompt = prompt_of(70, 5), .count = 2, .sampling = {.max_new_tokens = 50}};
+  const RequestResult expected = bench.run(spec);
+  const RequestId id = bench.submit(spec);
+  for (int i = 0; i < 20; ++i) bench.scheduler.step();
+  bench.scheduler.forget(1);
+  bench.scheduler.drain();
+  CHECK(same(bench.ended.at(id).completions[1], expected.completions[1]));
+  CHECK(bench.run(spec).cached_tokens == 0);
+}
+
+TEST_CASE("the memory limits how many run, not how many wait") {
+  // Each completion needs 3 pages at its end, and its prompt's last page while others have yet to start.
+  Bench bench({.max_slots = 16, .prefill_rows = 64, .cache_bytes = bytes_of(7), .prefix_cache = false});
+  std::vector<RequestId> ids;
+  for (std::uint32_t r = 0; r < 10; ++r)
+    ids.push_back(bench.submit({.prompt = prompt_of(40, r), .sampling = {.max_new_tokens = 50}}));
+  std::size_t most = 0;
+  while (bench.scheduler.step()) {
+    most = std::max(most, bench.scheduler.counts().running);
+    REQUIRE(bench.scheduler.counts().pages_in_use <= 7);
+  }
+  CHECK(most >= 2);
+  CHECK(most <= 3);
+  CHECK(bench.scheduler.counts().preemptions > 0);
+  for (const RequestId id : ids) CHECK(bench.ended.at(id).completions[0].completion.ids.size() == 50);
+  CHECK(error_of([&] { bench.submit({.prompt = prompt_of(150, 1), .sampling = {.max_new_tokens = 100}}); }) ==
+        "inference.10");
+  bench.run({.prompt = prompt_of(150, 1), .sampling = {.max_new_tokens = 43}});  // exactly what there is
+}
+
+TEST_CASE("older requests end first when the memory is short, and all end") {
+  Bench bench({.max_slots = 8, .prefill_rows = 64, .cache_bytes = bytes_of(8), .prefix_cache = true});
+  std::vector<RequestId> order;
+  for (std::uint32_t r = 0; r < 6; ++r) {
+    RequestSpec spec{.prompt = prompt_of(64, r), .count = 2, .sampling = {.max_new_tokens = 60}};
+    bench.submit(std::move(spec));
+  }
+  std::size_t seen = 0;
+  while (bench.scheduler.step())
+    for (; seen < bench.ended.size(); ++seen)
+      order.push_back(std::next(bench.ended.begin(), static_cast<std::ptrdiff_t>(seen))->first);
+  REQUIRE(order.size() == 6);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("requests on different weights run side by side and keep theirs") {
+  Bench bench({.max_slots = 6, .prefill_rows = 30});
+  std::vector<RequestSpec> specs;
+  for (std::uint64_t r = 0; r < 6; ++r)
+    specs.push_back({.prompt = prompt_of(40, 4),
+                     .sampling = {.max_new_tokens = 30},
+                     .weights = toy::weights(1 + r % 3, 10 + static_cast<std::int64_t>(r % 3))});
+  std::vector<RequestId> ids;
+  for (const RequestSpec& spec : specs) ids.push_back(bench.submit(spec));
+  bench.scheduler.drain();
+  for (std::size_t r = 0; r < specs.size(); ++r) {
+    const CompletionResult& found = bench.ended.at(ids[r]).completions[0];
+    CHECK(same(found, Bench().run(specs[r]).completions[0]));
+    CHECK(found.completion.weights_version == 10 + static_cast<std::int64_t>(r % 3));
+  }
+  CHECK_FALSE(same(bench.ended.at(ids[0]).completions[0], bench.ended.at(ids[1]).completions[0]));
+}
+
+TEST_CASE("stop strings end a completion, and the sink never sees a piece of one") {
+  Bench bench;
+  RequestSpec spec{.prompt = prompt_of(10, 2), .sampling = {.max_new_tokens = 60}, .text = true};
+  const CompletionResult whole = bench.run(spec).completions[0];
+  REQUIRE(whole.text.size() == 60);
+  CHECK(whole.completion.finish == Finish::length);
+  const std::string stop = whole.text.substr(30, 3);
+  spec.stop_strings = {"not there", stop};
+  std::string streamed;
+  std::optional<Finish> last;
+  spec.on_token = [&](const inference::TokenEvent& token) {
+    streamed += token.text;
+    last = token.finished;
+  };
+  const CompletionResult cut = bench.run(spec).completions[0];
+  CHECK(cut.text == whole.text.substr(0, whole.text.find(stop)));
+  CHECK(cut.stop_text == stop);
+  CHECK(cut.completion.finish == Finish::stop);
+  CHECK(cut.completion.ids.size() == whole.text.find(stop) + 3);
+  CHECK(streamed == cut.text);
+  CHECK(last == Finish::stop);
+  spec.min_new_tokens = 40;
+  spec.stop_strings = {whole.text.substr(5, 2)};
+  CHECK(bench.run(spec).completions[0].completion.ids.size() >= 40);
+}
+
+TEST_CASE("before min_new_tokens no end id is drawn; the model's own count unless told otherwise") {
+  Bench bench({.eos_ids = {3, 4, 5, 6, 7, 8}});
+  RequestSpec spec{.prompt = prompt_of(10, 2), .count = 8, .sampling = {.max_new_tokens = 60, .stop_ids = {9, 10, 11}}};
+  const auto ends = [](const CompletionResult& c) {
+    return c.completion.ids.back() >= 3 && c.completion.ids.back() <= 11;
+  };
+  std::size_t early = 0;
+  RequestResult result = bench.run(spec);
+  for (const CompletionResult& c : result.completions) {
+    early += c.completion.ids.size() < 20 ? 1 : 0;
+    CHECK((c.completion.finish == Finish::stop) == ends(c));
+  }
+  CHECK(early > 0);
+  spec.min_new_tokens = 20;
+  result = bench.run(spec);
+  for (const CompletionResult& c : result.completions) {
+    CHECK(c.completion.ids.size() > 20);
+    for (std::size_t t = 0; t < 20; ++t) CHECK((c.completion.ids[t] < 3 || c.completion.ids[t] > 11));
+  }
+  spec.min_new_tokens = 0;
+  spec.ignore_eos = true;
+  spec.sampling.stop_ids.clear();
+  result = bench.run(spec);
+  for (const CompletionResult& c : result.completions) CHECK(c.completion.ids.size() == 60);
+}
+
+TEST_CASE("top log-probs are those of the distribution drawn from, or of the model") {
+  Bench bench;
+  RequestSpec spec{.prompt = prompt_of(10, 2), .sampling = {.temperature = 0.7, .max_new_tokens = 20}};
+  spec.top_log_probs = 50;
+  const CompletionResult all = bench.run(spec).completions[0];
+  for (std::size_t t = 0; t < 20; ++t) {
+    REQUIRE(all.top[t].size() == 50);
+    double mass = 0;
+    for (const auto& one : all.top[t]) mass += std::exp(static_cast<double>(one.log_prob));
+    CHECK(mass == Approx(1.0).margin(1e-5));
+    CHECK(std::is_sorted(all.top[t].begin(), all.top[t].end(),
+                         [](const auto& a, const auto& b) { return a.log_prob > b.log_prob; }));
+    const auto mine = std::find_if(all.top[t].begin(), all.top[t].end(),
+                                   [&](const auto& one) { return one.id == all.completion.ids[t]; });
+    CHECK(mine->log_prob == all.completion.log_probs[t]);
+  }
+  spec.sampling.top_k = 4;
+  const CompletionResult four = bench.run(spec).completions[0];
+  for (const auto& top : four.top) {
+    REQUIRE(top.size() == 4);
+    double mass = 0;
+    for (const auto& one : top) mass += std::exp(static_cast<double>(one.log_prob));
+    CHECK(mass == Approx(1.0).margin(1e-5));
+  }
+  // The model's own: what a request without temperature and truncation says of the same tokens.
+  spec.log_probs = inference::LogProbKind::model;
+  const CompletionResult raw = bench.run(spec).completions[0];
+  RequestSpec scored{.prompt = spec.prompt, .given = raw.completion.ids};
+  scored.top_log_probs = 50;
+  const CompletionResult plain = bench.run(scored).completions[0];
+  CHECK(raw.completion.log_probs == plain.completion.log_probs);
+  CHECK(raw.top[3][2].log_prob == plain.top[3][2].log_prob);
+}
+
+TEST_CASE("log-probs of a prompt are those of the same tokens given") {
+  Bench bench({.max_slots = 4, .prefill_rows = 9});
+  RequestSpec spec{.prompt = prompt_of(70, 6), .sampling = {.temperature = 0.8, .max_new_tokens = 3}};
+  bench.run(spec);
+  spec.prompt_log_probs = 3;
+  const RequestResult found = bench.run(spec);
+  RequestSpec given{.prompt = {spec.prompt.begin(), spec.prompt.begin() + 1},
+                    .sampling = spec.sampling,
+                    .given = {spec.prompt.begin() + 1, spec.prompt.end()}};
+  const CompletionResult expected = bench.run(given).completions[0];
+  REQUIRE(found.prompt_log_probs.size() == 69);
+  REQUIRE(found.prompt_top.size() == 69);
+  for (std::size_t i = 0; i < 69; ++i) {
+    CHECK(found.prompt_log_probs[i].id == spec.prompt[i + 1]);
+    CHECK(found.prompt_log_probs[i].log_prob == expected.completion.log_probs[i]);
+    CHECK(found.prompt_top[i].size() == 3);
+  }
+}
+
+TEST_CASE("an edit of the logits decides what can be drawn") {
+  Bench bench;
+  RequestSpec spec{.prompt = prompt_of(10, 2), .sampling = {.max_new_tokens = 30}};
+  spec.edit_logits = [](std::span<float> logits, std::span<const TokenId> ids) {
+    for (std::size_t v = 0; v < logits.size(); ++v)
+      if (v % 2 != ids.size() % 2) logits[v] = -1e30f;
+  };
+  const CompletionResult found = bench.run(spec).completions[0];
+  for (std::size_t t = 0; t < found.completion.ids.size(); ++t)
+    CHECK(found.completion.ids[t] % 2 == static_cast<TokenId>(t % 2));
+}
+
+TEST_CASE("what cannot be served is a numbered error at submit, and nothing is left of it") {
+  Bench bench;
+  const auto number = [&](const std::function<void(RequestSpec&)>& damage) {
+    RequestSpec spec{.prompt = {1, 2}};
+    damage(spec);
+    return error_of([&] { bench.submit(std::move(spec)); });
+  };
+  CHECK(number([](RequestSpec& s) { s.prompt = prompt_of(400, 1); }) == "inference.1");
+  CHECK(number([](RequestSpec& s) { s.prompt.clear(); }) == "inference.2");
+  CHECK(number([](RequestSpec& s) { s.prompt = {50}; }) == "inference.3");
+  CHECK(number([](RequestSpec& s) { s.sampling.stop_ids = {-1}; }) == "inference.3");
+  CHECK(number([](RequestSpec& s) { s.sampling.temperature = std::nan(""); }) == "inference.4");
+  CHECK(number([](RequestSpec& s) { s.count = 0; }) == "inference.12");
+  CHECK(number([](RequestSpec& s) { s.min_new_tokens = 513; }) == "inference.12");
+  CHECK(number([](RequestSpec& s) { s.top_log_probs = -1; }) == "inference.12");
+  CHECK(number([](RequestSpec& s) { s.prompt_log_probs = 51; }) == "inference.12");
+  CHECK(bench.scheduler.idle());
+  Scheduler mute(bench.decoder, bench.forward, bench.cache, bench.pool);
+  CHECK(error_of([&] { mute.submit({.prompt = {1}, .stop_strings = {"x"}}); }) == "inference.11");
+  CHECK(error_of([&] { Scheduler(bench.decoder, bench.forward, bench.cache, bench.pool, {.max_slots = 33}); }) ==
+        "inference.7");
+}
