@@ -20,11 +20,15 @@ Rules (docs/architecture.md says why):
     errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
     error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
                   (in detail/ only where there is such a list), and none that neither it nor what it includes raises
+    embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
 import pathlib
 import re
 import sys
+
+sys.dont_write_bytecode = True
+import embed_python  # noqa: E402
 
 FLOORS = [
     ["core"],
@@ -152,7 +156,7 @@ def check_mirror(root, headers):
 
 
 def repository_files(root):
-    for top in ("include", "examples", "tests", "benchmarks", "scripts", "cmake", "conan", "docs"):
+    for top in ("include", "examples", "tests", "benchmarks", "scripts", "python", "cmake", "conan", "docs"):
         for path in sorted((root / top).rglob("*")):
             if not {"__pycache__", "build"} & set(path.parts[len(root.parts) :]):
                 yield path
@@ -336,6 +340,7 @@ def main():
         "unfinished": check_unfinished(root),
         "errors": check_errors(root, [*headers, *programs]),
         "error_lists": check_error_lists(headers),
+        "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }
     if not headers:
         print(f"FAIL architecture: no header under {include}")

@@ -11,7 +11,7 @@ BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, b
     result  a file of such lines, written by the build (compile-fail cases, consumer projects)
     built   a program that need not run here; it counts as one test when it was built
 The architecture check (scripts/check_architecture.py) and tests/architecture/*_test.py print such lines, too; their
-name is `architecture`.
+name is `architecture`. So do tests/python/*_test.py, of the programs in python/; their name is `python`.
 
 A program that passed and has not changed since (nor the fixtures under tests/ and examples/) is not run again; its
 cases are counted as before. --force runs everything. Exit status: 0 only if something passed and nothing failed.
@@ -64,6 +64,8 @@ def read_programs(build):
             programs.append(Program(kind, name, target, pathlib.Path(path), f"cli/{file.stem.removesuffix('_test')}"))
     for file in [ROOT / "scripts/check_architecture.py", *sorted((ROOT / "tests/architecture").glob("*_test.py"))]:
         programs.append(Program("script", "architecture", "", file, file.stem))
+    for file in sorted((ROOT / "tests/python").glob("*_test.py")):
+        programs.append(Program("script", "python", "", file, f"python/{file.stem.removesuffix('_test')}"))
     return programs
 
 

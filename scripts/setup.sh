@@ -15,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 torch_version=2.11.0
-packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv ca-certificates
+packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv pyflakes3 ca-certificates
   nlohmann-json3-dev libpcre2-dev libicu-dev libyaml-cpp-dev libcli11-dev libspdlog-dev
   libboost-dev zlib1g-dev catch2 libbenchmark-dev)
 # What stands for the packages on a system without dpkg.

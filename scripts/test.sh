@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh [--force] [--preset NAME] [NAME …]
 #
-# NAME: a room (core, loss, …), cli, compile_fail, consumer or architecture; none = all. Programs that passed and have
+# NAME: a room (core, loss, …), cli, compile_fail, consumer, python or architecture; none = all. Programs that passed and have
 # not changed since are not run again unless --force is given.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -27,8 +27,8 @@ CLEAN = {
 # rule → (what is broken, files that break it)
 BROKEN = [
     ("floors", "a same-floor room", {"include/rlalgo/loss/concept.hpp": "#include <rlalgo/model/x.hpp>\n", "include/rlalgo/model/x.hpp": "", "tests/model/x_test.cpp": ""}),
-    ("floors", "a higher room", {"include/rlalgo/core/error.hpp": "#include <rlalgo/data/rows.hpp>\n"}),
-    ("floors", "a quoted include", {"include/rlalgo/core/error.hpp": '#include "other.hpp"\n'}),
+    ("floors", "a higher room", {"include/rlalgo/data/rows.hpp": LIST + '#include <rlalgo/loss/concept.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
+    ("floors", "a quoted include", {"include/rlalgo/data/rows.hpp": LIST + '#include "other.hpp"\ninline void f() { core::raise("data", 1, {}); }\n'}),
     ("floors", "a room without floor", {"include/rlalgo/attic/x.hpp": "", "tests/attic/x_test.cpp": ""}),
     ("floors", "a door over config", {"include/rlalgo/grpo.hpp": "#include <rlalgo/config/read.hpp>\n"}),
     ("floors", "a room under the doors", {"include/rlalgo/data/rows.hpp": LIST + '#include <rlalgo/grpo.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
@@ -58,6 +58,7 @@ BROKEN = [
     ("error_lists", "listed by one that does not include it", {"include/rlalgo/core/error.hpp": LIST}),
     ("error_lists", "a list in detail/ that lacks one", {"include/rlalgo/data/detail/x.hpp": "// [rlalgo.data.1]\n" + 'void f() { raise("data", 2, {}); raise("data", 1, {}); }\n',
                                                          "docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
+    ("embedded", "a program without its header", {"python/x.py": "x = 1\n"}),
     ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
 ]
 

@@ -70,3 +70,11 @@ TEST_CASE("a model that is nowhere is config.20 and a chat without template conf
   CHECK_THROWS_WITH(model.encode(data::Json::array({{{"role", "user"}, {"content", "x"}}})),
                     Catch::Contains("[rlalgo.config.21]"));
 }
+
+TEST_CASE("a model is loaded by its directory alone") {
+  const config::LanguageModel model = config::LanguageModel::load(quickstart.string());
+  CHECK(model.stop_ids == std::vector<data::TokenId>{*model.tokenizer.eos_id()});
+  CHECK(model.decoder->config().vocab_size > 0);
+  CHECK_FALSE(model.encode("How many pears?").empty());
+  CHECK_THROWS_WITH(config::LanguageModel::load("/nowhere/at/all"), Catch::Matchers::Contains("[rlalgo.config.20]"));
+}

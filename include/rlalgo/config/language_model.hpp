@@ -39,6 +39,10 @@ struct LanguageModel {
   std::optional<data::Json> generation_config;  // as on disk
   std::vector<data::TokenId> stop_ids;          // ends of generation_config.json and config.json, and the tokenizer's
 
+  // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
+  // adapter on it.
+  [[nodiscard]] static LanguageModel load(const std::string& name);
+
   // A prompt (text, or messages through the template with the generation prompt) as token ids.
   [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr,
                                                   const data::Json& tools = nullptr) const {
@@ -163,6 +167,12 @@ struct ModelPlaces {
   if (const auto generation = model::read_generation_config(places.base)) out.generation_config = generation->json;
   out.stop_ids = stop_ids(places.base, &out.tokenizer);
   return out;
+}
+
+inline LanguageModel LanguageModel::load(const std::string& name) {
+  RunConfig config;
+  config.base_model = name;
+  return load_language_model(config);
 }
 
 }  // namespace rlalgo::config

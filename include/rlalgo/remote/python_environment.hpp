@@ -29,7 +29,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/environment/tools.hpp>
-#include <rlalgo/remote/detail/environment_source.hpp>
+#include <rlalgo/remote/detail/environment_host_source.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/python_process.hpp>
 #include <rlalgo/remote/python_worker.hpp>
@@ -43,7 +43,7 @@ class PythonEnvironment {
   // `environment`: "module.Class", or nothing when there are only tools. PythonConfig::call_seconds limits each turn.
   PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config)
       : config_(std::move(config)), name_(environment ? *environment : "trl.tools") {
-    if (const int error = process_.start(config_.python, detail::environment_source); error != 0)
+    if (const int error = process_.start(config_.python, detail::environment_host_source); error != 0)
       core::raise("remote", 50,
                   {.what = "Python for the environment cannot be started",
                    .found = std::strerror(error),

@@ -28,9 +28,9 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/table.hpp>
+#include <rlalgo/remote/detail/dataset_transform_source.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/python_process.hpp>
-#include <rlalgo/remote/detail/transform_source.hpp>
 
 namespace rlalgo::remote {
 
@@ -51,7 +51,7 @@ class PythonTransform {
   // Imports `module.function` and calls it with `cfg` (an object: the run's keys).
   PythonTransform(const std::string& function, const Json& cfg, PythonTransformConfig config)
       : function_(function), config_(std::move(config)) {
-    if (const int error = process_.start(config_.python, detail::transform_source); error != 0)
+    if (const int error = process_.start(config_.python, detail::dataset_transform_source); error != 0)
       core::raise("remote", 40,
                   {.what = "Python for the dataset transform cannot be started",
                    .found = std::strerror(error),

@@ -31,7 +31,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
 #include <rlalgo/remote/detail/python_process.hpp>
-#include <rlalgo/remote/detail/worker_source.hpp>
+#include <rlalgo/remote/detail/reward_worker_source.hpp>
 #include <rlalgo/reward/function.hpp>
 
 namespace rlalgo::remote {
@@ -112,7 +112,7 @@ class PythonWorker {
   using Json = reward::Json;
 
   void start() {
-    if (const int error = process_.start(config_.python, detail::worker_source); error != 0)
+    if (const int error = process_.start(config_.python, detail::reward_worker_source); error != 0)
       core::raise("remote", 1,
                   {.what = "Python for the reward functions cannot be started",
                    .found = std::strerror(error),

@@ -1,10 +1,5 @@
-// What every Python process of ours has in common: the way it answers questions, and how it is started.
-//
-// A program is the host around a body that defines load(question), the answer to {"op": "load", …}, and
-// work(question, line), the answer to anything else; either may raise Refusal(kind, message, traceback, …), which
-// becomes {"error": true, "kind": …, "message": …, "traceback": …, …}. Descriptor 3 carries one JSON object per line
-// each way, strictly question and answer; 1 is the trainer's stderr, 0 is /dev/null. Standard library only, Python 3.8
-// or later.
+// How a Python process of ours is started. Its program is python/host.py, which answers questions on descriptor 3, and
+// one of the programs beside it (scripts/embed_python.py makes the headers *_source.hpp of them).
 #pragma once
 
 #include <cstdlib>
@@ -12,99 +7,15 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/remote/detail/host_source.hpp>
+
 namespace rlalgo::remote::detail {
-
-inline constexpr const char* python_prelude = R"PYTHON(
-import sys
-
-sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
-import importlib, inspect, json, math, os, select, signal, socket, threading, traceback
-
-channel = socket.socket(fileno=3)
-os.set_inheritable(3, False)
-
-
-def die_with_the_trainer():
-    # Ends this process group when the trainer is gone, even in the middle of a call. (A trainer that finishes in order
-    # closes one direction only: then the loop below ends, and exit handlers run.)
-    poller = select.poll()
-    poller.register(channel.fileno(), 0)
-    poller.poll()
-    os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-class Refusal(Exception):
-    def __init__(self, kind, message, trace="", **place):
-        self.answer = {"error": True, "kind": kind, "message": message, "traceback": trace, **place}
-
-
-def trace_of(error):
-    # The user's frames only: those of this program, of importlib and of asyncio come first and are left out.
-    importing = os.path.dirname(importlib.__file__)
-    library = {importing, os.path.join(os.path.dirname(importing), "asyncio")}
-    frames = error.__traceback__
-    while frames is not None:
-        name = frames.tb_frame.f_code.co_filename
-        if name != "<string>" and not name.startswith("<frozen importlib") and os.path.dirname(name) not in library:
-            break
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
-
-
-def imported(path, directories):
-    # The function `module.name`.
-    for directory in reversed(directories):
-        if directory not in sys.path:
-            sys.path.insert(0, directory)
-    module_name, _, name = path.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except BaseException as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
-            raise Refusal("load", "no module named '%s' in %s" % (error.name, ", ".join(directories)))
-        raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
-    function = getattr(module, name, None)
-    if not callable(function):
-        own = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module_name]
-        known = sorted(own + [k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_")])
-        raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
-    return function
-
-
-def accepted(function, arguments):
-    # A function without **kwargs gets what it names.
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return arguments
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return arguments
-    names = {p.name for p in parameters}
-    return {k: v for k, v in arguments.items() if k in names}
-)PYTHON";
-
-inline constexpr const char* python_loop = R"PYTHON(
-threading.Thread(target=die_with_the_trainer, daemon=True).start()
-with channel.makefile("rb") as questions:
-    for line in questions:
-        try:
-            question = json.loads(line)
-            answer = load(question) if question["op"] == "load" else work(question, line)
-        except Refusal as refusal:
-            answer = refusal.answer
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:
-                pass
-        channel.sendall(json.dumps(answer, allow_nan=False).encode("ascii") + b"\n")
-)PYTHON";
 
 // The command that runs `body` in `python`: a program, or empty for $RLALGO_PYTHON, else python3 from PATH.
 [[nodiscard]] inline std::vector<std::string> python_command(const std::string& python, const std::string& body) {
   const char* chosen = std::getenv("RLALGO_PYTHON");
   const std::string program = !python.empty() ? python : chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-  return {program, "-u", "-c", std::string(python_prelude) + "\n\n" + body + "\n\n" + python_loop};
+  return {program, "-u", "-c", std::string(host_source) + "\n\n" + body};
 }
 
 // Where modules are found first, as the questions name it; none given: the working directory.

@@ -1,18 +1,22 @@
-// The Python side of the reward worker, a body of detail/python_host.hpp. Questions:
-//   {"op": "load", "function": "module.name", "paths": [directory, …]}     → {"name": …, "async": true | false}
-//   {"op": "call", "functions": [[function, {keyword: value}], …], "arguments": {…}, "step": k}
-//                                                → {"answers": [{"values": […], "metrics": …, "extras": …}, …]}
-// An answer with "error" instead carries "kind" (load | raised | count | value), "message" and "traceback". Functions
-// of one call run one after another, except that all coroutines among them run at once, as asyncio.gather does. Values:
-// a finite number, null (None or NaN), "inf" or "-inf". Before
-// each call `random` (and numpy, when the module loaded it) is seeded by the call itself, so that a reward that draws
-// random numbers is the same function of its arguments in a resumed run.
-#pragma once
+"""The Python side of the reward worker, on host.py. Questions:
+  {"op": "load", "function": "module.name", "paths": [directory, …]}     → {"name": …, "async": true | false}
+  {"op": "call", "functions": [[function, {keyword: value}], …], "arguments": {…}, "step": k}
+                                               → {"answers": [{"values": […], "metrics": …, "extras": …}, …]}
+An answer with "error" instead carries "kind" (load | raised | count | value), "message" and "traceback". Functions
+of one call run one after another, except that all coroutines among them run at once, as asyncio.gather does. Values:
+a finite number, null (None or NaN), "inf" or "-inf". Before
+each call `random` (and numpy, when the module loaded it) is seeded by the call itself, so that a reward that draws
+random numbers is the same function of its arguments in a resumed run.
+"""
 
-namespace rlalgo::remote::detail {
+import inspect
+import math
+import random
+import sys
+import types
+import zlib
 
-inline constexpr const char* worker_source = R"PYTHON(
-import random, types, zlib
+from host import Refusal, accepted, imported, serve, trace_of
 
 
 def plain(value):
@@ -147,6 +151,7 @@ def call(question, seed):
 
 def work(question, line):
     return call(question, zlib.crc32(line))
-)PYTHON";
 
-}  // namespace rlalgo::remote::detail
+
+if __name__ == "__main__":
+    serve(load, work)

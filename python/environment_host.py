@@ -1,22 +1,31 @@
-// The Python side of environments and tools, a body of detail/python_host.hpp. Questions:
-//   {"op": "load", "environment": "module.Class" | null, "tools": ["module.function", …], "paths": […]}
-//                                    → {"steps": true | false, "reward": name | "", "schemas": […], "tools": […]}
-//   {"op": "begin", "rows": [{…}, …], "seeds": [n, …]}           → {"observations": [text | null, …]}
-//   {"op": "step", "said": [[episode, text], …]}                  → {"turns": [[observation, reward, done], …]}
-//   {"op": "call", "calls": [[episode, name, {…}], …]}            → {"results": [[text, failed], …]}
-//   {"op": "finish", "episodes": n}                               → {"rewards": [number | null, …]}
-// An answer with "error" instead carries "kind" (load | raised | value), "message", "traceback" and "episode". Before
-// each question `random` (and numpy, when loaded) is seeded by the question itself.
-//
-// A class that has no public methods but reset, step, get_reward and close is stepped; any other offers its public
-// methods as tools, as TRL's environments do. Schemas are those of transformers' get_json_schema: type hints and a
-// docstring with an Args section.
-#pragma once
+"""The Python side of environments and tools, on host.py. Questions:
+  {"op": "load", "environment": "module.Class" | null, "tools": ["module.function", …], "paths": […]}
+                                   → {"steps": true | false, "reward": name | "", "schemas": […], "tools": […]}
+  {"op": "begin", "rows": [{…}, …], "seeds": [n, …]}           → {"observations": [text | null, …]}
+  {"op": "step", "said": [[episode, text], …]}                  → {"turns": [[observation, reward, done], …]}
+  {"op": "call", "calls": [[episode, name, {…}], …]}            → {"results": [[text, failed], …]}
+  {"op": "finish", "episodes": n}                               → {"rewards": [number | null, …]}
+An answer with "error" instead carries "kind" (load | raised | value), "message", "traceback" and "episode". Before
+each question `random` (and numpy, when loaded) is seeded by the question itself.
 
-namespace rlalgo::remote::detail {
+A class that has no public methods but reset, step, get_reward and close is stepped; any other offers its public
+methods as tools, as TRL's environments do. Schemas are those of transformers' get_json_schema: type hints and a
+docstring with an Args section.
+"""
 
-inline constexpr const char* environment_source = R"PYTHON(
-import asyncio, enum, random, re, types, typing, zlib
+import asyncio
+import enum
+import inspect
+import json
+import math
+import random
+import re
+import sys
+import types
+import typing
+import zlib
+
+from host import Refusal, accepted, imported, serve, trace_of
 
 functions, factory, instances, steps = {}, None, [], False
 event_loop = None
@@ -284,6 +293,7 @@ def work(question, line):
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
     return {"begin": begin, "step": step, "call": call, "finish": finish}[question["op"]](question)
-)PYTHON";
 
-}  // namespace rlalgo::remote::detail
+
+if __name__ == "__main__":
+    serve(load, work)

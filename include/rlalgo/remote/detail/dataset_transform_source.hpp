@@ -1,13 +1,12 @@
-// The Python side of dataset transforms, a body of detail/python_host.hpp (and of Python's transformers, where a row
-// function wants a tokenizer). Questions:
-//   {"op": "load", "function": …, "paths": […], "cfg": {…}, "dataset_idx": k, "tokenizer": directory}   → {}
-//   {"op": "rows", "rows": [{…}, …]}                                                                  → {"rows": […]}
-// An answer with "error" instead carries "kind" (load | raised | shape), "message", "traceback" and "row".
+// python/dataset_transform.py as text; written by scripts/embed_python.py, edit that file.
 #pragma once
 
 namespace rlalgo::remote::detail {
 
-inline constexpr const char* transform_source = R"PYTHON(
+inline constexpr const char* dataset_transform_source = R"PYTHON(
+import inspect
+import math
+
 def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
@@ -109,6 +108,10 @@ def transformed(rows):
 
 def work(question, line):
     return {"rows": plain(transformed(question["rows"]))}
+
+
+if __name__ == "__main__":
+    serve(load, work)
 )PYTHON";
 
 }  // namespace rlalgo::remote::detail

@@ -1,0 +1,118 @@
+"""The Python side of dataset transforms, on host.py (and of Python's transformers, where a row
+function wants a tokenizer). Questions:
+  {"op": "load", "function": …, "paths": […], "cfg": {…}, "dataset_idx": k, "tokenizer": directory}   → {}
+  {"op": "rows", "rows": [{…}, …]}                                                                  → {"rows": […]}
+An answer with "error" instead carries "kind" (load | raised | shape), "message", "traceback" and "row".
+"""
+
+import inspect
+import math
+
+from host import Refusal, imported, serve, trace_of
+
+
+def plain(value):
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return str(value)
+
+
+class Cfg(dict):
+    # The run's keys as items and as attributes; a key that is not set is None.
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.get(name)
+
+
+def attributes(value):
+    if isinstance(value, dict):
+        return Cfg({k: attributes(v) for k, v in value.items()})
+    if isinstance(value, list):
+        return [attributes(v) for v in value]
+    return value
+
+
+def named(function):
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+row_function, options, extra = None, {}, {}
+
+
+def load(question):
+    global row_function, options, extra
+    path = question["function"]
+    function = imported(path, question["paths"])
+    parameters = named(function)
+    keywords = {}
+    if "dataset_idx" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        keywords["dataset_idx"] = question["dataset_idx"]
+    try:
+        result = function(attributes(question["cfg"]), **keywords)
+    except BaseException as error:
+        raise Refusal("load", "calling '%s' with the configuration failed" % path, trace_of(error))
+    row_function, options = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    options = dict(options or {})
+    if not callable(row_function):
+        raise Refusal("load", "'%s' returned %s, not a function" % (path, type(row_function).__name__))
+    if "tokenizer" in named(row_function):
+        try:
+            from transformers import AutoTokenizer
+
+            extra["tokenizer"] = AutoTokenizer.from_pretrained(question["tokenizer"])
+        except BaseException as error:
+            raise Refusal("load", "the row function wants a tokenizer, which needs Python's transformers", trace_of(error))
+    return {}
+
+
+def kept(row):
+    removed = options.get("remove_columns") or []
+    if removed == "__all__":
+        return {}
+    return {k: v for k, v in row.items() if k not in removed}
+
+
+def transformed(rows):
+    if options.get("batched"):
+        columns = {k: [row[k] for row in rows] for k in (rows[0] if rows else {})}
+        try:
+            made = row_function(dict(columns), **extra)
+        except BaseException as error:
+            raise Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error))
+        if not isinstance(made, dict):
+            raise Refusal("shape", "it returned %s" % type(made).__name__)
+        out = {**kept(columns), **made}
+        lengths = {k: len(v) for k, v in out.items()}
+        if len(set(lengths.values())) > 1:
+            raise Refusal("shape", "columns of different lengths: %s" % lengths)
+        return [dict(zip(out, values)) for values in zip(*out.values())]
+    result = []
+    for index, row in enumerate(rows):
+        try:
+            made = row_function(dict(row), **extra)
+        except BaseException as error:
+            raise Refusal("raised", "%s: %s" % (type(error).__name__, error), trace_of(error), row=index)
+        if not isinstance(made, dict):
+            raise Refusal("shape", "it returned %s" % type(made).__name__, row=index)
+        result.append({**kept(row), **made})
+    return result
+
+
+def work(question, line):
+    return {"rows": plain(transformed(question["rows"]))}
+
+
+if __name__ == "__main__":
+    serve(load, work)

@@ -1,0 +1,102 @@
+"""What every Python process of ours has in common: the way it answers questions.
+
+A program is this module and one of those beside it, joined by scripts/embed_python.py, which defines load(question), the
+answer to {"op": "load", …}, and work(question, line), the answer to anything else; either may raise Refusal(kind, message,
+trace, …), which becomes {"error": true, "kind": …, "message": …, "traceback": …, …}. Descriptor 3 carries one JSON object
+per line each way, strictly question and answer; 1 is the trainer's stderr, 0 is /dev/null. Standard library only, Python
+3.8 or later.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
+
+import importlib
+import inspect
+import json
+import os
+import select
+import signal
+import socket
+import threading
+import traceback
+
+
+def die_with_the_trainer(channel):
+    # Ends this process group when the trainer is gone, even in the middle of a call. (A trainer that finishes in order
+    # closes one direction only: then the loop below ends, and exit handlers run.)
+    poller = select.poll()
+    poller.register(channel.fileno(), 0)
+    poller.poll()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+class Refusal(Exception):
+    def __init__(self, kind, message, trace="", **place):
+        self.answer = {"error": True, "kind": kind, "message": message, "traceback": trace, **place}
+
+
+def trace_of(error):
+    # The user's frames only: those of this program, of importlib and of asyncio come first and are left out.
+    importing = os.path.dirname(importlib.__file__)
+    library = {importing, os.path.join(os.path.dirname(importing), "asyncio")}
+    frames = error.__traceback__
+    while frames is not None:
+        name = frames.tb_frame.f_code.co_filename
+        if name != "<string>" and not name.startswith("<frozen importlib") and os.path.dirname(name) not in library:
+            break
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+
+
+def imported(path, directories):
+    # The function `module.name`.
+    for directory in reversed(directories):
+        if directory not in sys.path:
+            sys.path.insert(0, directory)
+    module_name, _, name = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
+            raise Refusal("load", "no module named '%s' in %s" % (error.name, ", ".join(directories)))
+        raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
+    function = getattr(module, name, None)
+    if not callable(function):
+        own = [k for k, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module_name]
+        known = sorted(own + [k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_")])
+        raise Refusal("load", "'%s' has no function '%s'; it has: %s" % (module.__file__, name, ", ".join(known)))
+    return function
+
+
+def accepted(function, arguments):
+    # A function without **kwargs gets what it names.
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return arguments
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return arguments
+    names = {p.name for p in parameters}
+    return {k: v for k, v in arguments.items() if k in names}
+
+
+def serve(load, work):
+    # Answers questions until there are none.
+    channel = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    threading.Thread(target=die_with_the_trainer, args=(channel,), daemon=True).start()
+    with channel.makefile("rb") as questions:
+        for line in questions:
+            try:
+                question = json.loads(line)
+                answer = load(question) if question["op"] == "load" else work(question, line)
+            except Refusal as refusal:
+                answer = refusal.answer
+            for stream in (sys.stdout, sys.stderr):
+                try:
+                    stream.flush()
+                except Exception:
+                    pass
+            channel.sendall(json.dumps(answer, allow_nan=False).encode("ascii") + b"\n")

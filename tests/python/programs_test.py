@@ -1,0 +1,253 @@
+"""The Python programs of python/: linted, tested function by function, and served over descriptor 3 as the library does."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import py_compile
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import typing
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "scripts"))
+import dataset_transform  # noqa: E402
+import embed_python  # noqa: E402
+import environment_host  # noqa: E402
+import host  # noqa: E402
+import reward_worker  # noqa: E402
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def refusal(function, *arguments):
+    try:
+        function(*arguments)
+    except host.Refusal as refused:
+        return refused.answer
+    raise AssertionError("it did not refuse")
+
+
+@case
+def every_python_file_compiles_and_is_clean():
+    files = [p for top in ("python", "scripts", "tests", "examples") for p in sorted((ROOT / top).rglob("*.py"))]
+    assert len(files) > 20
+    with tempfile.TemporaryDirectory() as folder:
+        for path in files:
+            py_compile.compile(str(path), cfile=str(pathlib.Path(folder, "x.pyc")), doraise=True)
+    if importlib.util.find_spec("pyflakes"):
+        done = subprocess.run([sys.executable, "-m", "pyflakes", *map(str, files)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@case
+def the_embedded_headers_are_those_of_the_files():
+    assert len(embed_python.headers(ROOT)) == 4
+    assert not embed_python.stale(ROOT), "run scripts/embed_python.py"
+    assert embed_python.embedded('"""A\nB."""\n\nimport re\n\nfrom host import a, b\n\nx = 1\n') == "import re\n\nx = 1\n"
+
+
+@case
+def functions_get_what_they_name():
+    def two(completions, answer):
+        return completions, answer
+
+    def rest(completions, **others):
+        return completions, others
+
+    given = {"completions": ["a"], "answer": ["b"], "seed": 3}
+    assert host.accepted(two, given) == {"completions": ["a"], "answer": ["b"]}
+    assert host.accepted(rest, given) == given
+    assert host.accepted(len, {"obj": 1, "x": 2}) == {"obj": 1}
+
+
+@case
+def missing_modules_and_functions_are_refused_by_name():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "mine_of_the_test.py").write_text("def f(): pass\nclass G: pass\n")
+        pathlib.Path(folder, "broken_of_the_test.py").write_text("1 / 0\n")
+        assert host.imported("mine_of_the_test.f", [folder]).__name__ == "f"
+        absent = refusal(host.imported, "absent_of_the_test.f", [folder])
+        assert absent["kind"] == "load" and "no module named 'absent_of_the_test'" in absent["message"] and folder in absent["message"]
+        assert "it has: G, f" in refusal(host.imported, "mine_of_the_test.g", [folder])["message"]
+        broken = refusal(host.imported, "broken_of_the_test.f", [folder])
+        assert "ZeroDivisionError" in broken["traceback"] and "importing 'broken_of_the_test' failed" in broken["message"]
+
+
+@case
+def reward_values():
+    assert [reward_worker.number(v, 0) for v in (1, 0.5, True, None, float("nan"), float("inf"), -float("inf"))] == \
+        [1.0, 0.5, 1.0, None, None, "inf", "-inf"]
+    for bad in ("1", b"1", [1], object()):
+        assert refusal(reward_worker.number, bad, 7)["kind"] == "value"
+    assert "value 7 is '1' (str)" in refusal(reward_worker.number, "1", 7)["message"]
+    assert reward_worker.plain({1: (float("nan"), None, 2, "x", object)})["1"][:4] == [None, None, 2, "x"]
+
+
+@case
+def reward_calls_count_and_log():
+    def reward(completions, log_metric, log_extra, trainer_state):
+        log_metric("step", trainer_state.global_step)
+        log_extra("length", [len(c) for c in completions])
+        return [float(len(c)) for c in completions]
+
+    async def later(completions):
+        return [2.0] * len(completions)
+
+    def short(completions):
+        return [1.0]
+
+    reward_worker.functions.update(reward=reward, later=later, short=short)
+    question = {"arguments": {"completions": ["a", "bb"]}, "step": 4, "functions": [["reward", {}], ["later", {}], ["short", {}]]}
+    first, second, third = reward_worker.call(question, 1)["answers"]
+    assert first == {"values": [1.0, 2.0], "metrics": [["step", 4.0]], "extras": [["length", [1, 2]]]}, first
+    assert second["values"] == [2.0, 2.0]
+    assert third["kind"] == "count" and "1 values for 2 completions" in third["message"]
+
+
+@case
+def schemas_of_tools():
+    def search(query: str, limit: int = 3, kind: typing.Optional[str] = None) -> typing.List[str]:
+        """Finds pages.
+
+        Args:
+            query: what to look for,
+                in words
+            limit: how many
+            kind: of which kind (choices: ["web", "book"])
+
+        Returns:
+            titles
+        """
+
+    schema = environment_host.schema_of("search", search)["function"]
+    assert schema["description"] == "Finds pages." and schema["parameters"]["required"] == ["query"]
+    properties = schema["parameters"]["properties"]
+    assert properties["query"] == {"type": "string", "description": "what to look for, in words"}
+    assert properties["limit"]["type"] == "integer" and properties["kind"]["nullable"] and properties["kind"]["enum"] == ["web", "book"]
+    assert schema["return"] == {"type": "array", "items": {"type": "string"}, "description": "titles"}
+
+    def bare(x):
+        """Does.
+
+        Args:
+            x: a thing
+        """
+
+    try:
+        environment_host.schema_of("bare", bare)
+        raise AssertionError("no type hint, yet a schema")
+    except TypeError as error:
+        assert "'x' has no type hint" in str(error)
+    assert environment_host.schema_of_type(typing.Union[int, str]) == {"type": ["integer", "string"]}
+    assert environment_host.schema_of_type(typing.Literal["a", 1])["enum"] == ["a", 1]
+    assert environment_host.schema_of_type(typing.Tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+
+
+@case
+def configuration_of_a_transform():
+    cfg = dataset_transform.attributes({"a": {"b": 1}, "c": [{"d": 2}]})
+    assert cfg.a.b == 1 and cfg.c[0].d == 2 and cfg.missing is None
+    dataset_transform.options = {"remove_columns": ["x"]}
+    dataset_transform.row_function = lambda row: {"prompt": row["x"] + "!"}
+    assert dataset_transform.transformed([{"x": "a", "y": 1}]) == [{"y": 1, "prompt": "a!"}]
+    dataset_transform.row_function = lambda row: 3
+    answer = refusal(dataset_transform.transformed, [{"x": "a"}])
+    assert answer["kind"] == "shape" and answer["row"] == 0
+
+
+class Served:
+    """A program as the library starts it: host.py and the program as text, a socket as descriptor 3."""
+
+    def __init__(self, name):
+        texts = [embed_python.embedded((ROOT / "python" / f"{n}.py").read_text()) for n in ("host", name)]
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen([sys.executable, "-u", "-c", "\n" + "\n\n\n".join(texts)], stdin=subprocess.DEVNULL,
+                                        close_fds=False, start_new_session=True, preexec_fn=lambda: os.dup2(theirs.fileno(), 3))
+        theirs.close()
+        self.socket, self.lines = ours, ours.makefile("rb")
+
+    def ask(self, **question):
+        self.socket.sendall(json.dumps(question).encode() + b"\n")
+        return json.loads(self.lines.readline())
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_WR)
+        status = self.process.wait(timeout=30)
+        self.lines.close()
+        self.socket.close()
+        return status
+
+
+@case
+def programs_answer_on_descriptor_three_and_end_with_their_questions():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "served.py").write_text(
+            "import random\n"
+            "def reward(completions, answer):\n    print('seen')\n    return [float(c == a) for c, a in zip(completions, answer)]\n"
+            "def draw(completions):\n    return [random.random() for _ in completions]\n"
+            "def fails(completions):\n    raise ValueError('no')\n"
+            "class Game:\n    def reset(self, **row):\n        return 'start'\n    def step(self, text):\n        return 'end', 1.0, True\n"
+            "def transform(cfg):\n    return lambda row: {'prompt': cfg.prefix + row['x']}\n")
+        worker = Served("reward_worker")
+        for name in ("reward", "draw", "fails"):
+            assert worker.ask(op="load", function=f"served.{name}", paths=[folder])["name"] == name
+        assert worker.ask(op="load", function="served.none", paths=[folder])["kind"] == "load"
+        call = dict(op="call", arguments={"completions": ["a", "b"], "answer": ["a", "c"]}, step=1)
+        assert worker.ask(functions=[["served.reward", {}]], **call)["answers"][0]["values"] == [1.0, 0.0]
+        drawn = [worker.ask(functions=[["served.draw", {}]], **call)["answers"][0]["values"] for _ in range(2)]
+        assert drawn[0] == drawn[1], "a call does not seed what it draws"
+        failed = worker.ask(functions=[["served.fails", {}]], **call)["answers"][0]
+        assert failed["kind"] == "raised" and "ValueError: no" in failed["message"] and "served.py" in failed["traceback"]
+        assert "<string>" not in failed["traceback"], "frames of the host are the user's no concern"
+        assert worker.end() == 0
+        game = Served("environment_host")
+        assert game.ask(op="load", environment="served.Game", tools=[], paths=[folder])["steps"] is True
+        assert game.ask(op="begin", rows=[{"x": 1}], seeds=[1])["observations"] == ["start"]
+        assert game.ask(op="step", said=[[0, "go"]])["turns"] == [["end", 1.0, True]]
+        assert game.end() == 0
+        rows = Served("dataset_transform")
+        assert rows.ask(op="load", function="served.transform", paths=[folder], cfg={"prefix": ">"}, dataset_idx=0, tokenizer="") == {}
+        assert rows.ask(op="rows", rows=[{"x": "a"}])["rows"] == [{"x": "a", "prompt": ">a"}]
+        assert rows.end() == 0
+
+
+@case
+def a_program_dies_with_the_trainer_in_the_middle_of_a_call():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "slow.py").write_text("import time\ndef reward(completions):\n    time.sleep(600)\n")
+        worker = Served("reward_worker")
+        worker.ask(op="load", function="slow.reward", paths=[folder])
+        worker.socket.sendall(json.dumps({"op": "call", "functions": [["slow.reward", {}]], "arguments": {"completions": ["a"]},
+                                          "step": 0}).encode() + b"\n")
+        worker.lines.close()
+        worker.socket.close()
+        assert worker.process.wait(timeout=30) == -signal.SIGKILL
+
+
+def main():
+    failed = 0
+    for name, function in CASES.items():
+        try:
+            function()
+            print(f"ok {name}", flush=True)
+        except Exception as error:  # one failed case must not hide the others
+            failed += 1
+            text = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
+            print(f"FAIL {name} {' | '.join(text.splitlines())[:1500]}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
