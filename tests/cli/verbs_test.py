@@ -4,6 +4,7 @@ import json
 import pathlib
 import sys
 import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import QUICKSTART, main  # noqa: E402
@@ -136,7 +137,22 @@ class Table(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def drip(self):
+        """One byte every 50 ms: each read succeeds, the answer never ends."""
+        self.send_response(200)
+        self.send_header("Content-Length", "100000")
+        self.end_headers()
+        try:
+            for _ in range(400):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            pass
+
     def do_GET(self):
+        if self.server.drips == self.path:
+            return self.drip()
         self.answer(200, {"status": "ok"})
 
     def do_POST(self):
@@ -146,6 +162,11 @@ class Table(http.server.BaseHTTPRequestHandler):
             return self.answer(404, {"detail": "Not Found"})
         if self.path != "/generate/":
             return self.answer(200, {})
+        if self.server.drips == self.path:
+            return self.drip()
+        if self.server.busy > 0:
+            self.server.busy -= 1
+            return self.answer(429, {"detail": "busy"})
         if self.server.dies_after is not None and len(self.server.seen) > self.server.dies_after:
             return self.answer(400, {"detail": "engine dead"})
         ids = [[5 + (len(prompt) + k) % 7] * (2 + k) + [self.server.eos] for prompt in request["prompts"]
@@ -156,7 +177,7 @@ class Table(http.server.BaseHTTPRequestHandler):
 
 def serve(c, **settings):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Table)
-    server.seen, server.refuses, server.dies_after = [], False, None
+    server.seen, server.refuses, server.dies_after, server.busy, server.drips = [], False, None, 0, ""
     server.eos = json.loads((MODEL / "config.json").read_text())["eos_token_id"]
     for name, value in settings.items():
         setattr(server, name, value)
@@ -196,6 +217,17 @@ def server_errors(c):
     c.train({"trl": dict(trl, vllm_server_timeout=0.5), "output_dir": "out3"}).expect(
         1, "[rlalgo.http.5]", "/health/")
     c.no_output("out3")
+
+
+@case
+def patience_with_a_server_ends(c):
+    server, trl = serve(c, busy=1)
+    c.train({"trl": trl}).expect(0, "warning: POST", "/generate/: HTTP 429; attempt 2 of 6 in 0.5 s")
+    server, trl = serve(c, drips="/generate/")
+    c.train({"trl": dict(trl, request_timeout=0.5), "output_dir": "out2"}).expect(
+        1, "[rlalgo.http.1]", "time is up", "the rest of the answer", "/generate/")
+    server, trl = serve(c, drips="/health/")
+    c.train({"trl": dict(trl, vllm_server_timeout=0.5), "output_dir": "out3"}).expect(1, "[rlalgo.http.5]", "time is up")
 
 
 if __name__ == "__main__":
