@@ -7,6 +7,7 @@
 
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/environment.hpp>
+#include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/online.hpp>
@@ -62,8 +63,9 @@ int train(const Arguments& arguments) {
                 config::dialogue(model, run.trl.chat_template_kwargs, tools,
                                  !prompts.train.empty() && prompts.train.front().prompt.is_array()),
                 {.max_turns = run.trl.max_turns, .max_length = model.decoder->config().max_position_embeddings});
-  const trainer::OnlineConfig settings =
+  trainer::OnlineConfig settings =
       config::online_config(run, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
+  settings.trainer.loop.settings.update(config::fingerprints(run, prompts.train, prompts.evaluation));
 
   const std::shared_ptr<model::Decoder> reference = run.beta != 0.0 ? model.decoder->reference() : nullptr;
   const config::EntropyCoefficient coefficient = config::entropy_coefficient(run);

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/offline.hpp>
 #include <rlalgo/config/preference.hpp>
@@ -24,8 +25,9 @@ int train_preference(const config::RunConfig& run) {
   config::Reference reference = config::make_reference(run, model, data, counter.progress());
   counter.end();
   for (const std::string& note : reference.notes) std::cerr << "note: " << note << "\n";
-  const trainer::OfflineConfig settings =
+  trainer::OfflineConfig settings =
       config::offline_config(run, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  settings.trainer.loop.settings.update(config::fingerprints(run, data));
   trainer::OfflineInputs inputs{
       .policy = model.decoder,
       .answers = std::move(data.train),

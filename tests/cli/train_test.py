@@ -156,6 +156,56 @@ def resume_by_name(c):
     assert (c.folder / "half/model.safetensors").read_bytes() == (c.folder / "whole/model.safetensors").read_bytes()
     c.train({**LONG}, "--resume-from-checkpoint", "none/checkpoint-3").expect(1, "[rlalgo.run.4]", "none/checkpoint-3")
     c.train({**LONG, "seed": 1}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "[rlalgo.run.6]", "seed")
+    hotter = {**LONG, "trl": {**LONG["trl"], "temperature": 0.5}}
+    c.train(hotter, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "[rlalgo.run.12]", "trl.temperature: 1.0 in the checkpoint, 0.5 now")
+    weights = c.folder / "whole/checkpoint-5/model.safetensors"
+    flipped = bytearray(weights.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    weights.write_bytes(flipped)
+    c.train({**LONG}, "--resume-from-checkpoint", "whole/checkpoint-5").expect(1, "[rlalgo.run.5]", "damaged", "model.safetensors")
+
+
+@case
+def resume_notices_changes(c):
+    """Other rows, other reward code, other reward weights: an error that names them; --force-resume goes on."""
+    code = "def long(completions, **kwargs):\n    return [float(len(x)) for x in completions]\n"
+    (c.folder / "length.py").write_text(code)
+    rows = [{"prompt": f"{i} + 1 =", "answer": str(i + 1)} for i in range(12)]
+    data = c.folder / "own.jsonl"
+    data.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    run = {**LONG, "datasets": [{"path": "own.jsonl"}], "trl": {**LONG["trl"], "reward_funcs": ["length.long"]}}
+    c.train({**run, "output_dir": "whole"}).expect(0)
+    resume = ["--resume-from-checkpoint", "whole/checkpoint-3", "--output-dir", "half"]
+    c.train(run, *resume).expect(0)
+    assert (c.folder / "half/model.safetensors").read_bytes() == (c.folder / "whole/model.safetensors").read_bytes()
+    rows[7]["answer"] = "9"
+    data.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    c.train(run, *resume).expect(1, "[rlalgo.run.12]", "rows of datasets")
+    c.train(run, *resume, "--force-resume").expect(0, "warning: resuming with a changed setting", "rows of datasets")
+    rows[7]["answer"] = "8"
+    data.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (c.folder / "length.py").write_text(code.replace("len(x)", "2 * len(x)"))
+    c.train(run, *resume).expect(1, "[rlalgo.run.12]", "code of length.long")
+    (c.folder / "length.py").write_text(code)
+    c.train({**run, "trl": {**run["trl"], "reward_weights": [2.0]}}, *resume).expect(1, "[rlalgo.run.12]", "trl.reward_weights")
+    c.train(run, *resume, "--max-steps", "7").expect(0, "max_steps: 6 in the checkpoint, 7 now")
+
+
+@case
+def another_runs_checkpoint(c):
+    """A fresh run over an old output_dir, stopped early: auto resume takes none of the old run's later checkpoints."""
+    c.train({**LONG}).expect(0)
+    assert (c.folder / "out/checkpoint-6").is_dir()
+    c.train({**LONG, "seed": 7, "max_steps": 2, "lr_scheduler": "constant"}).expect(0)
+    assert (c.folder / "out/checkpoint-6").is_dir() and (c.folder / "out/checkpoint-2").is_dir()
+    c.train({**LONG, "seed": 7, "lr_scheduler": "constant", "auto_resume_from_checkpoints": True}).expect(
+        0, "checkpoint-6 is of another run", "resumed from out/checkpoint-2")
+    weights = c.folder / "out/checkpoint-6/model.safetensors"
+    flipped = bytearray(weights.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    weights.write_bytes(flipped)
+    c.train({**LONG, "seed": 7, "lr_scheduler": "constant", "auto_resume_from_checkpoints": True}).expect(
+        0, "the checkpoint is damaged", "resumed from out/checkpoint-5")
 
 
 @case

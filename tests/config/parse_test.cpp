@@ -483,3 +483,44 @@ TEST_CASE("rows of advantage 0 are skipped only where they change nothing, and a
     CHECK(warned(skip + more));
   }
 }
+
+TEST_CASE("settings are the effective values of all keys that were read, however they were written") {
+  const auto settings = [](const std::string& more, const std::vector<std::string>& overrides = {}) {
+    return parse(minimal + more, overrides).settings;
+  };
+  const rlalgo::data::Json plain = settings("");
+  CHECK(plain["rl"] == "grpo");
+  CHECK(plain["learning_rate"] == 1e-6);
+  CHECK(plain["adam_beta2"] == 0.999);
+  CHECK(plain["seed"] == 42);
+  CHECK(plain["beta"] == 0.0);
+  CHECK(plain["trl.temperature"] == 1.0);
+  CHECK(plain["trl.loss_type"] == "dapo");
+  CHECK(plain["trl.reward_funcs"] == rlalgo::data::Json({"rewards.correct"}));
+  CHECK(plain["datasets"][0]["path"] == "rows.jsonl");
+  CHECK_FALSE(plain.contains("max_steps"));
+  CHECK(plain.size() > 60);
+  CHECK(settings("rl_beta: 0.1\n") == settings("  beta: 0.1\n"));
+  CHECK(settings("  scale_rewards: true\n") == plain);
+  CHECK(settings("  generation_kwargs: {temperature: 0.5}\n")["trl.temperature"] == 0.5);
+  CHECK(settings("", {"--batch-size", "16"})["gradient_accumulation_steps"] == 2);
+  CHECK(settings("adapter: lora\nlora_r: 4\nlora_alpha: 8\nlora_target_linear: true\n")["lora_r"] == 4);
+  CHECK(settings("force_resume: true\n")["force_resume"] == true);
+}
+
+TEST_CASE("every field that a key sets is compared by a resume: changing the key changes the settings") {
+  const rlalgo::data::Json plain = parse(minimal).settings;
+  for (const auto& [key, value] : plain.items()) {
+    if (!value.is_number() || key == "beta" || key == "rl" || key == "trl.environment_timeout") continue;
+    const std::string other = value.is_number_float() ? "0.375" : "16";
+    INFO(key << ": " << other);
+    std::string name = "--" + key;
+    rlalgo::data::Json changed;
+    try {
+      changed = parse(minimal, {name, other}).settings;
+    } catch (const rlalgo::core::Error&) {
+      continue;  // out of its range
+    }
+    CHECK(changed[key] != value);
+  }
+}

@@ -115,3 +115,28 @@ TEST_CASE("a section must be a mapping") {
   CHECK(lacks(raised_by([&] { Reader reader(*document.root.find("trl"), "trl.", findings); }),
               {"config.5: ", "value of trl has", "c.yaml:1"}) == "");
 }
+
+TEST_CASE("fields of the object that is read are recorded with their value, set or not") {
+  struct Fields {
+    double rate = 0.5;
+    std::optional<std::int64_t> steps;
+    std::vector<std::string> names = {"a"};
+    std::string word = "x";
+  } fields;
+  const Document document = parse_document("rate: 0.25\nword: y\nelsewhere: 3\n", "c.yaml");
+  Findings findings;
+  findings.fields = std::as_bytes(std::span(&fields, 1));
+  Reader reader(document.root, "s.", findings);
+  double local = 0;
+  reader.read("rate", fields.rate);
+  reader.read("steps", fields.steps);
+  reader.read("names", fields.names);
+  reader.read_choice("word", fields.word, {"x", "y"});
+  reader.read("elsewhere", local);
+  REQUIRE(findings.values.size() == 4);
+  CHECK(findings.values.at("s.rate")() == 0.25);
+  CHECK(findings.values.at("s.steps")().is_null());
+  CHECK(findings.values.at("s.names")() == rlalgo::data::Json({"a"}));
+  fields.word = "z";  // what becomes of a field later counts
+  CHECK(findings.values.at("s.word")() == "z");
+}

@@ -27,4 +27,11 @@ TEST_CASE("what every trainer is told") {
   CHECK_FALSE(t.loop.tensorboard);
   CHECK(t.loop.identity["rows"] == 7);
   CHECK(t.loop.resume_from_checkpoint == "out/checkpoint-4");
+  CHECK_FALSE(t.loop.resume_verified);
+  CHECK(t.loop.resume_rules.free.contains("save_steps"));
+  CHECK_FALSE(t.loop.resume_rules.force);
+  c.settings = {{"beta", 0.1}};
+  c.force_resume = true;
+  CHECK(trainer_settings(c, plan, 7, "dpo").loop.settings == c.settings);
+  CHECK(trainer_settings(c, plan, 7, "dpo").loop.resume_rules.force);
 }

@@ -17,6 +17,7 @@ CheckpointParts parts(const std::string& weights) {
     return Json{{"cursor", 5}};
   };
   p.state = {{"epoch", 0.5},
+             {"run", "a run"},
              {"identity", {{"seed", 7}}},
              {"settings", {{"lr", 0.1}}},
              {"totals", Json::object()},
@@ -60,7 +61,10 @@ TEST_CASE("a checkpoint is written whole and read back") {
   const LoadedCheckpoint loaded = read_checkpoint(path);
   CHECK(loaded.step == 6);
   CHECK(loaded.state["owner"]["cursor"] == 5);
-  CHECK(loaded.state["files"]["model.safetensors"] == 7);
+  CHECK(loaded.state["files"]["model.safetensors"]["bytes"] == 7);
+  CHECK(loaded.state["files"]["model.safetensors"]["xxh64"] == rlalgo::core::Digest().update("weights").hex());
+  CHECK(loaded.state["files"].size() == 3);  // all but rlalgo_state.json
+  CHECK(loaded.run_id == "a run");
   CHECK(loaded.history[0]["loss"] == 2.0);
 }
 
@@ -127,17 +131,6 @@ TEST_CASE("the oldest checkpoints go, never the one just written") {
   }
 }
 
-TEST_CASE("the latest checkpoint is the highest-numbered whole one") {
-  const fake::TempDir dir;
-  CHECK_FALSE(latest_checkpoint(dir.path));
-  CHECK_FALSE(latest_checkpoint(dir.path / "absent"));
-  write_checkpoint(dir.path, 4, parts("a"));
-  write_checkpoint(dir.path, 10, parts("b"));
-  CHECK(latest_checkpoint(dir.path) == dir.path / "checkpoint-10");
-  fs::remove(dir.path / "checkpoint-10/optimizer.safetensors");
-  CHECK(latest_checkpoint(dir.path) == dir.path / "checkpoint-4");
-}
-
 TEST_CASE("what cannot be resumed is refused by number") {
   const fake::TempDir dir;
   const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
@@ -185,23 +178,34 @@ TEST_CASE("what cannot be resumed is refused by number") {
       CHECK(message_of([&] { (void)read_checkpoint(path); }).find("bytes") == std::string::npos);
     }
   }
-  SECTION("saved without optimizer") {
-    CheckpointParts model_only = parts("weights");
-    model_only.save_state = nullptr;
-    const LoadedCheckpoint loaded = read_checkpoint(write_checkpoint(dir.path, 8, model_only));
-    CHECK(fake::error_of([&] { (void)check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.1}}); }) == "run.7");
+  SECTION("a flipped bit in a file of the right size") {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
+      const std::string before = fake::read(path / file);
+      std::string flipped = before;
+      flipped[2] = static_cast<char>(flipped[2] ^ 1);
+      rlalgo::core::write_file(path / file, flipped);
+      const std::string message = message_of([&] { (void)read_checkpoint(path); });
+      CHECK(message.starts_with("[rlalgo.run.5] the checkpoint is damaged"));
+      CHECK(message.find(file) != std::string::npos);
+      rlalgo::core::write_file(path / file, before);
+    }
+    CHECK(refused() == "none");
+    rlalgo::core::write_file(path / "model.safetensors", "weighty");
+    CHECK(read_checkpoint(path, Verify::sizes).step == 6);
   }
 }
 
-TEST_CASE("another run's checkpoint is an error, a changed setting a warning") {
+TEST_CASE("a checkpoint of before digests is read, its files checked by size") {
   const fake::TempDir dir;
-  const LoadedCheckpoint loaded = read_checkpoint(write_checkpoint(dir.path, 6, parts("weights")));
-  CHECK(check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.1}}).empty());
-  const auto warnings = check_resumable(loaded, {{"seed", 7}}, {{"lr", 0.2}, {"beta", 0.04}});
-  REQUIRE(warnings.size() == 2);
-  CHECK(warnings[0] == "lr: 0.1 in the checkpoint, 0.2 now");
-  CHECK(warnings[1] == "beta: absent in the checkpoint, 0.04 now");
-  const std::string message = message_of([&] { (void)check_resumable(loaded, {{"seed", 8}}, {{"lr", 0.1}}); });
-  CHECK(message.starts_with("[rlalgo.run.6]"));
-  CHECK(message.find("seed: 7 in the checkpoint, 8 now") != std::string::npos);
+  const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
+  Json state = Json::parse(fake::read(path / state_file));
+  for (auto& [name, entry] : state["files"].items()) entry = Json(entry["bytes"]);
+  state["format"] = 1;
+  state.erase("run");
+  rlalgo::core::write_file(path / state_file, state.dump());
+  const LoadedCheckpoint loaded = read_checkpoint(path);
+  CHECK(loaded.step == 6);
+  CHECK(loaded.run_id.empty());
+  fs::resize_file(path / "optimizer.safetensors", 3);
+  CHECK(fake::error_of([&] { (void)read_checkpoint(path); }) == "run.5");
 }

@@ -37,7 +37,10 @@ inline void strip_times(Json& value) {
   }
   if (value.is_structured())
     for (auto& entry : value) strip_times(entry);
-  if (value.is_object() && value.contains("files")) value["files"].erase("trainer_state.json");  // its size holds times
+  if (value.is_object() && value.contains("files")) {
+    value["files"].erase("trainer_state.json");  // it holds times
+    value.erase("run");                          // every run has an id of its own
+  }
 }
 
 // The text of a JSON or JSONL file without anything that is a time.

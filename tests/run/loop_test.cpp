@@ -437,7 +437,7 @@ TEST_CASE("the last step is evaluated whatever the interval, once, after a resum
   CHECK(evaluations == 4);
 }
 
-TEST_CASE("resuming another run is refused, a changed setting is a warning") {
+TEST_CASE("resuming another run is refused, a changed setting too unless it is forced") {
   const fake::TempDir dir;
   fake::Run run;
   LoopConfig config = fake::config(dir.path, 4);
@@ -449,10 +449,14 @@ TEST_CASE("resuming another run is refused, a changed setting is a warning") {
   CHECK(fake::error_of([&] { Loop(config, run.callbacks()).run(); }) == "run.6");
   config.identity["seed"] = 7;
   config.settings["learning_rate"] = 0.2;
+  CHECK(fake::error_of([&] { Loop(config, run.callbacks()).run(); }) == "run.12");
+  config.resume_rules.force = true;
+  config.resume_notes = {"a note"};
   Messages messages;
   Loop loop(config, run.callbacks());
   loop.observe(messages);
   CHECK(loop.run().step == 6);
+  CHECK(messages.text.starts_with("a note\n"));
   CHECK(messages.text.find("learning_rate: 0.1 in the checkpoint, 0.2 now") != std::string::npos);
 }
 

@@ -221,7 +221,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 // Everything that decides what the tokens are: settings, data files, tokenizer, chat template.
 [[nodiscard]] inline std::string preparation_key(const RunConfig& c, const LanguageModel& model) {
   const PreferenceConfig& p = c.preference;
-  data::Digest digest;
+  core::Digest digest;
   digest.add(c.rl + "|" + p.excess_length_strategy + "|" + p.truncation_mode)
       .add(std::to_string(p.sequence_len) + "|" + std::to_string(p.skip_prepare_dataset))
       .add(std::to_string(c.seed) + "|" + std::to_string(c.val_set_size))

@@ -13,7 +13,6 @@ namespace rlalgo::config {
 
 // Everything of trainer::OfflineConfig that the configuration decides. `examples`: pairs or rows to train on.
 [[nodiscard]] inline trainer::OfflineConfig offline_config(const RunConfig& c, std::int64_t examples, bool evaluates) {
-  const PreferenceConfig& p = c.preference;
   trainer::OfflineConfig out;
   out.sampling = {.micro_batch_size = c.micro_batch_size,
                   .gradient_accumulation_steps = c.gradient_accumulation_steps,
@@ -22,16 +21,6 @@ namespace rlalgo::config {
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
   const Plan plan = make_plan(c, examples, evaluates);
   out.trainer = trainer_settings(c, plan, examples, c.rl);
-  data::Json& s = out.trainer.loop.settings;
-  s = {{"base_model", c.base_model},        {"beta", c.beta},
-       {"learning_rate", c.learning_rate},  {"lr_scheduler", c.lr_scheduler},
-       {"warmup_steps", plan.warmup_steps}, {"sequence_len", p.sequence_len},
-       {"weight_decay", c.weight_decay},    {"max_grad_norm", c.max_grad_norm}};
-  s["dpo_loss_type"] = p.dpo_loss_type;
-  s["loss_type"] = p.loss_type;
-  s["kto_weights"] = {p.kto_desirable_weight, p.kto_undesirable_weight};
-  s["cpo_alpha"] = p.cpo_alpha;
-  s["simpo_gamma"] = p.simpo_gamma;
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/config/entropy.hpp>
+#include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/plan.hpp>
@@ -56,22 +57,6 @@ namespace rlalgo::config {
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
-  run::LoopConfig& loop = out.trainer.loop;
-  loop.settings = {{"base_model", c.base_model},
-                   {"loss_type", c.trl.loss_type},
-                   {"beta", c.beta},
-                   {"learning_rate", c.learning_rate},
-                   {"lr_scheduler", c.lr_scheduler},
-                   {"warmup_steps", plan.warmup_steps},
-                   {"num_generations", c.trl.num_generations},
-                   {"num_iterations", c.trl.num_iterations},
-                   {"max_completion_length", c.trl.max_completion_length},
-                   {"temperature", c.trl.temperature},
-                   {"epsilon", c.trl.epsilon},
-                   {"scale_rewards", c.trl.scale_rewards},
-                   {"weight_decay", c.weight_decay},
-                   {"max_grad_norm", c.max_grad_norm},
-                   {"reward_funcs", c.trl.reward_funcs}};
   return out;
 }
 
@@ -86,12 +71,6 @@ namespace rlalgo::config {
         trainer::ReferenceSync::Config{.every = c.trl.ref_model_sync_steps, .mixup = c.trl.ref_model_mixup_alpha},
         model.decoder->named_tensors(), reference->named_tensors()));
   return out;
-}
-
-// A directory with a config.json, or "organisation/name": module.function has no slash and is no directory.
-[[nodiscard]] inline bool names_reward_model(const std::string& name) {
-  return name.find('/') != std::string::npos ||
-         std::filesystem::is_regular_file(std::filesystem::path(name) / "config.json");
 }
 
 [[nodiscard]] inline std::shared_ptr<reward::RewardFunction> reward_model(const RunConfig& c, const std::string& name,

@@ -79,6 +79,19 @@ inline void read_beta(Reader& reader, RunConfig& config) {
     config.beta = *config.rl_beta;
 }
 
+// Full key → effective value of every key that was read and has a value. One `beta`, however it was written; lists of
+// datasets as they are written.
+inline data::Json effective_settings(const RunConfig& config, const Findings& findings) {
+  data::Json out = data::Json::object();
+  for (const auto& [key, value] : findings.values)
+    if (data::Json json = value(); !json.is_null()) out[key] = std::move(json);
+  for (const char* spelling : {"rl_beta", "trl.beta"}) out.erase(spelling);
+  out["beta"] = config.beta;
+  for (const char* list : {"datasets", "test_datasets"})
+    if (config.keys.contains(list) && !config.keys[list].is_null()) out[list] = config.keys[list];
+  return out;
+}
+
 inline std::vector<std::string> with_prefix(const std::vector<std::string>& names, const std::string& prefix) {
   std::vector<std::string> out;
   for (const std::string& name : names) out.push_back(prefix + name);
@@ -99,6 +112,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   config.file = document.file;
   config.keys = to_json(document.root);
   Findings findings;
+  findings.fields = std::as_bytes(std::span(&config, 1));
   findings.warnings = document.warnings;
   Reader reader(document.root, "", findings);
   detail::read_recipe(reader, config, document.file);
@@ -143,6 +157,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
   if (preference) detail::validate_preference(config);
+  config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(

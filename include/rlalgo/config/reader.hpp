@@ -9,12 +9,16 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,9 +33,29 @@ namespace rlalgo::config {
 struct Findings {
   std::vector<std::string> warnings;
   std::map<std::string, Place> given;  // every key that was set, by its full name ("trl.beta")
+
+  // The fields that keys set, by key: every field inside `fields` that was read, set or not. Their values are asked for
+  // when all keys are read, while that object lives.
+  std::span<const std::byte> fields = {};
+  std::map<std::string, std::function<data::Json()>> values;
+  template <class T>
+  void record(const std::string& key, const T& field);
 };
 
 namespace detail {
+
+// A value as JSON; null where it is not set.
+template <class T>
+data::Json as_json(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return static_cast<int>(value);
+  else
+    return value;
+}
+template <class T>
+data::Json as_json(const std::optional<T>& value) {
+  return value ? as_json(*value) : data::Json();
+}
 
 [[noreturn]] inline void raise_type(const std::string& key, const Node& node, const std::string& expected) {
   std::string remedy;
@@ -119,6 +143,15 @@ void convert(const Node& node, const std::string& key, std::optional<T>& out) {
 
 }  // namespace detail
 
+// Fields elsewhere (a local variable of a reader) say nothing about the object that is read.
+template <class T>
+void Findings::record(const std::string& key, const T& field) {
+  const auto* at = reinterpret_cast<const std::byte*>(&field);
+  const std::less<const std::byte*> before;
+  if (fields.empty() || before(at, fields.data()) || !before(at, fields.data() + fields.size())) return;
+  values[key] = [&field] { return detail::as_json(field); };
+}
+
 class Reader {
  public:
   // `section` must be a mapping; `prefix` is "" or ends in a dot.
@@ -141,6 +174,7 @@ class Reader {
   // Sets `out` when the key is given. True when it was.
   template <class T>
   bool read(const std::string& key, T& out) {
+    record(key, out);
     const Node* node = take(key);
     if (node == nullptr) return false;
     detail::convert(*node, prefix_ + key, out);
@@ -150,6 +184,7 @@ class Reader {
   // A text that must be one of `allowed`; YAML's bare no/off/false counts as "no" where that is allowed.
   template <class Text>
   bool read_choice(const std::string& key, Text& out, const std::vector<std::string>& allowed) {
+    record(key, out);
     const Node* node = take(key);
     if (node == nullptr) return false;
     if (!node->scalar()) detail::raise_type(prefix_ + key, *node, "one of " + joined(allowed));
@@ -167,6 +202,12 @@ class Reader {
                        .expected = "one of " + joined(allowed),
                        .where = node->place.text(),
                        .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+  }
+
+  // Says that `key`, which is read by other means, sets `field`.
+  template <class T>
+  void record(const std::string& key, const T& field) {
+    findings_.record(prefix_ + key, field);
   }
 
   // Makes `key` known without reading it.

@@ -6,19 +6,16 @@
 // Errors (usage): [rlalgo.config.8] sync_ref_model with an adapter.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
-#include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/trainer/precompute_reference.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
 
@@ -29,18 +26,6 @@ struct Reference {
   std::vector<std::shared_ptr<trainer::Companion>> companions;  // with trl.sync_ref_model: the sync
   std::vector<std::string> notes;
 };
-
-// What the weights on disk are: the bytes of the safetensors files of a model's, or an adapter's, directory.
-[[nodiscard]] inline std::string weights_identity(const std::filesystem::path& directory) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(directory))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  data::Digest digest;
-  data::add_file(digest, directory / "config.json");
-  for (const std::filesystem::path& file : files) data::add_file(digest, file);
-  return digest.hex();
-}
 
 // Everything that decides what the reference computes.
 [[nodiscard]] inline std::string reference_identity(const RunConfig& c, const LanguageModel& model) {

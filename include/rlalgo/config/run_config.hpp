@@ -184,15 +184,17 @@ struct RunConfig {
   bool use_tensorboard = true;  // (≠ axolotl off)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;
+  bool force_resume = false;  // resume although settings, rows or rewards have changed (rlalgo's own key)
 
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
 
   // Derived
-  std::vector<std::string> warnings;   // to be shown once, in order
-  std::map<std::string, Place> given;  // full key → where it was set
-  std::string file;                    // the configuration file
-  data::Json keys = nullptr;           // everything it says, overrides included
+  std::vector<std::string> warnings;           // to be shown once, in order
+  std::map<std::string, Place> given;          // full key → where it was set
+  std::string file;                            // the configuration file
+  data::Json keys = nullptr;                   // everything it says, overrides included
+  data::Json settings = data::Json::object();  // full key → effective value of every key that was read and has one
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
   // Where `key` was set, for error texts; the key itself when it has its default.

@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/run/checkpoint.hpp>
+#include <rlalgo/run/loop.hpp>
+#include <rlalgo/run/resume.hpp>
 #include <rlalgo/trainer/trainer.hpp>
 
 namespace rlalgo::config {
@@ -21,10 +22,15 @@ namespace detail {
   return run::Cadence::never();
 }
 
-[[nodiscard]] inline std::optional<std::filesystem::path> resume_path(const RunConfig& c) {
-  if (c.resume_from_checkpoint) return std::filesystem::path(*c.resume_from_checkpoint);
-  if (!c.auto_resume_from_checkpoints) return std::nullopt;
-  return run::latest_checkpoint(c.output_dir);
+inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
+  loop.resume_rules = resume_rules(c);
+  if (c.resume_from_checkpoint) {
+    loop.resume_from_checkpoint = std::filesystem::path(*c.resume_from_checkpoint);
+  } else if (c.auto_resume_from_checkpoints) {
+    loop.resume_from_checkpoint =
+        run::latest_checkpoint(c.output_dir, [&](const std::string& note) { loop.resume_notes.push_back(note); });
+    loop.resume_verified = true;
+  }
 }
 
 }  // namespace detail
@@ -52,7 +58,8 @@ namespace detail {
   loop.save_total_limit = c.save_total_limit;
   loop.eval = detail::cadence(plan.eval);
   loop.eval_first = plan.eval_first;
-  loop.resume_from_checkpoint = detail::resume_path(c);
+  detail::set_resume(c, loop);
+  loop.settings = c.settings;
   loop.identity = {{"rl", c.rl},
                    {"seed", c.seed},
                    {"rows", rows},

@@ -1,12 +1,12 @@
 // Tokenized preference data, and reference log-probs, on disk: prepared once, read again by later runs.
 //
-//   file = "rlalgo answers 2\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
+//   file = "rlalgo answers 3\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
 //
 // Neither side holds the ids in memory: they are written through a buffer and read by mapping the file.
 //
 // A file is used only when its key is the one asked for (what the data was made from) and its digest fits its bytes:
-// anything else is a miss, and a file that is damaged is reported. The digest is 64-bit FNV-1a over 8-byte words: it
-// finds accidents, not forgeries. Numbers are in the byte order of the machine.
+// anything else is a miss, and a file that is damaged is reported. The digest is XXH64 (core/digest.hpp): it finds accidents,
+// not forgeries. Numbers are in the byte order of the machine.
 //
 // Errors: [rlalgo.data.27] a file with the right key whose bytes are damaged; [rlalgo.core.1] it cannot be written.
 #pragma once
@@ -25,55 +25,22 @@
 #include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/answer_set.hpp>
 
 namespace rlalgo::data {
 
-// A running 64-bit digest.
-class Digest {
- public:
-  Digest& add(std::string_view bytes) {
-    std::size_t i = 0;
-    for (; i + 8 <= bytes.size(); i += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + i, 8);
-      mix(word);
-    }
-    std::uint64_t tail = bytes.size();
-    if (i < bytes.size()) std::memcpy(&tail, bytes.data() + i, bytes.size() - i);
-    mix(tail);
-    mix(bytes.size());
-    return *this;
-  }
-  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
-  [[nodiscard]] std::string hex() const {
-    static constexpr char digits[] = "0123456789abcdef";
-    std::string out(16, '0');
-    for (int i = 0; i < 16; ++i) out[static_cast<std::size_t>(i)] = digits[(value_ >> (60 - 4 * i)) & 15U];
-    return out;
-  }
-
- private:
-  void mix(std::uint64_t word) {
-    value_ = (value_ ^ word) * 1099511628211ULL;
-    value_ ^= value_ >> 29;
-  }
-  std::uint64_t value_ = 14695981039346656037ULL;
-};
-
-// Digest of a file's bytes, read in pieces; of its name and size where it cannot be read.
-inline void add_file(Digest& digest, const std::filesystem::path& path) {
+// The name of a file and its bytes; the name alone where it cannot be read.
+inline void add_file(core::Digest& digest, const std::filesystem::path& path) {
   digest.add(path.filename().string());
-  std::ifstream in(path, std::ios::binary);
-  std::string piece(std::size_t{1} << 20, '\0');
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
-    digest.add(std::string_view(piece).substr(0, static_cast<std::size_t>(in.gcount())));
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) digest.add(core::file_digest(path));
 }
 
 // What the answers are: their tokens and labels.
 [[nodiscard]] inline std::string identity_of(const AnswerSet& set) {
-  Digest digest;
+  core::Digest digest;
   digest.add(std::to_string(set.per_example()));
   for (std::size_t i = 0; i < set.answers(); ++i) {
     const std::span<const TokenId> ids = set.ids(i);
@@ -90,7 +57,7 @@ inline constexpr std::size_t digest_block = std::size_t{1} << 20U;
 [[nodiscard]] inline std::size_t padding_to_8(std::size_t size) { return (8 - size % 8) % 8; }
 
 [[nodiscard]] inline std::string keyed_head(const std::string& key) {
-  std::string head = "rlalgo answers 2\n" + key + "\n";
+  std::string head = "rlalgo answers 3\n" + key + "\n";
   return head + std::string(padding_to_8(head.size()), '\n');
 }
 
@@ -141,7 +108,7 @@ class KeyedWriter {
 
   core::AtomicFile file_;
   std::string block_;
-  Digest digest_;
+  core::Digest digest_;
   std::size_t size_ = 0;
 };
 
@@ -156,7 +123,7 @@ class KeyedReader {
     if (!out.file_ || !out.file_->bytes().starts_with(head)) return std::nullopt;
     const std::string_view bytes = out.file_->bytes();
     std::uint64_t stored = 0;
-    Digest digest;
+    core::Digest digest;
     const bool whole = bytes.size() >= head.size() + sizeof stored;
     if (whole) {
       std::memcpy(&stored, bytes.data() + bytes.size() - sizeof stored, sizeof stored);

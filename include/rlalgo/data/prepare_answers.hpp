@@ -22,8 +22,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/thread_pool.hpp>
-#include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/json_rows.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
@@ -37,7 +37,7 @@ using RowDigest = std::array<std::uint64_t, 2>;
 
 [[nodiscard]] inline RowDigest digest_of(const Json& row, bool desirable) {
   const std::string text = detail::canonical_text(row) + (desirable ? "+" : "-");
-  return {Digest().add(text).value(), Digest().add("second").add(text).value()};
+  return {core::Digest().add(text).value(), core::Digest().add("second").add(text).value()};
 }
 
 // Gives up to `limit` further rows; false: there are no more.

@@ -2,15 +2,15 @@
 //
 // A checkpoint holds the model's and tokenizer's files (through a callback), whatever else the run's owner writes
 // (optimizer.safetensors), trainer_state.json (spec of transformers) and rlalgo_state.json: step, epoch, identity and
-// settings of the run, the open metric window, the owner's own state (sampler cursor, versions …) and the name and size
-// of every file. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any moment leaves
+// settings of the run, the run's id, the open metric window, the owner's own state (sampler cursor, versions …) and the
+// name, size and XXH64 digest of every file but itself. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any moment leaves
 // the former checkpoints usable and nothing half-written under a checkpoint's name.
 //
-// `identity` are the settings without which the saved cursor and optimizer make no sense (seed, batch geometry, data,
-// parameter names): a difference is an error. `settings` are all others: a difference is a warning.
+// A checkpoint of format 1 (before digests) is read, its files checked by size. What a run may differ in from the one
+// that was saved: run/resume.hpp.
 //
-// Errors: [rlalgo.run.4] no checkpoint at the path; [rlalgo.run.5] incomplete or damaged; [rlalgo.run.6] of
-// another run (identity differs); [rlalgo.run.7] saved without optimizer state; [rlalgo.run.8] cannot be saved.
+// Errors: [rlalgo.run.4] no checkpoint at the path; [rlalgo.run.5] incomplete or damaged; [rlalgo.run.8] cannot be saved;
+// [rlalgo.core.1] an old checkpoint cannot be deleted.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/step.hpp>
@@ -33,7 +33,7 @@ namespace rlalgo::run {
 
 inline constexpr const char* state_file = "rlalgo_state.json";
 inline constexpr const char* trainer_state_file = "trainer_state.json";
-inline constexpr int state_format = 1;
+inline constexpr int state_format = 2;
 
 struct Checkpoint {
   std::int64_t step = 0;
@@ -95,13 +95,11 @@ inline std::filesystem::path write_checkpoint(const std::filesystem::path& outpu
     state["has_optimizer"] = static_cast<bool>(parts.save_state);
     state["owner"] = parts.save_state ? parts.save_state(building) : Json::object();
     core::write_file(building / trainer_state_file, parts.trainer_state);
-    std::vector<std::pair<std::string, std::uintmax_t>> files;
+    state["files"] = Json::object();
     for (const auto& entry : std::filesystem::recursive_directory_iterator(building))
       if (entry.is_regular_file())
-        files.emplace_back(entry.path().lexically_relative(building).generic_string(), entry.file_size());
-    std::sort(files.begin(), files.end());
-    state["files"] = Json::object();
-    for (const auto& [name, size] : files) state["files"][name] = size;
+        state["files"][entry.path().lexically_relative(building).generic_string()] = {
+            {"bytes", entry.file_size()}, {"xxh64", core::file_digest(entry.path())}};
     core::write_file(building / state_file, state.dump(1) + "\n");
     directory.commit();
   } catch (const std::exception& error) {
@@ -140,8 +138,9 @@ inline void rotate_checkpoints(const std::filesystem::path& output_dir, std::int
 struct LoadedCheckpoint {
   std::filesystem::path path;
   std::int64_t step = 0;
-  Json state;    // rlalgo_state.json; "owner" is what save_state returned
-  Json history;  // log_history of trainer_state.json
+  std::string run_id;  // of the run that saved it; empty before runs had one
+  Json state;          // rlalgo_state.json; "owner" is what save_state returned
+  Json history;        // log_history of trainer_state.json
 };
 
 namespace detail {
@@ -161,8 +160,45 @@ inline Json read_json(const std::filesystem::path& path) {
 
 }  // namespace detail
 
-// Reads and validates a checkpoint: every file is there with the size it had when it was written.
-[[nodiscard]] inline LoadedCheckpoint read_checkpoint(const std::filesystem::path& path) {
+// Which files of a checkpoint are read when it is opened: their digests need every byte.
+enum class Verify { sizes, digests };
+
+namespace detail {
+
+[[noreturn]] inline void raise_incomplete(const std::filesystem::path& checkpoint, const std::string& found,
+                                          const std::string& expected) {
+  core::raise("run", 5,
+              {.what = "the checkpoint is incomplete",
+               .found = found,
+               .expected = expected,
+               .where = checkpoint.string(),
+               .remedy = "copy it again, or resume from another checkpoint"});
+}
+
+inline void check_file(const std::filesystem::path& checkpoint, const std::string& name, const Json& entry,
+                       Verify verify) {
+  const Json& bytes = entry.is_object() ? entry.at("bytes") : entry;  // a number in format 1
+  std::error_code error;
+  const auto found = std::filesystem::file_size(checkpoint / name, error);
+  if (error) raise_incomplete(checkpoint, "no readable file " + name, name + " of " + bytes.dump() + " bytes");
+  if (found != bytes.get<std::uintmax_t>())
+    raise_incomplete(checkpoint, name + " of " + std::to_string(found) + " bytes", bytes.dump() + " bytes");
+  if (verify == Verify::sizes || !entry.is_object()) return;
+  const std::string digest = core::file_digest(checkpoint / name), expected = entry.at("xxh64").get<std::string>();
+  if (digest == expected) return;
+  core::raise("run", 5,
+              {.what = "the checkpoint is damaged",
+               .found = name + " with the digest " + digest,
+               .expected = expected + ", as it was saved",
+               .where = checkpoint.string(),
+               .remedy = "copy it again, or resume from another checkpoint"});
+}
+
+}  // namespace detail
+
+// Reads and validates a checkpoint: every file is there as it was when it was written.
+[[nodiscard]] inline LoadedCheckpoint read_checkpoint(const std::filesystem::path& path,
+                                                      Verify verify = Verify::digests) {
   if (!std::filesystem::is_directory(path))
     core::raise("run", 4,
                 {.what = "resume_from_checkpoint names no checkpoint",
@@ -177,31 +213,21 @@ inline Json read_json(const std::filesystem::path& path) {
                  .expected = "a checkpoint-<step> directory that rlalgo wrote",
                  .where = path.string(),
                  .remedy = "to start from the weights of a model directory, name it as base_model instead"});
-  LoadedCheckpoint loaded{path, 0, detail::read_json(path / state_file), Json::array()};
+  LoadedCheckpoint loaded{path, 0, {}, detail::read_json(path / state_file), Json::array()};
   const auto incomplete = [&](const std::string& found, const std::string& expected) {
-    core::raise("run", 5,
-                {.what = "the checkpoint is incomplete",
-                 .found = found,
-                 .expected = expected,
-                 .where = path.string(),
-                 .remedy = "copy it again, or resume from another checkpoint"});
+    detail::raise_incomplete(path, found, expected);
   };
   try {
-    if (!loaded.state.is_object() || loaded.state.value("format", Json()) != state_format)
-      incomplete(
-          "format " + (loaded.state.is_object() ? loaded.state.value("format", Json()).dump() : "of another kind"),
-          "format " + std::to_string(state_format) + " in " + state_file);
+    const Json format = loaded.state.is_object() ? loaded.state.value("format", Json()) : Json();
+    if (format != state_format && format != 1)
+      incomplete("format " + (loaded.state.is_object() ? format.dump() : "of another kind"),
+                 "format " + std::to_string(state_format) + " in " + state_file);
     for (const char* key :
          {"step", "epoch", "identity", "settings", "totals", "window", "owner", "has_optimizer", "files"})
       if (!loaded.state.contains(key)) incomplete(std::string("no \"") + key + "\" in " + state_file, "all entries");
-    for (const auto& [name, size] : loaded.state["files"].items()) {
-      std::error_code error;
-      const auto found = std::filesystem::file_size(path / name, error);
-      if (error) incomplete("no readable file " + name, name + " of " + size.dump() + " bytes");
-      if (found != size.get<std::uintmax_t>())
-        incomplete(name + " of " + std::to_string(found) + " bytes", size.dump() + " bytes");
-    }
+    for (const auto& [name, entry] : loaded.state["files"].items()) detail::check_file(path, name, entry, verify);
     loaded.step = loaded.state["step"].get<std::int64_t>();
+    loaded.run_id = loaded.state.value("run", "");
     const Json trainer_state = detail::read_json(path / trainer_state_file);
     if (!trainer_state.is_object() || !trainer_state.contains("log_history") ||
         !trainer_state["log_history"].is_array())
@@ -212,59 +238,6 @@ inline Json read_json(const std::filesystem::path& path) {
     incomplete(std::string("an entry of another type (") + error.what() + ")", "the entries that rlalgo writes");
   }
   return loaded;
-}
-
-// The differences of two flat objects, one text per key: "seed: 7 in the checkpoint, 8 now".
-[[nodiscard]] inline std::vector<std::string> differences(const Json& saved, const Json& now) {
-  std::vector<std::string> out;
-  const auto text = [](const Json& object, const std::string& key) {
-    return object.contains(key) ? object[key].dump() : "absent";
-  };
-  const auto compare = [&](const std::string& key) {
-    if (text(saved, key) != text(now, key))
-      out.push_back(key + ": " + text(saved, key) + " in the checkpoint, " + text(now, key) + " now");
-  };
-  for (const auto& [key, value] : saved.items()) compare(key);
-  for (const auto& [key, value] : now.items())
-    if (!saved.contains(key)) compare(key);
-  return out;
-}
-
-// Refuses a checkpoint of another run; returns warnings, one per setting that differs.
-[[nodiscard]] inline std::vector<std::string> check_resumable(const LoadedCheckpoint& checkpoint, const Json& identity,
-                                                              const Json& settings) {
-  const auto join = [](const std::vector<std::string>& parts) {
-    std::string out;
-    for (const std::string& part : parts) out += (out.empty() ? "" : "; ") + part;
-    return out;
-  };
-  const auto wrong = differences(checkpoint.state["identity"], identity);
-  if (!wrong.empty())
-    core::raise("run", 6,
-                {.what = "the checkpoint belongs to another run",
-                 .found = join(wrong),
-                 .where = checkpoint.path.string(),
-                 .remedy = "set these keys as in the checkpoint, or start afresh with its directory as base_model"});
-  if (!checkpoint.state["has_optimizer"].get<bool>())
-    core::raise("run", 7,
-                {.what = "the checkpoint was saved with save_only_model",
-                 .found = "no optimizer state",
-                 .where = checkpoint.path.string(),
-                 .remedy = "it cannot be resumed; name it as base_model to start afresh from its weights"});
-  return differences(checkpoint.state["settings"], settings);
-}
-
-// The newest checkpoint of output_dir that is whole (auto_resume_from_checkpoints); empty when there is none.
-[[nodiscard]] inline std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& output_dir) {
-  const std::vector<Checkpoint> all = list_checkpoints(output_dir);
-  for (auto it = all.rbegin(); it != all.rend(); ++it) {
-    try {
-      return read_checkpoint(it->path).path;
-    } catch (const core::Error&) {
-      continue;  // not whole (copied or deleted in part): an earlier one is better than none
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace rlalgo::run

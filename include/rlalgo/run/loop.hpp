@@ -10,7 +10,7 @@
 //
 // Errors: [rlalgo.run.9] non-finite loss or gradient norm (require_finite, called by train_step before the weights
 // are touched); [rlalgo.run.2] impossible settings; [rlalgo.run.3] another run is writing in output_dir;
-// [rlalgo.run.4–8] see checkpoint.hpp; [rlalgo.core.1] file errors.
+// those of checkpoint.hpp and resume.hpp; [rlalgo.core.1] file errors.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +36,7 @@
 #include <rlalgo/run/observer.hpp>
 #include <rlalgo/run/progress.hpp>
 #include <rlalgo/run/report.hpp>
+#include <rlalgo/run/resume.hpp>
 #include <rlalgo/run/run_info.hpp>
 #include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/run/step.hpp>
@@ -76,11 +77,14 @@ struct LoopConfig {
   std::size_t logged_samples = 4;     // rollouts per record in samples.jsonl
   bool eval_first = false;            // also before step 1
   std::optional<std::filesystem::path> resume_from_checkpoint;
-  bool progress = true;  // on standard output
+  bool resume_verified = false;           // the digests of its files were just compared
+  std::vector<std::string> resume_notes;  // told when the run starts
+  ResumeRules resume_rules = {};          // what of `settings` may differ from the checkpoint's
+  bool progress = true;                   // on standard output
   bool tensorboard = true;
   bool report = true;
-  Json identity = Json::object();  // see checkpoint.hpp: a difference forbids resuming
-  Json settings = Json::object();  // a difference warns; shown in the report
+  Json identity = Json::object();  // see resume.hpp: a difference forbids resuming
+  Json settings = Json::object();  // every other setting, flat; shown in the report
 };
 
 struct Callbacks {
@@ -195,24 +199,31 @@ class Loop {
   }
 
   void resume_or_start() {
+    for (const std::string& note : config_.resume_notes) message(note);
     if (!config_.resume_from_checkpoint) {
+      run_id_ = new_run_id();
       if (std::filesystem::exists(config_.output_dir / metrics_file))
         message(
             "warning: output_dir holds an earlier run: its logs are replaced, its checkpoints are deleted as newer "
             "ones are saved");
+      describe("running");  // from here on what lies in output_dir is of another run
       log_->restart();
       samples_->restart(0);
       return;
     }
-    const LoadedCheckpoint checkpoint = read_checkpoint(*config_.resume_from_checkpoint);
-    for (const std::string& warning : check_resumable(checkpoint, config_.identity, config_.settings))
+    const LoadedCheckpoint checkpoint =
+        read_checkpoint(*config_.resume_from_checkpoint, config_.resume_verified ? Verify::sizes : Verify::digests);
+    for (const std::string& warning :
+         check_resumable(checkpoint, config_.identity, config_.settings, config_.resume_rules))
       message("warning: resuming with a changed setting, the run will differ: " + warning);
     window_.restore(checkpoint.state["window"]);
     step_ = first_step_ = checkpoint.step;
     saved_ = step_;
     epoch_ = checkpoint.state["epoch"].get<double>();
     totals_ = Totals::from(checkpoint.state["totals"]);
+    run_id_ = checkpoint.run_id;
     if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
+    describe("running");
     log_->restart(checkpoint.history);
     for (const Json& entry : checkpoint.history) {
       last_record_ = std::max(last_record_, entry.at("step").get<std::int64_t>());
@@ -275,7 +286,7 @@ class Loop {
   }
 
   void describe(const std::string& status, const std::string& error = "") {
-    write_run_info(config_.output_dir, {config_.title, status, error, step_, config_.max_steps, started_,
+    write_run_info(config_.output_dir, {run_id_, config_.title, status, error, step_, config_.max_steps, started_,
                                         config_.settings, config_.identity});
   }
 
@@ -300,11 +311,8 @@ class Loop {
     parts.save_model = callbacks_.save_model;
     if (!config_.save_only_model)
       parts.save_state = callbacks_.save_state ? callbacks_.save_state : [](const auto&) { return Json::object(); };
-    parts.state = {{"epoch", epoch_},
-                   {"identity", config_.identity},
-                   {"settings", config_.settings},
-                   {"totals", totals_.json()},
-                   {"window", window_.state()}};
+    parts.state = {{"epoch", epoch_}, {"identity", config_.identity}, {"settings", config_.settings},
+                   {"run", run_id_},  {"totals", totals_.json()},     {"window", window_.state()}};
     parts.trainer_state = to_text(trainer_state(), log_->lines());
     const std::filesystem::path path = write_checkpoint(config_.output_dir, step_, parts);
     saved_ = step_;
@@ -346,6 +354,7 @@ class Loop {
   SamplesLog* samples_ = nullptr;
   MetricWindow window_;
   Totals totals_;
+  std::string run_id_;
   std::int64_t step_ = 0;         // optimizer steps done
   std::int64_t first_step_ = 0;   // of them, by the run that was resumed
   std::int64_t last_record_ = 0;  // newest record in the resumed history

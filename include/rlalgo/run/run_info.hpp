@@ -1,6 +1,6 @@
 // run.json: what a run is and how it stands, beside its logs; the heading of report.html.
 //
-// Keys: title, status (running, finished, interrupted, failed), error, step, max_steps, started (UTC), settings,
+// Keys: id (of the run, see resume.hpp), title, status (running, finished, interrupted, failed), error, step, max_steps, started (UTC), settings,
 // identity. A killed run leaves "running" behind: readers compare with the newest record.
 #pragma once
 
@@ -19,6 +19,7 @@ namespace rlalgo::run {
 inline constexpr const char* run_info_file = "run.json";
 
 struct RunInfo {
+  std::string id;
   std::string title;
   std::string status = "running";
   std::string error;  // of a failed run
@@ -39,9 +40,9 @@ struct RunInfo {
 }
 
 inline void write_run_info(const std::filesystem::path& output_dir, const RunInfo& info) {
-  const Json json = {{"title", info.title},       {"status", info.status},       {"error", info.error},
-                     {"step", info.step},         {"max_steps", info.max_steps}, {"started", info.started},
-                     {"settings", info.settings}, {"identity", info.identity}};
+  const Json json = {{"id", info.id},           {"title", info.title},       {"status", info.status},
+                     {"error", info.error},     {"step", info.step},         {"max_steps", info.max_steps},
+                     {"started", info.started}, {"settings", info.settings}, {"identity", info.identity}};
   core::write_file(output_dir / run_info_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

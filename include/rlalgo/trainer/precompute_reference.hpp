@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/digest.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/model/policy.hpp>
@@ -104,7 +105,7 @@ bool precompute_reference(model::Policy& reference, const std::shared_ptr<data::
   std::string key = config.model_identity + " " + data::identity_of(*set);
   if (config.ld_alpha) key += " ld " + std::to_string(*config.ld_alpha);
   if (config.mismatched) key += " step " + std::to_string(config.examples_per_step);
-  const std::filesystem::path file = config.directory / ("reference-" + data::Digest().add(key).hex() + ".bin");
+  const std::filesystem::path file = config.directory / ("reference-" + core::Digest().add(key).hex() + ".bin");
   if (!config.directory.empty()) {
     if (auto known = data::read_reference(file, key, set->answers())) {
       set->set_reference(std::move(known->rows), std::move(known->mismatched));

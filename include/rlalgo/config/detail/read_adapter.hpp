@@ -36,6 +36,7 @@ inline constexpr const char* adapter_keys[] = {"lora_r",
 
 template <class Value>
 void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<std::string, Value>>& out) {
+  reader.record(key, out);
   const Node* node = reader.take(key);
   if (node == nullptr) return;
   if (node->kind != Kind::mapping) raise_type(key, *node, "a section of pattern: number lines");
@@ -48,6 +49,8 @@ void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<
 
 // A list of names, or a text: one pattern.
 inline void read_targets(Reader& reader, model::LoraConfig& lora) {
+  reader.record("lora_target_modules", lora.target_modules);
+  reader.record("lora_target_pattern", lora.target_pattern);
   const Node* node = reader.take("lora_target_modules");
   if (node != nullptr && node->kind == Kind::sequence)
     convert(*node, "lora_target_modules", lora.target_modules);
@@ -66,6 +69,7 @@ inline void read_targets(Reader& reader, model::LoraConfig& lora) {
 
 // false counts as unset, as in axolotl.
 inline void read_initialisation(Reader& reader, model::LoraConfig& lora) {
+  reader.record("peft_init_lora_weights", lora.init);
   const Node* node = reader.take("peft_init_lora_weights");
   if (node == nullptr || node->kind == Kind::boolean) return;
   static const std::vector<std::pair<std::string, model::LoraInit>> known = {

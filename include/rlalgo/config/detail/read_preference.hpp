@@ -110,6 +110,7 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
   PreferenceConfig& p = config.preference;
   reader.read("sequence_len", p.sequence_len);
   trl.read("max_length", p.sequence_len);
+  reader.record("excess_length_strategy", p.excess_length_strategy);
   std::string strategy;
   if (reader.read("excess_length_strategy", strategy)) {
     std::transform(strategy.begin(), strategy.end(), strategy.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -201,6 +202,7 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"entropy_coef", online},
                                                   {"use_adaptive_entropy", online},
                                                   {"log_completions", online}};
+  trl.record("chat_template_kwargs", config.trl.chat_template_kwargs);
   if (const Node* variables = trl.take("chat_template_kwargs"); variables != nullptr) {
     if (variables->kind != Kind::mapping)
       raise_type(trl.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");

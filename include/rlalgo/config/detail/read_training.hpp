@@ -28,6 +28,7 @@ inline void read_special_tokens(Reader& reader) {
 
 // `auto` and false ask for nothing: a CPU computes in float32. bfloat16 is the user's choice of memory over time.
 inline void read_precision(Reader& reader, RunConfig& config) {
+  reader.record("bf16", config.bfloat16);
   for (const char* key : {"bf16", "bfloat16", "fp16", "float16"}) {
     const Node* node = reader.take(key);
     if (node == nullptr || (node->kind == Kind::string && node->text == "auto")) continue;
@@ -52,6 +53,7 @@ inline void read_model(Reader& reader, RunConfig& config) {
   reader.read("tokenizer_config", config.tokenizer_config);
   reader.read("chat_template", config.chat_template);
   reader.read("chat_template_jinja", config.chat_template_jinja);
+  reader.record("gradient_checkpointing", config.gradient_checkpointing);
   if (const Node* node = reader.take("gradient_checkpointing"); node != nullptr) {
     if (node->kind == Kind::string && (node->text == "offload" || node->text == "offload_disk"))
       config.gradient_checkpointing = true;  // there is no other memory to offload to
@@ -69,6 +71,7 @@ inline void read_data(Reader& reader, RunConfig& config) {
   reader.read("shuffle_merged_datasets", config.shuffle_merged_datasets);
   reader.read("shuffle_before_merging_datasets", config.shuffle_before_merging_datasets);
   reader.read("dataset_exact_deduplication", config.dataset_exact_deduplication);
+  reader.record("seed", config.seed);
   std::int64_t seed = static_cast<std::int64_t>(config.seed);
   if (reader.read("seed", seed) && seed < 0)
     core::raise_usage("config", 6,
@@ -157,6 +160,7 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
   reader.read("use_tensorboard", config.use_tensorboard);
   reader.read("resume_from_checkpoint", config.resume_from_checkpoint);
   reader.read("auto_resume_from_checkpoints", config.auto_resume_from_checkpoints);
+  reader.read("force_resume", config.force_resume);
 }
 
 }  // namespace rlalgo::config::detail

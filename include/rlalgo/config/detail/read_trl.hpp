@@ -21,6 +21,7 @@ inline void read_sampling(Reader& reader, TrlConfig& trl) {
 
 // true and false are the words group and none.
 inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
+  reader.record("scale_rewards", trl.scale_rewards);
   const Node* node = reader.take("scale_rewards");
   if (node == nullptr) return;
   if (node->kind == Kind::boolean) {
@@ -39,6 +40,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("reward_funcs", trl.reward_funcs);
   reader.read("reward_weights", trl.reward_weights);
   reader.read("reward_num_workers", trl.reward_num_workers);
+  reader.record("reward_kwargs", trl.reward_kwargs);
   if (const Node* parameters = reader.take("reward_kwargs"); parameters != nullptr) {
     if (parameters->kind != Kind::mapping)
       raise_type(reader.prefix() + "reward_kwargs", *parameters, "reward: {parameter: value} lines");
@@ -60,6 +62,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   read_vllm(reader, trl);
   reader.read("max_completion_length", trl.max_completion_length);
   read_sampling(reader, trl);
+  reader.record("generation_kwargs", trl.generation_kwargs);
   if (const Node* overrides = reader.take("generation_kwargs"); overrides != nullptr) {
     Reader nested(*overrides, reader.prefix() + "generation_kwargs.", reader.findings());
     read_sampling(nested, trl);
@@ -68,6 +71,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     else
       nested.finish();
   }
+  reader.record("chat_template_kwargs", trl.chat_template_kwargs);
   if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {
     if (variables->kind != Kind::mapping)
       raise_type(reader.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
@@ -115,6 +119,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   }
 
   reader.read("normalize_advantages", trl.normalize_advantages);
+  reader.record("reward_clip_range", trl.reward_clip_range);
   if (std::vector<double> range; reader.read("reward_clip_range", range)) {
     if (range.size() != 2 || !(range[0] < range[1]))
       raise_type(reader.prefix() + "reward_clip_range", *reader.section().find("reward_clip_range"),

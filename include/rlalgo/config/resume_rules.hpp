@@ -1,0 +1,88 @@
+// Which settings may differ between a checkpoint and the run that goes on from it.
+//
+// What a resume compares are all effective values of a configuration (RunConfig::settings) and what config/fingerprints.hpp
+// adds. A key that is not in the table below changes what is computed: a difference is an error that names it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/run/resume.hpp>
+
+namespace rlalgo::config {
+
+struct FreeKey {
+  std::string_view key;
+  std::string_view reason;
+};
+
+// Nothing that is computed after a resume depends on these.
+[[nodiscard]] inline std::span<const FreeKey> free_keys() {
+  static constexpr std::string_view place = "a place; what lies there is compared by content where it is read again";
+  static constexpr std::string_view rows = "its rows are compared";
+  static constexpr std::string_view when = "when something is written or evaluated, not what is computed";
+  static constexpr std::string_view wait = "how long something is waited for";
+  static constexpr std::string_view resume = "it says how to resume";
+  static constexpr std::string_view evaluation = "it concerns the evaluation alone";
+  static constexpr FreeKey keys[] = {
+      {"base_model", place},
+      {"model_revision", place},
+      {"revision_of_model", place},
+      {"tokenizer_config", place},
+      {"lora_model_dir", place},
+      {"output_dir", place},
+      {"dataset_prepared_path", place},
+      {"datasets", rows},
+      {"test_datasets", rows},
+      {"gradient_checkpointing", "the same gradients"},
+      {"trl.skip_zero_advantage_batches", "the same gradients"},
+      {"optimizer", "every spelling is one AdamW"},
+      {"eval_batch_size", evaluation},
+      {"trl.num_generations_eval", evaluation},
+      {"logging_steps", when},
+      {"eval_strategy", when},
+      {"evaluation_strategy", when},
+      {"eval_steps", when},
+      {"evals_per_epoch", when},
+      {"save_strategy", when},
+      {"save_steps", when},
+      {"saves_per_epoch", when},
+      {"save_total_limit", when},
+      {"save_only_model", when},
+      {"save_first_step", when},
+      {"use_tensorboard", when},
+      {"trl.log_completions", when},
+      {"resume_from_checkpoint", resume},
+      {"auto_resume_from_checkpoints", resume},
+      {"force_resume", resume},
+      {"trl.reward_num_workers", "the same rewards, sooner or later"},
+      {"trl.reward_max_retries", "the same rewards, sooner or later"},
+      {"trl.reward_timeout", wait},
+      {"trl.environment_timeout", wait},
+      {"trl.vllm_server_timeout", wait},
+      {"trl.request_timeout", wait},
+      {"trl.vllm_server_host", place},
+      {"trl.vllm_server_port", place},
+      {"trl.vllm_server_base_url", place},
+      {"trl.vllm_lora_sync", "the same weights on another way"},
+      {"trl.precompute_ref_batch_size", "the same log-probs, so many at once"},
+  };
+  return keys;
+}
+
+// What is resumed for: another end. The schedule stretches with it, so a difference is told.
+[[nodiscard]] inline std::span<const FreeKey> extended_keys() {
+  static constexpr std::string_view longer = "a run is made longer or shorter; its schedule follows";
+  static constexpr FreeKey keys[] = {{"max_steps", longer}, {"num_epochs", longer}};
+  return keys;
+}
+
+[[nodiscard]] inline run::ResumeRules resume_rules(const RunConfig& c) {
+  run::ResumeRules out{.free = {}, .extended = {}, .force = c.force_resume};
+  for (const FreeKey& row : free_keys()) out.free.emplace(row.key);
+  for (const FreeKey& row : extended_keys()) out.extended.emplace(row.key);
+  return out;
+}
+
+}  // namespace rlalgo::config

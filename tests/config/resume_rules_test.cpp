@@ -1,0 +1,51 @@
+#include <support/catch.hpp>
+
+#include <set>
+#include <string>
+
+#include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/resume_rules.hpp>
+
+using namespace rlalgo::config;
+
+namespace {
+RunConfig parse(const std::string& rl, const std::string& more = "") {
+  std::string text = "base_model: ./m\nrl: " + rl +
+                     "\ndatasets: [{path: rows.jsonl, type: chatml.intel}]\nlearning_rate: 1e-6\nmicro_batch_size: 8\n";
+  if (rl == "grpo") text += "trl: {reward_funcs: [rewards.correct], use_vllm: true, tools: [calculator]}\n";
+  return parse_run_config(parse_document(text + more, "c.yaml"));
+}
+}  // namespace
+
+TEST_CASE("every key of the table is a setting that a run has, with a reason, listed once") {
+  std::set<std::string> known;
+  for (const char* rl : {"grpo", "dpo"}) {
+    const RunConfig c = parse(rl,
+                              "model_revision: x\ntokenizer_config: m\nlora_model_dir: a\nadapter: lora\n"
+                              "val_set_size: 0.1\nevals_per_epoch: 2\neval_strategy: steps\nsaves_per_epoch: 2\n"
+                              "save_strategy: steps\neval_batch_size: 8\nlogging_steps: 2\nmax_steps: 4\n"
+                              "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\n");
+    for (const auto& [key, value] : c.settings.items()) known.insert(key);
+  }
+  // Optional values that the files above leave out, being set beside what excludes them.
+  for (const char* key : {"revision_of_model", "evaluation_strategy", "eval_steps", "save_steps",
+                          "trl.num_generations_eval", "trl.vllm_server_base_url", "trl.precompute_ref_batch_size"})
+    known.insert(key);
+  std::set<std::string_view> listed;
+  for (const auto& keys : {free_keys(), extended_keys()})
+    for (const FreeKey& row : keys) {
+      INFO(row.key);
+      CHECK(listed.insert(row.key).second);
+      CHECK_FALSE(row.reason.empty());
+      CHECK(known.contains(std::string(row.key)));
+    }
+}
+
+TEST_CASE("rules come from the tables and from force_resume") {
+  const rlalgo::run::ResumeRules rules = resume_rules(parse("dpo"));
+  CHECK(rules.free.contains("output_dir"));
+  CHECK_FALSE(rules.free.contains("learning_rate"));
+  CHECK(rules.extended.contains("max_steps"));
+  CHECK_FALSE(rules.force);
+  CHECK(resume_rules(parse("dpo", "force_resume: true\n")).force);
+}
