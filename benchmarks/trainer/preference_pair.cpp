@@ -20,7 +20,7 @@
 #include <rlalgo/loss/direct_preference.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/model/load.hpp>
-#include <rlalgo/trainer/collate_answers.hpp>
+#include <rlalgo/sampler/answer_rows.hpp>
 
 using namespace rlalgo;
 using at::Tensor;
@@ -76,11 +76,11 @@ double ours(std::vector<data::Answer>& rows) {
     a.reference_log_probs.clear();
     part.push_back(&a);
   }
-  trainer::score_references(*models().reference, part, 1.0);
-  const std::vector<std::vector<data::Answer*>> parts = {part};
-  const auto scores =
-      models().policy->score(model::build_tree(trainer::sequences(part, Dpo::needs)), {.entropy = false});
-  const loss::Result result = Dpo()(trainer::collate(part, scores, Dpo::needs), trainer::count(parts, Dpo::needs));
+  sampler::score_references(*models().reference, part, 1.0);
+  loss::Counts counts{.micro_batches = 1};
+  sampler::PairRows::count(part, Dpo::needs, counts);
+  const auto scores = models().policy->score(sampler::PairRows::tree(part, Dpo::needs), {.entropy = false});
+  const loss::Result result = Dpo({})(sampler::PairRows::collate(part, scores, Dpo::needs), counts);
   result.value.backward();
   return result.value.item<double>();
 }

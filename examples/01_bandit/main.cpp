@@ -30,6 +30,7 @@ struct Bandit : model::Policy {
 
 // The generator: draws machines from the policy's own logits.
 struct Pulls {
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
   const Bandit& bandit;
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,

@@ -31,22 +31,24 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using CispoLoss = loss::PolicyGradient<loss::Cispo, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Cispo = trainer::OnlineTrainer<CispoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Cispo =
+    trainer::OnlineTrainer<CispoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct CispoConfig {
   loss::Cispo::Config cap{.epsilon_high = 5.0};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
-[[nodiscard]] Cispo<G, Kl, Y> make_cispo(CispoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
+[[nodiscard]] Cispo<G, Kl, Y, scale> make_cispo(CispoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, CispoLoss<Kl>({.surrogate = config.cap, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

@@ -31,22 +31,25 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using DapoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::GlobalTokenCount>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
-using Dapo = trainer::OnlineTrainer<DapoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+template <class G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Dapo =
+    trainer::OnlineTrainer<DapoLoss<Kl, Ratio>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct DapoConfig {
   loss::ClippedRatio::Config clip{.epsilon_low = 0.2, .epsilon_high = 0.28};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
-[[nodiscard]] Dapo<G, Kl, Ratio, Y> make_dapo(DapoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::group,
+          class G, class Y, class R>
+[[nodiscard]] Dapo<G, Kl, Ratio, Y, scale> make_dapo(DapoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, DapoLoss<Kl, Ratio>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

@@ -30,28 +30,30 @@ namespace rlalgo {
 template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio>
 using DrGrpoLoss = loss::PolicyGradient<loss::ClippedRatio, Ratio, Kl, loss::FixedLength>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights>
+template <class G, class Kl = loss::NoKl, class Ratio = loss::TokenRatio, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::none>
 using DrGrpo =
-    trainer::OnlineTrainer<DrGrpoLoss<Kl, Ratio>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+    trainer::OnlineTrainer<DrGrpoLoss<Kl, Ratio>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct DrGrpoConfig {
   loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  // Not divided by the deviation of the group.
-  advantage::GroupRelative::Config advantage{.scale = advantage::Scale::none};
-  trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
+  typename Kl::Config kl{};                    // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};  // epsilon: where a deviation divides
+  trainer::OnlineConfig run{};                 // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, inference::Generator G, class Y>
-[[nodiscard]] DrGrpo<G, Kl, Ratio, Y> make_dr_grpo(DrGrpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, class Ratio = loss::TokenRatio, advantage::Scale scale = advantage::Scale::none,
+          class G, class Y, class R>
+[[nodiscard]] DrGrpo<G, Kl, Ratio, Y, scale> make_dr_grpo(DrGrpoConfig<Kl> config,
+                                                          trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run,
       DrGrpoLoss<Kl, Ratio>({.surrogate = config.clip,
                              .ratio = {},
                              .kl = config.kl,
                              .reduction = {.max_completion_length = config.run.rollouts.sampling.max_new_tokens}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

@@ -32,22 +32,23 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using GdpoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::SequenceMean>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Gdpo = trainer::OnlineTrainer<GdpoLoss<Kl>, advantage::GroupRelative, G, aggregation::NormalizeThenSum, Y>;
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Gdpo = trainer::OnlineTrainer<GdpoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::NormalizeThenSum, Y>;
 
 template <class Kl = loss::NoKl>
 struct GdpoConfig {
   loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
-[[nodiscard]] Gdpo<G, Kl, Y> make_gdpo(GdpoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
+[[nodiscard]] Gdpo<G, Kl, Y, scale> make_gdpo(GdpoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, GdpoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::NormalizeThenSum(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::NormalizeThenSum(), std::move(inputs));
 }
 
 }  // namespace rlalgo

@@ -31,22 +31,23 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using GspoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::SequenceMean>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Gspo = trainer::OnlineTrainer<GspoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Gspo = trainer::OnlineTrainer<GspoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct GspoConfig {
   loss::ClippedRatio::Config clip{.epsilon_low = 3e-4, .epsilon_high = 4e-4};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
-[[nodiscard]] Gspo<G, Kl, Y> make_gspo(GspoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
+[[nodiscard]] Gspo<G, Kl, Y, scale> make_gspo(GspoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, GspoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

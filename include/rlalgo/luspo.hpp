@@ -31,22 +31,24 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using LuspoLoss = loss::PolicyGradient<loss::ClippedRatio, loss::SequenceRatio, Kl, loss::LengthWeighted>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Luspo = trainer::OnlineTrainer<LuspoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Luspo =
+    trainer::OnlineTrainer<LuspoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct LuspoConfig {
   loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
-[[nodiscard]] Luspo<G, Kl, Y> make_luspo(LuspoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
+[[nodiscard]] Luspo<G, Kl, Y, scale> make_luspo(LuspoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, LuspoLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

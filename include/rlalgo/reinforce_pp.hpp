@@ -34,21 +34,21 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using ReinforcePpLoss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, Kl, loss::GlobalTokenCount>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
 using ReinforcePp =
     trainer::OnlineTrainer<ReinforcePpLoss<Kl>, advantage::BatchWhitened, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct ReinforcePpConfig {
   loss::ClippedRatio::Config clip{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
   advantage::BatchWhitened::Config advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
+template <class Kl = loss::NoKl, class G, class Y, class R>
 [[nodiscard]] ReinforcePp<G, Kl, Y> make_reinforce_pp(ReinforcePpConfig<Kl> config,
-                                                      trainer::OnlineInputs<G, Y> inputs) {
+                                                      trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, ReinforcePpLoss<Kl>({.surrogate = config.clip, .ratio = {}, .kl = config.kl, .reduction = {}}),
       advantage::BatchWhitened(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));

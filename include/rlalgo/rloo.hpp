@@ -30,7 +30,7 @@ namespace rlalgo {
 
 using RlooLoss = loss::PolicyGradient<loss::ClippedRatio, loss::CompletionRatio, loss::NoKl, loss::SequenceMean>;
 
-template <inference::Generator G, class Y = sync::SharedWeights>
+template <class G, class Y = sync::SharedWeights>
 using Rloo = trainer::OnlineTrainer<RlooLoss, advantage::LeaveOneOut, G, aggregation::SumMinusKl, Y>;
 
 struct RlooConfig {
@@ -40,8 +40,8 @@ struct RlooConfig {
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <inference::Generator G, class Y>
-[[nodiscard]] Rloo<G, Y> make_rloo(RlooConfig config, trainer::OnlineInputs<G, Y> inputs) {
+template <class G, class Y, class R>
+[[nodiscard]] Rloo<G, Y> make_rloo(RlooConfig config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(config.run, RlooLoss({.surrogate = config.clip, .ratio = {}, .kl = {}, .reduction = {}}),
                               advantage::LeaveOneOut(config.advantage), aggregation::SumMinusKl(config.penalty),
                               std::move(inputs));

@@ -30,22 +30,23 @@ namespace rlalgo {
 template <class Kl = loss::NoKl>
 using SapoLoss = loss::PolicyGradient<loss::Sapo, loss::TokenRatio, Kl, loss::SequenceMean>;
 
-template <inference::Generator G, class Kl = loss::NoKl, class Y = sync::SharedWeights>
-using Sapo = trainer::OnlineTrainer<SapoLoss<Kl>, advantage::GroupRelative, G, aggregation::SumThenNormalize, Y>;
+template <class G, class Kl = loss::NoKl, class Y = sync::SharedWeights,
+          advantage::Scale scale = advantage::Scale::group>
+using Sapo = trainer::OnlineTrainer<SapoLoss<Kl>, advantage::GroupRelative<scale>, G, aggregation::SumThenNormalize, Y>;
 
 template <class Kl = loss::NoKl>
 struct SapoConfig {
   loss::Sapo::Config gate{};
-  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference is then required
-  advantage::GroupRelative::Config advantage{};
+  typename Kl::Config kl{};  // K3Kl: beta; OnlineInputs::reference must then be given
+  advantage::GroupRelativeConfig advantage{};
   trainer::OnlineConfig run{};  // geometry, sampling, optimizer, schedule, loop
 };
 
-template <class Kl = loss::NoKl, inference::Generator G, class Y>
-[[nodiscard]] Sapo<G, Kl, Y> make_sapo(SapoConfig<Kl> config, trainer::OnlineInputs<G, Y> inputs) {
+template <class Kl = loss::NoKl, advantage::Scale scale = advantage::Scale::group, class G, class Y, class R>
+[[nodiscard]] Sapo<G, Kl, Y, scale> make_sapo(SapoConfig<Kl> config, trainer::OnlineInputs<G, Y, R> inputs) {
   return trainer::make_online(
       config.run, SapoLoss<Kl>({.surrogate = config.gate, .ratio = {}, .kl = config.kl, .reduction = {}}),
-      advantage::GroupRelative(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
+      advantage::GroupRelative<scale>(config.advantage), aggregation::SumThenNormalize(), std::move(inputs));
 }
 
 }  // namespace rlalgo

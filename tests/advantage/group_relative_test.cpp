@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <vector>
 
 #include <support/advantage_cases.hpp>
 #include <support/catch.hpp>
 
+#include <rlalgo/advantage/any_estimator.hpp>
 #include <rlalgo/advantage/group_relative.hpp>
 
 using namespace rlalgo;
@@ -14,7 +16,14 @@ using advantage::Scale;
 using rlalgo::support::none;
 
 namespace {
-GroupRelative scaled_by(Scale scale) { return GroupRelative({.scale = scale}); }
+// The scale is part of the type: Dr. GRPO with the deviation would be another method.
+static_assert(!std::same_as<GroupRelative<Scale::none>, GroupRelative<Scale::group>>);
+
+advantage::AnyEstimator scaled_by(Scale scale) {
+  if (scale == Scale::batch) return advantage::AnyEstimator(GroupRelative<Scale::batch>());
+  if (scale == Scale::none) return advantage::AnyEstimator(GroupRelative<Scale::none>());
+  return advantage::AnyEstimator(GroupRelative<>());
+}
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double largest = std::numeric_limits<float>::max();
 }  // namespace
@@ -78,7 +87,7 @@ TEST_CASE("one scorable sample, or none, has advantage 0 and an undefined spread
 }
 
 TEST_CASE("groups of one sample have advantage and spread 0") {
-  const auto estimate = GroupRelative()(std::vector<double>{1, 2}, core::Groups::uniform(2, 1));
+  const auto estimate = GroupRelative<>()(std::vector<double>{1, 2}, core::Groups::uniform(2, 1));
   CHECK(estimate.advantage == std::vector<double>{0, 0});
   CHECK(estimate.spread == std::vector<double>{0, 0});
 }
@@ -103,4 +112,4 @@ TEST_CASE("a permutation inside a group permutes its advantages") {
   }
 }
 
-TEST_CASE("an empty batch has no advantages") { CHECK(GroupRelative()({}, core::Groups()).advantage.empty()); }
+TEST_CASE("an empty batch has no advantages") { CHECK(GroupRelative<>()({}, core::Groups()).advantage.empty()); }

@@ -16,9 +16,9 @@ TEST_CASE("any aggregation behind one type is that aggregation") {
   core::Groups groups;
   groups.append(2);
   groups.append(2);
-  const advantage::GroupRelative estimator;
-  using Any = aggregation::AnyAggregation<advantage::GroupRelative>;
-  STATIC_REQUIRE(aggregation::AggregationFor<Any, advantage::GroupRelative>);
+  const advantage::GroupRelative<> estimator;
+  using Any = aggregation::AnyAggregation<advantage::GroupRelative<>>;
+  STATIC_REQUIRE(aggregation::AggregationFor<Any, advantage::GroupRelative<>>);
   const Any sum{aggregation::SumThenNormalize()}, each{aggregation::NormalizeThenSum()};
   CHECK(sum(estimator, rewards, groups).advantage ==
         aggregation::SumThenNormalize()(estimator, rewards, groups).advantage);

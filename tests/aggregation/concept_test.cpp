@@ -35,10 +35,10 @@ struct Doubled {
 
 TEST_CASE("what is an aggregation for an estimator, and what is not") {
   using advantage::GroupRelative;
-  STATIC_REQUIRE(aggregation::AggregationFor<FirstColumn, GroupRelative>);
+  STATIC_REQUIRE(aggregation::AggregationFor<FirstColumn, GroupRelative<>>);
   STATIC_REQUIRE(aggregation::AggregationFor<LeaveOutOnly, LeaveOutOnly::Only>);
-  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<LeaveOutOnly, GroupRelative>);
-  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<GroupRelative, GroupRelative>);
+  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<LeaveOutOnly, GroupRelative<>>);
+  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<GroupRelative<>, GroupRelative<>>);
 }
 
 TEST_CASE("an aggregation of the library takes any estimator") {

@@ -7,5 +7,5 @@
 using namespace rlalgo;
 
 TEST_CASE("no aggregation is none") {
-  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<aggregation::None, advantage::GroupRelative>);
+  STATIC_REQUIRE_FALSE(aggregation::AggregationFor<aggregation::None, advantage::GroupRelative<>>);
 }

@@ -14,19 +14,19 @@ using advantage::LeaveOneOut;
 using aggregation::SumThenNormalize;
 using rlalgo::support::none;
 
-static_assert(aggregation::AggregationFor<SumThenNormalize, GroupRelative>);
+static_assert(aggregation::AggregationFor<SumThenNormalize, GroupRelative<>>);
 static_assert(aggregation::AggregationFor<SumThenNormalize, LeaveOneOut>);
 
 TEST_CASE("published advantages of weighted sums") {
   for (const auto& c : rlalgo::support::advantage_cases()) {
-    rlalgo::support::check_close(SumThenNormalize()(GroupRelative(), c.table(), c.groups()).advantage, c.group);
+    rlalgo::support::check_close(SumThenNormalize()(GroupRelative<>(), c.table(), c.groups()).advantage, c.group);
     rlalgo::support::check_close(SumThenNormalize()(LeaveOneOut(), c.table(), c.groups()).advantage, c.leave_one_out);
   }
 }
 
 TEST_CASE("the reward is the weighted sum over what applies, NaN where nothing does") {
   const auto& c = rlalgo::support::advantage_cases()[2];
-  const auto result = SumThenNormalize()(GroupRelative(), c.table(), c.groups());
+  const auto result = SumThenNormalize()(GroupRelative<>(), c.table(), c.groups());
   const std::vector<double> expected = {1.25, 0, none, 1.05, 1, 1, .35, 0};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(expected[i]))
@@ -42,6 +42,6 @@ TEST_CASE("weights scale a reward before the estimate") {
   table(1, 0) = 0;
   table(0, 1) = 100;
   table(1, 1) = -100;
-  const GroupRelative unscaled({.scale = advantage::Scale::none});
+  const GroupRelative<advantage::Scale::none> unscaled;
   CHECK(SumThenNormalize()(unscaled, table, core::Groups::uniform(2, 2)).advantage == std::vector<double>{1, -1});
 }

@@ -1,26 +1,24 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .AggregationFor<
-#include <span>
+// expect: the fourth part is not an Aggregation for this estimator
+#include <support/bandit.hpp>
 
-#include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/loss/cross_entropy.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+using namespace rlalgo;
 
 // An aggregation serves an estimator when it can call it.
 struct NeedsWhiten {
   template <class A>
   requires requires(const A& estimator) { estimator.whiten(); }
-  rlalgo::aggregation::Result operator()(const A&, const rlalgo::core::RewardTable&,
-                                         const rlalgo::core::Groups&) const {
-    return {};
-  }
+  aggregation::Result operator()(const A&, const core::RewardTable&, const core::Groups&) const { return {}; }
 };
 
-struct Estimator {
+struct Estimator : advantage::GroupRelative<> {
 #ifdef RLALGO_VALID
   void whiten() const {}
 #endif
 };
 
-template <class A, rlalgo::aggregation::AggregationFor<A> G>
-struct Trained {};
-
-Trained<Estimator, NeedsWhiten> trained;
+using Trainer = trainer::OnlineTrainer<loss::CrossEntropy, Estimator, rlalgo::support::BanditPulls, NeedsWhiten>;
+static_assert(sizeof(Trainer) > 0);

@@ -1,25 +1,22 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .Generator<
-// expect: generator\.generate\(requests, sampling, key\)
-#include <rlalgo/inference/generator.hpp>
+// expect: the generator is not an inference::Generator
+#include <rlalgo/grpo.hpp>
+
+using namespace rlalgo;
 
 // A generator is told which random draws to use; one that draws on its own cannot be resumed.
 struct Unkeyed {
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
 #ifdef RLALGO_VALID
-  std::vector<std::vector<rlalgo::data::Completion>> generate(std::span<const rlalgo::inference::Request>,
-                                                              const rlalgo::inference::SamplingConfig&,
-                                                              rlalgo::inference::DrawKey) {
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request>,
+                                                      const inference::SamplingConfig&, inference::DrawKey) {
     return {};
   }
 #else
-  std::vector<std::vector<rlalgo::data::Completion>> generate(std::span<const rlalgo::inference::Request>,
-                                                              const rlalgo::inference::SamplingConfig&) {
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request>,
+                                                      const inference::SamplingConfig&) {
     return {};
   }
 #endif
 };
 
-template <rlalgo::inference::Generator G>
-struct Rollouts {};
-
-Rollouts<Unkeyed> rollouts;
+static_assert(sizeof(trainer::OnlineInputs<Unkeyed>) > 0);

@@ -1,20 +1,20 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .Loss<
-// expect: L::needs
-#include <rlalgo/loss/concept.hpp>
+// expect: the first part is not a Loss
+#include <rlalgo/advantage/none.hpp>
+#include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/sampler/preferences.hpp>
+#include <rlalgo/sync/no_sync.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+
+using namespace rlalgo;
 
 struct SumOfLogProbs {
   struct Config {};
 #ifdef RLALGO_VALID
-  static constexpr rlalgo::loss::Needs needs{};
+  static constexpr loss::Needs needs{};
 #endif
-  static constexpr rlalgo::loss::RowKind rows = rlalgo::loss::RowKind::samples;
-  rlalgo::loss::Result operator()(const rlalgo::loss::Scored& scored, const rlalgo::loss::Counts&) const {
-    return {scored.log_prob.sum(), {}};
-  }
+  static constexpr loss::RowKind rows = loss::RowKind::pairs;
+  loss::Result operator()(const loss::Scored& scored, const loss::Counts&) const { return {scored.log_prob.sum(), {}}; }
 };
 
-template <rlalgo::loss::Loss L>
-struct Trained {};
-
-Trained<SumOfLogProbs> trained;
+using Trainer = trainer::Trainer<SumOfLogProbs, advantage::None, sampler::Pairs, aggregation::None, sync::NoSync>;
+static_assert(sizeof(Trainer) > 0);

@@ -1,23 +1,23 @@
-// expect: required for the satisfaction of .Loss<
-// expect: does not satisfy return-type-requirement
-#include <rlalgo/loss/concept.hpp>
+// expect: the first part is not a Loss
+#include <support/bandit.hpp>
+
+#include <rlalgo/advantage/group_relative.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+using namespace rlalgo;
 
 struct OnlyTheScalar {
   struct Config {};
-  static constexpr rlalgo::loss::Needs needs{};
-  static constexpr rlalgo::loss::RowKind rows = rlalgo::loss::RowKind::samples;
+  static constexpr loss::Needs needs{};
+  static constexpr loss::RowKind rows = loss::RowKind::samples;
 #ifdef RLALGO_VALID
-  rlalgo::loss::Result operator()(const rlalgo::loss::Scored& scored, const rlalgo::loss::Counts&) const {
-    return {scored.log_prob.sum(), {}};
-  }
+  loss::Result operator()(const loss::Scored& scored, const loss::Counts&) const { return {scored.log_prob.sum(), {}}; }
 #else
-  at::Tensor operator()(const rlalgo::loss::Scored& scored, const rlalgo::loss::Counts&) const {
-    return scored.log_prob.sum();
-  }
+  at::Tensor operator()(const loss::Scored& scored, const loss::Counts&) const { return scored.log_prob.sum(); }
 #endif
 };
 
-template <rlalgo::loss::Loss L>
-struct Trained {};
-
-Trained<OnlyTheScalar> trained;
+using Trainer = trainer::OnlineTrainer<OnlyTheScalar, advantage::GroupRelative<>, rlalgo::support::BanditPulls,
+                                       aggregation::SumThenNormalize>;
+static_assert(sizeof(Trainer) > 0);

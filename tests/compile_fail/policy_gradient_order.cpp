@@ -1,5 +1,4 @@
 // expect: the second part is not a RatioLevel
-// expect: the third part is not a KlPenalty
 #include <rlalgo/loss/clipped_ratio.hpp>
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>

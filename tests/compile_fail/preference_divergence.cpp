@@ -1,9 +1,9 @@
 // expect: this objective reads plain log-ratios
-#include <rlalgo/loss/direct_preference.hpp>
-#include <rlalgo/loss/logistic_objectives.hpp>
-#include <rlalgo/loss/pointwise_objectives.hpp>
+#include <rlalgo/dpo.hpp>
 
+using namespace rlalgo;
 using namespace rlalgo::loss;
+using trainer::OfflineInputs;
 
 #ifdef RLALGO_VALID
 using Objective = Sigmoid;
@@ -11,4 +11,5 @@ using Objective = Sigmoid;
 using Objective = ApoZero;
 #endif
 
-constexpr Needs needs = DirectPreference<Objective, JensenShannon>::needs;
+DpoConfig<Objective, JensenShannon> config;
+auto make(OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }

@@ -1,4 +1,4 @@
-// expect: AdvantageFor
+// expect: the rows of this sampler have no rewards
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/loss/direct_preference.hpp>
@@ -12,7 +12,7 @@ using Dpo = loss::DirectPreference<loss::Sigmoid>;
 using Estimator = advantage::None;
 using Aggregation = aggregation::None;
 #else
-using Estimator = advantage::GroupRelative;  // pairs have no rewards to estimate from
+using Estimator = advantage::GroupRelative<>;  // pairs have no rewards to estimate from
 using Aggregation = aggregation::SumThenNormalize;
 #endif
 

@@ -1,9 +1,10 @@
 // expect: the first part is not a PairObjective
-#include <rlalgo/loss/direct_preference.hpp>
+#include <rlalgo/dpo.hpp>
 #include <rlalgo/loss/global_token_count.hpp>
-#include <rlalgo/loss/logistic_objectives.hpp>
 
+using namespace rlalgo;
 using namespace rlalgo::loss;
+using trainer::OfflineInputs;
 
 #ifdef RLALGO_VALID
 using Objective = Sigmoid;
@@ -11,4 +12,4 @@ using Objective = Sigmoid;
 using Objective = GlobalTokenCount;  // an aggregation has no place here
 #endif
 
-constexpr RowKind rows = DirectPreference<Objective>::rows;
+auto make(DpoConfig<Objective> config, OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }

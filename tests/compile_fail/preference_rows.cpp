@@ -1,4 +1,4 @@
-// expect: SameRows
+// expect: the loss reads rows of another kind than the sampler gives
 #include <rlalgo/loss/direct_preference.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/sampler/preferences.hpp>

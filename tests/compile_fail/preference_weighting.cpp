@@ -1,9 +1,9 @@
 // expect: this objective couples the pairs of a batch
-#include <rlalgo/loss/alignment_by_transport.hpp>
-#include <rlalgo/loss/direct_preference.hpp>
-#include <rlalgo/loss/logistic_objectives.hpp>
+#include <rlalgo/dpo.hpp>
 
+using namespace rlalgo;
 using namespace rlalgo::loss;
+using trainer::OfflineInputs;
 
 #ifdef RLALGO_VALID
 using Objective = Sigmoid;
@@ -11,4 +11,5 @@ using Objective = Sigmoid;
 using Objective = Aot;
 #endif
 
-constexpr Needs needs = DirectPreference<Objective, ReverseKl, PolicyWeighted>::needs;
+DpoConfig<Objective, ReverseKl, PolicyWeighted> config;
+auto make(OfflineInputs inputs) { return make_dpo(config, std::move(inputs)); }

@@ -1,21 +1,22 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .Sampler<
-// expect: sampler\.restore\(state\)
-#include <rlalgo/sampler/concept.hpp>
+// expect: the third part is not a Sampler
+#include <rlalgo/advantage/none.hpp>
+#include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/loss/cross_entropy.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
+#include <rlalgo/sync/no_sync.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+
+using namespace rlalgo;
 
 // A sampler whose cursor cannot be restored cannot be resumed.
 struct Forgetful {
-  struct Batch {};
-  static constexpr rlalgo::loss::RowKind rows = rlalgo::loss::RowKind::samples;
-  static constexpr bool generates = false;
-  Batch next(std::int64_t) { return {}; }
+  using Rows = sampler::RolloutRows;
+  sampler::Batch<data::Rollout> next(std::int64_t) { return {}; }
   nlohmann::ordered_json state() const { return {}; }
 #ifdef RLALGO_VALID
   void restore(const nlohmann::ordered_json&) {}
 #endif
 };
 
-template <rlalgo::sampler::Sampler S>
-struct Trained {};
-
-Trained<Forgetful> trained;
+using Trainer = trainer::Trainer<loss::CrossEntropy, advantage::None, Forgetful, aggregation::None, sync::NoSync>;
+static_assert(sizeof(Trainer) > 0);

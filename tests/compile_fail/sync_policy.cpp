@@ -1,15 +1,20 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .SyncPolicy<
-// expect: sync\.publish\(version\)
-#include <rlalgo/sync/concept.hpp>
+// expect: the fifth part is not a SyncPolicy
+#include <support/bandit.hpp>
 
+#include <rlalgo/grpo.hpp>
+
+using namespace rlalgo;
+
+// A policy says what a publish did.
 struct Mute {
+  static constexpr bool reaches(inference::WeightSource) { return true; }
 #ifdef RLALGO_VALID
+  sync::Published publish(std::int64_t version) { return {.version = version}; }
+#else
   void publish(std::int64_t) {}
 #endif
+  std::function<std::int64_t()> version_source() const { return {}; }
 };
 
-template <rlalgo::sync::SyncPolicy Y>
-struct Trained {};
-
-Trained<Mute> trained;
+using Trainer = Grpo<rlalgo::support::BanditPulls, loss::NoKl, loss::TokenRatio, Mute>;
+static_assert(sizeof(Trainer) > 0);

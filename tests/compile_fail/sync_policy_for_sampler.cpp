@@ -1,19 +1,17 @@
-// expect: constraints not satisfied
-// expect: required for the satisfaction of .SyncPolicyFor<
-// expect: serves_generator
-#include <rlalgo/sync/concept.hpp>
+// expect: the sync policy does not reach the weights of this generator
+#include <support/bandit.hpp>
+
+#include <rlalgo/grpo.hpp>
 #include <rlalgo/sync/no_sync.hpp>
 
-// A sampler that generates needs weights to arrive: NoSync does not serve it.
-struct Generating {
+using namespace rlalgo;
+
+// A sampler that generates needs weights to arrive: NoSync reaches no generator.
 #ifdef RLALGO_VALID
-  static constexpr bool generates = false;
+using Sync = sync::SharedWeights;
 #else
-  static constexpr bool generates = true;
+using Sync = sync::NoSync;
 #endif
-};
 
-template <class S, rlalgo::sync::SyncPolicyFor<S> Y>
-struct Trained {};
-
-Trained<Generating, rlalgo::sync::NoSync> trained;
+using Trainer = Grpo<rlalgo::support::BanditPulls, loss::NoKl, loss::TokenRatio, Sync>;
+static_assert(sizeof(Trainer) > 0);

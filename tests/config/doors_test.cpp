@@ -261,11 +261,11 @@ TEST_CASE("the second argument of a door is trl.importance_sampling_level") {
 
 TEST_CASE("estimators and aggregations of doors are those of the rows") {
   const aggregation::SumThenNormalize sum;
-  check_advantages(run_of("grpo"), sum, advantage::GroupRelative(GrpoConfig<>{}.advantage));
+  check_advantages(run_of("grpo"), sum, advantage::GroupRelative<>(GrpoConfig<>{}.advantage));
   config::RunConfig unscaled = run_of("grpo", "dr_grpo");
   unscaled.trl.scale_rewards = "none";
-  check_advantages(unscaled, sum, advantage::GroupRelative({.scale = advantage::Scale::none}));
-  check_advantages(run_of("gdpo"), aggregation::NormalizeThenSum(), advantage::GroupRelative());
+  check_advantages(unscaled, sum, advantage::GroupRelative<advantage::Scale::none>());
+  check_advantages(run_of("gdpo"), aggregation::NormalizeThenSum(), advantage::GroupRelative<>());
   config::RunConfig rloo = run_of("rloo");
   rloo.trl.reward_clip_range = {-1.0, 1.0};
   check_advantages(rloo, aggregation::SumMinusKl({.beta = 0.05, .range = std::pair(-1.0, 1.0)}),

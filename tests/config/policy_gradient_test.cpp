@@ -154,9 +154,12 @@ TEST_CASE("gdpo normalises each reward by its group") {
 TEST_CASE("an unknown loss_type is config.22, scale_rewards maps to the estimator") {
   CHECK_THROWS_WITH(value(run_of("ppo")), Catch::Contains("[rlalgo.config.22]"));
   config::RunConfig run;
-  CHECK(config::group_relative(run).scale == advantage::Scale::group);
+  const std::vector<double> rewards = {0, 1, 5, 9};
+  core::Groups groups = core::Groups::uniform(4, 2);
+  const auto first = [&] { return config::group_relative(run)(rewards, groups).advantage[0]; };
+  CHECK(first() == advantage::GroupRelative<advantage::Scale::group>()(rewards, groups).advantage[0]);
   run.trl.scale_rewards = "batch";
-  CHECK(config::group_relative(run).scale == advantage::Scale::batch);
+  CHECK(first() == advantage::GroupRelative<advantage::Scale::batch>()(rewards, groups).advantage[0]);
   run.trl.scale_rewards = "none";
-  CHECK(config::group_relative(run).scale == advantage::Scale::none);
+  CHECK(first() == -0.5);
 }

@@ -7,7 +7,7 @@
 
 int main() {
   const rlalgo::GrpoConfig<> config;
-  const rlalgo::advantage::GroupRelative estimator(config.advantage);
+  const rlalgo::advantage::GroupRelative<> estimator(config.advantage);
   const std::vector<double> rewards = {1.0, 0.0, 0.0, 1.0};
   const auto estimate = estimator(rewards, rlalgo::core::Groups::uniform(rewards.size(), 4));
   std::printf("advantage of a correct answer: %.3f\n", estimate.advantage[0]);

@@ -18,6 +18,14 @@ TEST_CASE("dr_grpo: every token weighs 1 / (rows · max_completion_length), adva
   }
 }
 
-TEST_CASE("dr_grpo: the default advantage is not divided by the deviation") {
-  CHECK(DrGrpoConfig<>{}.advantage.scale == advantage::Scale::none);
+TEST_CASE("dr_grpo with the deviation is another type") {
+  using Pulls = rlalgo::support::BanditPulls;
+  STATIC_REQUIRE_FALSE(
+      std::same_as<DrGrpo<Pulls>,
+                   DrGrpo<Pulls, loss::NoKl, loss::TokenRatio, sync::SharedWeights, advantage::Scale::group>>);
+  const rlalgo::support::DoorStep step = rlalgo::support::run_door(DrGrpoConfig<>{}, [](auto config, auto inputs) {
+    return make_dr_grpo<loss::NoKl, loss::TokenRatio, advantage::Scale::group>(config, std::move(inputs));
+  });
+  const double expected = rlalgo::support::expected_norm(step.rows, [](double /*n*/) { return 1.0 / (3.0 * 12.0); });
+  CHECK(step.result.grad_norm == Approx(expected).epsilon(1e-12));
 }

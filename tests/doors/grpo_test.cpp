@@ -25,7 +25,8 @@ TEST_CASE("grpo with a KL penalty refuses to start without a reference") {
   config.run.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 8};
   config.run.trainer.loop.max_steps = 1;
   const auto reward = reward::from("one", [](const std::string&) { return 1.0; });
-  trainer::OnlineInputs<rlalgo::support::BanditPulls> inputs{
+  using Reference = std::shared_ptr<rlalgo::support::Bandit>;  // its type says that there is one; it may be null
+  trainer::OnlineInputs<rlalgo::support::BanditPulls, sync::SharedWeights, Reference> inputs{
       .policy = bandit,
       .generator = pulls,
       .prompts = {{.row = 0, .ids = {0}, .prompt = "p", .columns = {}}},

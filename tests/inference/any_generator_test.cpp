@@ -13,4 +13,6 @@ TEST_CASE("any generator behind one type answers as the one it stands for") {
   REQUIRE(out.size() == 2);
   CHECK(out[0][0].ids == std::vector<data::TokenId>{2, 0});
   CHECK(out[1][0].ids == std::vector<data::TokenId>{1, 0});
+  STATIC_REQUIRE(inference::AnyGenerator::weights == inference::WeightSource::erased);
+  CHECK(inference::source_of(any) == inference::WeightSource::shared);  // of the one inside
 }

@@ -7,6 +7,7 @@ using namespace rlalgo;
 namespace {
 
 struct Echo {
+  static constexpr inference::WeightSource weights = inference::WeightSource::snapshot;
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig&, inference::DrawKey) {
     std::vector<std::vector<data::Completion>> out;
@@ -17,7 +18,12 @@ struct Echo {
   }
 };
 
+struct Sourceless : Echo {
+  static constexpr const char* weights = "nobody knows whose";
+};
+
 struct OneOnly {
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
   data::Completion generate(std::span<const inference::Request>, const inference::SamplingConfig&, inference::DrawKey);
 };
 
@@ -26,5 +32,7 @@ struct OneOnly {
 TEST_CASE("a generator maps requests to a group of completions each; anything less is none") {
   STATIC_REQUIRE(inference::Generator<Echo>);
   STATIC_REQUIRE_FALSE(inference::Generator<OneOnly>);
+  STATIC_REQUIRE_FALSE(inference::Generator<Sourceless>);
   STATIC_REQUIRE_FALSE(inference::Generator<int>);
+  CHECK(inference::source_of(Echo()) == inference::WeightSource::snapshot);
 }

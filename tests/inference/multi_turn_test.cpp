@@ -22,6 +22,7 @@ using inference::MultiTurn;
 using inference::MultiTurnConfig;
 using inference::Request;
 using inference::SamplingConfig;
+using inference::WeightSource;
 
 namespace {
 
@@ -83,6 +84,7 @@ std::shared_ptr<environment::Environments> talk() {
 
 // Answers every request with its own position, index and an end token; records the requests.
 struct Echo {
+  static constexpr WeightSource weights = WeightSource::shared;
   std::vector<std::vector<Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                 DrawKey) {
     calls.emplace_back(requests.begin(), requests.end());
@@ -217,12 +219,17 @@ TEST_CASE("a turn that was cut off is heard, and is the last") {
   CHECK(out[0][0].episode->messages.size() == 1);
 }
 
+namespace {
+struct Mute {
+  static constexpr WeightSource weights = WeightSource::shared;
+  std::vector<std::vector<Completion>> generate(std::span<const Request> requests, const SamplingConfig&, DrawKey) {
+    return std::vector<std::vector<Completion>>(requests.size(), std::vector<Completion>(1));
+  }
+};
+}  // namespace
+
 TEST_CASE("an episode in which nobody says anything ends") {
-  struct Mute {
-    std::vector<std::vector<Completion>> generate(std::span<const Request> requests, const SamplingConfig&, DrawKey) {
-      return std::vector<std::vector<Completion>>(requests.size(), std::vector<Completion>(1));
-    }
-  } mute;
+  Mute mute;
   Dialogue silent = dialogue();
   silent.reply = [](const Json&) { return std::vector<TokenId>(); };
   MultiTurn<Mute> multi(mute, talk(), silent);

@@ -24,6 +24,22 @@ TEST_CASE("MPO: 0.8 sigmoid + 0.2 bco_pair + the chosen likelihood") {
   CHECK(value(any, pairs({p1, p2})) == value(loss, pairs({p1, p2})));
 }
 
+TEST_CASE("objectives chosen at run time do not slip past the checks of DirectPreference") {
+  using Plain = DirectPreference<AnyObjective, AnyDivergence>;
+  const AnyDivergence::Config forward = AnyDivergence(ForwardKl()).config();
+  CHECK_NOTHROW(Plain({.objective = {.terms = {{Sigmoid()}}}, .divergence = forward}));
+  CHECK_NOTHROW(Plain({.objective = {.terms = {{BcoPair()}, {ApoZero()}}}, .divergence = {}}));
+  CHECK_NOTHROW(Plain({.objective = {.terms = {{ApoZero()}}}, .divergence = AnyDivergence(ReverseKl()).config()}));
+  CHECK_THROWS_WITH(Plain({.objective = {.terms = {{Sigmoid()}, {ApoZero()}}}, .divergence = forward}),
+                    Catch::Contains("[rlalgo.loss.13]") && Catch::Contains("divergence"));
+  using Forward = DirectPreference<AnyObjective, ForwardKl>;
+  CHECK_THROWS_WITH(Forward({.objective = {.terms = {{ApoZero()}}}}), Catch::Contains("[rlalgo.loss.13]"));
+  using Weighted = DirectPreference<AnyObjective, AnyDivergence, PolicyWeighted>;
+  CHECK_NOTHROW(Weighted({.objective = {.terms = {{Sigmoid()}}}}));
+  CHECK_THROWS_WITH(Weighted({.objective = {.terms = {{Sigmoid()}, {Aot()}}}}),
+                    Catch::Contains("[rlalgo.loss.13]") && Catch::Contains("weighted"));
+}
+
 TEST_CASE("weights are 1 unless given, and traits are those of all parts") {
   const DirectPreference<Mixed<Sigmoid, Hinge>> loss({.beta = 0.1});
   check_relative(value(loss, pairs({p1})), 0.598138869382 + 0.8);

@@ -66,6 +66,6 @@ TEST_CASE("orpo: the likelihood takes in prompt tokens") {
   s.log_prob = at::tensor({-.9, -2., -1., -.4, -.6, -.5, -.25, -.75, -1.}, at::kDouble).requires_grad_();
   s.mask = at::tensor({0., 1., 1., 0., 0., 1., 1., 1., 1.}, at::kDouble);
   s.row_length = at::tensor({1., 1., 3., 1.}, at::kDouble);
-  check_relative(OddsRatio()(s, counts_of(s)).metrics.value("nll_loss"), 5.4 / 7);
+  check_relative(OddsRatio({})(s, counts_of(s)).metrics.value("nll_loss"), 5.4 / 7);
   CHECK(OddsRatio::needs.prompt_likelihood);
 }

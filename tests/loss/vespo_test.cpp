@@ -22,22 +22,22 @@ using VespoLoss = PolicyGradient<Vespo, TokenRatio, NoKl, GlobalTokenCount>;
 
 // Reference: TRL (grpo_trainer.py) in float64.
 TEST_CASE("VESPO gives TRL's value, gradient and weights") {
-  check_golden(VespoLoss(), -0.2243854738,
+  check_golden(VespoLoss({}), -0.2243854738,
                {-0.0189660698, -0.0189660698, -0.0189660698, -0.0189660698, 0.1560297575, 0.1560297575, 0, 0});
-  check_golden(VespoLoss(), -0.1121927369, {}, {4, 12, 2});
+  check_golden(VespoLoss({}), -0.1121927369, {}, {4, 12, 2});
   Scored s = two_rows();
-  CHECK(VespoLoss()(s, counts_of(s)).metrics.value("vespo/phi_seq_mean") ==
+  CHECK(VespoLoss({})(s, counts_of(s)).metrics.value("vespo/phi_seq_mean") ==
         Approx((0.0758642793 + 1.1702231811) / 2).margin(1e-9));
   s.old_log_prob = Tensor();
-  CHECK(VespoLoss()(s, counts_of(s)).value.item<double>() == Approx(0.6966666667).margin(1e-9));
-  CHECK(VespoLoss()(s, counts_of(s)).metrics.value("vespo/phi_seq_mean") == Approx(1.0));
+  CHECK(VespoLoss({})(s, counts_of(s)).value.item<double>() == Approx(0.6966666667).margin(1e-9));
+  CHECK(VespoLoss({})(s, counts_of(s)).metrics.value("vespo/phi_seq_mean") == Approx(1.0));
 }
 
 TEST_CASE("VESPO stays finite however far the policy has moved") {
   Scored s = two_rows();
   s.old_log_prob = s.log_prob.detach() + 1000;
-  CHECK(VespoLoss()(s, counts_of(s)).value.isfinite().item<bool>());
+  CHECK(VespoLoss({})(s, counts_of(s)).value.isfinite().item<bool>());
   s.old_log_prob = s.log_prob.detach() - 1000;
-  const Result result = VespoLoss()(s, counts_of(s));
+  const Result result = VespoLoss({})(s, counts_of(s));
   CHECK(result.value.item<double>() == 0.0);
 }

@@ -1,5 +1,7 @@
 #include <set>
 
+#include <stdexcept>
+
 #include <support/catch.hpp>
 
 #include <rlalgo/sampler/concept.hpp>
@@ -25,10 +27,19 @@ std::shared_ptr<const data::AnswerSet> examples(std::int32_t count, std::size_t 
   return set;
 }
 
-std::vector<std::int64_t> rows_of(const sampler::PreferenceBatch& batch) {
+std::vector<std::int64_t> rows_of(const sampler::Batch<data::Answer>& batch) {
   std::vector<std::int64_t> out;
-  for (const data::Answer& a : *batch.rows) out.push_back(a.row);
+  for (const auto& part : batch.parts)
+    for (const data::Answer* a : part) out.push_back(a->row);
   return out;
+}
+
+data::Answer row(const sampler::Batch<data::Answer>& batch, std::size_t i) {
+  for (const auto& part : batch.parts) {
+    if (i < part.size()) return *part[i];
+    i -= part.size();
+  }
+  throw std::out_of_range("no such row");
 }
 
 }  // namespace
@@ -76,10 +87,10 @@ TEST_CASE("the mismatched completion is that of the row before it in the step, w
         examples(5, 1),
         {.micro_batch_size = micro, .gradient_accumulation_steps = 4 / micro, .shuffle = false, .mismatched = true});
     const auto batch = rows.next(0);
-    CHECK((*batch.rows)[0].mismatched == std::vector<data::TokenId>{3});
-    CHECK((*batch.rows)[1].mismatched == std::vector<data::TokenId>{0});
-    CHECK((*batch.rows)[3].mismatched == std::vector<data::TokenId>{2});
-    CHECK((*rows.next(1).rows)[0].mismatched == std::vector<data::TokenId>{4});  // alone: its own
+    CHECK(row(batch, 0).mismatched == std::vector<data::TokenId>{3});
+    CHECK(row(batch, 1).mismatched == std::vector<data::TokenId>{0});
+    CHECK(row(batch, 3).mismatched == std::vector<data::TokenId>{2});
+    CHECK(row(rows.next(1), 0).mismatched == std::vector<data::TokenId>{4});  // alone: its own
   }
 }
 

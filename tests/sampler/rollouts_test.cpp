@@ -463,6 +463,7 @@ TEST_CASE("a reward with the wrong count is an error, and the step can be tried 
 
 namespace {
 struct BrokenGenerator {
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
   int fault = 0;
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig&, inference::DrawKey) {

@@ -36,6 +36,7 @@ class Bandit : public rlalgo::model::Policy {
 
 // Completions of `length` tokens, each an arm.
 struct BanditPulls {
+  static constexpr rlalgo::inference::WeightSource weights = rlalgo::inference::WeightSource::shared;
   const Bandit& bandit;
   std::int64_t length = 1;
 

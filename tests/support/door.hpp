@@ -28,6 +28,11 @@ inline double door_reward(const std::vector<std::int32_t>& ids) {
   return sum / 3.0;
 }
 
+template <class T>
+inline constexpr bool scaled_by_group = false;
+template <class L, class S, class G, class Y>
+inline constexpr bool scaled_by_group<rlalgo::trainer::Trainer<L, rlalgo::advantage::GroupRelative<>, S, G, Y>> = true;
+
 // `make` is the door: config and inputs → trainer. Completions have 1 to 3 tokens.
 template <class Config, class Make>
 DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
@@ -63,8 +68,7 @@ DoorStep run_door(Config config, Make make, std::int64_t parts = 1) {
     for (std::size_t i = begin; i < begin + door_group; ++i) {
       const double centred = door_reward(out.rows[i].completion_ids) - mean;
       out.rows[i].advantage = centred;
-      if constexpr (requires { config.advantage.scale; })
-        if (config.advantage.scale == rlalgo::advantage::Scale::group) out.rows[i].advantage /= deviation + 1e-4;
+      if constexpr (scaled_by_group<decltype(trainer)>) out.rows[i].advantage /= deviation + 1e-4;
     }
   }
   return out;

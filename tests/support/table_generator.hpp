@@ -18,6 +18,7 @@ namespace rlalgo::support {
 
 class TableGenerator {
  public:
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
   struct Call {
     std::vector<inference::Request> requests;
     inference::DrawKey key;

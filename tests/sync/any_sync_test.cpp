@@ -15,4 +15,7 @@ TEST_CASE("any policy behind one type: copies share it") {
   second.publish(3);
   CHECK(version() == 3);
   CHECK(changes == 1);
+  CHECK(first.publish(3).status == sync::Published::Status::unchanged);
+  CHECK(first.serves(inference::WeightSource::shared));
+  CHECK_FALSE(first.serves(inference::WeightSource::remote));
 }

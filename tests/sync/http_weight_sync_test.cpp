@@ -18,7 +18,7 @@ http::ClientConfig quick(const std::string& url) {
 }
 }  // namespace
 
-TEST_CASE("weights travel once per version, when the next generation is about to start") {
+TEST_CASE("weights travel once per version, at its publish") {
   rlalgo::support::HttpServer server([](const std::string&, const std::string&) {
     return std::pair{200, std::string("{}")};
   });
@@ -26,10 +26,14 @@ TEST_CASE("weights travel once per version, when the next generation is about to
       {"a", at::tensor({1.5F, -2.0F})}, {"b", at::tensor({70000.0F}).to(at::kBFloat16).view({1, 1})}};
   sync::HttpWeightSync policy(quick(server.url()), [&] { return weights; });
   const auto version = policy.version_source();
-  policy.publish(0);
-  policy.publish(1);
-  CHECK(server.seen().empty());
-  CHECK(version() == 1);
+  CHECK(version() == -1);
+  CHECK(server.seen().empty());  // asking sends nothing
+  const sync::Published published = policy.publish(1);
+  CHECK(published.version == 1);
+  CHECK(published.status == sync::Published::Status::sent);
+  CHECK(published.bytes == 3 * 4);
+  CHECK(published.seconds > 0);
+  CHECK(policy.publish(1).status == sync::Published::Status::unchanged);
   CHECK(version() == 1);
   const auto seen = server.seen();
   REQUIRE(seen.size() == 3);
@@ -61,8 +65,7 @@ TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
     return std::vector<std::pair<std::string, at::Tensor>>{
         {"a", mib(6)}, {"b", mib(4)}, {"c", mib(1)}, {"d", mib(11)}, {"e", mib(1)}};
   });
-  policy.publish(0);
-  CHECK(policy.version_source()() == 0);
+  CHECK(policy.publish(0).bytes == 23 << 20);
   std::vector<std::string> groups;
   for (const auto& [path, body] : server.seen()) {
     if (path != "/http_update_weights/") continue;
@@ -82,10 +85,10 @@ TEST_CASE("a server without the endpoint, and one that fails") {
   sync::HttpWeightSync policy(quick(server.url()), [] {
     return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::zeros({1})}};
   });
-  policy.publish(0);
-  CHECK_THROWS_WITH(policy.version_source()(), Catch::Contains("[rlalgo.sync.1]") && Catch::Contains("axolotl"));
+  CHECK_THROWS_WITH(policy.publish(0), Catch::Contains("[rlalgo.sync.1]") && Catch::Contains("axolotl"));
   status = 400;
-  CHECK_THROWS_WITH(policy.version_source()(), Catch::Contains("[rlalgo.http.2]") && Catch::Contains("HTTP 400"));
+  CHECK_THROWS_WITH(policy.publish(0), Catch::Contains("[rlalgo.http.2]") && Catch::Contains("HTTP 400"));
+  CHECK(policy.version_source()() == -1);  // it failed: nothing is in force
   status = 200;
-  CHECK(policy.version_source()() == 0);
+  CHECK(policy.publish(0).version == 0);
 }

@@ -46,11 +46,11 @@ TEST_CASE("an adapter is complete before the server hears of it, and outlives it
   int saved = 0;
   sync::LoraFileSync policy(quick(server.url()), folder.path() / "sync", saver(saved));
   const auto version = policy.version_source();
-  policy.publish(0);
-  policy.publish(3);
-  CHECK(server.seen().empty());
+  CHECK(version() == -1);
+  CHECK(server.seen().empty());         // asking sends nothing
+  CHECK(policy.publish(3).bytes == 9);  // "weights 1"
   CHECK(version() == 3);
-  CHECK(version() == 3);
+  CHECK(policy.publish(3).status == sync::Published::Status::unchanged);
   CHECK(loaded == std::vector<std::string>{"v3: weights 1"});
   std::vector<std::string> paths;
   for (const auto& [path, body] : server.seen()) paths.push_back(path);
@@ -108,13 +108,12 @@ TEST_CASE("stock vLLM answers in plain text and has no prefix endpoint; a server
   CHECK(policy.version_source()() == 1);
   CHECK(server.seen().size() == 3);
   prefix = 403;
-  policy.publish(2);
-  CHECK_THROWS_WITH(policy.version_source()(),
+  CHECK_THROWS_WITH(policy.publish(2),
                     Catch::Matchers::Contains("[rlalgo.sync.2]") && Catch::Matchers::Contains("prefix"));
   stock = false;
-  CHECK_THROWS_WITH(policy.version_source()(), Catch::Matchers::Contains("[rlalgo.sync.2]") &&
-                                                   Catch::Matchers::Contains("HTTP 404") &&
-                                                   Catch::Matchers::Contains(server.url()));
+  CHECK_THROWS_WITH(policy.publish(2), Catch::Matchers::Contains("[rlalgo.sync.2]") &&
+                                           Catch::Matchers::Contains("HTTP 404") &&
+                                           Catch::Matchers::Contains(server.url()));
 }
 
 TEST_CASE("a disk that refuses is an error with its path") {
@@ -123,6 +122,5 @@ TEST_CASE("a disk that refuses is an error with its path") {
   support::HttpServer server([](const std::string&, const std::string&) { return std::pair{200, std::string()}; });
   int saved = 0;
   sync::LoraFileSync policy(quick(server.url()), folder.path() / "file", saver(saved));
-  policy.publish(1);
-  CHECK_THROWS_WITH(policy.version_source()(), Catch::Matchers::Contains("[rlalgo.core.1]"));
+  CHECK_THROWS_WITH(policy.publish(1), Catch::Matchers::Contains("[rlalgo.core.1]"));
 }

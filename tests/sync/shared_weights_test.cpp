@@ -8,15 +8,17 @@
 using rlalgo::sync::SharedWeights;
 
 static_assert(rlalgo::sync::SyncPolicy<SharedWeights>);
-static_assert(SharedWeights::serves_generator);
+static_assert(SharedWeights::reaches(rlalgo::inference::WeightSource::shared));
+static_assert(!SharedWeights::reaches(rlalgo::inference::WeightSource::remote));
 
 TEST_CASE("publishing a version tells the generator once that its caches are stale") {
   int stale = 0;
   SharedWeights sync([&] { ++stale; });
   CHECK(sync.version() == -1);
-  sync.publish(0);
+  using Status = rlalgo::sync::Published::Status;
+  CHECK(sync.publish(0).status == Status::in_place);
   CHECK(stale == 1);
-  sync.publish(0);
+  CHECK(sync.publish(0).status == Status::unchanged);
   CHECK(stale == 1);
   sync.publish(1);
   CHECK(stale == 2);

@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/sampler/answer_rows.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
 
 using namespace rlalgo;
@@ -17,8 +18,8 @@ TEST_CASE("offending rows are saved, named and never overwrite what is there") {
   answer.reference_row = -2.5;
   for (const char* name : {"offending_rows-step-3.jsonl", "offending_rows-step-3-2.jsonl"}) {
     const std::string error = support::raised_by([&] {
-      trainer::raise_offending_rows("loss", {{&answer, std::nan(""), -INFINITY}}, 4, 3, scratch.path(),
-                                    data::ids_as_text);
+      trainer::raise_offending_rows<sampler::PairRows>("loss", {{&answer, std::nan(""), -INFINITY}}, 4, 3,
+                                                       scratch.path(), data::ids_as_text);
     });
     CHECK(support::lacks(error, {"trainer.31: ", "1 of 4 answers, dataset rows 17", "step 3", name}) == "");
     std::ifstream in(scratch.path() / name);

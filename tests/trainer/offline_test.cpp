@@ -101,10 +101,10 @@ TEST_CASE("KTO reports the divergence of mismatched completions") {
 TEST_CASE("a loss that compares needs a reference, or rows that bring it") {
   Run run;
   run.reference = nullptr;
-  CHECK_THROWS_WITH(run.trainer(Dpo(), 2), Catch::StartsWith("[rlalgo.trainer.20]"));
+  CHECK_THROWS_WITH(run.trainer(Dpo({}), 2), Catch::StartsWith("[rlalgo.trainer.20]"));
   const auto set = answers(6, 2);
   set->set_reference(std::vector<double>(12, -1.0));
-  auto trainer = trainer::make_offline(run.config, Dpo(), {.policy = run.policy, .answers = set});
+  auto trainer = trainer::make_offline(run.config, Dpo({}), {.policy = run.policy, .answers = set});
   CHECK(std::isfinite(trainer.step(0).loss));
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("a loss that is not finite names its rows and saves them; the weights 
   std::vector<double> reference(12, -1.0);
   reference[2 * 4] = INFINITY;  // the chosen answer is infinitely less likely than it was
   set->set_reference(reference);
-  auto trainer = trainer::make_offline(run.config, Dpo(), {.policy = run.policy, .answers = set});
+  auto trainer = trainer::make_offline(run.config, Dpo({}), {.policy = run.policy, .answers = set});
   const at::Tensor before = run.policy->logits.detach().clone();
   const std::string error = rlalgo::support::raised_by([&] { (void)trainer.step(0); });
   CHECK(rlalgo::support::lacks(

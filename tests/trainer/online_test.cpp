@@ -35,7 +35,7 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   config.trainer.loop.eval = run::Cadence::steps(3);
   config.trainer.loop.eval_first = true;
   using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
-  auto trainer = trainer::make_online(config, Loss(), advantage::GroupRelative(), aggregation::SumThenNormalize(),
+  auto trainer = trainer::make_online(config, Loss({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
                                       trainer::OnlineInputs<rlalgo::support::BanditPulls>{
                                           .policy = bandit,
                                           .generator = pulls,

@@ -33,7 +33,7 @@ struct RatioLoss {
 };
 
 using Pulls = rlalgo::support::BanditPulls;
-using TestTrainer = trainer::Trainer<RatioLoss, advantage::GroupRelative, sampler::Rollouts<Pulls>,
+using TestTrainer = trainer::Trainer<RatioLoss, advantage::GroupRelative<>, sampler::Rollouts<Pulls>,
                                      aggregation::SumThenNormalize, sync::SharedWeights>;
 
 struct Folder {
@@ -74,7 +74,7 @@ struct Run {
     settings.loop.resume_from_checkpoint = resume;
     trainer = std::make_unique<TestTrainer>(settings, TestTrainer::Parts{.policy = bandit,
                                                                          .loss = {},
-                                                                         .estimator = advantage::GroupRelative(),
+                                                                         .estimator = advantage::GroupRelative<>(),
                                                                          .sampler = rollouts,
                                                                          .aggregation = {},
                                                                          .sync = sync});
@@ -154,7 +154,7 @@ TEST_CASE("a loss that is not finite stops the run before the weights are touche
     const at::NoGradGuard guard;
     run.bandit->logits.fill_(std::numeric_limits<double>::quiet_NaN());
   }
-  CHECK_THROWS_WITH(run.trainer->step(0), Catch::Contains("[rlalgo.trainer.") && Catch::Contains("not finite"));
+  CHECK_THROWS_WITH(run.trainer->step(0), Catch::Contains("[rlalgo.run.9]") && Catch::Contains("not finite"));
 }
 
 TEST_CASE("rows of advantage 0 can be left out without a change of the update, even when there are no others") {

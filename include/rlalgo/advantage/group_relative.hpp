@@ -26,12 +26,14 @@ namespace rlalgo::advantage {
 
 enum class Scale { group, batch, none };
 
+struct GroupRelativeConfig {
+  double epsilon = 1e-4;  // added to the standard deviation, never to the variance
+};
+
+template <Scale scale = Scale::group>
 class GroupRelative {
  public:
-  struct Config {
-    Scale scale = Scale::group;
-    double epsilon = 1e-4;  // added to the standard deviation, never to the variance
-  };
+  using Config = GroupRelativeConfig;
 
   GroupRelative() = default;
   explicit GroupRelative(Config config) : config_(config) {}
@@ -41,15 +43,15 @@ class GroupRelative {
     Estimate out;
     out.advantage.assign(rewards.size(), 0.0);
     out.spread.assign(rewards.size(), 0.0);
-    const double batch_deviation = config_.scale == Scale::batch ? core::moments(rewards).deviation : 0.0;
+    const double batch_deviation = scale == Scale::batch ? core::moments(rewards).deviation : 0.0;
     for (const core::Span group : groups) {
       const core::Moments moments = core::moments(rewards.subspan(group.begin, group.size()));
       // One completion per prompt (evaluation) has no deviation to speak of: 0, where one scorable of many has NaN.
       double spread = group.size() == 1 ? 0.0 : moments.deviation;
-      if (config_.scale == Scale::batch) spread = group.size() == 1 ? 0.0 : batch_deviation;
+      if (scale == Scale::batch) spread = group.size() == 1 ? 0.0 : batch_deviation;
       for (std::size_t i = group.begin; i < group.end; ++i) {
         const double centered = rewards[i] - moments.mean;
-        const double scaled = config_.scale == Scale::none ? centered : centered / (spread + config_.epsilon);
+        const double scaled = scale == Scale::none ? centered : centered / (spread + config_.epsilon);
         out.advantage[i] = core::finite_advantage(scaled);
         out.spread[i] = spread;
       }
@@ -61,6 +63,6 @@ class GroupRelative {
   Config config_;
 };
 
-static_assert(AdvantageEstimator<GroupRelative>);
+static_assert(AdvantageEstimator<GroupRelative<>>);
 
 }  // namespace rlalgo::advantage

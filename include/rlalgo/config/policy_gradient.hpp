@@ -58,14 +58,15 @@ namespace rlalgo::config {
       .epsilon_low = c.trl.epsilon, .epsilon_high = c.trl.epsilon_high.value_or(c.trl.epsilon), .delta = c.trl.delta};
 }
 
-[[nodiscard]] inline advantage::GroupRelative::Config group_relative(const RunConfig& c) {
-  using advantage::Scale;
-  return {.scale = c.trl.scale_rewards == "group"   ? Scale::group
-                   : c.trl.scale_rewards == "batch" ? Scale::batch
-                                                    : Scale::none};
+using AnyEstimator = advantage::AnyEstimator;
+
+[[nodiscard]] inline AnyEstimator group_relative(const RunConfig& c) {
+  using advantage::GroupRelative, advantage::Scale;
+  if (c.trl.scale_rewards == "group") return AnyEstimator(GroupRelative<Scale::group>());
+  if (c.trl.scale_rewards == "batch") return AnyEstimator(GroupRelative<Scale::batch>());
+  return AnyEstimator(GroupRelative<Scale::none>());
 }
 
-using AnyEstimator = advantage::AnyEstimator;
 using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 
 [[nodiscard]] inline AnyEstimator estimator(const RunConfig& c) {
@@ -82,8 +83,8 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
       break;
   }
   // normalize_then_sum normalises each function by its group, whatever scale_rewards says.
-  if (aggregation_of(c) == AggregationPart::normalize_then_sum) return AnyEstimator(advantage::GroupRelative());
-  return AnyEstimator(advantage::GroupRelative(group_relative(c)));
+  if (aggregation_of(c) == AggregationPart::normalize_then_sum) return AnyEstimator(advantage::GroupRelative<>());
+  return group_relative(c);
 }
 
 [[nodiscard]] inline AnyAggregation reward_aggregation(const RunConfig& c) {

@@ -90,7 +90,7 @@ auto with_direct_preference(const RunConfig& c, Visit&& visit) {
   for (std::size_t k = 0; k < objectives.size(); ++k)
     settings.objective.terms.push_back(
         pair_objective(objectives[k].part, p.dpo_loss_weights.empty() ? 1.0 : p.dpo_loss_weights[k], 0.0, p));
-  settings.divergence.score = divergence(p);
+  settings.divergence = divergence(p).config();
   return visit(loss::AnyLossLike<L>(L(std::move(settings))));
 }
 

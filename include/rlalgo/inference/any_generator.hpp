@@ -15,21 +15,26 @@ namespace rlalgo::inference {
 
 class AnyGenerator {
  public:
+  static constexpr WeightSource weights = WeightSource::erased;
+
   template <Generator G>
   requires(!std::same_as<G, AnyGenerator>)  // that one is copied
       explicit AnyGenerator(G& generator)
       : generate_([&generator](std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
           return generator.generate(requests, sampling, key);
-        }) {}
+        }),
+        source_(source_of(generator)) {}
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key) {
     return generate_(requests, sampling, key);
   }
+  [[nodiscard]] WeightSource source() const noexcept { return source_; }
 
  private:
   std::function<std::vector<std::vector<data::Completion>>(std::span<const Request>, const SamplingConfig&, DrawKey)>
       generate_;
+  WeightSource source_;
 };
 
 static_assert(Generator<AnyGenerator>);

@@ -43,11 +43,28 @@ struct DrawKey {
   std::uint64_t step = 0;
 };
 
+// Whose weights a generator draws from: a sync policy (sync/concept.hpp) must reach them.
+enum class WeightSource {
+  shared,    // the trainer's own tensors, read where they are
+  snapshot,  // a copy in this process, replaced at a publish
+  remote,    // a server's copy
+  erased     // known at run time only: by source()
+};
+
 // generate() returns, for each request, its `count` completions.
 template <class G>
 concept Generator = requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling,
                              DrawKey key) {
+  { G::weights } -> std::convertible_to<WeightSource>;
   { generator.generate(requests, sampling, key) } -> std::same_as<std::vector<std::vector<data::Completion>>>;
 };
+
+template <Generator G>
+[[nodiscard]] WeightSource source_of(const G& generator) {
+  if constexpr (G::weights == WeightSource::erased)
+    return generator.source();
+  else
+    return G::weights;
+}
 
 }  // namespace rlalgo::inference

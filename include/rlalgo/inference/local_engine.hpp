@@ -31,6 +31,7 @@ namespace rlalgo::inference {
 class LocalEngine {
  public:
   using Config = EngineConfig;
+  static constexpr WeightSource weights = WeightSource::shared;
 
   LocalEngine(const model::DecoderConfig& decoder, const model::DecoderWeights& weights, EngineConfig engine = {})
       : engine_(decoder, engine), weights_(weights) {}

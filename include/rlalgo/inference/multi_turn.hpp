@@ -53,6 +53,7 @@ template <Generator G>
 class MultiTurn {
  public:
   using Config = MultiTurnConfig;
+  static constexpr WeightSource weights = G::weights;
 
   // `generator` must outlive this one.
   MultiTurn(G& generator, std::shared_ptr<environment::Environments> environments, Dialogue dialogue,
@@ -73,6 +74,7 @@ class MultiTurn {
     }
     return end(all, requests);
   }
+  [[nodiscard]] WeightSource source() const { return source_of(*generator_); }
 
  private:
   struct Playing {

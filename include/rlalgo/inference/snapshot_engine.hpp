@@ -23,6 +23,7 @@ namespace rlalgo::inference {
 class SnapshotEngine {
  public:
   using Config = EngineConfig;
+  static constexpr WeightSource weights = WeightSource::snapshot;
 
   explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {})
       : engine_(snapshots->decoder_config(), engine), snapshots_(std::move(snapshots)) {}

@@ -5,7 +5,9 @@
 // the sum of the losses of all micro-batches is the loss of the step whatever the split.
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 
 #include <rlalgo/core/metrics.hpp>
@@ -15,8 +17,20 @@ namespace rlalgo::loss {
 
 using tensor::Tensor;
 
-// What rows mean. A sampler's rows and a loss's rows must be the same kind.
-enum class RowKind { samples, pairs, unpaired };  // pairs: rows 2i and 2i+1 are chosen and rejected
+// What rows mean; a sampler's rows and a loss's rows must be the same kind. The three below are ours; a kind of your own
+// is another constant: `inline constexpr loss::RowKind blocks{"strided_blocks"};`.
+struct RowKind {
+  char name[32] = {};
+  std::size_t unit = 1;  // rows in turn that make one example; micro-batches hold whole examples
+
+  static const RowKind samples;   // completions with one advantage each
+  static const RowKind pairs;     // rows 2i and 2i+1 are chosen and rejected
+  static const RowKind unpaired;  // answers with a label each
+  friend constexpr bool operator==(const RowKind&, const RowKind&) = default;
+};
+inline constexpr RowKind RowKind::samples{"samples"};
+inline constexpr RowKind RowKind::pairs{"pairs", 2};
+inline constexpr RowKind RowKind::unpaired{"unpaired"};
 
 // Columns of `Scored` beyond log_prob that a loss reads; the trainer computes nothing that is not needed.
 struct Needs {
@@ -30,17 +44,19 @@ struct Needs {
   bool collision = false;          // log Σ_v p_v²
   bool mismatched = false;         // log-ratios of mismatched completions (Counts::mismatched_log_ratio)
   friend constexpr bool operator==(const Needs&, const Needs&) = default;
-  friend constexpr Needs operator|(const Needs& a, const Needs& b) {
-    return {.old_log_prob = a.old_log_prob || b.old_log_prob,
-            .reference_log_prob = a.reference_log_prob || b.reference_log_prob,
-            .sampling_log_prob = a.sampling_log_prob || b.sampling_log_prob,
-            .entropy = a.entropy || b.entropy,
-            .prompt_likelihood = a.prompt_likelihood || b.prompt_likelihood,
-            .token_statistics = a.token_statistics || b.token_statistics,
-            .collision = a.collision || b.collision,
-            .mismatched = a.mismatched || b.mismatched};
-  }
+  friend constexpr Needs operator|(Needs a, const Needs& b);
 };
+
+// Every field of Needs: what is done to all of them is done over this list.
+inline constexpr std::array<bool Needs::*, 8> needs_fields{
+    &Needs::old_log_prob,      &Needs::reference_log_prob, &Needs::sampling_log_prob, &Needs::entropy,
+    &Needs::prompt_likelihood, &Needs::token_statistics,   &Needs::collision,         &Needs::mismatched};
+static_assert(sizeof(Needs) == needs_fields.size() * sizeof(bool), "a field of loss::Needs is not in needs_fields");
+
+constexpr Needs operator|(Needs a, const Needs& b) {
+  for (const auto field : needs_fields) a.*field = a.*field || b.*field;
+  return a;
+}
 
 struct Scored {
   Tensor log_prob;            // [N] current policy, with graph, temperature applied
@@ -71,6 +87,13 @@ struct Counts {
   double desirable = 0;             // Σ desirable over rows
   double mismatched_log_ratio = 0;  // Σ over rows of log π/π_ref of mismatched completions
 };
+
+// Every field of Counts, in the order in which ranks exchange them.
+inline constexpr std::array<double Counts::*, 6> counts_fields{&Counts::rows,          &Counts::tokens,
+                                                               &Counts::micro_batches, &Counts::likelihood_tokens,
+                                                               &Counts::desirable,     &Counts::mismatched_log_ratio};
+static_assert(sizeof(Counts) == counts_fields.size() * sizeof(double),
+              "a field of loss::Counts is not in counts_fields");
 
 struct Result {
   Tensor value;           // [] with gradient; sum over parts = loss of the step

@@ -65,7 +65,6 @@ class Contrastive {
   static constexpr Needs needs{.token_statistics = true};
   static constexpr RowKind rows = RowKind::pairs;
 
-  Contrastive() : Contrastive(Config{}) {}
   explicit Contrastive(Config config) : config_(config), objective_(std::move(config.objective)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const {

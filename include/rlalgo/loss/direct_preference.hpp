@@ -9,12 +9,14 @@
 // Shapes: Scored [N] tokens of rows chosen, rejected in turn → scalar.
 // Units: nats.
 // Metrics: those of preference_metrics.hpp; rewards are β·(π − ρ), whatever the divergence or the length normalisation.
-// Errors: loss.10 no reference log-probs; loss.11 an odd number of rows.
+// Errors: loss.10 no reference log-probs; loss.11 an odd number of rows; [rlalgo.loss.13] parts chosen at run time
+// (AnyObjective, AnyDivergence) that do not go together, as the types of the others would have said.
 // Departures: weights of WPO are not clamped at 1 (as TRL; the paper's equation has no clamp either).
 #pragma once
 
 #include <optional>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/divergence.hpp>
 #include <rlalgo/loss/pair_terms.hpp>
 #include <rlalgo/loss/preference_metrics.hpp>
@@ -63,12 +65,26 @@ class DirectPreference {
   static constexpr Needs needs{.reference_log_prob = true, .token_statistics = true, .collision = W::weighs};
   static constexpr RowKind rows = RowKind::pairs;
 
-  DirectPreference() : DirectPreference(Config{}) {}
   explicit DirectPreference(Config config)
       : beta_(config.beta),
         ld_alpha_(config.ld_alpha),
         objective_(std::move(config.objective)),
-        divergence_(std::move(config.divergence)) {}
+        divergence_(std::move(config.divergence)) {
+    // What a type chosen at run time does not say at compile time.
+    bool reverse_kl = std::same_as<D, ReverseKl>, scores = true, pairs = true;
+    if constexpr (requires { divergence_.is_reverse_kl(); }) reverse_kl = divergence_.is_reverse_kl();
+    if constexpr (requires { objective_.all_use_scores(); }) scores = objective_.all_use_scores();
+    if constexpr (requires { objective_.all_per_pair(); }) pairs = objective_.all_per_pair();
+    if (!reverse_kl && !scores)
+      core::raise("loss", 13,
+                  {.what = "an objective reads plain log-ratios, so a divergence other than reverse KL would have no "
+                           "effect on it",
+                   .remedy = "take ReverseKl, or objectives that read scores"});
+    if (W::weighs && !pairs)
+      core::raise("loss", 13,
+                  {.what = "an objective couples the pairs of a batch (AOT), so pairs cannot be weighted",
+                   .remedy = "take Unweighted, or objectives of single pairs"});
+  }
 
   Result operator()(const Scored& scored, const Counts& counts) const {
     PairTerms terms = make_pair_terms(scored, counts, beta_, true, ld_alpha_);

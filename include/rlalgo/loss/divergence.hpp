@@ -70,13 +70,17 @@ class AlphaDivergence {
 class AnyDivergence {
  public:
   struct Config {
-    std::function<Tensor(const Tensor&)> score = [](const Tensor& r) { return r; };
+    std::function<Tensor(const Tensor&)> score = {};  // empty: reverse KL, the log-ratio itself
   };
   AnyDivergence() : AnyDivergence(Config{}) {}
   explicit AnyDivergence(Config config) : score_(std::move(config.score)) {}
   template <Divergence D>
-  requires(!std::same_as<D, AnyDivergence>) explicit AnyDivergence(D divergence) : score_(std::move(divergence)) {}
-  Tensor operator()(const Tensor& r) const { return score_(r); }
+  requires(!std::same_as<D, AnyDivergence>) explicit AnyDivergence(D divergence) {
+    if constexpr (!std::same_as<D, ReverseKl>) score_ = std::move(divergence);
+  }
+  Tensor operator()(const Tensor& r) const { return score_ ? score_(r) : r; }
+  [[nodiscard]] bool is_reverse_kl() const noexcept { return !score_; }
+  [[nodiscard]] Config config() const { return {score_}; }
 
  private:
   std::function<Tensor(const Tensor&)> score_;

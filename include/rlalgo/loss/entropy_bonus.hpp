@@ -83,7 +83,6 @@ class EntropyBonus {
   static constexpr Needs needs = L::needs | Needs{.entropy = true};
   static constexpr RowKind rows = L::rows;
 
-  EntropyBonus() : EntropyBonus(Config{}) {}
   explicit EntropyBonus(Config config) : objective_(config.objective), config_(std::move(config)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const {

@@ -8,6 +8,7 @@
 // Shapes: [P] → [P].
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -62,18 +63,24 @@ class Mixed {
   std::array<double, sizeof...(Objectives)> weights_;
 };
 
-// The caller sees to it that only objectives that read scores meet a divergence, and only per-pair ones a weighting.
+// The terms know what their types said of scores and pairs; who composes them asks.
 class AnyObjective {
  public:
   struct Term {
+    template <PairObjective O>
+    Term(O part, double w = 1.0)
+        : objective(std::move(part)), weight(w), uses_scores(O::uses_scores), per_pair(O::per_pair) {}
+
     std::function<Tensor(const PairTerms&)> objective;
-    double weight = 1.0;
+    double weight;
+    bool uses_scores;
+    bool per_pair;
   };
   struct Config {
     std::vector<Term> terms;  // at least one
   };
-  static constexpr bool uses_scores = true;
-  static constexpr bool per_pair = true;
+  static constexpr bool uses_scores = true;  // it may; whether it does, all_use_scores() says
+  static constexpr bool per_pair = true;     // likewise all_per_pair()
 
   AnyObjective() = default;
   explicit AnyObjective(Config config) : terms_(std::move(config.terms)) {}
@@ -85,6 +92,13 @@ class AnyObjective {
       sum = sum.defined() ? sum.add(weighted) : weighted;
     }
     return sum;
+  }
+
+  [[nodiscard]] bool all_use_scores() const {
+    return std::all_of(terms_.begin(), terms_.end(), [](const Term& t) { return t.uses_scores; });
+  }
+  [[nodiscard]] bool all_per_pair() const {
+    return std::all_of(terms_.begin(), terms_.end(), [](const Term& t) { return t.per_pair; });
   }
 
  private:

@@ -44,7 +44,6 @@ class OddsRatio {
   static constexpr Needs needs{.prompt_likelihood = true, .token_statistics = true};
   static constexpr RowKind rows = RowKind::pairs;
 
-  OddsRatio() = default;
   explicit OddsRatio(Config config) : config_(config) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const {

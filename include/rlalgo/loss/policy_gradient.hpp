@@ -65,7 +65,6 @@ class PolicyGradient {
       (Needs{.old_log_prob = true, .reference_log_prob = K::needs_reference} | ... | W::needs);
   static constexpr RowKind rows = RowKind::samples;
 
-  PolicyGradient() : PolicyGradient(Config{}) {}
   explicit PolicyGradient(Config config)
       : surrogate_(config.surrogate),
         ratio_(config.ratio),

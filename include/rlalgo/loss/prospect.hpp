@@ -51,7 +51,6 @@ class Prospect {
       .reference_log_prob = true, .token_statistics = true, .mismatched = Value::needs_mismatched};
   static constexpr RowKind rows = RowKind::unpaired;
 
-  Prospect() = default;
   explicit Prospect(Config config) : config_(config) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const {

@@ -42,6 +42,7 @@ struct VllmConfig {
 class VllmClient {
  public:
   using Json = nlohmann::ordered_json;
+  static constexpr inference::WeightSource weights = inference::WeightSource::remote;
 
   explicit VllmClient(VllmConfig config) : config_(std::move(config)), client_(config_.server) {}
 

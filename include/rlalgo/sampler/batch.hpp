@@ -1,9 +1,10 @@
-// What a sampler hands to the trainer for one optimizer step of online RL.
+// What a sampler hands over for one optimizer step.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
@@ -13,6 +14,16 @@
 
 namespace rlalgo::sampler {
 
+// The rows of one optimizer step, cut into micro-batches. The batch owns them: pointers are valid as long as it lives.
+template <class Row>
+struct Batch {
+  std::vector<std::vector<Row*>> parts;                 // micro-batches
+  std::vector<std::shared_ptr<void>> owners;            // of what the parts point into
+  core::Metrics metrics;                                // of making the batch
+  std::vector<std::pair<std::string, double>> seconds;  // what it took, for time/<name>; empty: measured as `data`
+  std::vector<std::string> warnings;                    // one line each, for the log
+};
+
 // One call of the generator, scored: N rollouts in groups.
 struct Generation {
   std::vector<data::Rollout> rollouts;  // [N]
@@ -20,14 +31,10 @@ struct Generation {
   core::RewardTable rewards;            // [N, K]
 };
 
-// The rows of one optimizer step, already cut into micro-batches. Pointers stay valid until the next call of next().
-struct RolloutBatch {
-  std::vector<std::vector<data::Rollout*>> parts;  // micro-batches
-  std::vector<std::shared_ptr<Generation>> fresh;  // generations made for this step: advantages are not set yet
-  core::Metrics metrics;                           // of the fresh generations: reward/…, completions/…, num_tokens
-  double generation_seconds = 0.0;
-  double reward_seconds = 0.0;
-  std::vector<std::string> warnings;  // one line each, for the log
+// Rows with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.
+struct RolloutBatch : Batch<data::Rollout> {
+  std::vector<std::shared_ptr<Generation>> fresh;  // generations made for this step: they have no advantages yet
+  std::vector<std::string> reward_names;           // of Rollout::rewards, for samples.jsonl
 };
 
 }  // namespace rlalgo::sampler

@@ -30,16 +30,11 @@
 #include <rlalgo/core/permutation.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/sampler/answer_rows.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/concept.hpp>
 
 namespace rlalgo::sampler {
-
-// The examples of one optimizer step, cut into micro-batches; a pair is two answers in turn.
-struct PreferenceBatch {
-  std::vector<std::vector<data::Answer*>> parts;
-  core::Metrics metrics;
-  std::vector<std::string> warnings;
-  std::shared_ptr<std::vector<data::Answer>> rows;  // what the parts point into
-};
 
 struct PreferencesConfig {
   std::int64_t micro_batch_size = 1;  // examples
@@ -52,12 +47,9 @@ struct PreferencesConfig {
 
 template <loss::RowKind kind>
 class Preferences {
-  static_assert(kind != loss::RowKind::samples, "sampler::Preferences holds pairs or unpaired answers");
-
  public:
-  using Batch = PreferenceBatch;
-  static constexpr loss::RowKind rows = kind;
-  static constexpr bool generates = false;
+  using Rows = AnswerRows<kind>;  // a pair is two answers in turn
+  using Batch = sampler::Batch<data::Answer>;
 
   Preferences(std::shared_ptr<const data::AnswerSet> answers, const PreferencesConfig& config)
       : answers_(std::move(answers)), config_(config) {
@@ -86,8 +78,9 @@ class Preferences {
     const std::size_t end = std::min(begin + static_cast<std::size_t>(step_size()), order.size());
     const std::size_t unit = answers_->per_example();
     Batch batch;
-    batch.rows = std::make_shared<std::vector<data::Answer>>();
-    batch.rows->reserve((end - begin) * unit);
+    const auto rows = std::make_shared<std::vector<data::Answer>>();
+    batch.owners.push_back(rows);
+    rows->reserve((end - begin) * unit);
     std::int64_t tokens = 0;
     for (std::size_t i = begin; i < end; ++i) {
       for (std::size_t k = 0; k < unit; ++k) {
@@ -97,17 +90,17 @@ class Preferences {
           answer.mismatched.assign(other.begin(), other.end());
         }
         tokens += answer.tokens();
-        batch.rows->push_back(std::move(answer));
+        rows->push_back(std::move(answer));
       }
     }
     const auto part_rows = static_cast<std::size_t>(config_.micro_batch_size) * unit;
-    for (std::size_t at = 0; at < batch.rows->size(); at += part_rows) {
+    for (std::size_t at = 0; at < rows->size(); at += part_rows) {
       auto& part = batch.parts.emplace_back();
-      for (std::size_t r = at; r < std::min(at + part_rows, batch.rows->size()); ++r) part.push_back(&(*batch.rows)[r]);
+      for (std::size_t r = at; r < std::min(at + part_rows, rows->size()); ++r) part.push_back(&(*rows)[r]);
     }
     num_tokens_ += tokens;
     if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_));
-    if constexpr (kind == loss::RowKind::unpaired) warn_of_one_label(batch, step);
+    if constexpr (kind == loss::RowKind::unpaired) warn_of_one_label(*rows, step, batch.warnings);
     next_step_ = step + 1;
     return batch;
   }
@@ -161,13 +154,13 @@ class Preferences {
     return order_;
   }
 
-  static void warn_of_one_label(Batch& batch, std::int64_t step) {
-    const auto desirable =
-        std::count_if(batch.rows->begin(), batch.rows->end(), [](const data::Answer& a) { return a.desirable; });
-    if (desirable != 0 && desirable != static_cast<std::ptrdiff_t>(batch.rows->size())) return;
-    batch.warnings.push_back("step " + std::to_string(step + 1) + ": all rows are " +
-                             (desirable == 0 ? "undesirable" : "desirable") +
-                             "; mix the labels, or raise micro_batch_size or gradient_accumulation_steps");
+  static void warn_of_one_label(const std::vector<data::Answer>& rows, std::int64_t step,
+                                std::vector<std::string>& warnings) {
+    const auto desirable = std::count_if(rows.begin(), rows.end(), [](const data::Answer& a) { return a.desirable; });
+    if (desirable != 0 && desirable != static_cast<std::ptrdiff_t>(rows.size())) return;
+    warnings.push_back("step " + std::to_string(step + 1) + ": all rows are " +
+                       (desirable == 0 ? "undesirable" : "desirable") +
+                       "; mix the labels, or raise micro_batch_size or gradient_accumulation_steps");
   }
 
   std::shared_ptr<const data::AnswerSet> answers_;
@@ -180,5 +173,6 @@ class Preferences {
 
 using Pairs = Preferences<loss::RowKind::pairs>;
 using UnpairedAnswers = Preferences<loss::RowKind::unpaired>;
+static_assert(Finite<Pairs> && Finite<UnpairedAnswers>);
 
 }  // namespace rlalgo::sampler

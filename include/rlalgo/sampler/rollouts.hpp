@@ -35,6 +35,7 @@
 #include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 #include <rlalgo/sampler/repeat_order.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
 
 namespace rlalgo::sampler {
 
@@ -47,13 +48,17 @@ struct RolloutsConfig {
   bool count_tokens = true;                 // report num_tokens; evaluation does not
 };
 
-template <inference::Generator G>
+template <class G>
 class Rollouts {
+  static_assert(inference::Generator<G>,
+                "sampler::Rollouts<Generator>: not an inference::Generator; it needs a constexpr `weights` and "
+                "`generate(std::span<const Request>, const SamplingConfig&, DrawKey)` (inference::LocalEngine is one)");
+
  public:
   using Config = RolloutsConfig;
   using Batch = RolloutBatch;
-  static constexpr loss::RowKind rows = loss::RowKind::samples;
-  static constexpr bool generates = true;
+  using Rows = RolloutRows;
+  using Generator = G;
 
   // `weights_version` is asked before each generation; `generator` must outlive the sampler.
   Rollouts(std::vector<data::TokenizedPrompt> prompts, G& generator, std::vector<WeightedReward> rewards, Decode decode,
@@ -76,12 +81,19 @@ class Rollouts {
   [[nodiscard]] std::int64_t dataset_size() const noexcept { return static_cast<std::int64_t>(prompts_.size()); }
   // Optimizer steps of one pass over the dataset.
   [[nodiscard]] std::int64_t steps() const { return geometry().steps(dataset_size(), 1.0); }
-  [[nodiscard]] const std::vector<WeightedReward>& rewards() const noexcept { return rewards_; }
+  // Whether next(step) will ask the generator.
+  [[nodiscard]] bool needs_weights(std::int64_t step) const {
+    const std::int64_t first = step * geometry().gradient_accumulation_steps;
+    const std::int64_t last = first + geometry().gradient_accumulation_steps - 1;
+    return !current_ || geometry().generation_of(first) != current_number_ ||
+           geometry().generation_of(last) != current_number_;
+  }
 
   Batch next(std::int64_t step) {
     const Geometry& g = config_.geometry;
     Batch batch;
-    std::vector<std::shared_ptr<Generation>> in_use;
+    batch.seconds = {{"generate", 0.0}, {"reward", 0.0}};
+    for (const WeightedReward& reward : rewards_) batch.reward_names.push_back(reward.function->name());
     for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
       const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
       const std::int64_t number = g.generation_of(micro_step);
@@ -89,14 +101,13 @@ class Rollouts {
         current_ = generate(number, step, batch);
         current_number_ = number;
       }
-      if (in_use.empty() || in_use.back() != current_) in_use.push_back(current_);
+      if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
       std::vector<data::Rollout*> part;
       const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
       for (std::int64_t i = begin; i < begin + g.micro_batch_size; ++i)
         part.push_back(&current_->rollouts[static_cast<std::size_t>(i)]);
       batch.parts.push_back(std::move(part));
     }
-    in_use_ = std::move(in_use);
     next_step_ = step + 1;
     return batch;
   }
@@ -145,7 +156,6 @@ class Rollouts {
     num_tokens_ = num_tokens;
     current_ = std::move(current);
     current_number_ = number;
-    in_use_.clear();
   }
 
   std::shared_ptr<Generation> generate(std::int64_t number, std::int64_t step, Batch& batch) {
@@ -154,13 +164,13 @@ class Rollouts {
     auto generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
                                        config_.geometry.num_generations, config_.sampling,
                                        {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
-    batch.generation_seconds += watch.seconds();
+    batch.seconds[0].second += watch.seconds();
     std::int64_t tokens = 0;
     for (const data::Rollout& r : generation->rollouts)
       tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
     if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_ + tokens));
-    detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids, config_.mask_truncated_completions, step,
-                  batch);
+    batch.seconds[1].second += detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids,
+                                             config_.mask_truncated_completions, step, batch);
     num_tokens_ += tokens;  // only once the generation is whole
     batch.fresh.push_back(generation);
     return generation;
@@ -176,7 +186,6 @@ class Rollouts {
 
   std::shared_ptr<Generation> current_;
   std::int64_t current_number_ = -1;
-  std::vector<std::shared_ptr<Generation>> in_use_;  // everything that the last batch points into
   std::int64_t next_step_ = 0;
   std::int64_t num_tokens_ = 0;
 };

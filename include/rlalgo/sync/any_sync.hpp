@@ -1,4 +1,6 @@
 // A sync policy of any type behind one: for programs that choose theirs at run time. Copies share the policy.
+//
+// Its type serves every generator; whether the policy inside does is serves(), which make_online asks.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +14,24 @@ namespace rlalgo::sync {
 
 class AnySync {
  public:
-  static constexpr bool serves_generator = true;
+  static constexpr bool reaches(inference::WeightSource) { return true; }
 
   template <SyncPolicy Y>
-  requires(Y::serves_generator) explicit AnySync(Y policy) {
+  requires(!std::same_as<Y, AnySync>) explicit AnySync(Y policy) {
     const auto shared = std::make_shared<Y>(std::move(policy));
-    publish_ = [shared](std::int64_t version) { shared->publish(version); };
+    publish_ = [shared](std::int64_t version) { return shared->publish(version); };
     version_source_ = shared->version_source();
+    serves_ = [](inference::WeightSource source) { return Y::reaches(source); };
   }
 
-  void publish(std::int64_t version) { publish_(version); }
+  Published publish(std::int64_t version) { return publish_(version); }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return version_source_; }
+  [[nodiscard]] bool serves(inference::WeightSource source) const { return serves_(source); }
 
  private:
-  std::function<void(std::int64_t)> publish_;
+  std::function<Published(std::int64_t)> publish_;
   std::function<std::int64_t()> version_source_;
+  std::function<bool(inference::WeightSource)> serves_;
 };
 
 static_assert(SyncPolicy<AnySync>);

@@ -1,22 +1,74 @@
-// What a sync policy is: how updated weights reach the generator after an optimizer step.
+// What a sync policy is: how updated weights reach the generator.
 //
-// publish(version) is called once before the first generation and after every optimizer step. When it returns, the next
-// generate() call of the generator uses weights of that version.
+// publish(version) is an act of the trainer, on its thread: before a batch whose generator is about to be asked, and
+// before an evaluation of generated rows. When it returns, the next generate() call of the generator uses weights of
+// that version. Publishing a version that is in force does nothing. version_source() gives what a sampler asks before
+// it generates; the answer is the version last published, and asking moves no weights.
+// Errors: [rlalgo.sync.3] the policy does not reach the generator, where only the run knows which they are.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/generator.hpp>
 
 namespace rlalgo::sync {
 
-template <class Y>
-concept SyncPolicy = requires(Y& sync, std::int64_t version) {
-  { sync.publish(version) } -> std::same_as<void>;
+// What a publish did.
+struct Published {
+  enum class Status {
+    unchanged,  // the version was in force
+    in_place,   // the generator reads the trainer's own tensors: nothing moved
+    copied,     // to a second copy in this process
+    sent        // to a server
+  };
+  std::int64_t version = -1;  // in force now
+  Status status = Status::unchanged;
+  std::int64_t bytes = 0;  // of weights that were copied or sent
+  double seconds = 0.0;
 };
 
-// A sync policy fits a sampler when it can serve the sampler's generator; a sampler over data has none and takes
-// NoSync.
-template <class Y, class S>
-concept SyncPolicyFor = SyncPolicy<Y> &&(S::generates ? Y::serves_generator : true);
+template <class Y>
+concept SyncPolicy = requires(Y& sync, const Y& policy, std::int64_t version, inference::WeightSource source) {
+  { Y::reaches(source) } -> std::same_as<bool>;  // static, constexpr
+  { sync.publish(version) } -> std::same_as<Published>;
+  { policy.version_source() } -> std::convertible_to<std::function<std::int64_t()>>;
+};
+
+// A policy serves a generator whose weights it reaches.
+template <class Y, class G>
+concept SyncPolicyFor = SyncPolicy<Y> && inference::Generator<G> && Y::reaches(G::weights);
+
+// Says which rule is broken, in one place for all who put a policy and a generator together.
+template <class Y, class G>
+struct Pairing {
+  static_assert(inference::Generator<G>,
+                "the generator is not an inference::Generator; it needs a constexpr `weights` (an "
+                "inference::WeightSource) and `std::vector<std::vector<data::Completion>> generate(std::span<const "
+                "Request>, const SamplingConfig&, DrawKey)` (inference::LocalEngine is one)");
+  static_assert(SyncPolicy<Y>,
+                "the sync policy is not a sync::SyncPolicy; it needs a static constexpr `bool "
+                "reaches(inference::WeightSource)`, `Published publish(std::int64_t version)` and `version_source() "
+                "const` (sync::SharedWeights is one)");
+  static_assert(!inference::Generator<G> || !SyncPolicy<Y> || SyncPolicyFor<Y, G>,
+                "the sync policy does not reach the weights of this generator, which would stay as they are for ever: "
+                "sync::SharedWeights (the default) serves a generator that reads the trainer's own tensors; for one "
+                "that asks a server (remote::VllmClient) pass `.sync` = sync::HttpWeightSync or sync::LoraFileSync; "
+                "for an AnyGenerator, sync::AnySync");
+  static constexpr bool fits = SyncPolicyFor<Y, G>;
+};
+
+// The same where generator and policy are known at run time only.
+template <SyncPolicy Y, inference::Generator G>
+void require_reach(const Y& sync, const G& generator) {
+  if constexpr (requires { sync.serves(inference::WeightSource::shared); })
+    if (!sync.serves(inference::source_of(generator)))
+      core::raise("sync", 3,
+                  {.what = "the sync policy does not reach the weights of the generator",
+                   .remedy = "SharedWeights for a generator that reads the trainer's tensors, HttpWeightSync or "
+                             "LoraFileSync for a server"});
+}
 
 }  // namespace rlalgo::sync

@@ -5,8 +5,7 @@
 //   POST /http_update_weights/   {"params": [{"name", "dtype", "shape", "data"}, …]}; data: base64, little endian, C order
 //   POST /reset_prefix_cache/
 //
-// publish(v) only notes v; the push happens when the sampler asks which version it is about to generate with, once per
-// version, so that steps without a generation send nothing. A group ends before the next tensor would pass 10 MiB; a
+// publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a
 // larger tensor goes alone. Values travel as f32, which those servers read as such whatever `dtype` says: bfloat16
 // survives exactly (axolotl's own client sends it as float16, which overflows beyond 65504).
 //
@@ -35,7 +34,7 @@ namespace rlalgo::sync {
 
 class HttpWeightSync {
  public:
-  static constexpr bool serves_generator = true;
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   using Json = nlohmann::ordered_json;
   // The weights in force, under the names the server's model knows them by.
   using Weights = std::function<std::vector<std::pair<std::string, tensor::Tensor>>()>;
@@ -47,11 +46,13 @@ class HttpWeightSync {
                  std::function<void(const std::string&)> tell = {})
       : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds, std::move(tell))) {}
 
-  void publish(std::int64_t version) { state_->server.version = version; }
-
-  // The version in force; when it is newer than the server's, the server gets the weights first.
+  // Sends the weights in force, once per version; `bytes` are of tensors, before base64.
+  Published publish(std::int64_t version) {
+    return state_->server.publish(version, [&] { return push(*state_); });
+  }
+  // The version that the server has.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
-    return [state = state_] { return state->server.require([&] { push(*state); }); };
+    return [state = state_] { return state->server.version; };
   }
 
  private:
@@ -62,10 +63,10 @@ class HttpWeightSync {
     Weights weights;
   };
 
-  static void push(State& state) {
+  static std::int64_t push(State& state) {
     http::JsonClient& client = state.server.client;
     Json group = Json::array();
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, sent = 0;
     const auto send = [&] {
       if (group.empty()) return;
       const http::Result result = client.ask("/http_update_weights/", {{"params", std::move(group)}});
@@ -91,9 +92,11 @@ class HttpWeightSync {
            {"shape", value.sizes().vec()},
            {"data", core::base64({static_cast<const unsigned char*>(plain.const_data_ptr()), plain.nbytes()})}});
       bytes += size;
+      sent += size;
     }
     send();
     client.post("/reset_prefix_cache/", Json::object());
+    return sent;
   }
 
   static std::string dtype_name(at::ScalarType type) {

@@ -10,8 +10,7 @@
 // Source: axolotl's vllm-serve client.
 // Departures: a directory is complete when its name appears; it outlives its version by one, since a server opens it
 // only when the next request comes; ids start at the clock, since servers cache adapters by id, also those of an
-// earlier run. publish(v) only notes v; the push happens when the sampler asks which version it is about to generate
-// with, once per version.
+// earlier run.
 //
 // Errors: [rlalgo.sync.2] the server takes adapters on neither path; those of http/json_client.hpp and
 // core/atomic_file.hpp.
@@ -38,7 +37,7 @@ namespace rlalgo::sync {
 
 class LoraFileSync {
  public:
-  static constexpr bool serves_generator = true;
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   using Json = nlohmann::ordered_json;
   using Save = std::function<void(const std::filesystem::path& directory)>;  // writes the adapter in force
 
@@ -48,11 +47,13 @@ class LoraFileSync {
       : state_(std::make_shared<State>(std::move(server), std::filesystem::absolute(root).lexically_normal(),
                                        std::move(save), start_seconds, std::move(tell))) {}
 
-  void publish(std::int64_t version) { state_->server.version = version; }
-
-  // The version in force; when it is newer than the server's, the server gets the adapter first.
+  // Writes the adapter in force and has the server load it, once per version; `bytes` are of its files.
+  Published publish(std::int64_t version) {
+    return state_->server.publish(version, [&] { return push(*state_, version); });
+  }
+  // The version that the server has.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
-    return [state = state_] { return state->server.require([&] { push(*state); }); };
+    return [state = state_] { return state->server.version; };
   }
 
  private:
@@ -70,8 +71,8 @@ class LoraFileSync {
     std::filesystem::path current, before;  // directories that the server may read
   };
 
-  static void push(State& state) {
-    const std::filesystem::path directory = write(state);
+  static std::int64_t push(State& state, std::int64_t version) {
+    const std::filesystem::path directory = write(state, version);
     const std::int64_t id = state.first_id + ++state.pushes;
     load(state, directory, id);
     const http::Result reset = post(state, "/reset_prefix_cache/", Json::object());
@@ -82,10 +83,14 @@ class LoraFileSync {
                    .where = state.server.client.base_url() + "/reset_prefix_cache/"});
     if (!state.before.empty() && state.before != directory) std::filesystem::remove_all(state.before);
     state.before = std::exchange(state.current, directory);
+    std::int64_t bytes = 0;
+    for (const auto& file : std::filesystem::directory_iterator(directory))
+      if (file.is_regular_file()) bytes += static_cast<std::int64_t>(file.file_size());
+    return bytes;
   }
 
-  static std::filesystem::path write(const State& state) {
-    const std::filesystem::path directory = state.root / ("v" + std::to_string(state.server.version));
+  static std::filesystem::path write(const State& state, std::int64_t version) {
+    const std::filesystem::path directory = state.root / ("v" + std::to_string(version));
     const std::filesystem::path unfinished = directory.string() + ".writing";
     std::error_code error;
     std::filesystem::remove_all(unfinished, error);

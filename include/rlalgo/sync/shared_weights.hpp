@@ -16,15 +16,16 @@ namespace rlalgo::sync {
 
 class SharedWeights {
  public:
-  static constexpr bool serves_generator = true;
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::shared; }
 
   SharedWeights() = default;
   explicit SharedWeights(std::function<void()> weights_changed) : weights_changed_(std::move(weights_changed)) {}
 
-  void publish(std::int64_t version) {
-    if (version == *version_) return;
+  Published publish(std::int64_t version) {
+    if (version == *version_) return {.version = version};
     *version_ = version;
     if (weights_changed_) weights_changed_();
+    return {.version = version, .status = Published::Status::in_place};
   }
   // The version in force; −1 before the first publish().
   [[nodiscard]] std::int64_t version() const noexcept { return *version_; }

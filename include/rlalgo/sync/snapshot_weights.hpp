@@ -11,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include <rlalgo/core/clock.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/sync/concept.hpp>
 
@@ -18,15 +19,20 @@ namespace rlalgo::sync {
 
 class SnapshotWeights {
  public:
-  static constexpr bool serves_generator = true;
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::snapshot; }
 
   explicit SnapshotWeights(std::shared_ptr<inference::WeightSnapshots> snapshots)
       : snapshots_(std::move(snapshots)), version_(std::make_shared<std::atomic<std::int64_t>>(-1)) {}
 
-  void publish(std::int64_t version) {
-    if (version == *version_) return;
+  Published publish(std::int64_t version) {
+    if (version == *version_) return {.version = version};
+    const core::Stopwatch watch;
     snapshots_->publish(version);
     *version_ = version;
+    return {.version = version,
+            .status = Published::Status::copied,
+            .bytes = static_cast<std::int64_t>(snapshots_->copied_bytes()),
+            .seconds = watch.seconds()};
   }
   // The version published last; −1 before the first publish().
   [[nodiscard]] std::int64_t version() const noexcept { return *version_; }

@@ -1,5 +1,5 @@
-// Which rows of preference data made a loss, or a gradient, that is not finite: saved for inspection, named in the
-// error.
+// Which rows made a loss, or a gradient, that is not finite: saved for inspection, named in the error. For kinds of rows
+// that can be blamed (sampler/rows.hpp).
 //
 // output_dir/offending_rows-step-N.jsonl, one object per answer: {row, desirable, loss, log_prob, reference_log_prob,
 // prompt, completion, ids}; null stands for a number that is not finite or not known. A file that is there is never
@@ -16,54 +16,51 @@
 #include <string>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/data/answer.hpp>
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
-#include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/clip.hpp>
+#include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/masked.hpp>
-#include <rlalgo/trainer/collate_answers.hpp>
 
 namespace rlalgo::trainer {
 
+template <class Row>
 struct OffendingRow {
-  const data::Answer* answer = nullptr;
+  const Row* row = nullptr;
   double loss = 0.0;      // of its pair, or of itself
   double log_prob = 0.0;  // Σ over the completion
 };
 
 // The rows whose own loss, or its gradient, is not finite; each example is scored again by itself. The gradients of
 // the parameters are lost.
-template <loss::Loss L>
-[[nodiscard]] std::vector<OffendingRow> find_offending(model::Policy& policy, const L& loss, Answers rows,
-                                                       const loss::Counts& counts) {
-  constexpr std::size_t unit = L::rows == loss::RowKind::pairs ? 2 : 1;
+template <sampler::BlamedRows R, loss::Loss L>
+[[nodiscard]] std::vector<OffendingRow<typename R::Row>> find_offending(model::Policy& policy, const L& loss,
+                                                                        std::span<const typename R::Row* const> rows,
+                                                                        const loss::Counts& counts) {
+  constexpr std::size_t unit = R::kind.unit;
   const std::vector<model::Parameter> parameters = policy.parameters();
-  std::vector<OffendingRow> found;
+  std::vector<OffendingRow<typename R::Row>> found;
   for (std::size_t at = 0; at + unit <= rows.size(); at += unit) {
-    const Answers example = rows.subspan(at, unit);
-    const auto views = sequences(example, L::needs);
+    const auto example = rows.subspan(at, unit);
     const model::Scores scores =
-        policy.score(model::build_tree(views),
+        policy.score(R::tree(example, L::needs),
                      {.entropy_gradient = loss::active_needs(loss).entropy, .collision = L::needs.collision});
-    const loss::Scored scored = collate(example, scores, L::needs);
-    const Tensor value = loss(scored, counts).value;
+    const loss::Scored scored = R::collate(example, scores, L::needs);
+    const tensor::Tensor value = loss(scored, counts).value;
     const double number = value.template item<double>();
-    std::vector<Tensor> gradients;
+    std::vector<tensor::Tensor> gradients;
     if (std::isfinite(number) && value.requires_grad()) {
-      for (const model::Parameter& p : parameters) p.value.mutable_grad() = Tensor();
+      for (const model::Parameter& p : parameters) p.value.mutable_grad() = tensor::Tensor();
       value.backward();
       for (const model::Parameter& p : parameters)
         if (p.value.grad().defined()) gradients.push_back(p.value.grad());
     }
     if (std::isfinite(number) && std::isfinite(optim::clip_grad_norm(gradients, 0.0))) continue;
-    const Tensor sums = tensor::row_sum(tensor::masked(scored.log_prob.detach(), scored.mask), scored.row,
-                                        static_cast<std::int64_t>(unit));
+    const tensor::Tensor sums = tensor::row_sum(tensor::masked(scored.log_prob.detach(), scored.mask), scored.row,
+                                                static_cast<std::int64_t>(unit));
     for (std::size_t k = 0; k < unit; ++k)
       found.push_back({example[k], number, sums.select(0, static_cast<std::int64_t>(k)).template item<double>()});
   }
@@ -82,24 +79,17 @@ inline std::filesystem::path free_name(const std::filesystem::path& directory, s
 }  // namespace detail
 
 // Saves the rows and raises. `step` is 1-based; `examined`: how many rows were looked at; `what` is not finite.
-[[noreturn]] inline void raise_offending_rows(const std::string& what, const std::vector<OffendingRow>& rows,
-                                              std::size_t examined, std::int64_t step,
-                                              const std::filesystem::path& directory, const data::Decode& decode) {
+template <sampler::BlamedRows R>
+[[noreturn]] void raise_offending_rows(const std::string& what, const std::vector<OffendingRow<typename R::Row>>& rows,
+                                       std::size_t examined, std::int64_t step, const std::filesystem::path& directory,
+                                       const data::Decode& decode) {
   std::string text, names;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const data::Answer& a = *rows[i].answer;
-    // A number that is not finite is written as null.
-    const data::Json line = {{"row", a.row},
-                             {"desirable", a.desirable},
-                             {"loss", rows[i].loss},
-                             {"log_prob", rows[i].log_prob},
-                             {"reference_log_prob", a.reference_row},
-                             {"prompt", decode(a.prompt())},
-                             {"completion", decode(a.completion())},
-                             {"ids", a.ids}};
+    const std::int64_t number = R::dataset_row(*rows[i].row);
+    const data::Json line = R::describe(*rows[i].row, rows[i].loss, rows[i].log_prob, decode);
     text += line.dump(-1, ' ', false, data::Json::error_handler_t::replace) + "\n";
-    const std::string name = std::to_string(a.row);
-    if (i < 10 && (i == 0 || rows[i - 1].answer->row != a.row)) names += (names.empty() ? "" : ", ") + name;
+    const std::string name = std::to_string(number);
+    if (i < 10 && (i == 0 || R::dataset_row(*rows[i - 1].row) != number)) names += (names.empty() ? "" : ", ") + name;
   }
   std::filesystem::create_directories(directory);
   const std::filesystem::path path = detail::free_name(directory, step);

@@ -41,10 +41,10 @@ struct OfflineConfig {
   TrainerConfig trainer;                   // steps_per_epoch is taken from the data
 };
 
-template <loss::Loss L>
+template <class L>
 using OfflineTrainer = Trainer<L, advantage::None, sampler::Preferences<L::rows>, aggregation::None, sync::NoSync>;
 
-template <loss::Loss L>
+template <class L>
 [[nodiscard]] OfflineTrainer<L> make_offline(OfflineConfig config, L loss, OfflineInputs inputs) {
   using Sampler = sampler::Preferences<L::rows>;
   sampler::PreferencesConfig training = config.sampling;

@@ -4,6 +4,7 @@
 // prompts, generator and rewards into the sampler, the sync policy and the trainer.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,15 +22,22 @@
 
 namespace rlalgo::trainer {
 
-// What the user brings.
-template <inference::Generator G, class Y = sync::SharedWeights>
+// In the place of a reference: for methods that compare with none.
+struct NoReference {
+  operator std::shared_ptr<model::Policy>() const { return nullptr; }
+};
+
+// What the user brings. Y must reach the weights that G draws from (sync/concept.hpp).
+template <class G, class Y = sync::SharedWeights, class R = NoReference>
 struct OnlineInputs {
+  static_assert(sync::Pairing<Y, G>::fits, "trainer::OnlineInputs: generator and sync policy do not fit, see above");
+
   std::shared_ptr<model::Policy> policy;
   G& generator;  // must outlive the trainer
   std::vector<data::TokenizedPrompt> prompts;
   std::vector<sampler::WeightedReward> rewards;
   data::Decode decode = data::ids_as_text;
-  std::shared_ptr<model::Policy> reference = nullptr;          // for losses with a KL penalty
+  R reference = {};                                            // for methods with a KL penalty: a policy that stays
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
@@ -44,12 +52,20 @@ struct OnlineConfig {
   TrainerConfig trainer;                    // temperature and steps_per_epoch are taken from the rollouts
 };
 
-template <class L, class A, inference::Generator G, class Aggregation, class Y = sync::SharedWeights>
+template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights>
 using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y>;
 
-template <class L, class A, class Aggregation, inference::Generator G, class Y>
+template <class L, class A, class Aggregation, class G, class Y, class R>
 [[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y> make_online(OnlineConfig config, L loss, A estimator,
-                                                                 Aggregation aggregation, OnlineInputs<G, Y> inputs) {
+                                                                 Aggregation aggregation,
+                                                                 OnlineInputs<G, Y, R> inputs) {
+  static_assert(!loss::Loss<L> || !L::needs.reference_log_prob || !std::same_as<R, NoReference>,
+                "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
+                "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
+                "loss without the penalty (loss::NoKl)");
+  static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
+                "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
+  sync::require_reach(inputs.sync, inputs.generator);
   const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings) {
     return std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards, inputs.decode,
                                                   settings, inputs.sync.version_source());

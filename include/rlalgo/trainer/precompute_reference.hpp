@@ -22,8 +22,8 @@
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/sampler/answer_rows.hpp>
 #include <rlalgo/sampler/preferences.hpp>
-#include <rlalgo/trainer/collate_answers.hpp>
 
 namespace rlalgo::trainer {
 
@@ -63,10 +63,10 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
     if (config.progress) config.progress(done);
   };
   for (std::int64_t s = 0; s < steps.steps(); ++s) {
-    sampler::PreferenceBatch batch = steps.next(s);
+    auto batch = steps.next(s);
     for (const auto& part : batch.parts) {
       for (data::Answer* a : part) a->reference_row = data::unknown;  // whatever was known before
-      score_references(reference, part, 1.0);
+      sampler::score_references(reference, part, 1.0);
       for (std::size_t i = 0; i < part.size(); i += unit) {
         std::size_t shorter = part[i]->reference_log_probs.size();
         if (unit == 2) shorter = std::min(shorter, part[i + 1]->reference_log_probs.size());
@@ -83,12 +83,12 @@ data::ReferenceColumns reference_columns(model::Policy& reference, std::shared_p
                                           .mismatched = true,
                                           .count_tokens = false});
   for (std::int64_t s = 0; s < blocks.steps(); ++s) {
-    sampler::PreferenceBatch batch = blocks.next(s);
+    auto batch = blocks.next(s);
     const auto size = static_cast<std::size_t>(config.batch_size) * unit;
     for (const auto& part : batch.parts)
       for (std::size_t at = 0; at < part.size(); at += size) {
-        const Answers rows = Answers(part).subspan(at, std::min(size, part.size() - at));
-        const std::vector<double> sums = mismatched_log_probs(reference, rows, 1.0);
+        const sampler::Answers rows = sampler::Answers(part).subspan(at, std::min(size, part.size() - at));
+        const std::vector<double> sums = sampler::mismatched_log_probs(reference, rows, 1.0);
         out.mismatched.insert(out.mismatched.end(), sums.begin(), sums.end());
         passed(rows.size());
       }

@@ -1,22 +1,22 @@
 // The trainer: one optimizer step of any composition of loss, estimator, sampler, aggregation and sync policy.
 //
-//   batch  ← sampler.next(step)                     rollouts or answers, already in micro-batches
-//   A      ← aggregation(estimator, rewards)        host; rollouts only
-//   refs   ← what Loss::needs says                  no gradient
+//   sync.publish(version)                           where the sampler is about to ask its generator
+//   batch  ← experience.next(step)                  owned rows in micro-batches: advantages, log-probs, counts
 //   counts ← world.sum(counts of this rank)         denominators are known before any backward
 //   for each micro-batch: loss(score(part), counts).backward()
-//   world.sum(gradients); clip; optimizer; schedule; sync.publish(version)
+//   world.sum(gradients); clip; optimizer; schedule
 //
-// Contains no algorithm. Because denominators are global counts and gradients are summed, k micro-batches and w ranks
-// give the gradient of one. Loop control, logging, checkpoints and resume are in run/loop.hpp.
+// Contains no algorithm and no kind of rows: those are the sampler's (sampler/rows.hpp), and what makes a batch complete
+// is the stage's (trainer/experience.hpp). Because denominators are global counts and gradients are summed, k
+// micro-batches and w ranks give the gradient of one. Loop control, logging, checkpoints and resume are in run/loop.hpp.
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
 // parameter; [rlalgo.run.9] a loss or gradient that is not finite, before the weights are touched; the others of
 // offending_rows.hpp, loop.hpp and checkpoint.hpp.
 #pragma once
 
+#include <array>
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -40,22 +40,18 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/safetensors.hpp>
-#include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/step.hpp>
 #include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/sync/concept.hpp>
-#include <rlalgo/tensor/masked.hpp>
-#include <rlalgo/trainer/collate.hpp>
-#include <rlalgo/trainer/collate_answers.hpp>
+#include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/experience.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
-#include <rlalgo/trainer/pair_extremes.hpp>
-#include <rlalgo/trainer/prepare.hpp>
-#include <rlalgo/trainer/rollout_sample.hpp>
 
 namespace rlalgo::trainer {
 
@@ -73,17 +69,73 @@ struct TrainerConfig {
   run::LoopConfig loop;
 };
 
-template <class L, class S>
-concept SameRows = loss::Loss<L> && sampler::Sampler<S> &&(L::rows == S::rows);
+namespace detail {
 
-// Rewards of generated rows become advantages; answers of a dataset have none, so neither part belongs there.
-template <class A, class G, class S>
-concept AdvantageFor = (S::generates && advantage::AdvantageEstimator<A> && aggregation::AggregationFor<G, A>) ||
-                       (!S::generates && std::same_as<A, advantage::None> && std::same_as<G, aggregation::None>);
+// The rules of a composition, each in a sentence. Compositions are checked here once for Trainer and all doors.
+template <class L, class A, class S, class G, class Y>
+struct Composition {
+  static_assert(loss::Loss<L>,
+                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the first part is not a Loss; it "
+                "needs a Config, constexpr `needs` (loss::Needs) and `rows` (loss::RowKind), and `loss::Result "
+                "operator()(const loss::Scored&, const loss::Counts&) const` (loss::PolicyGradient is one)");
+  static_assert(
+      sampler::Sampler<S>,
+      "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the third part is not a Sampler; "
+      "it needs `Rows` (a kind of rows, sampler/rows.hpp), `next(std::int64_t)` that returns a sampler::Batch "
+      "of them, `state() const` and `restore(state)` (sampler::Rollouts and sampler::Pairs are)");
+  static_assert(!loss::Loss<L> || !sampler::Sampler<S> || sampler::SameRows<L, S>,
+                "trainer::Trainer: the loss reads rows of another kind than the sampler gives: a loss over pairs takes "
+                "sampler::Pairs, one over single answers sampler::UnpairedAnswers, one over completions "
+                "sampler::Rollouts; for rows of your own, L::rows must equal S::Rows::kind");
+  static_assert(
+      !sampler::Sampler<S> || !sampler::Rewarded<S> || advantage::AdvantageEstimator<A>,
+      "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the rows have rewards, and the "
+      "second part is not an AdvantageEstimator; it needs a Config and `advantage::Estimate "
+      "operator()(std::span<const double> rewards, const core::Groups&) const` (advantage::GroupRelative<> is "
+      "one)");
+  static_assert(!sampler::Sampler<S> || !sampler::Rewarded<S> || !advantage::AdvantageEstimator<A> ||
+                    aggregation::AggregationFor<G, A>,
+                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the fourth part is not an "
+                "Aggregation for this estimator; it needs `aggregation::Result operator()(const Estimator&, const "
+                "core::RewardTable&, const core::Groups&) const` (aggregation::SumThenNormalize is one)");
+  static_assert(!sampler::Sampler<S> || sampler::Rewarded<S> || AdvantageFor<A, G, S>,
+                "trainer::Trainer: the rows of this sampler have no rewards, so there is nothing to estimate or to "
+                "aggregate; take advantage::None and aggregation::None");
+  static_assert(sync::SyncPolicy<Y>,
+                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the fifth part is not a "
+                "SyncPolicy; it needs a static constexpr `bool reaches(inference::WeightSource)`, `sync::Published "
+                "publish(std::int64_t version)` and `version_source() const` (sync::SharedWeights is one; sync::NoSync "
+                "where nothing is generated)");
+  static constexpr bool reached = [] {
+    if constexpr (sampler::Generates<S>)
+      return sync::Pairing<Y, typename S::Generator>::fits;
+    else
+      return true;
+  }();
+  static constexpr bool fits = reached && loss::Loss<L> && sampler::Sampler<S> && sampler::SameRows<L, S> &&
+                               AdvantageFor<A, G, S> && sync::SyncPolicy<Y>;
+};
+
+// The summary of a pass, where its rows have one.
+template <class R>
+struct SummaryOf {
+  struct type {};
+};
+template <sampler::SummarizedRows R>
+struct SummaryOf<R> {
+  using type = typename R::Summary;
+};
+
+}  // namespace detail
 
 template <class L, class A, class S, class G, class Y>
-requires loss::Loss<L> && sampler::Sampler<S> && SameRows<L, S> && AdvantageFor<A, G, S> && sync::SyncPolicyFor<Y, S>
 class Trainer {
+  static_assert(detail::Composition<L, A, S, G, Y>::fits, "trainer::Trainer: the parts do not fit, see above");
+  using Rows = typename S::Rows;
+  using Row = typename Rows::Row;
+  using Batch = Experience<Row>;
+  using Stage = ExperienceStage<L, S, A, G>;
+
  public:
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
   struct Parts {
@@ -94,10 +146,11 @@ class Trainer {
     G aggregation;
     Y sync;
     std::shared_ptr<model::Policy> reference = nullptr;
-    std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
-    std::shared_ptr<S> evaluation = nullptr;                            // batches of a held-out split
+    std::vector<std::shared_ptr<Companion>> companions = {};  // a synced reference, controllers
+    // Batches of a held-out split; a sampler without steps() has no end to evaluate up to, and takes nullptr only.
+    std::conditional_t<sampler::Finite<S>, std::shared_ptr<S>, std::nullptr_t> evaluation = nullptr;
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
-    data::Decode decode = data::ids_as_text;  // preference data: for pairs.json and offending rows
+    data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -106,55 +159,50 @@ class Trainer {
         parts_(std::move(parts)),
         parameters_(parts_.policy->parameters()),
         optimizer_(parameters_, config_.adamw),
-        schedule_(config_.schedule, config_.loop.max_steps) {
-    if (reference_needed() && !parts_.reference && !brings_reference(*parts_.sampler))
+        schedule_(config_.schedule, config_.loop.max_steps),
+        experience_({.temperature = config_.temperature,
+                     .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
+                     .skip_idle = config_.skip_zero_advantages},
+                    parts_.policy, parts_.reference, parts_.estimator, parts_.aggregation) {
+    if (experience_.reads_reference() && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,
                   {.what = "the loss compares with a reference model, but there is none",
                    .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
-    parts_.sync.publish(version_);
   }
 
   // Optimizer step number `index` (0-based): one update of the weights.
   run::StepResult step(std::int64_t index) {
     run::StepResult result;
-    core::Stopwatch watch;
-    typename S::Batch batch = parts_.sampler->next(index);
-    if constexpr (S::generates)
-      result.seconds = {{"generate", batch.generation_seconds}, {"reward", batch.reward_seconds}};
-    else
-      result.seconds = {{"data", watch.seconds()}};
-    result.metrics.merge(batch.metrics);
-    result.warnings = batch.warnings;
-
-    core::Stopwatch score_watch;
-    prepare(batch, result.metrics);
-    result.seconds.emplace_back("score", score_watch.seconds());
+    const double published = publish_for(*parts_.sampler, index);
+    Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
+    result.seconds = std::move(batch.seconds);
+    if (published > 0) result.seconds.emplace_back("publish", published);
+    result.metrics = std::move(batch.metrics);
+    result.warnings = std::move(batch.warnings);
 
     core::Stopwatch train_watch;
-    const loss::Counts counts = global_counts(batch);
+    const loss::Counts counts = global_counts(batch.counts);
     result.loss = accumulate(batch, counts, result.metrics);
     result.seconds.emplace_back("train", train_watch.seconds());
 
     core::Stopwatch optimizer_watch;
-    std::vector<Tensor> gradients;
+    std::vector<tensor::Tensor> gradients;
     for (const model::Parameter& p : parameters_)
       if (p.value.grad().defined()) gradients.push_back(p.value.grad());
     parts_.world->sum(gradients);
     result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
-    if constexpr (!S::generates)
-      if (!std::isfinite(result.grad_norm)) blame("gradient", rows_of(batch), counts);
+    if (!std::isfinite(result.grad_norm)) blame("gradient", batch.rows, counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
-    parts_.sync.publish(++version_);
+    ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
 
-    latest_rows_ = rows_of(batch);
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
-    for (const auto* row : latest_rows_) result.tokens += token_count(*row);
-    latest_batch_ = std::move(batch);
+    for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
+    latest_ = std::move(batch);
     return result;
   }
 
@@ -162,15 +210,17 @@ class Trainer {
   run::Outcome run(std::span<run::Observer* const> observers = {}) {
     run::Callbacks callbacks;
     callbacks.train_step = [this](std::int64_t index) { return step(index); };
-    if (parts_.evaluation) callbacks.evaluate = [this] { return evaluate(); };
+    if constexpr (sampler::Finite<S>)
+      if (parts_.evaluation) callbacks.evaluate = [this] { return evaluate(); };
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
     callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
       restore_state(directory, state);
     };
-    if constexpr (!S::generates)
-      if (!parts_.evaluation) callbacks.samples = [this](std::size_t) { return write_pairs("train"); };
-    if constexpr (S::generates) callbacks.samples = [this](std::size_t limit) { return latest_samples(limit); };
+    callbacks.samples = [this](std::size_t limit) {
+      if (parts_.evaluation == nullptr) summarize("train");
+      return latest_.samples ? latest_.samples(limit) : std::vector<run::Sample>();
+    };
     run::Loop loop(config_.loop, std::move(callbacks));
     for (run::Observer* observer : observers) loop.observe(*observer);
     return loop.run();
@@ -180,49 +230,15 @@ class Trainer {
   [[nodiscard]] const TrainerConfig& config() const noexcept { return config_; }
 
  private:
-  using Row = std::remove_pointer_t<typename decltype(S::Batch::parts)::value_type::value_type>;
-
-  static std::vector<Row*> rows_of(const typename S::Batch& batch) {
-    std::vector<Row*> rows;
-    for (const auto& part : batch.parts) rows.insert(rows.end(), part.begin(), part.end());
-    return rows;
-  }
-
-  void prepare(typename S::Batch& batch, core::Metrics& metrics) {
-    if constexpr (S::generates) {
-      const auto chunk = static_cast<std::size_t>(config_.score_rows);
-      if (reference_needed()) {
-        const auto rows = all_rollouts(batch);
-        score_columns(
-            *parts_.reference, rows, chunk, config_.temperature,
-            [](data::Rollout & r) -> auto& { return r.reference_log_probs; });
-      }
-      if (aggregation::needs_divergence(parts_.aggregation)) {
-        const auto rows = all_rollouts(batch);
-        score_columns(
-            *parts_.policy, rows, chunk, config_.temperature,
-            [](data::Rollout & r) -> auto& { return r.old_log_probs; });
-      }
-      for (const auto& generation : batch.fresh)
-        assign_advantages(parts_.aggregation, parts_.estimator, *generation, metrics);
-      if (L::needs.old_log_prob && !aggregation::needs_divergence(parts_.aggregation)) {
-        const auto rows = trained_later(batch);
-        score_columns(
-            *parts_.policy, rows, chunk, config_.temperature,
-            [](data::Rollout & r) -> auto& { return r.old_log_probs; });
-      }
-    } else {
-      for (const auto& part : batch.parts) {
-        if constexpr (L::needs.reference_log_prob)
-          if (parts_.reference) score_references(*parts_.reference, part, config_.temperature);
-        if constexpr (L::needs.mismatched)
-          score_mismatched(*parts_.policy, parts_.reference.get(), part, config_.temperature);
-      }
+  // Hands the weights over where step `index` of `sampler` asks a generator; the seconds it took to move them.
+  double publish_for(const S& sampler, std::int64_t index) {
+    if constexpr (sampler::Generates<S>) {
+      if constexpr (requires { sampler.needs_weights(index); })
+        if (!sampler.needs_weights(index)) return 0.0;
+      const sync::Published published = parts_.sync.publish(version_);
+      return published.bytes > 0 ? published.seconds : 0.0;
     }
-  }
-
-  [[nodiscard]] bool reference_needed() const {
-    return L::needs.reference_log_prob || aggregation::needs_divergence(parts_.aggregation);
+    return 0.0;
   }
 
   // Whether rows carry the log-probs of a reference that was asked before training.
@@ -233,98 +249,76 @@ class Trainer {
       return false;
   }
 
-  loss::Counts global_counts(const typename S::Batch& batch) {
-    loss::Counts counts = count(batch.parts, L::needs);
-    double totals[] = {counts.rows,          counts.tokens,
-                       counts.micro_batches, counts.likelihood_tokens,
-                       counts.desirable,     counts.mismatched_log_ratio};
+  loss::Counts global_counts(loss::Counts counts) {
+    std::array<double, loss::counts_fields.size()> totals{};
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] = counts.*loss::counts_fields[i];
     parts_.world->sum(totals);
-    return {totals[0], totals[1], totals[2], totals[3], totals[4], totals[5]};
+    for (std::size_t i = 0; i < totals.size(); ++i) counts.*loss::counts_fields[i] = totals[i];
+    return counts;
   }
 
   // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
   // rank.
-  double accumulate(typename S::Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
+  double accumulate(const Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     double total = 0.0;
     std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
-    for (const auto& part : trained_parts(batch, metrics)) {
+    for (std::size_t p = 0; p < batch.parts.size(); ++p) {
+      const std::span<const Row* const> part = batch.parts[p];
       ++draw;
       if (part.empty()) continue;
-      const auto views = sequences(part, L::needs);
       const model::Scores scores =
-          parts_.policy->score(model::build_tree(views), {.temperature = config_.temperature,
-                                                          .entropy = true,
-                                                          .entropy_gradient = loss::active_needs(parts_.loss).entropy,
-                                                          .draw = draw,
-                                                          .token_statistics = L::needs.token_statistics,
-                                                          .collision = L::needs.collision});
-      const loss::Result result = parts_.loss(collate(part, scores, L::needs), counts);
-      if constexpr (!S::generates) {
-        if (c10::GradMode::is_enabled() && !std::isfinite(result.value.template item<double>()))
-          blame("loss", part, counts);
-        note_margins(part, result.margins);
-      }
+          parts_.policy->score(Rows::tree(part, L::needs), {.temperature = config_.temperature,
+                                                            .entropy = true,
+                                                            .entropy_gradient = loss::active_needs(parts_.loss).entropy,
+                                                            .draw = draw,
+                                                            .token_statistics = L::needs.token_statistics,
+                                                            .collision = L::needs.collision});
+      const loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
+      const double value = result.value.template item<double>();
+      if (c10::GradMode::is_enabled() && !std::isfinite(value)) blame("loss", part, counts);
+      if constexpr (sampler::SummarizedRows<Rows>) summary_.add(part, result);
       if (result.value.requires_grad()) result.value.backward();
-      if constexpr (L::needs.old_log_prob) remember_old(part, scores.log_prob);
+      if (batch.remember) batch.remember(p, scores.log_prob);
       metrics.merge(result.metrics);
-      total += result.value.template item<double>();
+      total += value;
     }
     return total;
   }
 
-  std::vector<std::vector<Row*>> trained_parts(const typename S::Batch& batch, core::Metrics& metrics) const {
-    if constexpr (S::generates)
-      if (config_.skip_zero_advantages && c10::GradMode::is_enabled()) return without_idle_rows(batch.parts, metrics);
-    return batch.parts;
+  // Where rows can be blamed, the step stops here: those that offend are named and saved.
+  void blame(const std::string& what, std::span<const Row* const> rows, const loss::Counts& counts) {
+    if constexpr (sampler::BlamedRows<Rows>)
+      raise_offending_rows<Rows>(what, find_offending<Rows>(*parts_.policy, parts_.loss, rows, counts), rows.size(),
+                                 version_ + 1, config_.loop.output_dir, parts_.decode);
   }
 
-  // The step stops here: its offending rows are named and saved.
-  [[noreturn]] void blame(const std::string& what, std::span<Row* const> rows, const loss::Counts& counts) {
-    raise_offending_rows(what, find_offending(*parts_.policy, parts_.loss, rows, counts), rows.size(), version_ + 1,
-                         config_.loop.output_dir, parts_.decode);
-  }
-
-  void note_margins(std::span<Row* const> part, const Tensor& margins) {
-    if (!margins.defined()) return;
-    for (std::size_t i = 0; 2 * i + 1 < part.size(); ++i)
-      pairs_.add(margins.select(0, static_cast<std::int64_t>(i)).template item<double>(), *part[2 * i],
-                 *part[2 * i + 1]);
-  }
-
-  // pairs.json of the pairs seen since the last call; returns no samples.
-  std::vector<run::Sample> write_pairs(const std::string& split) {
-    if (pairs_.seen() > 0) pairs_.write(config_.loop.output_dir, version_, split, parts_.decode);
-    pairs_ = PairExtremes();
-    return {};
+  // Leaves the summary of the rows seen since the last call.
+  void summarize(const std::string& split) {
+    if constexpr (sampler::SummarizedRows<Rows>) {
+      summary_.write(config_.loop.output_dir, version_, split, parts_.decode);
+      summary_ = {};
+    }
   }
 
   // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
   // differ by the weights only.
   core::Metrics evaluate() {
     const c10::AutoGradMode no_gradient(false);
-    const run::Json start = parts_.evaluation->state();
+    S& split = *parts_.evaluation;
+    const run::Json start = split.state();
     core::Metrics total;
-    pairs_ = PairExtremes();
-    for (std::int64_t index = 0; index < parts_.evaluation->steps(); ++index) {
-      typename S::Batch batch = parts_.evaluation->next(index);
+    summary_ = {};
+    for (std::int64_t index = 0; index < split.steps(); ++index) {
+      publish_for(split, index);
+      const Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
       total.merge(batch.metrics);
-      prepare(batch, total);
-      const loss::Counts counts = global_counts(batch);
+      const loss::Counts counts = global_counts(batch.counts);
       const double loss = accumulate(batch, counts, total);
       total.mean("loss", loss * counts.rows, counts.rows);
     }
-    parts_.evaluation->restore(start);
-    if constexpr (!S::generates) write_pairs("evaluation");
+    split.restore(start);
+    summarize("evaluation");
     return total;
-  }
-
-  std::vector<run::Sample> latest_samples(std::size_t limit) const {
-    std::vector<std::string> names;
-    for (const auto& reward : parts_.sampler->rewards()) names.push_back(reward.function->name());
-    std::vector<run::Sample> samples;
-    for (const data::Rollout* row : latest_rows_)
-      if (samples.size() < limit) samples.push_back(to_sample(*row, names));
-    return samples;
   }
 
   void save_model(const std::filesystem::path& directory) const {
@@ -357,7 +351,6 @@ class Trainer {
     for (const auto& companion : parts_.companions) companion->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
     version_ = state.at("version").get<std::int64_t>();
-    parts_.sync.publish(version_);
   }
 
   static constexpr const char* optimizer_file = "optimizer.safetensors";
@@ -367,10 +360,11 @@ class Trainer {
   std::vector<model::Parameter> parameters_;
   optim::AdamW optimizer_;
   optim::Schedule schedule_;
-  std::int64_t version_ = 0;        // number of updates the weights have seen
-  PairExtremes pairs_;              // of the current evaluation, or since the last record
-  typename S::Batch latest_batch_;  // keeps latest_rows_ alive
-  std::vector<Row*> latest_rows_;   // rows of the step just trained, valid until the next one
+  Stage experience_;
+  std::int64_t version_ = 0;  // number of updates the weights have seen
+  [[no_unique_address]]
+  typename detail::SummaryOf<Rows>::type summary_;  // of this evaluation, or since the last record
+  Batch latest_;                                    // of the step just trained
 };
 
 }  // namespace rlalgo::trainer

@@ -85,7 +85,7 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
       rollout.episode = std::move(completion.episode);
       rollout.sampling_log_probs = std::move(completion.log_probs);
       rollout.finish = completion.finish;
-      rollout.weights_version = weights_version;
+      rollout.weights_version = completion.weights_version >= 0 ? completion.weights_version : weights_version;
       out->rollouts.push_back(std::move(rollout));
     }
     out->groups.append(static_cast<std::size_t>(copies));
@@ -234,9 +234,10 @@ inline void reward_metrics(const Generation& generation, RolloutBatch& batch) {
 }
 
 // Texts, masks, rewards, metrics and timings of a generation that detail::generate made.
-inline void score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
-                  std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
-                  RolloutBatch& batch) {
+// Returns the seconds that the reward functions took.
+inline double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
+                    std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
+                    RolloutBatch& batch) {
   for (data::Rollout& r : generation.rollouts) r.text = decode(r.completion_ids);
   completion_metrics(generation, stop_ids, batch.metrics);
   episode_metrics(generation, batch.metrics);
@@ -244,8 +245,9 @@ inline void score(Generation& generation, std::span<const WeightedReward> reward
     if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
   const core::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
-  batch.reward_seconds += watch.seconds();
+  const double seconds = watch.seconds();
   reward_metrics(generation, batch);
+  return seconds;
 }
 
 }  // namespace detail

@@ -1,5 +1,4 @@
-// Which weights a generation server has: they are pushed when the sampler asks which version it is about to generate
-// with, once per version, so that steps without a generation send nothing.
+// Which weights a generation server has: they are pushed by a publish, once per version.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync::detail {
 
@@ -18,25 +19,25 @@ class ServerVersion {
       : client(std::move(server)), start_seconds_(start_seconds), tell_(std::move(tell)) {}
 
   http::JsonClient client;
-  std::int64_t version = -1;  // in force
+  std::int64_t version = -1;  // that the server has; −1 before the first publish
 
-  // Calls push() when the server has another version than the one in force; returns that one.
+  // Calls push(), which returns the bytes it sent, when the server has another version.
   template <class Push>
-  std::int64_t require(Push&& push) {
-    if (pushed_ == version) return version;
-    if (pushed_ < 0)
+  Published publish(std::int64_t next, Push&& push) {
+    if (next == version) return {.version = version};
+    const core::Stopwatch watch;
+    if (version < 0)
       client.wait_until_up("/health/", start_seconds_,
                            "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
                            tell_);
-    push();
-    pushed_ = version;
-    return version;
+    const std::int64_t bytes = push();
+    version = next;
+    return {.version = version, .status = Published::Status::sent, .bytes = bytes, .seconds = watch.seconds()};
   }
 
  private:
   double start_seconds_;
   std::function<void(const std::string&)> tell_;
-  std::int64_t pushed_ = -1;
 };
 
 }  // namespace rlalgo::sync::detail

@@ -4,7 +4,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
-#include <rlalgo/trainer/pair_extremes.hpp>
+#include <rlalgo/sampler/pair_extremes.hpp>
 
 using namespace rlalgo;
 
@@ -22,7 +22,7 @@ data::Answer answer(std::int64_t row, data::TokenId last) {
 
 TEST_CASE("the largest and the smallest margins are kept, in order, the first of equal ones") {
   const support::ScratchDirectory scratch;
-  trainer::PairExtremes extremes(2);
+  sampler::PairExtremes extremes(2);
   const double margins[] = {0.5, -1.0, 3.0, 3.0, std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0};
   for (int i = 0; i < 7; ++i) extremes.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
   extremes.write(scratch.path(), 4, "evaluation", data::ids_as_text);

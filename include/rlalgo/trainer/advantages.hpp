@@ -1,7 +1,8 @@
-// What happens to fresh generations before they are trained on: advantages, reference and old log-probs. No gradient.
+// Rewards of fresh generations become advantages, and log-probs that must be known before the weights change are taken.
+// No gradient.
 //
 //   assign_advantages   rewards → one advantage per rollout, by the method's aggregation and estimator
-//   score_columns       log-probs of a model for rows that lack them, in micro-batches
+//   settle              all of that for the generations made for one step
 //
 // Invariant: when an optimizer step begins, every row that will be trained after the weights change carries
 // old_log_probs. Rows trained in the step that generated them need none: ratio 1 by definition.
@@ -14,15 +15,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include <c10/core/GradMode.h>
-
 #include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/policy.hpp>
-#include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/sampler/batch.hpp>
-#include <rlalgo/trainer/collate.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
 
 namespace rlalgo::trainer {
 
@@ -37,7 +35,7 @@ namespace rlalgo::trainer {
         sum += static_cast<double>(r.old_log_probs[t]) - static_cast<double>(r.reference_log_probs[t]);
     out.push_back(sum);
     total += sum;
-    tokens += static_cast<double>(loss_tokens(r));
+    tokens += static_cast<double>(sampler::loss_tokens(r));
   }
   metrics.mean("kl", total, tokens);
   return out;
@@ -60,19 +58,6 @@ void assign_advantages(const G& aggregation, const A& estimator, sampler::Genera
   metrics.mean("frac_reward_zero_std", zero, static_cast<double>(generation.rollouts.size()));
 }
 
-// Scores `rows` with `policy` in chunks of `rows_per_part` and stores the log-probs in the column that `column`
-// selects.
-template <class Column>
-void score_columns(model::Policy& policy, Rows rows, std::size_t rows_per_part, double temperature, Column column) {
-  const c10::AutoGradMode no_gradient(false);
-  for (std::size_t begin = 0; begin < rows.size(); begin += rows_per_part) {
-    const Rows part = rows.subspan(begin, std::min(rows_per_part, rows.size() - begin));
-    const auto views = sequences(part);
-    const model::Scores scores = policy.score(model::build_tree(views), {.temperature = temperature});
-    store(part, scores.log_prob, column);
-  }
-}
-
 // The rollouts of fresh generations that no micro-batch of this step holds: they are trained on after a weight update.
 [[nodiscard]] inline std::vector<data::Rollout*> trained_later(const sampler::RolloutBatch& batch) {
   std::unordered_set<const data::Rollout*> now;
@@ -91,25 +76,25 @@ void score_columns(model::Policy& policy, Rows rows, std::size_t rows_per_part, 
   return rows;
 }
 
-// The micro-batches without the rows whose advantage is exactly 0; skipped_zero_adv_rows, the share of rows left out.
-// Where a surrogate is all there is to the loss, the gradient stays the same: the counts it is divided by are those of
-// all rows. When nothing would remain, one row does, so that every parameter has its (zero) gradient.
-[[nodiscard]] inline std::vector<std::vector<data::Rollout*>> without_idle_rows(
-    std::span<const std::vector<data::Rollout*>> parts, core::Metrics& metrics) {
-  std::vector<std::vector<data::Rollout*>> out(parts.size());
-  data::Rollout* any = nullptr;
-  double rows = 0, kept = 0;
-  for (std::size_t p = 0; p < parts.size(); ++p)
-    for (data::Rollout* row : parts[p]) {
-      ++rows;
-      if (any == nullptr) any = row;
-      if (row->advantage == 0.0) continue;
-      ++kept;
-      out[p].push_back(row);
-    }
-  if (kept == 0 && any != nullptr) out.front().push_back(any);
-  metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
-  return out;
+struct Settling {
+  std::size_t rows_per_pass = 8;
+  bool reference = false;  // the loss reads its log-probs
+  bool old = false;        // the loss reads those of the policy that generated
+};
+
+template <class G, class A>
+void settle(const sampler::RolloutBatch& batch, const G& aggregation, const A& estimator,
+            const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
+  const auto score = [&](model::Policy& policy, const std::vector<data::Rollout*>& rows,
+                         sampler::RolloutColumn column) {
+    sampler::RolloutRows::score(policy, rows, settling.rows_per_pass, scorers.temperature, column);
+  };
+  const bool divergence = aggregation::needs_divergence(aggregation);
+  if ((settling.reference || divergence) && scorers.reference != nullptr)
+    score(*scorers.reference, all_rollouts(batch), &data::Rollout::reference_log_probs);
+  if (divergence) score(scorers.policy, all_rollouts(batch), &data::Rollout::old_log_probs);
+  for (const auto& generation : batch.fresh) assign_advantages(aggregation, estimator, *generation, metrics);
+  if (settling.old && !divergence) score(scorers.policy, trained_later(batch), &data::Rollout::old_log_probs);
 }
 
 }  // namespace rlalgo::trainer

@@ -20,7 +20,7 @@
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/run/samples_log.hpp>
 
-namespace rlalgo::trainer {
+namespace rlalgo::sampler {
 
 class PairExtremes {
  public:
@@ -76,4 +76,4 @@ class PairExtremes {
   std::vector<Entry> most_, least_;
 };
 
-}  // namespace rlalgo::trainer
+}  // namespace rlalgo::sampler

@@ -1,0 +1,212 @@
+// Rows of preference data: data::Answer, in pairs (chosen, rejected in turn) or single with a label.
+//
+//   tree       prompt and completion of every row; the tree of a pair holds its prompt once
+//   collate    loss::Scored
+//   complete   numbers without gradient that a loss reads as data: of the reference, and of mismatched completions
+//   describe   one line of offending_rows-step-N.jsonl
+//   Summary    pairs.json
+//
+// A loss with Needs::prompt_likelihood gets the prompt tokens of chosen answers (all but the first) as targets that
+// belong to the likelihood, not to the completion: their mask is 0 and their likelihood_mask is 1.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/data/answer.hpp>
+#include <rlalgo/data/decode.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/sampler/pair_extremes.hpp>
+#include <rlalgo/sampler/rows.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::sampler {
+
+using Answers = std::span<data::Answer* const>;
+
+namespace detail {
+
+// Tokens of a row before its first target.
+[[nodiscard]] inline std::int64_t context_tokens(const data::Answer& a, const loss::Needs& needs) {
+  return needs.prompt_likelihood && a.desirable ? 1 : a.prompt_tokens;
+}
+
+[[nodiscard]] inline double row_total(const tensor::Tensor& log_prob, std::int64_t begin, std::int64_t length) {
+  return log_prob.detach().slice(0, begin, begin + length).to(at::kDouble).sum().item<double>();
+}
+
+[[nodiscard]] inline model::TokenTree answer_tree(std::span<const data::Answer* const> rows, const loss::Needs& needs) {
+  std::vector<model::Sequence> views;
+  views.reserve(rows.size());
+  for (const data::Answer* a : rows) {
+    const auto context = static_cast<std::size_t>(context_tokens(*a, needs));
+    views.push_back({std::span(a->ids).first(context), std::span(a->ids).subspan(context)});
+  }
+  return model::build_tree(views);
+}
+
+}  // namespace detail
+
+// Log-probs of the completions under `reference`, for rows that lack them.
+inline void score_references(model::Policy& reference, Answers rows, double temperature) {
+  std::vector<data::Answer*> lacking;
+  for (data::Answer* a : rows)
+    if (std::isnan(a->reference_row)) lacking.push_back(a);
+  if (lacking.empty()) return;
+  const c10::AutoGradMode no_gradient(false);
+  const tensor::Tensor log_prob = reference.score(detail::answer_tree(lacking, {}), {.temperature = temperature})
+                                      .log_prob.to(at::kCPU, at::kFloat)
+                                      .contiguous();
+  const float* p = log_prob.const_data_ptr<float>();
+  for (data::Answer* a : lacking) {
+    a->reference_log_probs.assign(p, p + a->completion_tokens());
+    p += a->completion_tokens();
+  }
+}
+
+// Σ log-probs of each row's mismatched completion under `policy`.
+[[nodiscard]] inline std::vector<double> mismatched_log_probs(model::Policy& policy, Answers rows, double temperature) {
+  const c10::AutoGradMode no_gradient(false);
+  std::vector<model::Sequence> views;
+  for (const data::Answer* a : rows) views.push_back({a->prompt(), a->mismatched});
+  const tensor::Tensor log_prob = policy.score(model::build_tree(views), {.temperature = temperature}).log_prob;
+  std::vector<double> out;
+  std::int64_t begin = 0;
+  for (const data::Answer* a : rows) {
+    const auto length = static_cast<std::int64_t>(a->mismatched.size());
+    out.push_back(detail::row_total(log_prob, begin, length));
+    begin += length;
+  }
+  return out;
+}
+
+// Sets mismatched_log_ratio of every row. `reference` may be null where every row brings its mismatched_reference.
+inline void score_mismatched(model::Policy& policy, model::Policy* reference, Answers rows, double temperature) {
+  const std::vector<double> now = mismatched_log_probs(policy, rows, temperature);
+  const bool known =
+      std::all_of(rows.begin(), rows.end(), [](const data::Answer* a) { return !std::isnan(a->mismatched_reference); });
+  std::vector<double> before;
+  if (!known && reference != nullptr) before = mismatched_log_probs(*reference, rows, temperature);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i]->mismatched_log_ratio = now[i] - (known ? rows[i]->mismatched_reference : before.at(i));
+}
+
+template <loss::RowKind answers>
+struct AnswerRows {
+  static_assert(answers != loss::RowKind::samples, "sampler::AnswerRows are pairs or unpaired answers");
+  using Row = data::Answer;
+  using View = std::span<const Row* const>;
+  static constexpr loss::RowKind kind = answers;
+
+  [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs) {
+    return detail::answer_tree(rows, needs);
+  }
+
+  static void count(View rows, const loss::Needs& needs, loss::Counts& counts) {
+    counts.rows += static_cast<double>(rows.size());
+    for (const Row* a : rows) {
+      counts.tokens += static_cast<double>(a->completion_tokens());
+      counts.mismatched_log_ratio += a->mismatched_log_ratio;
+      if (!a->desirable) continue;
+      counts.desirable += 1;
+      counts.likelihood_tokens += static_cast<double>(a->tokens() - detail::context_tokens(*a, needs));
+    }
+  }
+
+  [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
+    const auto options = scores.log_prob.options().requires_grad(false);
+    const auto total = static_cast<std::size_t>(scores.log_prob.numel());
+    std::vector<double> mask, likelihood, reference, lengths, desirable, reference_rows;
+    std::vector<std::int64_t> row;
+    mask.reserve(total);
+    likelihood.reserve(total);
+    row.reserve(total);
+    bool by_token = needs.reference_log_prob, by_row = needs.reference_log_prob;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const data::Answer& a = *rows[i];
+      for (std::int64_t t = detail::context_tokens(a, needs); t < a.tokens(); ++t) {
+        mask.push_back(t >= a.prompt_tokens ? 1.0 : 0.0);
+        likelihood.push_back(a.desirable ? 1.0 : 0.0);
+        row.push_back(static_cast<std::int64_t>(i));
+      }
+      lengths.push_back(static_cast<double>(a.completion_tokens()));
+      desirable.push_back(a.desirable ? 1.0 : 0.0);
+      by_row = by_row && !std::isnan(a.reference_row);
+      by_token = by_token && static_cast<std::int64_t>(a.reference_log_probs.size()) == a.completion_tokens();
+      reference_rows.push_back(a.reference_row);
+      reference.insert(reference.end(), a.reference_log_probs.begin(), a.reference_log_probs.end());
+    }
+    loss::Scored scored;
+    scored.log_prob = scores.log_prob;                                                                            // [N]
+    scored.entropy = scores.entropy;                                                                              // [N]
+    scored.mean_logit = scores.mean_logit;                                                                        // [N]
+    scored.greedy = scores.greedy;                                                                                // [N]
+    scored.collision = scores.collision;                                                                          // [N]
+    scored.mask = tensor::from_values(mask, options);                                                             // [N]
+    scored.likelihood_mask = tensor::from_values(likelihood, options);                                            // [N]
+    scored.row = tensor::from_values(row, options.dtype(at::kLong));                                              // [N]
+    scored.row_length = tensor::from_values(lengths, options);                                                    // [R]
+    scored.desirable = tensor::from_values(desirable, options);                                                   // [R]
+    if (by_row) scored.reference_row_log_prob = tensor::from_values(reference_rows, options.dtype(at::kDouble));  // [R]
+    if (by_token && !by_row) scored.reference_log_prob = tensor::from_values(reference, options);                 // [N]
+    return scored;
+  }
+
+  [[nodiscard]] static std::int64_t tokens(const Row& a) { return a.tokens(); }
+
+  static void complete(Answers rows, const Scorers& scorers, const loss::Needs& needs, Warnings& /*warnings*/) {
+    if (needs.reference_log_prob && scorers.reference != nullptr)
+      score_references(*scorers.reference, rows, scorers.temperature);
+    if (needs.mismatched) score_mismatched(scorers.policy, scorers.reference, rows, scorers.temperature);
+  }
+
+  [[nodiscard]] static std::int64_t dataset_row(const Row& a) { return a.row; }
+
+  // `loss` of its example, `log_prob` Σ over the completion; a number that is not finite prints as null.
+  [[nodiscard]] static data::Json describe(const Row& a, double loss, double log_prob, const data::Decode& decode) {
+    return {{"row", a.row},
+            {"desirable", a.desirable},
+            {"loss", loss},
+            {"log_prob", log_prob},
+            {"reference_log_prob", a.reference_row},
+            {"prompt", decode(a.prompt())},
+            {"completion", decode(a.completion())},
+            {"ids", a.ids}};
+  }
+
+  // The most and the least separated pairs of a pass; nothing where losses report no margins.
+  class Summary {
+   public:
+    void add(View rows, const loss::Result& result) {
+      if (!result.margins.defined()) return;
+      for (std::size_t i = 0; 2 * i + 1 < rows.size(); ++i)
+        pairs_.add(result.margins.select(0, static_cast<std::int64_t>(i)).template item<double>(), *rows[2 * i],
+                   *rows[2 * i + 1]);
+    }
+    void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
+               const data::Decode& decode) const {
+      if (pairs_.seen() > 0) pairs_.write(directory, step, split, decode);
+    }
+
+   private:
+    PairExtremes pairs_;
+  };
+};
+
+using PairRows = AnswerRows<loss::RowKind::pairs>;
+using UnpairedRows = AnswerRows<loss::RowKind::unpaired>;
+static_assert(CompletedRows<PairRows> && BlamedRows<PairRows> && SummarizedRows<PairRows>);
+
+}  // namespace rlalgo::sampler

@@ -1,0 +1,125 @@
+#include <cmath>
+
+#include <support/bandit.hpp>
+#include <support/catch.hpp>
+
+#include <ATen/ops/tensor.h>
+
+#include <rlalgo/sampler/rollout_rows.hpp>
+
+using namespace rlalgo;
+using sampler::RolloutRows;
+
+namespace {
+std::vector<double> values(const at::Tensor& t) {
+  const at::Tensor d = t.to(at::kDouble).contiguous();
+  return {d.const_data_ptr<double>(), d.const_data_ptr<double>() + d.numel()};
+}
+}  // namespace
+
+TEST_CASE("rows become flat columns in order, masks and lengths agree") {
+  data::Rollout a, b, empty;
+  a.completion_ids = {5, 6};
+  a.advantage = 1.5;
+  a.old_log_probs = {-1.0F, -2.0F};
+  b.completion_ids = {7, 8, 9};
+  b.loss_mask = {1, 0, 1};
+  b.advantage = -0.5;
+  b.old_log_probs = {-3.0F, -4.0F, -5.0F};
+  std::vector<data::Rollout*> rows = {&a, &empty, &b};
+  const model::Scores scores{at::tensor({-0.1, -0.2, -0.3, -0.4, -0.5}, at::kDouble), {}};
+  const loss::Scored scored = RolloutRows::collate(rows, scores, {.old_log_prob = true, .reference_log_prob = true});
+  CHECK(values(scored.row) == std::vector<double>{0, 0, 2, 2, 2});
+  CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 0, 1});
+  CHECK(values(scored.row_length) == std::vector<double>{2, 0, 2});
+  CHECK(values(scored.advantage) == std::vector<double>{1.5, 0, -0.5});
+  CHECK(values(scored.old_log_prob) == std::vector<double>{-1, -2, -3, -4, -5});
+  CHECK_FALSE(scored.reference_log_prob.defined());  // the rows have none
+  CHECK_FALSE(scored.sampling_log_prob.defined());   // not needed
+
+  loss::Counts counts;
+  RolloutRows::count(rows, {}, counts);
+  CHECK(counts.rows == 3);
+  CHECK(counts.tokens == 4);
+  CHECK(RolloutRows::tokens(b) == 3);
+  CHECK(RolloutRows::idle(empty));
+  CHECK_FALSE(RolloutRows::idle(b));
+}
+
+TEST_CASE("old log-probs are remembered once, others are stored whenever they are scored") {
+  data::Rollout a, b;
+  a.completion_ids = {1};
+  b.completion_ids = {2, 3};
+  b.old_log_probs = {-7.0F, -8.0F};
+  std::vector<data::Rollout*> rows = {&a, &b};
+  const at::Tensor log_prob = at::tensor({-0.5, -1.5, -2.5}, at::kDouble);
+  RolloutRows::remember(rows, log_prob);
+  CHECK(a.old_log_probs == std::vector<float>{-0.5F});
+  CHECK(b.old_log_probs == std::vector<float>{-7.0F, -8.0F});
+  RolloutRows::store(rows, log_prob, &data::Rollout::reference_log_probs);
+  CHECK(b.reference_log_probs == std::vector<float>{-1.5F, -2.5F});
+}
+
+TEST_CASE("scoring in chunks fills every row with the same values as in one") {
+  std::vector<data::Rollout> rollouts(5);
+  std::vector<data::Rollout*> rows;
+  for (std::size_t i = 0; i < rollouts.size(); ++i) {
+    rollouts[i].prompt_ids = {0};
+    rollouts[i].completion_ids = {static_cast<std::int32_t>(i % 3), 1};
+    rows.push_back(&rollouts[i]);
+  }
+  rlalgo::support::Bandit bandit(3, at::kDouble);
+  {
+    const at::NoGradGuard guard;
+    bandit.logits.copy_(at::tensor({0.1, 0.7, -0.4}, at::kDouble));
+  }
+  RolloutRows::score(bandit, rows, 2, 1.0, &data::Rollout::old_log_probs);
+  RolloutRows::score(bandit, rows, 100, 1.0, &data::Rollout::reference_log_probs);
+  for (const data::Rollout* r : rows) {
+    REQUIRE(r->old_log_probs.size() == 2);
+    CHECK(r->old_log_probs == r->reference_log_probs);
+  }
+  CHECK(rows[0]->old_log_probs[0] != rows[1]->old_log_probs[0]);
+}
+
+TEST_CASE("a row of other weights is never given ratio 1 in silence") {
+  std::vector<data::Rollout> rollouts(4);
+  std::vector<data::Rollout*> rows;
+  for (data::Rollout& r : rollouts) {
+    r.prompt_ids = {0};
+    r.completion_ids = {1, 2};
+    rows.push_back(&r);
+  }
+  rollouts[0].weights_version = 7;  // of the weights of now
+  rollouts[1].weights_version = 6;  // earlier, as its generator reported it
+  rollouts[1].sampling_log_probs = {-0.25F, -0.5F};
+  rollouts[2].weights_version = 6;  // earlier, known
+  rollouts[2].old_log_probs = {-1.0F, -2.0F};
+  rollouts[3].weights_version = 6;  // earlier, and nobody knows
+  rlalgo::support::Bandit policy(4, at::kDouble);
+  sampler::Warnings warnings;
+  const sampler::Scorers scorers{.policy = policy, .version = 7};
+  RolloutRows::complete(rows, scorers, {}, warnings);
+  CHECK(rollouts[1].old_log_probs.empty());  // nobody reads them
+  RolloutRows::complete(rows, scorers, {.old_log_prob = true}, warnings);
+  CHECK(rollouts[0].old_log_probs.empty());
+  CHECK(rollouts[1].old_log_probs == std::vector<float>{-0.25F, -0.5F});
+  CHECK(rollouts[2].old_log_probs == std::vector<float>{-1.0F, -2.0F});
+  REQUIRE(rollouts[3].old_log_probs.size() == 2);
+  CHECK(rollouts[3].old_log_probs[0] == Approx(-std::log(4.0)));
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::Contains("1 completions of weights version 6 (now 7)"));
+}
+
+TEST_CASE("rows that lack a reference are scored by it") {
+  data::Rollout known, lacking;
+  known.prompt_ids = lacking.prompt_ids = {0};
+  known.completion_ids = lacking.completion_ids = {1};
+  known.reference_log_probs = {-9.0F};
+  std::vector<data::Rollout*> rows = {&known, &lacking};
+  rlalgo::support::Bandit policy(4), reference(2, at::kDouble);
+  sampler::Warnings warnings;
+  RolloutRows::complete(rows, {policy, &reference}, {.reference_log_prob = true}, warnings);
+  CHECK(known.reference_log_probs == std::vector<float>{-9.0F});
+  CHECK(lacking.reference_log_probs.at(0) == Approx(-std::log(2.0)));
+}
