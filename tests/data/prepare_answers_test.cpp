@@ -1,6 +1,7 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/prepare_answers.hpp>
 #include <rlalgo/data/row_stream.hpp>
 
