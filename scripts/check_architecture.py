@@ -20,6 +20,7 @@ Rules (docs/architecture.md says why):
     errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
     error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
                   (in detail/ only where there is such a list), and none that neither it nor what it includes raises
+    snippets      the C++ in docs/extending.md stands in tests/docs/extending_test.cpp, where it is compiled and run
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
@@ -309,6 +310,18 @@ def check_error_lists(headers):
             yield f"{header.name}: lists {names(idle)}, which neither it nor what it includes raises"
 
 
+def check_snippets(root):
+    page, test = root / "docs/extending.md", root / "tests/docs/extending_test.cpp"
+    if not page.exists():
+        return
+    text = page.read_text(encoding="utf-8")
+    lines = [line.strip() for line in test.read_text(encoding="utf-8").splitlines()] if test.exists() else []
+    for block in re.finditer(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        wanted = [line.strip() for line in block[1].splitlines()]
+        if not any(lines[i : i + len(wanted)] == wanted for i in range(len(lines))):
+            yield f"docs/extending.md:{text.count(chr(10), 0, block.start()) + 1}: this code is not in tests/docs/extending_test.cpp"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     include = root / "include/rlalgo"
@@ -340,6 +353,7 @@ def main():
         "unfinished": check_unfinished(root),
         "errors": check_errors(root, [*headers, *programs]),
         "error_lists": check_error_lists(headers),
+        "snippets": check_snippets(root),
         "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }
     if not headers:

@@ -9,7 +9,8 @@ BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, b
     cli     the rlalgo program; each tests/cli/*_test.py is run as `python3 FILE --rlalgo PATH` and prints one line
             `ok NAME` or `FAIL NAME: why` per case
     result  a file of such lines, written by the build (compile-fail cases, consumer projects)
-    built   a program that need not run here; it counts as one test when it was built
+    built   a program that need not run here; it counts as one test when it was built. The lessons (example_NN_…) are
+            run: tests/support/run_lesson.py
 The architecture check (scripts/check_architecture.py) and tests/architecture/*_test.py print such lines, too; their
 name is `architecture`. So do tests/python/*_test.py, of the programs in python/; their name is `python`.
 
@@ -56,8 +57,10 @@ def read_programs(build):
     programs = []
     for line in (build / "tests.txt").read_text().splitlines():
         kind, name, target, path = line.split(" ", 3)
+        if kind == "built" and re.match(r"example_\d\d_", target):
+            kind = "lesson"
         if kind != "cli":
-            label = f"{name}/{pathlib.Path(path).stem}" if kind in ("result", "built") else name
+            label = f"{name}/{pathlib.Path(path).stem}" if kind in ("result", "built", "lesson") else name
             programs.append(Program(kind, name, target, pathlib.Path(path), label))
             continue
         for file in sorted((ROOT / "tests/cli").glob("*_test.py")):
@@ -126,6 +129,8 @@ def command_of(program):
     if program.kind == "cli":
         file = ROOT / "tests/cli" / f"{program.label.removeprefix('cli/')}_test.py"
         return [sys.executable, str(file), "--rlalgo", str(program.path)], count_lines
+    if program.kind == "lesson":
+        return [sys.executable, str(ROOT / "tests/support/run_lesson.py"), str(program.path)], count_lines
     return [sys.executable, str(program.path)], count_lines  # script
 
 
@@ -193,7 +198,7 @@ def main():
         if program.target in unbuilt or program.target and not program.path.exists():
             why = unbuilt.get(program.target, "")
             return program, Outcome(failed=1, output=f"FAIL {program.label}: {program.target} was not built\n{why}"), ""
-        if program.kind not in ("catch", "cli"):
+        if program.kind not in ("catch", "cli", "lesson"):
             return program, run(program, build / "test-scratch", arguments.timeout), ""
         mark = fingerprint(program, fixtures)
         last = memory.get(program.label)

@@ -1,13 +1,4 @@
-// Completions of many prompts, batched.
-//
-//   rlalgo generate --model DIR [--lora-model-dir DIR] [--batch 32]
-//
-// In:  {"prompt" | "messages" | "ids": …, "max_new_tokens": 256, "temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0,
-//       "repetition_penalty": 1, "seed": 0, "n": 1}; temperature 0 is greedy
-// Out: {"ids", "text", "log_probs", "finish_reason": "stop" or "length", "index": line, "sample": 0 … n − 1};
-//      "text" is null where the directory has no tokenizer
-//
-// One line per completion, in the order of the input. What a line gives does not depend on the lines beside it.
+// Completions of many prompts, batched. What a line gives does not depend on the lines beside it.
 #include <rlalgo/inference/local_engine.hpp>
 
 #include "json_lines.hpp"
@@ -51,12 +42,13 @@ Prompt read_prompt(const JsonLines::Line& line, const LineModel& model) {
   return out;
 }
 
-}  // namespace
+struct GenerateOptions : ModelOptions {
+  double batch = 32;
+};
 
-int generate(const Arguments& arguments) {
-  const Options options("generate", arguments, {{"model", ""}, {"lora-model-dir", ""}, {"batch", "32"}});
+int generate_lines(const GenerateOptions& options) {
   const LineModel model = load_model(options, "generate");
-  const auto batch_size = static_cast<std::int64_t>(std::clamp(options.number("batch"), 1.0, 4096.0));
+  const auto batch_size = static_cast<std::int64_t>(std::clamp(options.batch, 1.0, 4096.0));
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = batch_size});
   JsonLines lines;
   for (auto batch = lines.next(static_cast<std::size_t>(batch_size)); !batch.empty();
@@ -82,6 +74,20 @@ int generate(const Arguments& arguments) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+Run generate(CLI::App& app) {
+  const auto options = std::make_shared<GenerateOptions>();
+  add_model_options(app, *options);
+  app.add_option("--batch", options->batch, "completions under way at a time, at most")->capture_default_str();
+  app.footer(R"(
+reads JSON lines:  {"prompt" | "messages" | "ids": …, "max_new_tokens": 256, "temperature": 1, "top_p": 1, "top_k": 0,
+                   "min_p": 0, "repetition_penalty": 1, "seed": 0, "n": 1}; temperature 0 is greedy
+writes:            {"ids", "text", "log_probs", "finish_reason": "stop" or "length", "index": line, "sample": 0 … n − 1},
+                   one line per completion, in the order of the input; "text" is null where the directory has no tokenizer)");
+  return [options] { return generate_lines(*options); };
 }
 
 }  // namespace rlalgo::cli

@@ -1,13 +1,8 @@
 // Reads one prompt from standard input, streams one completion to standard output.
-//
-//   rlalgo inference MODEL_DIR|CONFIG.yaml [--chat] [--lora-model-dir DIR] [--system TEXT] [--max-new-tokens 256]
-//                    [--temperature 0.9] [--top-p 0.95] [--top-k 40] [--min-p 0] [--repetition-penalty 1.1] [--seed 42]
-//
-// --chat: the input is a user's message and goes through the chat template. With a configuration file, the model is its
-// output_dir. Temperature 0 is greedy.
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include <rlalgo/config/language_model.hpp>
@@ -16,16 +11,23 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
 
-#include "options.hpp"
+#include "verbs.hpp"
 
 namespace rlalgo::cli {
 
 namespace {
 
-config::RunConfig model_of(const Options& options) {
-  if (options.words().empty())
+struct InferenceOptions {
+  std::string model, lora_model_dir, system;
+  bool chat = false;
+  double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
+         seed = 42;
+};
+
+config::RunConfig model_of(const InferenceOptions& options) {
+  const std::string& name = options.model;
+  if (name.empty())
     core::raise_usage("cli", 6, {.what = "`rlalgo inference` needs a model directory or a configuration file"});
-  const std::string& name = options.words()[0];
   config::RunConfig run;
   run.base_model = name;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
@@ -35,42 +37,29 @@ config::RunConfig model_of(const Options& options) {
     else
       run.base_model = run.output_dir;
   }
-  if (!options.text("lora-model-dir").empty()) run.lora_model_dir = options.text("lora-model-dir");
+  if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
   return run;
 }
 
-}  // namespace
-
-int inference(const Arguments& arguments) {
-  const Options options("inference", arguments,
-                        {{"system", ""},
-                         {"max-new-tokens", "256"},
-                         {"temperature", "0.9"},
-                         {"top-p", "0.95"},
-                         {"top-k", "40"},
-                         {"min-p", "0"},
-                         {"seed", "42"},
-                         {"repetition-penalty", "1.1"},
-                         {"lora-model-dir", ""}},
-                        {"chat"}, 1);
+int complete(const InferenceOptions& options) {
   const config::LanguageModel model = config::load_language_model(model_of(options));
   std::string input(std::istreambuf_iterator<char>(std::cin), {});
   if (!input.empty() && input.back() == '\n') input.pop_back();
   if (input.empty()) return 0;
 
   data::Json prompt = input;
-  if (options.flag("chat")) {
+  if (options.chat) {
     prompt = data::Json::array();
-    if (!options.text("system").empty()) prompt.push_back({{"role", "system"}, {"content", options.text("system")}});
+    if (!options.system.empty()) prompt.push_back({{"role", "system"}, {"content", options.system}});
     prompt.push_back({{"role", "user"}, {"content", input}});
   }
   const rlalgo::inference::SamplingConfig sampling = {
-      .temperature = options.number("temperature"),
-      .top_p = options.number("top-p"),
-      .top_k = static_cast<std::int64_t>(options.number("top-k")),
-      .min_p = options.number("min-p"),
-      .repetition_penalty = options.number("repetition-penalty"),
-      .max_new_tokens = static_cast<std::int64_t>(options.number("max-new-tokens")),
+      .temperature = options.temperature,
+      .top_p = options.top_p,
+      .top_k = static_cast<std::int64_t>(options.top_k),
+      .min_p = options.min_p,
+      .repetition_penalty = options.repetition_penalty,
+      .max_new_tokens = static_cast<std::int64_t>(options.max_new_tokens),
       .stop_ids = model.stop_ids};
 
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = 1});
@@ -78,12 +67,33 @@ int inference(const Arguments& arguments) {
   run::Interrupt interrupt;
   rlalgo::inference::GenerateHooks hooks;
   hooks.on_token = [&](const auto& token) { std::cout << stream.push(token.id) << std::flush; };
-  hooks.cancelled = [] { return run::Interrupt::requested(); };
+  hooks.cancelled = [] { return run::Interrupt::requested() || !std::cout; };  // nobody reads on: cli.17
   const rlalgo::inference::Request request{.prompt = model.encode(prompt)};
-  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.number("seed"))},
-                  hooks);
+  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.seed)}, hooks);
   std::cout << stream.finish() << std::endl;
   return run::Interrupt::requested() ? run::Interrupt::exit_code : 0;
+}
+
+}  // namespace
+
+Run inference(CLI::App& app) {
+  const auto o = std::make_shared<InferenceOptions>();
+  app.add_option("MODEL", o->model, "a model's directory, or the configuration of a training: its output_dir")
+      ->type_name("");
+  app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
+  app.add_flag("--chat", o->chat, "the input is a user's message and goes through the chat template");
+  app.add_option("--system", o->system, "with --chat: a system message before it");
+  app.add_option("--max-new-tokens", o->max_new_tokens, "the completion's length, at most")->capture_default_str();
+  app.add_option("--temperature", o->temperature, "0 is greedy")->capture_default_str();
+  app.add_option("--top-p", o->top_p, "draw from the likeliest tokens of this probability together")
+      ->capture_default_str();
+  app.add_option("--top-k", o->top_k, "draw from so many likeliest tokens; 0: all")->capture_default_str();
+  app.add_option("--min-p", o->min_p, "drop tokens less likely than this share of the likeliest")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1: tokens that occurred are less likely")
+      ->capture_default_str();
+  app.add_option("--seed", o->seed, "the same seed, the same completion")->capture_default_str();
+  return [o] { return complete(*o); };
 }
 
 }  // namespace rlalgo::cli

@@ -19,11 +19,16 @@ void wrong_line(const JsonLines::Line& line, const std::string& what, const std:
   core::raise("cli", 11, {.what = what, .expected = expected, .where = line.where()});
 }
 
-LineModel load_model(const Options& options, const std::string& verb, bool weights) {
-  if (options.text("model").empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--model", options.model, "a Hugging Face directory, or an id in the local cache")->type_name("DIR");
+  app.add_option("--lora-model-dir", options.lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
+}
+
+LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights) {
+  if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;
-  run.base_model = options.text("model");
-  if (!options.text("lora-model-dir").empty()) run.lora_model_dir = options.text("lora-model-dir");
+  run.base_model = options.model;
+  if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
   LineModel out{.places = config::find_model(run)};
   const std::filesystem::path& directory = out.places.tokenizer;
   if (!weights || std::filesystem::exists(directory / "tokenizer.json"))
@@ -90,7 +95,8 @@ std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const LineMod
 }
 
 void answer(const Json& object) {
-  std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  require_output();
 }
 
 }  // namespace rlalgo::cli

@@ -10,7 +10,7 @@
 
 #include <rlalgo/config/language_model.hpp>
 
-#include "options.hpp"
+#include "verbs.hpp"
 
 namespace rlalgo::cli {
 
@@ -35,6 +35,11 @@ class JsonLines {
 
 [[noreturn]] void wrong_line(const JsonLines::Line& line, const std::string& what, const std::string& expected);
 
+struct ModelOptions {
+  std::string model, lora_model_dir;
+};
+void add_model_options(CLI::App& app, ModelOptions& options);
+
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
 struct LineModel {
   config::ModelPlaces places;
@@ -46,7 +51,7 @@ struct LineModel {
   // The tokenizer; without one, the error that names its directory.
   [[nodiscard]] const text::Tokenizer& needed_tokenizer() const;
 };
-[[nodiscard]] LineModel load_model(const Options& options, const std::string& verb, bool weights = true);
+[[nodiscard]] LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights = true);
 
 // The token ids of what a line prompts with: "ids", "messages" (through the chat template, with
 // "add_generation_prompt", default `generation_prompt`, "tools", "chat_template_kwargs"), or the text under `text_key`.
@@ -56,7 +61,7 @@ struct LineModel {
                                                     bool special_tokens,
                                                     std::optional<std::string>* rendered = nullptr);
 
-// Writes one line.
+// Writes one line, or raises cli.17.
 void answer(const Json& object);
 
 }  // namespace rlalgo::cli

@@ -1,52 +1,133 @@
 // rlalgo: the command line. `rlalgo VERB …`; see verbs.hpp.
 //
-// Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+// Exit status: 0 done, 1 failed (also when standard output could not take the result), 2 wrong usage, 130 interrupted.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/nearest.hpp>
 
+#include "log.hpp"
 #include "verbs.hpp"
 
 namespace {
+
+namespace cli = rlalgo::cli;
 
 struct Verb {
   std::string_view name;
   std::string_view usage;
   std::string_view what;
-  int (*run)(const rlalgo::cli::Arguments&);
+  cli::Run (*add)(CLI::App&);
+  bool prints_result = true;  // false: what it prints is progress, and its result is on disk
 };
 
 constexpr std::array<Verb, 9> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
-     rlalgo::cli::train},
+     cli::train, false},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
-     "tokenizes preference data once, for later runs; --debug prints rows token by token", rlalgo::cli::preprocess},
-    {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] [--key value …]",
-     "reads a prompt from standard input and streams a completion", rlalgo::cli::inference},
+     "tokenizes preference data once, for later runs; --debug prints rows token by token", cli::preprocess},
+    {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] …",
+     "reads a prompt from standard input and streams a completion", cli::inference},
     {"merge-lora", "merge-lora CONFIG.yaml | --model BASE --lora-model-dir DIR --output-dir DIR",
-     "writes a model with its adapter added to the weights", rlalgo::cli::merge_lora},
-    {"tokenize", "tokenize --model DIR [--no-special-tokens]", "JSON lines: texts and conversations to token ids",
-     rlalgo::cli::tokenize},
-    {"score", "score --model DIR [--lora-model-dir DIR]", "JSON lines: log-probs of given tokens", rlalgo::cli::score},
-    {"generate", "generate --model DIR [--lora-model-dir DIR]", "JSON lines: completions of many prompts, batched",
-     rlalgo::cli::generate},
-    {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", rlalgo::cli::report},
-    {"version", "version", "prints the versions of rlalgo and of what it is built on", rlalgo::cli::version},
+     "writes a model with its adapter added to the weights", cli::merge_lora},
+    {"tokenize", "tokenize --model DIR …", "JSON lines: texts and conversations to token ids", cli::tokenize},
+    {"score", "score --model DIR …", "JSON lines: log-probs of given tokens", cli::score},
+    {"generate", "generate --model DIR …", "JSON lines: completions of many prompts, batched", cli::generate},
+    {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
+    {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};
 
 void print_usage(std::ostream& out) {
-  out << "rlalgo: post-training of language models by reinforcement learning\n\nusage:\n";
+  out << "rlalgo: post-training of language models by reinforcement and preference learning\n\nusage:\n";
   for (const Verb& verb : verbs) out << "  rlalgo " << verb.usage << "\n      " << verb.what << "\n";
+  out << "  rlalgo help VERB\n      everything about one verb; so do VERB --help and VERB -h\n";
+}
+
+const Verb& find_verb(std::string_view name) {
+  if (name == "--version") name = "version";
+  const auto* verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& v) { return v.name == name; });
+  if (verb != verbs.end()) return *verb;
+  std::vector<std::string> names = {"help"};
+  for (const Verb& v : verbs) names.emplace_back(v.name);
+  const std::string nearest = rlalgo::core::nearest_name(name, names);
+  rlalgo::core::raise_usage("cli", 1,
+                            {.what = "there is no such verb",
+                             .found = std::string(name),
+                             .expected = nearest.empty() ? "" : nearest + "?",
+                             .remedy = "run `rlalgo help` for the list"});
+}
+
+// --max_new_tokens is --max-new-tokens.
+std::string with_dashes(std::string word) {
+  if (word.starts_with("--"))
+    std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size())), '_',
+                 '-');
+  return word;
+}
+
+// What a verb does not know: an option, with the nearest that it has, or a word too many.
+[[noreturn]] void refuse(const Verb& verb, const CLI::App& app, const std::string& word) {
+  const std::string where = "rlalgo " + std::string(verb.name);
+  if (!word.starts_with("-"))
+    rlalgo::core::raise_usage("cli", 6, {.what = "`" + where + "` takes no such argument", .found = word});
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_lnames().empty() && option->get_lnames()[0] != "help") {
+      names.push_back("--" + option->get_lnames()[0]);
+      all += (all.empty() ? "" : ", ") + names.back();
+    }
+  const std::string nearest = rlalgo::core::nearest_name(word.substr(0, word.find('=')), names);
+  rlalgo::core::raise_usage("cli", 8,
+                            {.what = "there is no such option",
+                             .found = word,
+                             .expected = nearest.empty() ? all : nearest + "?",
+                             .where = where,
+                             .remedy = "run `rlalgo help " + std::string(verb.name) + "` for the list"});
+}
+
+int run(const Verb& verb, std::vector<std::string> words) {
+  CLI::App app(std::string(verb.what), "rlalgo " + std::string(verb.name));
+  app.set_help_flag("-h,--help", "prints this");
+  app.get_formatter()->column_width(34);
+  app.allow_extras();
+  const cli::Run start = verb.add(app);
+  if (!app.get_prefix_command()) std::transform(words.begin(), words.end(), words.begin(), with_dashes);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ArgumentMismatch& error) {
+    rlalgo::core::raise_usage("cli", 8,
+                              {.what = "an option lacks its value", .found = error.what(), .where = app.get_name()});
+  } catch (const CLI::ParseError& error) {
+    rlalgo::core::raise_usage("cli", 7,
+                              {.what = "an option has no such value", .found = error.what(), .where = app.get_name()});
+  }
+  const std::vector<std::string> rest = app.remaining();
+  if (!rest.empty() && !app.get_prefix_command()) refuse(verb, app, rest.front());
+  if (std::any_of(rest.begin(), rest.end(), [](const std::string& word) { return word == "--help" || word == "-h"; })) {
+    std::cout << app.help();
+    return 0;
+  }
+  return start();
 }
 
 // A failure without a number gets one.
-int run(const Verb& verb, const rlalgo::cli::Arguments& arguments) {
+int numbered(const Verb& verb, std::vector<std::string> words) {
   try {
-    return verb.run(arguments);
+    return run(verb, std::move(words));
   } catch (const rlalgo::core::Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -54,25 +135,42 @@ int run(const Verb& verb, const rlalgo::cli::Arguments& arguments) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::string_view name = argc > 1 ? argv[1] : "";
-  if (name.empty() || name == "help" || name == "--help" || name == "-h") {
+int command(std::vector<std::string> words) {
+  const std::string name = words.empty() ? "" : words.front();
+  const bool asks = name == "help" || name == "--help" || name == "-h";
+  if (name.empty() || (asks && words.size() == 1)) {
     print_usage(name.empty() ? std::cerr : std::cout);
     return name.empty() ? 2 : 0;
   }
-  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const Verb& v) {
-    return v.name == name || (v.name == "version" && name == "--version");
-  });
+  words.erase(words.begin());
+  const Verb& verb = find_verb(asks ? words.front() : name);
+  const int status = numbered(verb, asks ? std::vector<std::string>{"--help"} : std::move(words));
+  if (!verb.prints_result) return status;
+  cli::require_output();
+  return status;
+}
+
+}  // namespace
+
+namespace rlalgo::cli {
+
+void require_output() {
+  std::cout.flush();
+  if (std::cout) return;
+  errno = 0;
+  (void)!::write(STDOUT_FILENO, "\n", 1);  // asks for the reason again: what failed may lie back
+  core::raise("cli", 17,
+              {.what = "the result cannot be written to standard output",
+               .found = errno != 0 ? std::strerror(errno) : "an earlier write failed"});
+}
+
+}  // namespace rlalgo::cli
+
+int main(int argc, char** argv) {
   try {
-    if (verb == verbs.end())
-      rlalgo::core::raise_usage(
-          "cli", 1,
-          {.what = "there is no such verb", .found = std::string(name), .remedy = "run `rlalgo help` for the list"});
-    return run(*verb, {argv + 2, argv + argc});
+    return command({argv + 1, argv + argc});
   } catch (const rlalgo::core::Error& error) {
-    std::cerr << "error: " << error.what() << "\n";
+    cli::fail(error.what());
     return error.exit_code();
   }
 }

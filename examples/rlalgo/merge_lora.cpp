@@ -1,38 +1,52 @@
 // Writes the base model with the adapter added to its weights: a Hugging Face directory, shard by shard.
-//
-//   rlalgo merge-lora CONFIG.yaml [--lora-model-dir DIR] [--output-dir DIR]
-//   rlalgo merge-lora --model BASE --lora-model-dir DIR --output-dir DIR
-//
-// With a configuration: its base_model; the adapter is lora_model_dir of the command line, else output_dir; the result
-// goes to --output-dir, else to output_dir/merged.
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <string>
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
 
-#include "options.hpp"
+#include "verbs.hpp"
 
 namespace rlalgo::cli {
 
-int merge_lora(const Arguments& arguments) {
-  const Options options("merge-lora", arguments, {{"model", ""}, {"lora-model-dir", ""}, {"output-dir", ""}}, {}, 1);
-  std::string base = options.text("model"), adapter = options.text("lora-model-dir"),
-              target = options.text("output-dir"), revision;
-  if (!options.words().empty()) {
-    const config::RunConfig run = config::load_run_config(options.words()[0]);
-    if (base.empty()) base = run.base_model, revision = run.model_revision.value_or("");
-    if (adapter.empty()) adapter = run.output_dir;
-    if (target.empty()) target = (std::filesystem::path(run.output_dir) / "merged").string();
+namespace {
+
+struct MergeOptions {
+  std::string config, model, lora_model_dir, output_dir;
+};
+
+int merge(MergeOptions o) {
+  std::string revision;
+  if (!o.config.empty()) {
+    const config::RunConfig run = config::load_run_config(o.config);
+    if (o.model.empty()) o.model = run.base_model, revision = run.model_revision.value_or("");
+    if (o.lora_model_dir.empty()) o.lora_model_dir = run.output_dir;
+    if (o.output_dir.empty()) o.output_dir = (std::filesystem::path(run.output_dir) / "merged").string();
   }
-  if (base.empty() || adapter.empty() || target.empty())
+  if (o.model.empty() || o.lora_model_dir.empty() || o.output_dir.empty())
     core::raise_usage("cli", 14,
                       {.what = "`rlalgo merge-lora` needs a configuration file, or --model, --lora-model-dir and "
                                "--output-dir"});
-  model::merge_adapter(config::resolve_model(base, "--model", revision), adapter, target);
-  std::cout << "merged model in " << target << "\n";
+  model::merge_adapter(config::resolve_model(o.model, "--model", revision), o.lora_model_dir, o.output_dir);
+  std::cout << "merged model in " << o.output_dir << "\n";
   return 0;
+}
+
+}  // namespace
+
+Run merge_lora(CLI::App& app) {
+  const auto options = std::make_shared<MergeOptions>();
+  app.add_option("CONFIG", options->config, "the configuration of the training")->type_name("");
+  app.add_option("--model", options->model, "the base model; default: base_model of the configuration")
+      ->type_name("DIR");
+  app.add_option("--lora-model-dir", options->lora_model_dir, "the adapter; default: output_dir of the configuration")
+      ->type_name("DIR");
+  app.add_option("--output-dir", options->output_dir, "where the result goes; default: output_dir/merged")
+      ->type_name("DIR");
+  return [options] { return merge(*options); };
 }
 
 }  // namespace rlalgo::cli

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/run/terminal.hpp>
 
+#include "log.hpp"
 #include "row_counter.hpp"
 #include "verbs.hpp"
 
@@ -36,25 +41,22 @@ void print_answer(const data::AnswerSet& set, std::size_t i, const config::Langu
   std::cout << "\n";
 }
 
-}  // namespace
-
-int preprocess(const Arguments& arguments) {
-  if (arguments.empty() || arguments[0].starts_with("--"))
+int prepare(const std::string& file, std::vector<std::string> rest) {
+  if (file.empty())
     core::raise_usage("cli", 9,
                       {.what = "`rlalgo preprocess` needs a configuration file",
                        .expected = "rlalgo preprocess CONFIG.yaml [--debug] [--key value …]"});
-  Arguments rest(arguments.begin() + 1, arguments.end());
   const auto debug = std::find(rest.begin(), rest.end(), "--debug");
   const bool show = debug != rest.end();
   if (show) rest.erase(debug);
-  config::RunConfig run = config::load_run_config(arguments[0], rest);
+  config::RunConfig run = config::load_run_config(file, rest);
   if (!config::is_preference(run))
     core::raise_usage("cli", 10,
                       {.what = "`rlalgo preprocess` prepares preference data",
                        .found = "rl: " + run.rl,
                        .expected = "rl: dpo, ipo, kto, orpo, simpo or cpo",
                        .remedy = "prompts of online methods are tokenized when the run starts"});
-  for (const std::string& warning : run.warnings) std::cerr << "warning: " << warning << "\n";
+  for (const std::string& text : run.warnings) warning(text);
   if (!run.preference.dataset_prepared_path) run.preference.dataset_prepared_path = "last_run_prepared";
   const config::LanguageModel model = config::load_language_model(run);
   RowCounter counter;
@@ -63,10 +65,27 @@ int preprocess(const Arguments& arguments) {
   counter.end();
   for (const std::string& note : data.notes) std::cout << note << "\n";
   const std::size_t shown = show ? std::min<std::size_t>(5, data.train->examples()) * data.train->per_example() : 0;
-  for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, ::isatty(STDOUT_FILENO) == 1);
+  for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, run::shows_colours(STDOUT_FILENO));
   std::cout << "prepared in " << *run.preference.dataset_prepared_path
             << "; train with dataset_prepared_path: " << *run.preference.dataset_prepared_path << "\n";
   return 0;
+}
+
+}  // namespace
+
+Run preprocess(CLI::App& app) {
+  const auto file = std::make_shared<std::string>();
+  const auto debug = std::make_shared<bool>(false);
+  app.prefix_command();
+  app.add_option("CONFIG", *file, "a configuration file (YAML) with preference data")->type_name("");
+  app.add_flag("--debug", *debug, "prints the first rows token by token, with ids; tokens with loss are underlined");
+  app.footer(
+      "\nEverything after CONFIG that is no option of this list overrides the file: --key value, --section.key value.");
+  return [&app, file, debug] {
+    std::vector<std::string> rest = app.remaining();
+    if (*debug) rest.emplace_back("--debug");
+    return prepare(*file, std::move(rest));
+  };
 }
 
 }  // namespace rlalgo::cli

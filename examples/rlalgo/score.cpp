@@ -1,13 +1,4 @@
-// Log-probs of given tokens, by the forward pass that training uses.
-//
-//   rlalgo score --model DIR [--lora-model-dir DIR] [--temperature 1] [--batch 16] [--engine]
-//
-// In:  {"ids": […]}: every token after the first; or {"prompt" | "messages" | "prompt_ids": …, "completion" |
-//      "completion_ids": …}: the tokens of the completion, which is tokenized on its own, without special tokens
-// Out: {"log_probs": […]} nats, with "ids" of the scored tokens
-//
-// --engine: by the engine that generates, token after token from its cache of keys and values. Both agree but for
-// rounding.
+// Log-probs of given tokens, by the forward pass that training uses, or by the engine that generates.
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/inference/local_engine.hpp>
@@ -68,19 +59,21 @@ std::vector<float> by_engine(const std::vector<Scored>& rows, rlalgo::inference:
   return out;
 }
 
-}  // namespace
+struct ScoreOptions : ModelOptions {
+  double temperature = 1;
+  double batch = 16;
+  bool engine = false;
+};
 
-int score(const Arguments& arguments) {
-  const Options options("score", arguments,
-                        {{"model", ""}, {"lora-model-dir", ""}, {"temperature", "1"}, {"batch", "16"}}, {"engine"});
+int score_lines(const ScoreOptions& options) {
   const LineModel model = load_model(options, "score");
   const c10::AutoGradMode no_gradient(false);
-  const double temperature = options.number("temperature");
-  if (!(temperature > 0.0))
-    core::raise_usage("cli", 16, {.what = "--temperature must be above 0", .found = options.text("temperature")});
-  const auto batch_size = static_cast<std::size_t>(std::clamp(options.number("batch"), 1.0, 4096.0));
+  if (!(options.temperature > 0.0))
+    core::raise_usage("cli", 16,
+                      {.what = "--temperature must be above 0", .found = std::to_string(options.temperature)});
+  const auto batch_size = static_cast<std::size_t>(std::clamp(options.batch, 1.0, 4096.0));
   std::optional<rlalgo::inference::LocalEngine> engine;
-  if (options.flag("engine"))
+  if (options.engine)
     engine.emplace(model.decoder->config(), model.decoder->weights(),
                    rlalgo::inference::EngineConfig{.max_slots = static_cast<std::int64_t>(batch_size)});
   JsonLines lines;
@@ -88,7 +81,7 @@ int score(const Arguments& arguments) {
     std::vector<Scored> rows;
     for (const JsonLines::Line& line : batch) rows.push_back(read(line, model));
     const std::vector<float> log_probs =
-        engine ? by_engine(rows, *engine, temperature) : by_training_path(rows, model, temperature);
+        engine ? by_engine(rows, *engine, options.temperature) : by_training_path(rows, model, options.temperature);
     const float* next = log_probs.data();
     for (const Scored& row : rows) {
       Json values = Json::array();
@@ -97,6 +90,24 @@ int score(const Arguments& arguments) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+Run score(CLI::App& app) {
+  const auto options = std::make_shared<ScoreOptions>();
+  add_model_options(app, *options);
+  app.add_option("--temperature", options->temperature, "logits are divided by it; above 0")->capture_default_str();
+  app.add_option("--batch", options->batch, "lines in one forward pass, at most")->capture_default_str();
+  app.add_flag("--engine", options->engine,
+               "by the engine that generates, token after token from its cache of keys and values; both agree but for "
+               "rounding");
+  app.footer(R"(
+reads JSON lines:  {"ids": […]}: every token after the first; or {"prompt" | "messages" | "prompt_ids": …, "completion" |
+                   "completion_ids": …}: the tokens of the completion, which is tokenized on its own, without special
+                   tokens
+writes:            {"log_probs": […]} in nats, with "ids" of the scored tokens)");
+  return [options] { return score_lines(*options); };
 }
 
 }  // namespace rlalgo::cli

@@ -1,21 +1,26 @@
-// The verbs of the command line, one file each. Every verb returns the process exit status and throws core::Error.
+// The verbs of the command line, one file each. A verb adds its words and options to a CLI::App (CLI11), whose --help is
+// its manual, and returns what runs once they are read: that returns the process exit status and throws core::Error.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <functional>
+
+#include <CLI/CLI.hpp>
 
 namespace rlalgo::cli {
 
-using Arguments = std::vector<std::string>;  // what follows the verb
+using Run = std::function<int()>;
 
-int train(const Arguments& arguments);
-int preprocess(const Arguments& arguments);
-int inference(const Arguments& arguments);
-int merge_lora(const Arguments& arguments);
-int tokenize(const Arguments& arguments);
-int score(const Arguments& arguments);
-int generate(const Arguments& arguments);
-int report(const Arguments& arguments);
-int version(const Arguments& arguments);
+Run train(CLI::App& app);
+Run preprocess(CLI::App& app);
+Run inference(CLI::App& app);
+Run merge_lora(CLI::App& app);
+Run tokenize(CLI::App& app);
+Run score(CLI::App& app);
+Run generate(CLI::App& app);
+Run report(CLI::App& app);
+Run version(CLI::App& app);
+
+// Raises cli.17 when something that was printed has not arrived: the disk is full, the descriptor is closed.
+void require_output();
 
 }  // namespace rlalgo::cli

@@ -7,13 +7,15 @@
 
 namespace rlalgo::cli {
 
-int version(const Arguments&) {
-  std::cout << "rlalgo " << rlalgo::version << "\n"
-            << "  LibTorch " << TORCH_VERSION << "\n"
-            << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
-            << NLOHMANN_JSON_VERSION_PATCH << "\n"
-            << "  compiler " << __VERSION__ << "\n";
-  return 0;
+Run version(CLI::App&) {
+  return [] {
+    std::cout << "rlalgo " << rlalgo::version << "\n"
+              << "  LibTorch " << TORCH_VERSION << "\n"
+              << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
+              << NLOHMANN_JSON_VERSION_PATCH << "\n"
+              << "  compiler " << __VERSION__ << "\n";
+    return 0;
+  };
 }
 
 }  // namespace rlalgo::cli

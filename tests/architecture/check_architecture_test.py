@@ -58,6 +58,7 @@ BROKEN = [
     ("error_lists", "listed by one that does not include it", {"include/rlalgo/core/error.hpp": LIST}),
     ("error_lists", "a list in detail/ that lacks one", {"include/rlalgo/data/detail/x.hpp": "// [rlalgo.data.1]\n" + 'void f() { raise("data", 2, {}); raise("data", 1, {}); }\n',
                                                          "docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
+    ("snippets", "code that is not compiled", {"docs/extending.md": "```cpp\nint x = 1;\nint y;\n```\n", "tests/docs/extending_test.cpp": "int x = 1;\n"}),
     ("embedded", "a program without its header", {"python/x.py": "x = 1\n"}),
     ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
 ]

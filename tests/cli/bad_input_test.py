@@ -191,7 +191,7 @@ def dataset_too_small(c):
 @case
 def prompt_too_long(c):
     row = json.dumps({"question": "how many pears " * 200, "answer": "#### 1"}) + "\n"
-    c.train(dataset(c, row * 4)).expect(1, "[rlalgo.cli.5]", "row")
+    c.train(dataset(c, row * 4)).expect(1, "[rlalgo.config.27]", "row")
     c.no_output()
 
 

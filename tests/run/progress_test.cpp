@@ -93,3 +93,18 @@ TEST_CASE("a method without reward shows its loss; NaN is not shown") {
   });
   CHECK(out == "step 1/1  loss 2\n");
 }
+
+TEST_CASE("colours on a terminal: a bold step, cyan evaluations, yellow warnings") {
+  const std::string out = printed([](int fd) {
+    Progress progress(fd, true, true);
+    progress.on_start({"out", "title", 0, 1, 0});
+    progress.on_message("warning: careful");
+    progress.on_message("saved");
+    progress.on_step({1, 1, 0.5, result(0.125)});
+    progress.on_record({1, 0.25, {{"eval_loss", 0.5}}});
+    progress.on_finish();
+  });
+  const std::string step = "\r\x1b[K\x1b[1mstep 1/1\x1b[0m  epoch 0.25  reward 0.5  loss 0.125  2,000 tok/s";
+  CHECK(out == "\x1b[33mwarning: careful\x1b[0m\nsaved\n" + step + "\r\x1b[K\x1b[36meval 1/1  eval_loss 0.5\x1b[0m\n" +
+                   step + "\n");
+}

@@ -4,7 +4,8 @@
 //
 // `reward` when the method has one. An evaluation shows its loss, and reward, accuracy and margin where there are any.
 // Throughput is over the last 20 steps. The estimate is the wall time of this process per step (evaluation and saving
-// included) times the steps left. Evaluations and notices (saved …, warning …) are lines of their own.
+// included) times the steps left. Evaluations and notices (saved …, warning …) are lines of their own. On a terminal the
+// step is bold, an evaluation cyan and a warning yellow, unless NO_COLOR is set; a pipe never gets an escape sequence.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -21,6 +22,7 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/run/observer.hpp>
+#include <rlalgo/run/terminal.hpp>
 
 namespace rlalgo::run {
 
@@ -48,8 +50,10 @@ namespace rlalgo::run {
 
 class Progress : public Observer {
  public:
-  explicit Progress(int descriptor = STDOUT_FILENO) : Progress(descriptor, ::isatty(descriptor) == 1) {}
-  Progress(int descriptor, bool terminal) : descriptor_(descriptor), terminal_(terminal) {}
+  explicit Progress(int descriptor = STDOUT_FILENO)
+      : Progress(descriptor, ::isatty(descriptor) == 1, shows_colours(descriptor)) {}
+  Progress(int descriptor, bool terminal, bool colours = false)
+      : descriptor_(descriptor), terminal_(terminal), colours_(colours) {}
 
   void on_start(const RunStart& start) override {
     first_step_ = start.first_step;
@@ -82,7 +86,8 @@ class Progress : public Observer {
 
   void on_message(const std::string& text) override {
     const std::string current = std::exchange(drawn_, "");
-    print((current.empty() ? "" : "\r\x1b[K") + text + "\n");
+    const char* colour = text.starts_with("warning") ? "33" : text.starts_with("eval ") ? "36" : "";
+    print((current.empty() ? "" : "\r\x1b[K") + painted(text, text.size(), colour) + "\n");
     if (!current.empty()) redraw(current);
   }
 
@@ -124,7 +129,14 @@ class Progress : public Observer {
     winsize size{};
     const std::size_t columns = ::ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
     drawn_ = text;
-    print("\r\x1b[K" + text.substr(0, columns - 1));
+    const std::string shown = text.substr(0, columns - 1);
+    print("\r\x1b[K" + painted(shown, std::min(shown.find("  "), shown.size()), "1"));
+  }
+
+  // The first `length` characters in a colour; "": as they are.
+  [[nodiscard]] std::string painted(const std::string& text, std::size_t length, const std::string& colour) const {
+    if (!colours_ || colour.empty()) return text;
+    return "\x1b[" + colour + "m" + text.substr(0, length) + "\x1b[0m" + text.substr(length);
   }
 
   // Progress is no result: a reader that went away does not end the run.
@@ -139,6 +151,7 @@ class Progress : public Observer {
 
   int descriptor_;
   bool terminal_;
+  bool colours_;
   std::int64_t first_step_ = 0;
   std::int64_t max_steps_ = 0;
   std::int64_t step_ = 0;

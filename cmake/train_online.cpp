@@ -1,0 +1,6 @@
+// config::train of one kind of method, compiled once for the programs of this tree (RlalgoTrain.cmake).
+#include <rlalgo/config/train.hpp>
+
+#include <rlalgo/config/detail/train_online.hpp>
+
+template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::online(const RunConfig&, const TrainMessages&);

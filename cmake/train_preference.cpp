@@ -1,0 +1,7 @@
+// config::train of one kind of method, compiled once for the programs of this tree (RlalgoTrain.cmake).
+#include <rlalgo/config/train.hpp>
+
+#include <rlalgo/config/detail/train_preference.hpp>
+
+template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::preference(const RunConfig&,
+                                                                                 const TrainMessages&);

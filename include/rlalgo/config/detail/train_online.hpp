@@ -1,0 +1,84 @@
+// config::train for the methods that generate: GRPO and its kin, GDPO, RLOO.
+//
+// Errors: [rlalgo.config.27] a prompt leaves no room for a completion.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/config/entropy.hpp>
+#include <rlalgo/config/environment.hpp>
+#include <rlalgo/config/fingerprints.hpp>
+#include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/online.hpp>
+#include <rlalgo/config/policy_gradient.hpp>
+#include <rlalgo/config/train.hpp>
+
+namespace rlalgo::config::detail {
+
+inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const LanguageModel& model,
+                             const RunConfig& config, const data::Json& tools) {
+  const std::int64_t limit = model.decoder->config().max_position_embeddings;
+  for (data::TokenizedPrompt& prompt : prompts) {
+    if (!tools.is_null()) require_messages(prompt, config);
+    prompt.ids = model.encode(prompt.prompt, config.trl.chat_template_kwargs, tools);
+    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
+      core::raise("config", 27,
+                  {.what = "a prompt leaves no room for a completion",
+                   .found = std::to_string(prompt.ids.size()) + " tokens",
+                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
+                   .where = "dataset row " + std::to_string(prompt.row),
+                   .remedy = "shorten or drop the row"});
+  }
+}
+
+template <class Unused>
+run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages) {
+  Prompts prompts = load_prompts(config);
+  if (messages.note)
+    for (const std::string& text : prompts.notes) messages.note(text);
+  const std::filesystem::path file = config.file;
+  const auto environments = config::environments(config, python_paths(file));
+  auto rewards = weighted_rewards(config, file, environments.get());
+  const LanguageModel model = load_language_model(config);
+  const data::Json tools = environments ? environments->tools() : data::Json();
+  tokenize_prompts(prompts.train, model, config, tools);
+  tokenize_prompts(prompts.evaluation, model, config, tools);
+
+  CompletionSource source(config, model);
+  if (environments)
+    source.play(environments,
+                dialogue(model, config.trl.chat_template_kwargs, tools,
+                         !prompts.train.empty() && prompts.train.front().prompt.is_array()),
+                {.max_turns = config.trl.max_turns, .max_length = model.decoder->config().max_position_embeddings});
+  trainer::OnlineConfig settings =
+      online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
+  settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));
+
+  const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
+  const EntropyCoefficient coefficient = entropy_coefficient(config);
+  trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{
+      .policy = model.decoder,
+      .generator = source.generator(),
+      .prompts = std::move(prompts.train),
+      .rewards = std::move(rewards),
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids); },
+      .reference = reference,
+      .evaluation_prompts = std::move(prompts.evaluation),
+      .sync = source.sync(),
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .companions = companions(config, coefficient, model, reference)};
+  return with_policy_gradient(config, coefficient, [&](auto loss) {
+    auto trainer = trainer::make_online(settings, std::move(loss), estimator(config), reward_aggregation(config),
+                                        std::move(inputs));
+    return trainer.run();
+  });
+}
+
+}  // namespace rlalgo::config::detail

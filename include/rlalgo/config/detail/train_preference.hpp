@@ -1,0 +1,47 @@
+// config::train for the methods on a dataset of preferences: DPO and its kin, KTO, ORPO, SimPO, CPO.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <rlalgo/config/fingerprints.hpp>
+#include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/offline.hpp>
+#include <rlalgo/config/preference.hpp>
+#include <rlalgo/config/reference.hpp>
+#include <rlalgo/config/train.hpp>
+
+namespace rlalgo::config::detail {
+
+template <class Unused>
+run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages) {
+  const auto prepared = [&](const std::vector<std::string>& notes) {
+    if (messages.prepared) messages.prepared();
+    if (messages.note)
+      for (const std::string& text : notes) messages.note(text);
+  };
+  const LanguageModel model = load_language_model(config);
+  PreferenceData data =
+      load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
+  prepared(data.notes);
+  Reference reference = make_reference(config, model, data, messages.progress);
+  prepared(reference.notes);
+  trainer::OfflineConfig settings =
+      offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  settings.trainer.loop.settings.update(fingerprints(config, data));
+  trainer::OfflineInputs inputs{
+      .policy = model.decoder,
+      .answers = std::move(data.train),
+      .reference = std::move(reference.scorer),
+      .companions = std::move(reference.companions),
+      .evaluation = std::move(data.evaluation),
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
+  return with_preference_loss(
+      config, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
+}
+
+}  // namespace rlalgo::config::detail

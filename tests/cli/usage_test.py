@@ -1,0 +1,140 @@
+"""The command line itself: help, misspelt words, colours, and results that cannot be written."""
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cases import QUICKSTART, main  # noqa: E402
+
+CASES = {}
+MODEL = QUICKSTART / "model"
+VERBS = ["train", "preprocess", "inference", "merge-lora", "tokenize", "score", "generate", "report", "version"]
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def help_of_all(c):
+    texts = [c.run(word).expect(0).out for word in ("help", "--help", "-h")]
+    assert texts[0] == texts[1] == texts[2]
+    assert "reinforcement and preference learning" in texts[0], texts[0]
+    for verb in VERBS:
+        assert f"rlalgo {verb}" in texts[0], verb
+    c.run().expect(2, "usage:")
+
+
+@case
+def help_of_each_verb(c):
+    expected = {"train": ["CONFIG", "--trl.num-generations"], "preprocess": ["--debug"], "inference": ["--temperature", "0.9"],
+                "merge-lora": ["--output-dir"], "tokenize": ["--no-special-tokens", "reads JSON lines"],
+                "score": ["--engine", "log_probs"], "generate": ["--batch", "32", "finish_reason"], "report": ["OUTPUT_DIR"],
+                "version": ["--help"]}
+    for verb in VERBS:
+        texts = [c.run(*words).expect(0) for words in ((verb, "--help"), (verb, "-h"), ("help", verb))]
+        assert texts[0].out == texts[1].out == texts[2].out, verb
+        assert f"rlalgo {verb}" in texts[0].out and not texts[0].err, texts[0].out
+        for part in expected[verb]:
+            assert part in texts[0].out, f"{part} is not in {texts[0].out}"
+    assert "CONFIG" in c.run("train", "none.yaml", "--max-steps", "2", "--help").expect(0).out
+
+
+@case
+def misspelt_words(c):
+    c.run("generat").expect(2, "[rlalgo.cli.1]", "expected generate?")
+    c.run("help", "trian").expect(2, "[rlalgo.cli.1]", "expected train?")
+    c.run("zebra").expect(2, "[rlalgo.cli.1]", "rlalgo help")
+    c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "expected --model?", "rlalgo help generate")
+    c.run("inference", MODEL, "--temprature", "0").expect(2, "[rlalgo.cli.8]", "expected --temperature?")
+    c.run("score", "--quux", "1").expect(2, "[rlalgo.cli.8]", "--engine", "--batch")
+    c.run("generate", "--batch").expect(2, "[rlalgo.cli.8]", "lacks its value", "--batch")
+    c.run("generate", "--batch", "many").expect(2, "[rlalgo.cli.7]", "--batch", "many")
+    c.run("generate", "words").expect(2, "[rlalgo.cli.6]", "found words")
+    c.run("version", "--now").expect(2, "[rlalgo.cli.8]")
+    c.run("report", "a", "train").expect(2, "[rlalgo.cli.3]")  # a verb's name is a word like others
+    c.run("inference").expect(2, "[rlalgo.cli.6]")
+
+
+@case
+def underscores_and_equals_signs(c):
+    row = json.dumps({"prompt": "3 + 4 =", "max_new_tokens": 3, "temperature": 0}) + "\n"
+    plain = c.run("generate", "--model", MODEL, stdin=row).expect(0).out
+    assert plain and c.run("generate", f"--model={MODEL}", "--batch=1", stdin=row).expect(0).out == plain
+    greedy = ["--temperature", "0", "--max_new_tokens", "4"]
+    assert c.run("inference", MODEL, *greedy, stdin="3 +").expect(0).out == \
+        c.run("inference", "--max-new-tokens=4", "--temperature=0", MODEL, stdin="3 +").expect(0).out
+
+
+@case
+def results_that_cannot_be_written(c):
+    rows = {"tokenize": {"text": "3 + 4"}, "score": {"prompt": "3 +", "completion": " 4"},
+            "generate": {"prompt": "3 +", "max_new_tokens": 2}}
+    commands = [([verb, "--model", MODEL], json.dumps(row) + "\n") for verb, row in rows.items()]
+    commands += [(["inference", MODEL, "--max-new-tokens", "4"], "3 +"), (["version"], ""), (["help"], ""),
+                 (["help", "train"], "")]
+    for words, stdin in commands:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([c.program, *map(str, words)], input=stdin, stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=120)
+        assert done.returncode == 1, f"{words}: exit status {done.returncode}"
+        assert "[rlalgo.cli.17]" in done.stderr and "No space left on device" in done.stderr, done.stderr
+
+
+@case
+def a_training_whose_reader_goes_away_ends_well(c):
+    c.config({"max_steps": 3, "logging_steps": 1, "save_strategy": "steps", "save_steps": 3})
+    for name, reader in {"head": ["head", "-1"], "true": ["true"]}.items():
+        run = subprocess.Popen([c.program, "train", "config.yaml", "--output-dir", name], cwd=c.folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL))
+        subprocess.run(reader, stdin=run.stdout, stdout=subprocess.DEVNULL, timeout=120)
+        run.stdout.close()
+        errors = run.stderr.read()
+        assert run.wait(timeout=120) == 0, f"{name}: exit status {run.returncode}\n{errors}"
+        assert len(c.metrics(name)) >= 3 and (c.folder / name / "model.safetensors").exists()
+
+
+def on_terminal(c, *words, **variables):
+    """What the program writes to a terminal (standard output and error)."""
+    master, slave = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"} | variables
+    run = subprocess.Popen([c.program, *map(str, words)], cwd=c.folder, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
+                           env=environment)
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            if not select.select([master], [], [], 120)[0]:
+                raise AssertionError("the program says nothing for two minutes")
+            piece = os.read(master, 65536)
+        except OSError:  # Linux's way to say that the other end is closed
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(master)
+    return run.wait(timeout=60), text.decode()
+
+
+@case
+def colours_on_a_terminal(c):
+    c.config({"max_steps": 1})
+    colour = re.compile(r"\x1b\[[0-9;]*m")
+    for words, status in ((["train", "config.yaml"], 0), (["dance"], 2)):
+        code, text = on_terminal(c, *words)
+        assert code == status and colour.search(text), (code, text)
+        code, text = on_terminal(c, *words, NO_COLOR="1")
+        assert code == status and not colour.search(text), (code, text)
+    piped = c.run("train", "config.yaml", env={"TERM": "xterm"}).expect(0)
+    assert "\x1b" not in piped.out + piped.err
+
+
+if __name__ == "__main__":
+    main(CASES)
