@@ -16,7 +16,7 @@ TEST_CASE("k3 is exp(f − x) − (f − x) − 1 on loss tokens, 0 elsewhere") 
   const Scored s = two_rows();
   const Tensor ratio = (s.log_prob - s.old_log_prob).detach().exp();
   const PolicyTerms terms{s, Unit::token, s.log_prob, s.log_prob, ratio, s.mask, s.mask};
-  rlalgo::core::Metrics metrics;
+  rlalgo::loss::Metrics metrics;
   const Tensor zero = at::zeros({8}, at::kDouble);
   check_close(K3Kl({.beta = 1.0})(zero, terms, metrics), k3, 1e-9);
   CHECK(metrics.value("kl") == Approx(0.0149903098).margin(1e-9));
@@ -24,7 +24,7 @@ TEST_CASE("k3 is exp(f − x) − (f − x) − 1 on loss tokens, 0 elsewhere") 
               std::vector<double>{.0024187090, .0024187090, .0107013791, .0093653765, .0093653765, .0107013791, 0, 0},
               1e-9);
   // Corrected: times the ratio.
-  rlalgo::core::Metrics corrected;
+  rlalgo::loss::Metrics corrected;
   const Tensor times_ratio = K3Kl({.beta = 1.0, .bias_correction = true})(zero, terms, corrected);
   check_close(times_ratio.div(ratio), k3, 1e-9);
   CHECK(corrected.value("kl") == Approx(0.0188900266).margin(1e-9));
@@ -33,7 +33,7 @@ TEST_CASE("k3 is exp(f − x) − (f − x) − 1 on loss tokens, 0 elsewhere") 
 TEST_CASE("a ratio per row corrects every token of the row") {
   const Scored s = two_rows();
   const PolicyTerms terms{s, Unit::row, s.log_prob, s.log_prob, column({2, 3}), column({1, 1}), s.mask};
-  rlalgo::core::Metrics metrics;
+  rlalgo::loss::Metrics metrics;
   const Tensor k = K3Kl({.beta = 1.0, .bias_correction = true})(at::zeros({8}, at::kDouble), terms, metrics);
   check_close(k.div(column({2, 2, 2, 2, 3, 3, 3, 3})), k3, 1e-9);
 }

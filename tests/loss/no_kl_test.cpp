@@ -11,7 +11,7 @@ TEST_CASE("no KL penalty changes nothing and needs no reference") {
   const Scored s = two_rows();
   const rlalgo::loss::PolicyTerms terms{s,     rlalgo::loss::Unit::token, s.log_prob, s.log_prob, s.log_prob, s.mask,
                                         s.mask};
-  rlalgo::core::Metrics metrics;
+  rlalgo::loss::Metrics metrics;
   CHECK(NoKl()(s.log_prob, terms, metrics).equal(s.log_prob));
-  CHECK(metrics.empty());
+  CHECK(metrics.read().empty());
 }

@@ -50,7 +50,7 @@ TEST_CASE("without the generator's log-probs the old ones are the base; advantag
   CHECK(value<GlobalTokenCount>(0.0, s) == value<GlobalTokenCount>(9.0, s));
   s = moved();
   s.advantage = column({1.5, 0.0});
-  rlalgo::core::Metrics metrics;
+  rlalgo::loss::Metrics metrics;
   const PolicyTerms terms{.scored = s};
   CHECK(OffPolicyMask({.threshold = 0.5})(terms, metrics).eq(1).all().item<bool>());
 }

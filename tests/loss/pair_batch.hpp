@@ -135,7 +135,7 @@ void check_invariance(const L& loss, const Scored& s, std::int64_t unit = 2) {
   for (std::int64_t part = 1; part <= examples; ++part) {
     s.log_prob.mutable_grad() = Tensor();
     double total = 0;
-    rlalgo::core::Metrics metrics;
+    rlalgo::loss::Metrics metrics;
     for (std::int64_t begin = examples; begin > 0; begin -= std::min(part, begin)) {  // last examples first
       std::vector<std::int64_t> rows;
       for (std::int64_t e = std::max<std::int64_t>(begin - part, 0); e < begin; ++e)

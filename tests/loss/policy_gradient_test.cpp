@@ -182,7 +182,7 @@ void check_invariances(const typename L::Config& config = {}) {
        {std::vector<std::vector<std::int64_t>>{{0, 1}, {2, 3}, {4, 5}},
         {{0}, {1, 2, 3, 4}, {5}},
         {{5, 3, 1}, {4}, {2, 0}}}) {
-    rlalgo::core::Metrics metrics;
+    rlalgo::loss::Metrics metrics;
     Tensor total = at::zeros({}, at::kDouble);
     for (const auto& rows : parts) {
       const Result part = loss(take(s, rows), counts);
@@ -191,7 +191,7 @@ void check_invariances(const typename L::Config& config = {}) {
     }
     CHECK(total.item<double>() == Approx(whole.value.item<double>()).epsilon(1e-13));
     CHECK(gradient(total, s).allclose(whole_gradient, 1e-13, 1e-14));
-    REQUIRE(metrics.entries().size() == whole.metrics.entries().size());
+    REQUIRE(metrics.values().size() == whole.metrics.values().size());
     for (const auto& [name, value] : whole.metrics.values()) {
       INFO(name);
       CHECK(metrics.value(name) == Approx(value).epsilon(1e-13));

@@ -6,9 +6,9 @@ using namespace pair_batch;
 using namespace rlalgo;
 
 TEST_CASE("token metrics are absent where the scorer did not compute them") {
-  core::Metrics metrics;
+  loss::Metrics metrics;
   loss::add_token_metrics(batch(pairs({p1})), metrics);
-  CHECK(metrics.empty());
+  CHECK(metrics.read().empty());
 }
 
 TEST_CASE("token metrics skip masked tokens, whatever these hold") {
@@ -16,7 +16,7 @@ TEST_CASE("token metrics skip masked tokens, whatever these hold") {
   s.mean_logit = at::tensor({std::nan(""), 4.0, 2.0}, at::kDouble);
   s.greedy = at::tensor({1., 0., 1.}, at::kDouble);
   s.mask = at::tensor({0., 1., 1.}, at::kDouble);
-  core::Metrics metrics;
+  loss::Metrics metrics;
   loss::add_token_metrics(s, metrics);
   CHECK(metrics.value("logits/chosen") == 4.0);
   CHECK(metrics.value("logits/rejected") == 2.0);
@@ -25,7 +25,7 @@ TEST_CASE("token metrics skip masked tokens, whatever these hold") {
 
 TEST_CASE("pair metrics merge to those of the whole") {
   const auto column = [](std::vector<double> v) { return at::tensor(v, at::kDouble); };
-  core::Metrics whole, parts;
+  loss::Metrics whole, parts;
   loss::add_pair_metrics(column({1, 2, 3}), column({2, 1, 3}), column({-1, -2, -3}), column({-4, -5, -6}), whole);
   loss::add_pair_metrics(column({1}), column({2}), column({-1}), column({-4}), parts);
   loss::add_pair_metrics(column({2, 3}), column({1, 3}), column({-2, -3}), column({-5, -6}), parts);

@@ -33,7 +33,7 @@ TEST_CASE("kto: golden cases K1 to K4 and their metrics (60-digit arithmetic)") 
   const Result k3 = run(s, {.beta = 0.5}, -1.4);  // the mean is clamped at 0
   check_relative(k3.value.item<double>(), 0.380532272099);
   CHECK(k3.metrics.value("kl") == 0.0);
-  rlalgo::core::Metrics both = k1.metrics;
+  rlalgo::loss::Metrics both = k1.metrics;
   both.merge(k3.metrics);
   CHECK(both.value("kl") == Approx(0.1125));  // a mean, also over the steps between two logs
   const Scored extreme = batch({{500, 0, 4}, {500, 0, 3}, {-500, 0, 2}, {-500, 0, 6}}, labels);

@@ -35,7 +35,7 @@ TEST_CASE("ten tokens, the top fifth; masked tokens are neither counted nor kept
            .row = at::zeros({12}, at::kLong),
            .row_length = column({10}),
            .advantage = column({1.0})};
-  rlalgo::core::Metrics metrics;
+  rlalgo::loss::Metrics metrics;
   const PolicyTerms terms{.scored = s};
   check_close(TopEntropy({.share = 0.2})(terms, metrics), {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0}, 0);
   s.mask.zero_();

@@ -17,7 +17,7 @@ namespace rlalgo::loss {
 class AnySurrogate {
  public:
   struct Config {
-    std::function<Tensor(const PolicyTerms&, core::Metrics&)> call;
+    std::function<Tensor(const PolicyTerms&, Metrics&)> call;
     bool takes_sampling_ratio = false;
   };
 
@@ -25,7 +25,7 @@ class AnySurrogate {
   template <Surrogate S>
   [[nodiscard]] static Config of(S surrogate) {
     const bool ours = loss::takes_sampling_ratio(surrogate);
-    return {.call = [part = std::move(surrogate)](const PolicyTerms& terms, core::Metrics& metrics) -> Tensor {
+    return {.call = [part = std::move(surrogate)](const PolicyTerms& terms, Metrics& metrics) -> Tensor {
               return part(terms, metrics);
             },
             .takes_sampling_ratio = ours};
@@ -33,12 +33,12 @@ class AnySurrogate {
 
   explicit AnySurrogate(Config config)
       : takes_sampling_ratio(config.takes_sampling_ratio), call_(std::move(config.call)) {}
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const { return call_(terms, metrics); }
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const { return call_(terms, metrics); }
 
   bool takes_sampling_ratio;
 
  private:
-  std::function<Tensor(const PolicyTerms&, core::Metrics&)> call_;
+  std::function<Tensor(const PolicyTerms&, Metrics&)> call_;
 };
 
 class AnyReduction {
@@ -68,7 +68,7 @@ class AnyReduction {
 // of them: a surrogate may take it into a weight of its own.
 class AnyWeights {
  public:
-  using Call = std::function<Tensor(const PolicyTerms&, core::Metrics&)>;
+  using Call = std::function<Tensor(const PolicyTerms&, Metrics&)>;
   struct Config {
     std::vector<Call> calls;
   };
@@ -76,13 +76,13 @@ class AnyWeights {
 
   template <TokenWeight W>
   requires(!requires { W::is_sampling_ratio; }) [[nodiscard]] static Call of(W weight) {
-    return [part = std::move(weight)](const PolicyTerms& terms, core::Metrics& metrics) -> Tensor {
+    return [part = std::move(weight)](const PolicyTerms& terms, Metrics& metrics) -> Tensor {
       return part(terms, metrics);
     };
   }
 
   explicit AnyWeights(Config config) : calls_(std::move(config.calls)) {}
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const {
     Tensor product = tensor::ones_like(terms.scored.mask);
     for (const Call& call : calls_) product = product.mul(call(terms, metrics));
     return product;

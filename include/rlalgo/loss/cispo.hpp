@@ -22,7 +22,7 @@ struct Cispo {
   Cispo() = default;
   explicit Cispo(Config config) : config_(config) {}
 
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const {
     const Tensor ratio = terms.ratio.detach();
     const Tensor weight = terms.per_token(ratio.clamp_max(config_.epsilon_high));  // [N]
     const Tensor capped = ratio.gt(config_.epsilon_high).logical_and(terms.advantage.gt(0));

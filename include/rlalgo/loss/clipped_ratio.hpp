@@ -30,7 +30,7 @@ struct ClippedRatio {
   ClippedRatio() = default;
   explicit ClippedRatio(Config config) : config_(config) {}
 
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const {
     const double low = 1.0 - config_.epsilon_low, high = 1.0 + config_.epsilon_high;
     const Tensor bounded = config_.delta ? terms.ratio.clamp_max(*config_.delta) : terms.ratio;
     const Tensor clipped = terms.ratio.clamp(low, high);

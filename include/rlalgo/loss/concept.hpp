@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <rlalgo/core/metrics.hpp>
+#include <rlalgo/loss/metrics.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::loss {
@@ -96,9 +96,9 @@ static_assert(sizeof(Counts) == counts_fields.size() * sizeof(double),
               "a field of loss::Counts is not in counts_fields");
 
 struct Result {
-  Tensor value;           // [] with gradient; sum over parts = loss of the step
-  core::Metrics metrics;  // exact under merge
-  Tensor margins = {};    // [P] data: reward of chosen − rejected of each pair; undefined where rows are no pairs
+  Tensor value;         // [] with gradient; sum over parts = loss of the step
+  Metrics metrics;      // exact under merge
+  Tensor margins = {};  // [P] data: reward of chosen − rejected of each pair; undefined where rows are no pairs
 };
 
 template <class L>

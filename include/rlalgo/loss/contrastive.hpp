@@ -83,8 +83,8 @@ class Contrastive {
     add_token_metrics(scored, result.metrics, false);
     result.margins = add_pair_metrics(terms.chosen_score.mul(config_.beta), terms.rejected_score.mul(config_.beta),
                                       chosen, rejected, result.metrics);
-    result.metrics.mean("nll_loss", likelihood ? detail::total(terms.likelihood) : 0.0,
-                        static_cast<double>(chosen.numel()));
+    const Metrics::Number likelihoods = likelihood ? Metrics::Number(detail::total(terms.likelihood)) : 0;
+    result.metrics.mean("nll_loss", likelihoods, chosen.numel());
     return result;
   }
 

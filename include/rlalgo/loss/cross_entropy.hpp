@@ -25,8 +25,7 @@ struct CrossEntropy {
     Result result;
     result.value = tensor::masked(scored.log_prob, scored.mask).sum().div(-std::max(counts.tokens, 1.0));
     if (scored.entropy.defined())
-      result.metrics.mean("entropy", tensor::masked(scored.entropy.detach(), scored.mask).sum().item<double>(),
-                          scored.mask.sum().item<double>());
+      result.metrics.mean("entropy", tensor::masked(scored.entropy.detach(), scored.mask).sum(), scored.mask.sum());
     return result;
   }
 };

@@ -87,15 +87,19 @@ class EntropyBonus {
 
   Result operator()(const Scored& scored, const Counts& counts) const {
     Result result = objective_(scored, counts);
-    const double unshared = result.value.template item<double>();
-    result.metrics.mean("policy_loss", unshared * counts.micro_batches, 1.0);
+    result.metrics.mean("policy_loss", result.value.detach().to(at::kDouble).mul(counts.micro_batches), 1.0);
     const Tensor chosen = config_.share < 1.0 ? top_entropy(scored, config_.share) : scored.mask;  // [N]
     const Tensor sum = tensor::masked(scored.entropy, chosen).sum();
-    const double tokens = chosen.sum().template item<double>();
-    const bool whole = config_.share >= 1.0 || config_.scope == Scope::step;
-    const double denominator = whole ? std::max(counts.tokens, 1.0) : std::max(tokens, 1.0) * counts.micro_batches;
-    result.value = result.value.sub(sum, config_.coefficient->applied() / denominator);
-    result.metrics.mean("entropy_bonus/entropy", sum.template item<double>(), tokens);
+    const Tensor tokens = chosen.sum();
+    const double coefficient = config_.coefficient->applied();
+    if (config_.share >= 1.0 || config_.scope == Scope::step) {
+      result.value = result.value.sub(sum, coefficient / std::max(counts.tokens, 1.0));
+    } else {
+      const Tensor denominator = tokens.to(at::kDouble).clamp_min(1.0).mul(counts.micro_batches);
+      result.value =
+          result.value.addcmul(sum, denominator.new_full({}, coefficient).div(denominator).to(sum.scalar_type()), -1.0);
+    }
+    result.metrics.mean("entropy_bonus/entropy", sum, tokens);
     return result;
   }
 

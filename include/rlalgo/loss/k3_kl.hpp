@@ -27,7 +27,7 @@ struct K3Kl {
   K3Kl() = default;
   explicit K3Kl(Config config) : config_(config) {}
 
-  Tensor operator()(const Tensor& per_token, const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const Tensor& per_token, const PolicyTerms& terms, Metrics& metrics) const {
     const Scored& s = terms.scored;
     if (!s.reference_log_prob.defined())
       core::raise("loss", 2,
@@ -36,7 +36,7 @@ struct K3Kl {
     const Tensor difference = tensor::masked(s.reference_log_prob.sub(s.log_prob), s.mask);  // [N] f − x
     Tensor k = difference.exp().sub(difference).sub(1.0);
     if (config_.bias_correction) k = k.mul(terms.per_token(terms.ratio));
-    metrics.mean("kl", k.detach().mul(s.mask).sum().item<double>(), s.mask.sum().item<double>());
+    metrics.mean("kl", k.detach().mul(s.mask).sum(), s.mask.sum());
     return per_token.add(k, config_.beta);
   }
 

@@ -12,7 +12,7 @@ struct NoKl {
   NoKl() = default;
   explicit NoKl(Config) {}
 
-  Tensor operator()(const Tensor& per_token, const PolicyTerms&, core::Metrics&) const { return per_token; }
+  Tensor operator()(const Tensor& per_token, const PolicyTerms&, Metrics&) const { return per_token; }
 };
 
 }  // namespace rlalgo::loss

@@ -55,7 +55,7 @@ class OddsRatio {
     Result result;
     const double step_pairs = counts.rows / 2.0;
     result.value = terms.likelihood.sub(ratio, config_.beta).sum().div(step_pairs);
-    const double pairs = static_cast<double>(chosen.numel());
+    const std::int64_t pairs = chosen.numel();
     add_token_metrics(scored, result.metrics, false);
     result.margins =
         add_pair_metrics(chosen.mul(config_.beta), rejected.mul(config_.beta), chosen, rejected, result.metrics);

@@ -21,7 +21,7 @@ struct OffPolicyMask {
   explicit OffPolicyMask(Config config) : config_(config) {}
 
   // [N]
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& /*metrics*/) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& /*metrics*/) const {
     const Scored& s = terms.scored;
     const Tensor x = s.log_prob.detach();
     const Tensor old = s.old_log_prob.defined() ? s.old_log_prob : x;

@@ -26,7 +26,7 @@ class PolicyGradient {
   static_assert(
       Surrogate<S>,
       "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction>: the first part is not a Surrogate; it "
-      "needs a Config and `Tensor operator()(const PolicyTerms&, core::Metrics&) const` (ClippedRatio is one)");
+      "needs a Config and `Tensor operator()(const PolicyTerms&, Metrics&) const` (ClippedRatio is one)");
   static_assert(
       RatioLevel<L>,
       "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction>: the second part is not a RatioLevel; it "
@@ -36,7 +36,7 @@ class PolicyGradient {
       KlPenalty<K>,
       "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction>: the third part is not a KlPenalty; it "
       "needs a Config, a constexpr `needs_reference` and `Tensor operator()(const Tensor& per_token, const "
-      "PolicyTerms&, core::Metrics&) const` (NoKl and K3Kl are)");
+      "PolicyTerms&, Metrics&) const` (NoKl and K3Kl are)");
   static_assert(
       Reduction<R>,
       "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction>: the fourth part is not a Reduction; it "
@@ -49,7 +49,7 @@ class PolicyGradient {
   static_assert((TokenWeight<W> && ...),
                 "loss::PolicyGradient<Surrogate, RatioLevel, KlPenalty, Reduction, Weights...>: a weight is not a "
                 "TokenWeight; it "
-                "needs a Config, constexpr `needs` and `Tensor operator()(const PolicyTerms&, core::Metrics&) const` "
+                "needs a Config, constexpr `needs` and `Tensor operator()(const PolicyTerms&, Metrics&) const` "
                 "(SamplingCorrection, OffPolicyMask and TopEntropy are)");
 
  public:
@@ -85,14 +85,13 @@ class PolicyGradient {
     per_token = kl_(per_token, terms, result.metrics);
     result.value = reduction_(per_token, scored, counts);
     if (scored.entropy.defined())
-      result.metrics.mean("entropy", tensor::masked(scored.entropy.detach(), scored.mask).sum().template item<double>(),
-                          scored.mask.sum().template item<double>());
+      result.metrics.mean("entropy", tensor::masked(scored.entropy.detach(), scored.mask).sum(), scored.mask.sum());
     return result;
   }
 
  private:
   // Π w as [N]; undefined when there is no weight. A ratio that the surrogate takes itself goes into the terms instead.
-  Tensor weigh([[maybe_unused]] PolicyTerms& terms, [[maybe_unused]] core::Metrics& metrics) const {
+  Tensor weigh([[maybe_unused]] PolicyTerms& terms, [[maybe_unused]] Metrics& metrics) const {
     Tensor product;
     const auto apply = [&]<class V>(const V& part) {
       const Tensor w = part(terms, metrics);

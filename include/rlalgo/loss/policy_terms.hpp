@@ -13,8 +13,8 @@
 #include <concepts>
 #include <cstdint>
 
-#include <rlalgo/core/metrics.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/loss/metrics.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -51,7 +51,7 @@ concept RatioLevel = requires(const T& level, const Tensor& log_ratio, const Sco
 
 // The policy's loss per token [N], to be minimised; reports its own metrics.
 template <class T>
-concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, core::Metrics& metrics) {
+concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, Metrics& metrics) {
   typename T::Config;
   requires std::constructible_from<T, typename T::Config>;
   { surrogate(terms, metrics) } -> std::same_as<Tensor>;
@@ -73,7 +73,7 @@ template <class T>
 // What the surrogate's loss of each token is multiplied with, without gradient: [N], or [R] where its unit() is the
 // row.
 template <class T>
-concept TokenWeight = requires(const T& weight, const PolicyTerms& terms, core::Metrics& metrics) {
+concept TokenWeight = requires(const T& weight, const PolicyTerms& terms, Metrics& metrics) {
   typename T::Config;
   requires std::constructible_from<T, typename T::Config>;
   { T::needs } -> std::convertible_to<Needs>;
@@ -82,7 +82,7 @@ concept TokenWeight = requires(const T& weight, const PolicyTerms& terms, core::
 
 // What keeps the policy near a reference: the policy's loss per token [N] → the same with β·k added.
 template <class T>
-concept KlPenalty = requires(const T& kl, const Tensor& per_token, const PolicyTerms& terms, core::Metrics& metrics) {
+concept KlPenalty = requires(const T& kl, const Tensor& per_token, const PolicyTerms& terms, Metrics& metrics) {
   typename T::Config;
   requires std::constructible_from<T, typename T::Config>;
   { T::needs_reference } -> std::convertible_to<bool>;

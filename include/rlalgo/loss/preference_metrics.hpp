@@ -9,21 +9,21 @@
 //   logps/chosen, …/rejected    mean over the pairs of the completions' log-probs
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include <rlalgo/core/metrics.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/loss/metrics.hpp>
 #include <rlalgo/tensor/masked.hpp>
 
 namespace rlalgo::loss {
 
 namespace detail {
 
-inline double total(const Tensor& x) { return x.detach().to(at::kDouble).sum().item<double>(); }
+inline Tensor total(const Tensor& x) { return x.detach().to(at::kDouble).sum(); }
 
 // Σ values·weights / Σ weights as a metric.
-inline void weighted_mean(core::Metrics& metrics, const std::string& name, const Tensor& values,
-                          const Tensor& weights) {
+inline void weighted_mean(Metrics& metrics, const std::string& name, const Tensor& values, const Tensor& weights) {
   if (!values.defined()) return;
   metrics.mean(name, total(tensor::masked(values.detach(), weights)), total(weights));
 }
@@ -31,7 +31,7 @@ inline void weighted_mean(core::Metrics& metrics, const std::string& name, const
 }  // namespace detail
 
 // Entropy, logits and accuracy, as far as the scorer computed them; `desirable` rows are the chosen ones.
-inline void add_token_metrics(const Scored& s, core::Metrics& metrics, bool accuracy = true) {
+inline void add_token_metrics(const Scored& s, Metrics& metrics, bool accuracy = true) {
   detail::weighted_mean(metrics, "entropy", s.entropy, s.mask);
   if (!s.mean_logit.defined()) return;
   const Tensor chosen = s.mask.mul(tensor::spread(s.desirable, s.row));
@@ -43,8 +43,8 @@ inline void add_token_metrics(const Scored& s, core::Metrics& metrics, bool accu
 
 // Rewards and log-probs of pairs [P] each; returns the margins [P].
 inline Tensor add_pair_metrics(const Tensor& chosen_reward, const Tensor& rejected_reward,
-                               const Tensor& chosen_log_prob, const Tensor& rejected_log_prob, core::Metrics& metrics) {
-  const double pairs = static_cast<double>(chosen_reward.numel());
+                               const Tensor& chosen_log_prob, const Tensor& rejected_log_prob, Metrics& metrics) {
+  const std::int64_t pairs = chosen_reward.numel();
   const Tensor margin = chosen_reward.detach().sub(rejected_reward.detach());
   metrics.mean("rewards/chosen", detail::total(chosen_reward), pairs);
   metrics.mean("rewards/rejected", detail::total(rejected_reward), pairs);

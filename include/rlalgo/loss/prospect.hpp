@@ -76,23 +76,18 @@ class Prospect {
 
  private:
   static void add_class_metrics(const Tensor& reward, const Tensor& log_prob, const Tensor& desirable,
-                                const Tensor& undesirable, const Counts& counts, core::Metrics& metrics) {
-    const double n_desirable = detail::total(desirable), n_undesirable = detail::total(undesirable);
-    if (n_desirable > 0) {
-      metrics.mean("rewards/chosen", detail::total(reward.mul(desirable)), n_desirable);
-      metrics.mean("logps/chosen", detail::total(log_prob.mul(desirable)), n_desirable);
-    }
-    if (n_undesirable > 0) {
-      metrics.mean("rewards/rejected", detail::total(reward.mul(undesirable)), n_undesirable);
-      metrics.mean("logps/rejected", detail::total(log_prob.mul(undesirable)), n_undesirable);
-    }
+                                const Tensor& undesirable, const Counts& counts, Metrics& metrics) {
+    const Tensor n_desirable = detail::total(desirable), n_undesirable = detail::total(undesirable);
+    const Tensor chosen = detail::total(reward.mul(desirable)), turned_down = detail::total(reward.mul(undesirable));
+    metrics.mean("rewards/chosen", chosen, n_desirable, n_desirable);
+    metrics.mean("logps/chosen", detail::total(log_prob.mul(desirable)), n_desirable, n_desirable);
+    metrics.mean("rewards/rejected", turned_down, n_undesirable, n_undesirable);
+    metrics.mean("logps/rejected", detail::total(log_prob.mul(undesirable)), n_undesirable, n_undesirable);
     // The difference of the two means of the whole step: shares of it add up over the parts.
     const double rejected = counts.rows - counts.desirable;
     if (counts.desirable > 0 && rejected > 0)
-      metrics.mean(
-          "rewards/margins",
-          detail::total(reward.mul(desirable)) / counts.desirable - detail::total(reward.mul(undesirable)) / rejected,
-          (n_desirable + n_undesirable) / counts.rows);
+      metrics.mean("rewards/margins", chosen.div(counts.desirable).sub(turned_down.div(rejected)),
+                   n_desirable.add(n_undesirable).div(counts.rows));
   }
 
   Config config_;

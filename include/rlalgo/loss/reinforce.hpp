@@ -18,7 +18,7 @@ struct Reinforce {
   Reinforce() = default;
   explicit Reinforce(Config) {}
 
-  Tensor operator()(const PolicyTerms& terms, core::Metrics&) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics&) const {
     return terms.token_advantage.mul(terms.log_prob).neg();  // [N]
   }
 };

@@ -38,7 +38,7 @@ struct SamplingCorrection {
   [[nodiscard]] Unit unit() const { return config_.unit; }
 
   // [N] or [R], as unit() says.
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const {
     const Scored& s = terms.scored;
     if (!s.sampling_log_prob.defined())
       core::raise("loss", 20,
@@ -67,17 +67,15 @@ struct SamplingCorrection {
     return out;
   }
 
-  void report(const Tensor& difference, const Tensor& ratio, const Scored& s, core::Metrics& metrics) const {
-    const double tokens = s.mask.sum().item<double>();
-    if (tokens == 0.0) return;
-    const Tensor loss_tokens = s.mask.ne(0);
-    metrics.mean("sampling/sampling_logp_difference/mean", difference.sum().item<double>(), tokens);
-    metrics.maximum("sampling/sampling_logp_difference/max", difference.max().item<double>());
-    const Tensor seen = config_.unit == Unit::row ? ratio : ratio.masked_select(loss_tokens);
-    metrics.minimum("sampling/importance_sampling_ratio/min", seen.min().item<double>());
-    metrics.mean("sampling/importance_sampling_ratio/mean", seen.sum().item<double>(),
-                 static_cast<double>(seen.numel()));
-    metrics.maximum("sampling/importance_sampling_ratio/max", seen.max().item<double>());
+  void report(const Tensor& difference, const Tensor& ratio, const Scored& s, Metrics& metrics) const {
+    const Tensor seen = config_.unit == Unit::row ? ratio : ratio.masked_select(s.mask.ne(0));
+    if (seen.numel() == 0 || difference.numel() == 0) return;
+    const Tensor tokens = s.mask.sum();  // without any, nothing is reported
+    metrics.mean("sampling/sampling_logp_difference/mean", difference.sum(), tokens, tokens);
+    metrics.maximum("sampling/sampling_logp_difference/max", difference.max(), tokens);
+    metrics.minimum("sampling/importance_sampling_ratio/min", seen.min(), tokens);
+    metrics.mean("sampling/importance_sampling_ratio/mean", seen.sum(), seen.numel(), tokens);
+    metrics.maximum("sampling/importance_sampling_ratio/max", seen.max(), tokens);
   }
 
   Config config_;

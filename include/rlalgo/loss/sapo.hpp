@@ -19,7 +19,7 @@ struct Sapo {
   Sapo() = default;
   explicit Sapo(Config config) : config_(config) {}
 
-  Tensor operator()(const PolicyTerms& terms, core::Metrics&) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics&) const {
     const Tensor positive = terms.advantage.gt(0).to(terms.ratio.scalar_type());
     const Tensor temperature = positive.mul(config_.temperature_positive - config_.temperature_negative)
                                    .add(config_.temperature_negative);  // like ratio

@@ -33,7 +33,7 @@ struct TopEntropy {
   explicit TopEntropy(Config config) : config_(config) {}
 
   // [N]
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& /*metrics*/) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& /*metrics*/) const {
     return top_entropy(terms.scored, config_.share);
   }
 

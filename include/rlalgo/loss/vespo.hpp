@@ -32,7 +32,7 @@ struct Vespo {
   Vespo() = default;
   explicit Vespo(Config config) : config_(config) {}
 
-  Tensor operator()(const PolicyTerms& terms, core::Metrics& metrics) const {
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const {
     const Tensor log_ratio = terms.log_ratio.detach().clamp(-20.0, 20.0);
     Tensor s = tensor::row_sum(log_ratio, terms.scored.row, terms.rows());  // [R]
     if (terms.sampling_ratio.defined()) s = s.add(sampling_part(terms));
@@ -44,7 +44,7 @@ struct Vespo {
     const Tensor k = choose(config_.k_positive, config_.k_negative);
     const Tensor lambda = choose(std::max(config_.lambda_positive, 1e-4), std::max(config_.lambda_negative, 1e-4));
     const Tensor phi = lambda.add(k.mul(s)).sub(lambda.mul(s.exp())).exp().nan_to_num(0.0, 0.0, 0.0);  // [R]
-    metrics.mean("vespo/phi_seq_mean", phi.sum().item<double>(), static_cast<double>(terms.rows()));
+    metrics.mean("vespo/phi_seq_mean", phi.sum(), terms.rows());
     return tensor::spread(phi, terms.scored.row).mul(terms.token_advantage).mul(terms.log_prob).neg();
   }
 

@@ -261,6 +261,7 @@ class Trainer {
   // rank.
   double accumulate(const Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     double total = 0.0;
+    loss::Metrics reported;
     std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       const std::span<const Row* const> part = batch.parts[p];
@@ -279,9 +280,10 @@ class Trainer {
       if constexpr (sampler::SummarizedRows<Rows>) summary_.add(part, result);
       if (result.value.requires_grad()) result.value.backward();
       if (batch.remember) batch.remember(p, scores.log_prob);
-      metrics.merge(result.metrics);
+      reported.merge(result.metrics);
       total += value;
     }
+    reported.read_into(metrics);
     return total;
   }
 
