@@ -1,0 +1,222 @@
+// The snippets of docs/extending.md, compiled and run (scripts/check_architecture.py compares the texts).
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <rlalgo/advantage/none.hpp>
+#include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/optim/concept.hpp>
+#include <rlalgo/reward/functor.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
+#include <rlalgo/sync/no_sync.hpp>
+#include <rlalgo/trainer/online.hpp>
+
+namespace {
+
+using namespace rlalgo;
+
+// [model]
+struct Bandit : model::Policy {
+  at::Tensor logits = at::zeros({5}).requires_grad_(true);  // one per machine
+
+  model::Scores score(const model::TokenTree& tree, const model::ScoreOptions& options) override {
+    const at::Tensor log_probs = at::log_softmax(logits / options.temperature, 0);  // [5]
+    const at::Tensor pulled = at::tensor(tree.target);                              // [N]
+    const at::Tensor entropy = -(log_probs.exp() * log_probs).sum().detach();
+    return {log_probs.index_select(0, pulled), entropy.expand({pulled.size(0)})};
+  }
+  std::vector<model::Parameter> parameters() override { return {{"logits", logits}}; }
+};
+
+// [loss]
+struct PlainReinforce {
+  struct Config {};
+  static constexpr loss::Needs needs{};                          // no old, no reference log-probs
+  static constexpr loss::RowKind rows = loss::RowKind::samples;  // completions with one advantage each
+
+  loss::Result operator()(const loss::Scored& s, const loss::Counts& counts) const {
+    const at::Tensor advantage = at::index_select(s.advantage, 0, s.row);  // [N]
+    loss::Result result;
+    result.value = (s.log_prob * advantage * s.mask).sum() / -counts.tokens;
+    return result;
+  }
+};
+
+// [estimator]
+struct Ranked {
+  struct Config {};
+
+  advantage::Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {
+    advantage::Estimate out{std::vector<double>(rewards.size(), 0.0), std::vector<double>(rewards.size(), 1.0)};
+    for (const core::Span group : groups)
+      for (std::size_t i = group.begin; i < group.end; ++i)
+        for (std::size_t j = group.begin; j < group.end; ++j)  // NaN: beats nobody, nobody beats it
+          out.advantage[i] +=
+              static_cast<double>(rewards[i] > rewards[j]) - static_cast<double>(rewards[i] < rewards[j]);
+    for (double& advantage : out.advantage) advantage /= static_cast<double>(rewards.size());
+    return out;
+  }
+};
+
+// [generator]
+struct CopiedPulls {
+  static constexpr inference::WeightSource weights = inference::WeightSource::snapshot;
+  std::vector<double> probabilities;  // [5], of the weights last handed over
+
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
+                                                      const inference::SamplingConfig& /*sampling*/,
+                                                      inference::DrawKey key) {
+    std::vector<std::vector<data::Completion>> out;
+    for (const inference::Request& request : requests) {
+      out.emplace_back();
+      for (std::int64_t j = 0; j < request.count; ++j) {
+        const auto index = request.first_index + static_cast<std::uint64_t>(j);
+        double u = core::uniform({key.seed, core::Stream::sampling}, key.step, index);
+        std::int32_t machine = 0;
+        while (machine < 4 && (u -= probabilities[static_cast<std::size_t>(machine)]) >= 0) ++machine;
+        const double p = probabilities[static_cast<std::size_t>(machine)];
+        out.back().push_back({.ids = {machine}, .log_probs = {static_cast<float>(std::log(p))}});
+      }
+    }
+    return out;
+  }
+};
+
+// [sync]
+struct CopyAtPublish {
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::snapshot; }
+  std::shared_ptr<Bandit> policy;
+  CopiedPulls* generator = nullptr;
+  std::shared_ptr<std::int64_t> version = std::make_shared<std::int64_t>(-1);
+
+  sync::Published publish(std::int64_t wanted) {
+    if (wanted == *version) return {.version = wanted};
+    const at::Tensor p = at::softmax(policy->logits.detach().to(at::kDouble), 0).contiguous();
+    generator->probabilities.assign(p.const_data_ptr<double>(), p.const_data_ptr<double>() + p.numel());
+    *version = wanted;
+    return {.version = wanted, .status = sync::Published::Status::copied, .bytes = 40};
+  }
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [version = version] { return *version; };
+  }
+};
+
+// [sampler]
+class Demonstrations {
+ public:
+  using Rows = sampler::RolloutRows;
+
+  explicit Demonstrations(std::vector<data::TokenId> pulled) {
+    for (const data::TokenId machine : pulled) {
+      shown_->emplace_back();
+      shown_->back().prompt_ids = {0};
+      shown_->back().completion_ids = {machine};
+    }
+  }
+
+  // The same rows at every step, in one micro-batch.
+  sampler::Batch<data::Rollout> next(std::int64_t /*step*/) {
+    sampler::Batch<data::Rollout> batch;
+    batch.parts.emplace_back();
+    for (data::Rollout& rollout : *shown_) batch.parts.back().push_back(&rollout);
+    batch.owners.push_back(shown_);
+    return batch;
+  }
+  [[nodiscard]] data::Json state() const { return data::Json::object(); }  // next() depends on the step alone
+  void restore(const data::Json& /*state*/) {}
+
+ private:
+  std::shared_ptr<std::vector<data::Rollout>> shown_ = std::make_shared<std::vector<data::Rollout>>();
+};
+
+struct Likelihood {
+  struct Config {};
+  static constexpr loss::Needs needs{};
+  static constexpr loss::RowKind rows = loss::RowKind::samples;
+
+  loss::Result operator()(const loss::Scored& s, const loss::Counts& counts) const {
+    loss::Result result;
+    result.value = (s.log_prob * s.mask).sum() / -counts.tokens;
+    return result;
+  }
+};
+// [end]
+
+double probability(const Bandit& bandit, std::int64_t machine) {
+  return at::softmax(bandit.logits.detach(), 0)[machine].item<double>();
+}
+
+trainer::TrainerConfig steps(std::int64_t count, const support::ScratchDirectory& scratch) {
+  trainer::TrainerConfig config;
+  config.schedule = {.name = "constant", .learning_rate = 0.1};
+  config.loop.max_steps = count;
+  config.loop.output_dir = scratch.path() / "out";
+  config.loop.progress = false;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("docs/extending.md: a model, a loss, an estimator, a reward, a generator and its sync, together") {
+  const support::ScratchDirectory scratch;
+  const trainer::TrainerConfig settings = steps(40, scratch);
+  // [reward]
+  // Machine i pays i/4.
+  const auto payout = reward::from("payout", [](const reward::Sample& s) { return s.ids[0] / 4.0; });
+  // [online]
+  const auto bandit = std::make_shared<Bandit>();
+  CopiedPulls pulls;
+  trainer::OnlineConfig config{.trainer = settings};
+  config.rollouts.geometry = {.micro_batch_size = 32, .num_generations = 32};
+  auto trainer = trainer::make_online(config, PlainReinforce{}, Ranked{}, aggregation::SumThenNormalize(),
+                                      trainer::OnlineInputs<CopiedPulls, CopyAtPublish>{
+                                          .policy = bandit,
+                                          .generator = pulls,
+                                          .prompts = {{.row = 0, .ids = {0}, .prompt = "", .columns = {}}},
+                                          .rewards = {{payout}},
+                                          .sync = {.policy = bandit, .generator = &pulls}});
+  const run::Outcome outcome = trainer.run();
+  // [end]
+  CHECK(outcome.step == 40);
+  CHECK(probability(*bandit, 4) > 0.6);
+  CHECK(pulls.probabilities.size() == 5);
+}
+
+TEST_CASE("docs/extending.md: a sampler without rewards") {
+  const support::ScratchDirectory scratch;
+  const trainer::TrainerConfig settings = steps(40, scratch);
+  // [offline]
+  const auto bandit = std::make_shared<Bandit>();
+  trainer::Trainer<Likelihood, advantage::None, Demonstrations, aggregation::None, sync::NoSync> trainer(
+      settings, {.policy = bandit,
+                 .loss = {},
+                 .estimator = {},
+                 .sampler = std::make_shared<Demonstrations>(std::vector<data::TokenId>{1, 1, 3, 1}),
+                 .aggregation = {},
+                 .sync = {}});
+  trainer.run();  // learns to pull machine 1 three times out of four
+  // [end]
+  CHECK(probability(*bandit, 1) == Approx(0.75).margin(0.1));
+  CHECK(probability(*bandit, 3) == Approx(0.25).margin(0.1));
+}
+
+TEST_CASE("docs/extending.md: a rank is how many it beats") {
+  const Ranked ranked;
+  const std::vector<double> rewards = {3.0, 1.0, 2.0, NAN};
+  const auto estimate = ranked(rewards, core::Groups::uniform(4, 4));
+  CHECK(estimate.advantage == std::vector<double>{0.5, -0.5, 0.0, 0.0});
+}
