@@ -9,6 +9,8 @@ foreach(_component IN LISTS RLALGO_COMPONENTS)
   if(_component STREQUAL "cuda")
     install(TARGETS rlalgo_cuda EXPORT rlalgo_cuda)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/rlalgo/cuda DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rlalgo COMPONENT Development)
+  elseif(_component MATCHES "^compiled")
+    install(TARGETS rlalgo_${_component} EXPORT rlalgo_${_component} ARCHIVE COMPONENT Development)
   else()
     install(TARGETS rlalgo_${_component} EXPORT rlalgo_${_component}
       FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT Development)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One compile-fail case: the file must compile with RLALGO_VALID defined, and fail without, with the expected message.
 
-    compile_fail.py CASE RESULT DEPFILE COMMANDS SOURCE
+    compile_fail.py CASE RESULT DEPFILE COMMANDS TARGET
     compile_fail.py --together BUILD [COMPILER]     all cases by another compiler; default clang++-16, else clang++
 
 The first lines of CASE are `// expect: REGEX`, one or more; each must match the compiler's output. COMMANDS is CMake's
-compile_commands.json; the command of SOURCE (with its precompiled header) is the one used. Writes `ok NAME` or
+compile_commands.json; the command of TARGET's source (with its precompiled header) is the one used. Writes `ok NAME` or
 `FAIL NAME: why` to RESULT and exits 0 either way: a wrong case is a failed test, not a failed build.
 
 --together puts all cases into one translation unit, each in a namespace of its own, with the flags of the lessons in
@@ -26,14 +26,14 @@ import syntax_check
 CASES = syntax_check.ROOT / "tests/compile_fail"
 
 
-def compiler_command(commands, source):
+def compiler_command(commands, target):
     for entry in json.loads(pathlib.Path(commands).read_text()):
-        if pathlib.Path(entry["file"]) == pathlib.Path(source):
+        if f"/{target}.dir/" in entry["command"]:
             words = shlex.split(entry["command"])
             out = words.index("-o")
             del words[out : out + 2]
-            return [w for w in words if w not in ("-c", source)], entry["directory"]
-    sys.exit(f"compile_fail.py: {commands} has no command for {source}")
+            return [w for w in words if w not in ("-c", entry["file"])], entry["directory"]
+    sys.exit(f"compile_fail.py: {commands} has no command of {target}")
 
 
 def expected(case):
@@ -68,9 +68,9 @@ def main():
         if not compiler:
             sys.exit("compile_fail.py: there is no clang++ (Debian: clang-16)")
         return together(pathlib.Path(sys.argv[2]), compiler)
-    case, result, depfile, commands, source = sys.argv[1:]
+    case, result, depfile, commands, target = sys.argv[1:]
     name = f"compile_fail/{pathlib.Path(case).stem}"
-    command, folder = compiler_command(commands, source)
+    command, folder = compiler_command(commands, target)
     command += ["-fsyntax-only", "-fdiagnostics-color=never", "-MD", "-MF", depfile, "-MT", result, case]
 
     def compile_with(*more):

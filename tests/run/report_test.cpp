@@ -1,3 +1,4 @@
+#include <rlalgo/run/detail/report_data.hpp>
 #include <rlalgo/run/report.hpp>
 
 #include <fstream>

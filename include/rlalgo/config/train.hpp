@@ -6,8 +6,8 @@
 // Order: data, environment, rewards, model, prompts as token ids (online) or preference data (offline), reference, then
 // the loop of run/loop.hpp with its logs, checkpoints and resume. The process' SIGINT and SIGTERM end the run with a
 // checkpoint while it is under way. Everything that the file leaves out has the default of docs/configuration.md.
-// A program that calls it compiles every method that a file can name; with RLALGO_TRAIN_ELSEWHERE it only links it
-// (cmake/RlalgoTrain.cmake).
+// A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
+// rlalgo::compiled_config (core/compiled.hpp).
 //
 // Errors: [rlalgo.config.27] a prompt leaves no room for a completion; those of load_data.hpp, load_preferences.hpp,
 // environment.hpp, language_model.hpp, completion_source.hpp, the loss and trainer/trainer.hpp.
@@ -47,7 +47,7 @@ struct Training {
 
 }  // namespace rlalgo::config
 
-#ifdef RLALGO_TRAIN_ELSEWHERE
+#ifdef RLALGO_COMPILED
 extern template struct rlalgo::config::detail::Training<void>;
 #else
 #include <rlalgo/config/detail/train_online.hpp>

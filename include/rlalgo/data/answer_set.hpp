@@ -29,61 +29,21 @@ class AnswerSet {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
   // `row` is the example's row in the dataset it was read from.
-  void append(std::int64_t row, bool desirable, std::span<const TokenId> prompt, std::span<const TokenId> completion) {
-    const std::size_t begin = ids_->size();
-    ids_->append(prompt);
-    ids_->append(completion);
-    add(row, desirable, begin, prompt.size(), completion.size());
-  }
+  void append(std::int64_t row, bool desirable, std::span<const TokenId> prompt, std::span<const TokenId> completion);
 
   // Example `example` of another set, as example number examples() of this one. Ids of another arena are copied.
-  void append(const AnswerSet& other, std::size_t example) {
-    for (std::size_t k = 0; k < per_example_; ++k) {
-      const Entry& e = other.entries_[example * per_example_ + k];
-      const auto ids = other.ids_->span(e.begin, e.size);
-      if (ids_ == other.ids_)
-        add(e.row, e.desirable != 0, e.begin, e.prompt, e.size - e.prompt);
-      else
-        append(e.row, e.desirable != 0, ids.first(e.prompt), ids.subspan(e.prompt));
-    }
-  }
+  void append(const AnswerSet& other, std::size_t example);
 
   // An entry over ids that lie in the arena already.
-  void add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt, std::size_t completion) {
-    entries_.push_back({row, begin, static_cast<std::uint32_t>(prompt + completion),
-                        static_cast<std::uint32_t>(prompt) & 0x7fffffffU, desirable ? 1U : 0U});
-    tokens_ += prompt + completion;
-  }
+  void add(std::int64_t row, bool desirable, std::size_t begin, std::size_t prompt, std::size_t completion);
 
   // Examples order[0], order[1], … as a set over the same ids.
-  [[nodiscard]] AnswerSet selected(std::span<const std::size_t> order) const {
-    AnswerSet out(per_example_, ids_);
-    out.entries_.reserve(order.size() * per_example_);
-    for (const std::size_t example : order) {
-      for (std::size_t k = 0; k < per_example_; ++k) {
-        out.entries_.push_back(entries_[example * per_example_ + k]);
-        out.tokens_ += out.entries_.back().size;
-      }
-    }
-    return out;
-  }
+  [[nodiscard]] AnswerSet selected(std::span<const std::size_t> order) const;
 
   // Answer number `i` with its own copy of the ids.
-  [[nodiscard]] Answer answer(std::size_t i) const {
-    const std::span<const TokenId> all = ids(i);
-    Answer out;
-    out.row = entries_[i].row;
-    out.desirable = entries_[i].desirable != 0;
-    out.ids.assign(all.begin(), all.end());
-    out.prompt_tokens = static_cast<std::int64_t>(entries_[i].prompt);
-    if (!reference_.empty()) out.reference_row = reference_[i];
-    if (!mismatched_reference_.empty()) out.mismatched_reference = mismatched_reference_[i];
-    return out;
-  }
+  [[nodiscard]] Answer answer(std::size_t i) const;
   // Prompt and completion of answer `i`.
-  [[nodiscard]] std::span<const TokenId> ids(std::size_t i) const {
-    return ids_->span(entries_[i].begin, entries_[i].size);
-  }
+  [[nodiscard]] std::span<const TokenId> ids(std::size_t i) const;
   [[nodiscard]] std::span<const TokenId> completion(std::size_t i) const { return ids(i).subspan(entries_[i].prompt); }
   [[nodiscard]] std::int64_t tokens(std::size_t i) const { return static_cast<std::int64_t>(entries_[i].size); }
   [[nodiscard]] std::int64_t row(std::size_t i) const { return entries_[i].row; }
@@ -93,10 +53,7 @@ class AnswerSet {
   [[nodiscard]] const std::shared_ptr<IdArena>& arena() const noexcept { return ids_; }
 
   // One number per answer: Σ of the reference's log-probs over its completion, and over its mismatched completion.
-  void set_reference(std::vector<double> reference, std::vector<double> mismatched = {}) {
-    reference_ = std::move(reference);
-    mismatched_reference_ = std::move(mismatched);
-  }
+  void set_reference(std::vector<double> reference, std::vector<double> mismatched = {});
   [[nodiscard]] bool has_reference() const noexcept { return !reference_.empty(); }
 
  private:
@@ -114,3 +71,7 @@ class AnswerSet {
 };
 
 }  // namespace rlalgo::data
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/data/detail/answer_set_impl.hpp>
+#endif

@@ -7,26 +7,19 @@
 // Errors: [rlalgo.data.13] the held-out fraction is not in (0, 1), or leaves no row to train on.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/table.hpp>
 
 namespace rlalgo::data {
 
-[[nodiscard]] inline Table shuffled(const Table& table, std::uint64_t seed) {
-  return table.selected(numpy_permutation(table.size(), seed));
-}
+[[nodiscard]] Table shuffled(const Table& table, std::uint64_t seed);
 
 struct MergeConfig {
   std::uint64_t seed = 42;
@@ -35,68 +28,30 @@ struct MergeConfig {
 };
 
 // One table of all rows, in the order given, then shuffled. Columns are unified.
-[[nodiscard]] inline Table merge(const std::vector<Table>& tables, const MergeConfig& config) {
-  Table all;
-  for (const Table& table : tables) {
-    if (config.shuffle_before && tables.size() > 1)
-      all.append(shuffled(table, config.seed));
-    else
-      all.append(table);
-  }
-  all.unify_columns();
-  return config.shuffle ? shuffled(all, config.seed) : all;
-}
+[[nodiscard]] Table merge(const std::vector<Table>& tables, const MergeConfig& config);
 
 namespace detail {
 
-inline std::string canonical_text(const Json& row) {
-  return nlohmann::json(row).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string canonical_text(const Json& row);
 
-inline Table rows_not_in(const Table& table, std::unordered_set<std::string>& seen) {
-  std::vector<std::size_t> kept;
-  for (std::size_t i = 0; i < table.size(); ++i)
-    if (seen.insert(canonical_text(table.row(i))).second) kept.push_back(i);
-  return table.selected(kept);
-}
+Table rows_not_in(const Table& table, std::unordered_set<std::string>& seen);
 
 }  // namespace detail
 
-[[nodiscard]] inline Table deduplicated(const Table& table) {
-  std::unordered_set<std::string> seen;
-  return detail::rows_not_in(table, seen);
-}
+[[nodiscard]] Table deduplicated(const Table& table);
 
 // `evaluation` without its own duplicates and without rows that are in `train`.
-[[nodiscard]] inline Table deduplicated_against(const Table& train, const Table& evaluation) {
-  std::unordered_set<std::string> seen;
-  for (const Json& row : train.rows()) seen.insert(detail::canonical_text(row));
-  return detail::rows_not_in(evaluation, seen);
-}
+[[nodiscard]] Table deduplicated_against(const Table& train, const Table& evaluation);
 
 struct HeldOut {
   Table train;
   Table evaluation;
 };
 
-[[nodiscard]] inline HeldOut hold_out(const Table& table, double fraction) {
-  if (!(fraction > 0.0 && fraction < 1.0)) {
-    core::raise_usage("data", 13,
-                      {.what = "val_set_size is not a fraction",
-                       .found = std::to_string(fraction),
-                       .expected = "a number between 0 and 1, both excluded",
-                       .where = "val_set_size"});
-  }
-  const double wanted = std::ceil(fraction * static_cast<double>(table.size()));
-  const std::size_t count = static_cast<std::size_t>(wanted);
-  if (count >= table.size()) {
-    core::raise("data", 13,
-                {.what = "val_set_size leaves no row to train on",
-                 .found = std::to_string(table.size()) + " rows, of which " + std::to_string(count) + " are held out",
-                 .where = "val_set_size",
-                 .remedy = "lower val_set_size or add rows"});
-  }
-  return {table.slice(0, table.size() - count), table.slice(table.size() - count, table.size())};
-}
+[[nodiscard]] HeldOut hold_out(const Table& table, double fraction);
 
 }  // namespace rlalgo::data
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/data/detail/split_impl.hpp>
+#endif

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/environment/concept.hpp>
 
 namespace rlalgo::environment {
@@ -60,32 +58,12 @@ class LocalTools final : public ToolSource {
  public:
   explicit LocalTools(std::vector<Tool> tools) : tools_(std::move(tools)) {}
 
-  [[nodiscard]] Json schemas() const override {
-    Json out = Json::array();
-    for (const Tool& tool : tools_) out.push_back({{"type", "function"}, {"function", tool.schema}});
-    return out;
-  }
+  [[nodiscard]] Json schemas() const override;
 
-  std::vector<ToolResult> call(std::span<const ToolCall> calls) override {
-    std::vector<ToolResult> out;
-    for (const ToolCall& call : calls) out.push_back(one(call));
-    return out;
-  }
+  std::vector<ToolResult> call(std::span<const ToolCall> calls) override;
 
  private:
-  [[nodiscard]] ToolResult one(const ToolCall& call) const {
-    for (const Tool& tool : tools_) {
-      if (tool.schema.at("name") != call.name) continue;
-      try {
-        return {tool.run(call.arguments), false};
-      } catch (const std::exception& e) {
-        return {Json::object({{"error", e.what()}}).dump(-1, ' ', false, Json::error_handler_t::replace), true};
-      }
-    }
-    return {Json::object({{"error", "Tool " + call.name + " not found."}})
-                .dump(-1, ' ', false, Json::error_handler_t::replace),
-            true};
-  }
+  [[nodiscard]] ToolResult one(const ToolCall& call) const;
 
   std::vector<Tool> tools_;
 };
@@ -93,88 +71,17 @@ class LocalTools final : public ToolSource {
 class ToolLoop final : public Environments {
  public:
   // `max_iterations`: rounds of calls in an episode; nothing: no limit but the completion's length.
-  explicit ToolLoop(std::vector<std::shared_ptr<ToolSource>> sources, std::optional<std::int64_t> max_iterations = {})
-      : sources_(std::move(sources)), max_iterations_(max_iterations) {
-    for (std::size_t s = 0; s < sources_.size(); ++s) {
-      if (!sources_[s]->reward_name().empty()) rewarding_ = s;
-      for (const Json& schema : sources_[s]->schemas()) {
-        const std::string name = schema.at("function").at("name").get<std::string>();
-        if (!source_of_.emplace(name, s).second)
-          core::raise_usage("environment", 2,
-                            {.what = "two tools have one name", .found = name, .remedy = "rename one of them"});
-      }
-    }
-  }
+  explicit ToolLoop(std::vector<std::shared_ptr<ToolSource>> sources, std::optional<std::int64_t> max_iterations = {});
 
-  [[nodiscard]] std::string reward_name() const override {
-    return rewarding_ ? sources_[*rewarding_]->reward_name() : std::string();
-  }
+  [[nodiscard]] std::string reward_name() const override;
 
-  [[nodiscard]] Json tools() const override {
-    Json out = Json::array();
-    for (const auto& source : sources_)
-      for (const Json& schema : source->schemas()) out.push_back(schema);
-    return out;
-  }
+  [[nodiscard]] Json tools() const override;
 
-  std::vector<Json> begin(std::span<const Start> starts) override {
-    endings_.assign(starts.size(), {});
-    rounds_.assign(starts.size(), 0);
-    std::vector<Json> out(starts.size());
-    for (const auto& source : sources_) {
-      std::vector<Json> said = source->begin(starts);
-      for (std::size_t i = 0; i < said.size(); ++i)
-        if (!said[i].is_null()) out[i] = std::move(said[i]);
-    }
-    return out;
-  }
+  std::vector<Json> begin(std::span<const Start> starts) override;
 
-  std::vector<Turn> step(std::span<const Said> said) override {
-    std::vector<std::vector<ToolCall>> asked(sources_.size() + 1);  // last: tools that nobody has
-    std::vector<std::vector<std::pair<std::size_t, std::size_t>>> place(asked.size());
-    std::vector<Turn> turns(said.size());
-    for (std::size_t i = 0; i < said.size(); ++i) {
-      const std::size_t episode = said[i].episode;
-      const auto calls = said[i].message.find("tool_calls");
-      if (calls == said[i].message.end() || calls->empty() ||
-          (max_iterations_ && rounds_[episode] >= *max_iterations_)) {
-        turns[i].done = true;
-        continue;
-      }
-      ++rounds_[episode];
-      turns[i].observation = Json::array();
-      for (const Json& call : *calls) {
-        const Json& function = call.at("function");
-        const std::string name = function.at("name").get<std::string>();
-        turns[i].observation.push_back({{"role", "tool"}, {"name", name}, {"content", ""}});
-        const auto source = source_of_.find(name);
-        const std::size_t s = source == source_of_.end() ? sources_.size() : source->second;
-        asked[s].push_back({episode, name, function.at("arguments")});
-        place[s].emplace_back(i, turns[i].observation.size() - 1);
-      }
-    }
-    LocalTools nobody({});
-    for (std::size_t s = 0; s < asked.size(); ++s) {
-      if (asked[s].empty()) continue;
-      const std::vector<ToolResult> results = s < sources_.size() ? sources_[s]->call(asked[s]) : nobody.call(asked[s]);
-      for (std::size_t k = 0; k < results.size(); ++k) {
-        const auto [i, at] = place[s][k];
-        turns[i].observation[at]["content"] = results[k].content;
-        Ending& ending = endings_[asked[s][k].episode];
-        ++ending.tool_calls;
-        ending.tool_failures += results[k].failed ? 1 : 0;
-      }
-    }
-    return turns;
-  }
+  std::vector<Turn> step(std::span<const Said> said) override;
 
-  std::vector<Ending> finish() override {
-    if (rewarding_) {
-      const std::vector<double> rewards = sources_[*rewarding_]->rewards(endings_.size());
-      for (std::size_t i = 0; i < endings_.size(); ++i) endings_[i].reward = rewards[i];
-    }
-    return endings_;
-  }
+  std::vector<Ending> finish() override;
 
  private:
   std::vector<std::shared_ptr<ToolSource>> sources_;
@@ -186,3 +93,7 @@ class ToolLoop final : public Environments {
 };
 
 }  // namespace rlalgo::environment
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/environment/detail/tools_impl.hpp>
+#endif

@@ -12,20 +12,16 @@
 // scheduler.hpp.
 #pragma once
 
-#include <ATen/Parallel.h>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
+#include <ATen/Parallel.h>
+
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
@@ -63,18 +59,7 @@ struct GenerateHooks {
 class DecoderEngine {
  public:
   explicit DecoderEngine(const model::DecoderConfig& decoder, EngineConfig engine = {},
-                         Scheduler::TextStreams text = nullptr, std::vector<data::TokenId> eos_ids = {})
-      : decoder_(decoder),
-        engine_(checked(engine)),
-        pool_(engine_.threads > 0 ? engine_.threads : at::get_num_threads()),
-        cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
-        forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows, engine_.max_slots),
-        scheduler_(decoder_, forward_, cache_, pool_,
-                   {.max_slots = engine_.max_slots,
-                    .prefill_rows = engine_.prefill_rows,
-                    .cache_bytes = engine_.cache_bytes,
-                    .eos_ids = std::move(eos_ids)},
-                   std::move(text)) {}
+                         Scheduler::TextStreams text = nullptr, std::vector<data::TokenId> eos_ids = {});
   DecoderEngine(const DecoderEngine&) = delete;
   DecoderEngine& operator=(const DecoderEngine&) = delete;
 
@@ -86,81 +71,18 @@ class DecoderEngine {
   // requests on them run. `owner` keeps them; `contents`: the number of an earlier view of the same values.
   [[nodiscard]] Forward::WeightsHandle view(const model::DecoderWeights& weights, std::int64_t version = -1,
                                             std::shared_ptr<const void> owner = nullptr,
-                                            std::optional<std::uint64_t> contents = {}) {
-    auto out = std::make_shared<detail::DecoderWeightsView>();
-    out->view = detail::DecoderViewer(decoder_, weights).view();
-    out->owner = std::move(owner);
-    out->version = version;
-    out->contents = contents ? *contents : next_contents_++;
-    return out;
-  }
+                                            std::optional<std::uint64_t> contents = {});
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks,
-                                                      const Forward::WeightsHandle& weights) {
-    detail::check_sampling(decoder_, sampling);
-    for (std::size_t r = 0; r < requests.size(); ++r)
-      detail::check_tokens(decoder_, requests[r].prompt, requests[r].given, "request " + std::to_string(r));
-    std::vector<std::vector<data::Completion>> completions(requests.size());
-    std::vector<RequestId> ids;
-    try {
-      for (std::size_t r = 0; r < requests.size(); ++r)
-        if (requests[r].count > 0)
-          ids.push_back(scheduler_.submit(specify(requests[r], r, sampling, key, hooks, weights, completions[r])));
-      while (!scheduler_.idle()) {
-        if (hooks.cancelled && hooks.cancelled()) {
-          for (const RequestId id : ids) scheduler_.cancel(id);
-          break;
-        }
-        scheduler_.step();
-      }
-    } catch (...) {
-      scheduler_.clear();
-      throw;
-    }
-    return completions;
-  }
+                                                      const Forward::WeightsHandle& weights);
 
  private:
-  static EngineConfig checked(EngineConfig engine) {
-    const auto require = [](bool good, const char* name, std::int64_t value, const char* expected) {
-      if (!good)
-        core::raise_usage("inference", 7,
-                          {.what = std::string("engine setting ") + name + " is out of range",
-                           .found = std::to_string(value),
-                           .expected = expected});
-    };
-    require(engine.max_slots >= 1 && engine.max_slots <= 4096, "max_slots", engine.max_slots, "1 to 4096");
-    require(engine.prefill_rows >= 1 && engine.prefill_rows <= 4096, "prefill_rows", engine.prefill_rows, "1 to 4096");
-    require(engine.threads >= 0 && engine.threads <= 1024, "threads", engine.threads, "0 (automatic) to 1024");
-    return engine;
-  }
+  static EngineConfig checked(EngineConfig engine);
 
   static RequestSpec specify(const Request& request, std::size_t number, const SamplingConfig& sampling, DrawKey key,
                              const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
-                             std::vector<data::Completion>& out) {
-    RequestSpec spec;
-    spec.prompt = request.prompt;
-    spec.count = request.count;
-    spec.sampling = sampling;
-    if (request.max_new_tokens > 0)
-      spec.sampling.max_new_tokens = std::min(request.max_new_tokens, sampling.max_new_tokens);
-    spec.key = key;
-    spec.first_index = request.first_index;
-    spec.first_position = request.first_position;
-    spec.given = request.given;
-    spec.ignore_eos = true;  // the sampling's stop ids are all there are
-    spec.weights = weights;
-    if (hooks.on_token)
-      spec.on_token = [&hooks, number](const TokenEvent& token) {
-        hooks.on_token({number, token.completion, token.id, token.log_prob});
-      };
-    out.reserve(static_cast<std::size_t>(request.count));
-    spec.on_end = [&out](RequestId, RequestResult&& result) {
-      for (CompletionResult& one : result.completions) out.push_back(std::move(one.completion));
-    };
-    return spec;
-  }
+                             std::vector<data::Completion>& out);
 
   model::DecoderConfig decoder_;
   EngineConfig engine_;
@@ -172,3 +94,7 @@ class DecoderEngine {
 };
 
 }  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/decoder_engine_impl.hpp>
+#endif

@@ -11,7 +11,6 @@
 // Memory: 176 bytes a page; nothing is allocated unless the KV cache has grown.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -46,78 +45,25 @@ class PrefixCache final : public KvCache::Keeper {
   explicit PrefixCache(KvCache& pages) : pages_(pages) { pages_.set_keeper(this); }
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
-  ~PrefixCache() override {
-    clear();
-    pages_.set_keeper(nullptr);
-  }
+  ~PrefixCache() override;
 
   // Gives `sequence` (empty) the pages of the longest known prefix of the first `limit` tokens; their positions.
-  std::int64_t match(std::uint64_t tree, const TokenView& tokens, std::int64_t limit, KvCache::Sequence& sequence) {
-    PageId parent = none;
-    for (std::int64_t begin = 0; begin + width <= limit; begin += width) {
-      const PageId found = find(tree, parent, read(tokens, begin));
-      if (found == none) break;
-      use(found);
-      pages_.append(sequence, found);
-      sequence.length += width;
-      ++sequence.indexed;
-      parent = found;
-    }
-    return sequence.length;
-  }
+  std::int64_t match(std::uint64_t tree, const TokenView& tokens, std::int64_t limit, KvCache::Sequence& sequence);
 
   // Makes the full pages of `sequence`, which holds `tokens`, known. A page that is known already takes the place of
   // the sequence's own, which is freed.
-  void insert(std::uint64_t tree, const TokenView& tokens, KvCache::Sequence& sequence) {
-    grow();
-    for (std::int64_t i = sequence.indexed; (i + 1) * width <= sequence.length; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const PageId parent = i > 0 ? sequence.ids[at - 1] : none;
-      const Edge& edge = read(tokens, i * width);
-      const PageId known = find(tree, parent, edge);
-      if (known == none) {
-        add(sequence.ids[at], tree, parent, edge);
-      } else {
-        use(known);
-        pages_.leave(sequence.ids[at]);
-        sequence.ids[at] = known;
-        sequence.pages[at] = pages_.data(known);
-      }
-      ++sequence.indexed;
-    }
-  }
+  void insert(std::uint64_t tree, const TokenView& tokens, KvCache::Sequence& sequence);
 
   // Forgets the pages of one tree; of all.
-  void drop(std::uint64_t tree) {
-    forget([tree](const Node& node) { return node.tree == tree; });
-  }
-  void clear() {
-    forget([](const Node&) { return true; });
-  }
+  void drop(std::uint64_t tree);
+  void clear();
 
   [[nodiscard]] std::size_t known() const noexcept { return known_; }  // pages in the trees, in use or not
   [[nodiscard]] std::size_t kept() const override { return kept_; }    // of these, in no sequence's use
 
-  bool keep(PageId page) override {
-    if (page >= nodes_.size() || !nodes_[page].known) return false;
-    nodes_[page].idle = true;
-    ++kept_;
-    if (nodes_[page].children == 0) link(page, newest_);
-    return true;
-  }
+  bool keep(PageId page) override;
 
-  bool surrender() override {
-    const PageId page = nodes_.empty() ? none : nodes_[oldest_].newer;
-    if (page == none || page == newest_) return false;
-    remove(page);
-    if (const PageId parent = nodes_[page].parent; parent != none) {
-      --nodes_[parent].children;
-      // As old as the child that has just gone.
-      if (nodes_[parent].children == 0 && nodes_[parent].idle) link(parent, nodes_[oldest_].newer);
-    }
-    pages_.free(page);
-    return true;
-  }
+  bool surrender() override;
 
  private:
   using Edge = std::array<data::TokenId, static_cast<std::size_t>(width)>;
@@ -130,73 +76,21 @@ class PrefixCache final : public KvCache::Keeper {
     bool known = false, idle = false;
   };
 
-  const Edge& read(const TokenView& tokens, std::int64_t begin) {
-    for (std::int64_t j = 0; j < width; ++j) edge_[static_cast<std::size_t>(j)] = tokens[begin + j];
-    return edge_;
-  }
+  const Edge& read(const TokenView& tokens, std::int64_t begin);
 
-  static std::uint64_t hash_of(std::uint64_t tree, PageId parent, const Edge& edge) {
-    std::uint64_t h = tree * 0x9E3779B97F4A7C15ULL ^ parent;
-    for (const data::TokenId id : edge) {
-      h = (h ^ static_cast<std::uint32_t>(id)) * 0xFF51AFD7ED558CCDULL;
-      h ^= h >> 32U;
-    }
-    return h;
-  }
+  static std::uint64_t hash_of(std::uint64_t tree, PageId parent, const Edge& edge);
 
   PageId& bucket(std::uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
 
-  PageId find(std::uint64_t tree, PageId parent, const Edge& edge) {
-    if (known_ == 0) return none;
-    const std::uint64_t hash = hash_of(tree, parent, edge);
-    PageId page = bucket(hash);
-    while (page != none) {
-      const Node& node = nodes_[page];
-      if (node.hash == hash && node.tree == tree && node.parent == parent && node.tokens == edge) return page;
-      page = node.next;
-    }
-    return none;
-  }
+  PageId find(std::uint64_t tree, PageId parent, const Edge& edge);
 
-  void add(PageId page, std::uint64_t tree, PageId parent, const Edge& edge) {
-    Node& node = nodes_[page];
-    node.tokens = edge;
-    node.tree = tree;
-    node.hash = hash_of(tree, parent, edge);
-    node.parent = parent;
-    node.children = 0;
-    node.known = true;
-    node.idle = false;
-    node.next = bucket(node.hash);
-    bucket(node.hash) = page;
-    if (parent != none) ++nodes_[parent].children;
-    ++known_;
-  }
+  void add(PageId page, std::uint64_t tree, PageId parent, const Edge& edge);
 
   // One more sequence uses the page.
-  void use(PageId page) {
-    Node& node = nodes_[page];
-    if (node.idle) {
-      node.idle = false;
-      --kept_;
-      unlink(page);
-    }
-    pages_.join(page);
-  }
+  void use(PageId page);
 
   // Takes the page out of its tree; it stays as it is otherwise.
-  void remove(PageId page) {
-    Node& node = nodes_[page];
-    PageId* at = &bucket(node.hash);
-    while (*at != page) at = &nodes_[*at].next;
-    *at = node.next;
-    node.known = false;
-    --known_;
-    if (!node.idle) return;
-    node.idle = false;
-    --kept_;
-    unlink(page);
-  }
+  void remove(PageId page);
 
   template <class Which>
   void forget(Which&& which) {
@@ -210,44 +104,10 @@ class PrefixCache final : public KvCache::Keeper {
   }
 
   // Unused leaves form a list between two nodes that are no pages.
-  void link(PageId page, PageId before) {
-    Node& node = nodes_[page];
-    node.newer = before;
-    node.older = nodes_[before].older;
-    nodes_[node.older].newer = page;
-    nodes_[before].older = page;
-  }
-  void unlink(PageId page) {
-    Node& node = nodes_[page];
-    if (node.newer == none) return;
-    nodes_[node.newer].older = node.older;
-    nodes_[node.older].newer = node.newer;
-    node.newer = node.older = none;
-  }
+  void link(PageId page, PageId before);
+  void unlink(PageId page);
 
-  void grow() {
-    if (nodes_.size() >= pages_.pages_allocated() + 2) return;
-    std::vector<PageId> idle;
-    if (!nodes_.empty())
-      for (PageId page = nodes_[oldest_].newer; page != newest_; page = nodes_[page].newer) idle.push_back(page);
-    const std::size_t room = std::max<std::size_t>(64, 2 * pages_.pages_allocated());
-    if (!nodes_.empty()) nodes_.resize(newest_);
-    nodes_.resize(room);
-    newest_ = static_cast<PageId>(room - 2);
-    oldest_ = static_cast<PageId>(room - 1);
-    nodes_[newest_] = nodes_[oldest_] = Node{};
-    nodes_[newest_].older = oldest_;
-    nodes_[oldest_].newer = newest_;
-    for (const PageId page : idle) link(page, newest_);
-    std::size_t buckets = 64;
-    while (buckets < room) buckets *= 2;
-    buckets_.assign(buckets, none);
-    for (PageId page = 0; page < newest_; ++page) {
-      if (!nodes_[page].known) continue;
-      nodes_[page].next = bucket(nodes_[page].hash);
-      bucket(nodes_[page].hash) = page;
-    }
-  }
+  void grow();
 
   KvCache& pages_;
   std::vector<Node> nodes_;  // by page; the last two are the ends of the list of unused leaves
@@ -258,3 +118,7 @@ class PrefixCache final : public KvCache::Keeper {
 };
 
 }  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/prefix_cache_impl.hpp>
+#endif

@@ -23,19 +23,15 @@
 // could serve within the memory; [.1–4] and [.11–12] what else a request may not ask.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/append_token.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
@@ -65,20 +61,7 @@ class Scheduler {
 
   // All must outlive the scheduler; `cache` is used by no one else.
   Scheduler(const model::DecoderConfig& decoder, Forward& forward, KvCache& cache, core::ThreadPool& pool,
-            SchedulerConfig config = {}, TextStreams text = nullptr)
-      : decoder_(decoder),
-        config_(detail::checked(std::move(config), forward)),
-        text_(std::move(text)),
-        forward_(forward),
-        cache_(cache),
-        prefixes_(cache),
-        roster_(config_.max_slots),
-        draws_(forward, pool, decoder.vocab_size, config_.max_slots) {
-    if (config_.cache_bytes > 0) cache_.limit(std::max<std::size_t>(1, config_.cache_bytes / cache_.page_bytes()));
-    rows_.reserve(static_cast<std::size_t>(config_.max_slots + config_.prefill_rows));
-    wanted_.reserve(rows_.capacity());
-    passes_.reserve(static_cast<std::size_t>(config_.max_slots));
-  }
+            SchedulerConfig config = {}, TextStreams text = nullptr);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -86,395 +69,83 @@ class Scheduler {
   void set_weights(Forward::WeightsHandle weights) { weights_ = std::move(weights); }
 
   // The values named by `contents` are no more: nothing computed with them will be reused.
-  void forget(std::uint64_t contents) {
-    prefixes_.drop(contents);
-    for (auto& [id, request] : requests_)
-      if (request->spec.weights->contents == contents) request->indexed = false;
-  }
-  void reset_prefix_cache() {
-    prefixes_.clear();
-    for (auto& [id, request] : requests_) request->indexed = false;
-  }
+  void forget(std::uint64_t contents);
+  void reset_prefix_cache();
 
-  RequestId submit(RequestSpec spec) {
-    detail::check_request(decoder_, spec, text_ != nullptr);
-    if (!spec.weights) spec.weights = weights_;
-    auto owned = std::make_unique<detail::Scheduled>();
-    detail::Scheduled& request = *owned;
-    request.id = next_id_++;
-    request.spec = std::move(spec);
-    request.room = detail::room_of(decoder_, request.spec);
-    detail::check_memory(cache_, request.prompt_size(), request.room);
-    prepare(request);
-    requests_.emplace(request.id, std::move(owned));
-    enqueue(request);
-    return request.id;
-  }
+  RequestId submit(RequestSpec spec);
 
   // Ends what the request has left as aborted; false = it has ended before.
-  bool cancel(RequestId id) {
-    const auto at = requests_.find(id);
-    if (at == requests_.end()) return false;
-    detail::Scheduled& request = *at->second;
-    std::vector<bool> live(static_cast<std::size_t>(request.spec.count), false);
-    for (std::int64_t j = request.started; j < request.spec.count; ++j) live[static_cast<std::size_t>(j)] = true;
-    for (const std::int64_t j : request.preempted) live[static_cast<std::size_t>(j)] = true;
-    for (std::size_t k = roster_.size(); k-- > 0;)
-      if (roster_[k].request == &request) {
-        live[static_cast<std::size_t>(roster_[k].completion)] = true;
-        vacate(k);
-      }
-    for (std::size_t j = 0; j < live.size(); ++j)
-      if (live[j]) {
-        request.result.completions[j].completion.finish = data::Finish::aborted;
-        detail::end_text(request, j);
-      }
-    request.preempted.clear();
-    request.started = request.spec.count;
-    end(request);
-    return true;
-  }
+  bool cancel(RequestId id);
 
   [[nodiscard]] bool idle() const noexcept { return requests_.empty(); }
 
   // One pass for each set of weights in use. False when nothing was left to do.
-  bool step() {
-    if (idle()) return false;
-    admit();
-    starved_ = false;
-    passes_.clear();
-    for (std::size_t k = 0; k < roster_.size(); ++k) {
-      const Forward::WeightsHandle& weights = roster_[k].request->spec.weights;
-      if (std::find(passes_.begin(), passes_.end(), weights) == passes_.end()) passes_.push_back(weights);
-    }
-    for (const Forward::WeightsHandle& weights : passes_) pass(weights);
-    passes_.clear();
-    return true;
-  }
+  bool step();
 
-  void drain() {
-    while (step()) {
-    }
-  }
+  void drain();
 
   // Forgets all requests without a word to their sinks.
-  void clear() {
-    while (!roster_.empty()) {
-      cache_.release(roster_[0].sequence);
-      roster_.remove(0);
-    }
-    queue_.clear();
-    passes_.clear();
-    for (auto& [id, request] : requests_) cache_.release(request->prompt);
-    requests_.clear();
-  }
+  void clear();
 
-  [[nodiscard]] Counts counts() const {
-    Counts out = counts_;
-    out.running = roster_.size();
-    out.waiting = queue_.size();
-    out.pages_in_use = cache_.pages_in_use();
-    out.pages_kept = prefixes_.kept();
-    return out;
-  }
+  [[nodiscard]] Counts counts() const;
 
  private:
   // Reserves all that the request will fill.
-  void prepare(detail::Scheduled& request) {
-    const RequestSpec& spec = request.spec;
-    if (!spec.ignore_eos) request.end_ids = config_.eos_ids;
-    request.end_ids.insert(request.end_ids.end(), spec.sampling.stop_ids.begin(), spec.sampling.stop_ids.end());
-    const auto count = static_cast<std::size_t>(spec.count);
-    request.result.completions.resize(count);
-    for (CompletionResult& one : request.result.completions) {
-      one.completion.ids.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.room, 4096)));
-      one.completion.log_probs.reserve(one.completion.ids.capacity());
-      one.completion.weights_version = spec.weights->version;
-      if (spec.text || !spec.stop_strings.empty()) request.texts.push_back({text_(), StopStrings(spec.stop_strings)});
-    }
-    request.first.resize(count);
-    if (spec.top_log_probs > 0) request.first_top.resize(count);
-    request.indexed = config_.prefix_cache;
-    KvCache::reserve(request.prompt, request.prompt_size());
-    draws_.reserve(count);
-    if (const std::int64_t length = request.prompt_size() + request.room; length > longest_) {
-      longest_ = length;
-      forward_.reserve(longest_);
-      roster_.reserve(longest_);
-    }
-    counts_.prompt_tokens += static_cast<std::uint64_t>(request.prompt_size());
-  }
+  void prepare(detail::Scheduled& request);
 
   // Who runs.
 
-  void enqueue(detail::Scheduled& request) {
-    if (std::exchange(request.queued, true)) return;
-    const auto at = std::upper_bound(queue_.begin(), queue_.end(), &request,
-                                     [](const auto* a, const auto* b) { return a->id < b->id; });
-    queue_.insert(at, &request);
-  }
+  void enqueue(detail::Scheduled& request);
 
   // Gives free slots to the next completions, oldest request first, while there is memory to begin with.
-  void admit() {
-    while (!queue_.empty() && !roster_.full()) {
-      detail::Scheduled& request = *queue_.front();
-      if (!may_start(request)) return;
-      std::int64_t completion = request.started;
-      if (request.preempted.empty()) {
-        ++request.started;
-      } else {
-        const auto next = std::min_element(request.preempted.begin(), request.preempted.end());
-        completion = *next;
-        request.preempted.erase(next);
-      }
-      const std::size_t k = roster_.add(request, completion);
-      if (!request.wants_slots()) {
-        request.queued = false;
-        queue_.pop_front();
-      }
-      if (request.complete)
-        proceed(k, false);
-      else if (!request.completion(completion).ids.empty() && request.heirs() == 1)
-        resume_alone(k);
-    }
-  }
+  void admit();
 
-  bool may_start(const detail::Scheduled& request) {
-    if (cache_.limit() == 0) return true;
-    if (starved_ && !roster_.empty()) return false;
-    const bool begun = request.complete || request.running > 0;
-    const std::size_t own = begun ? 2 : KvCache::pages_for(request.prompt_size() + 1) + 1;
-    while (!cache_.available(own + roster_.promised_pages()))
-      if (!roster_.empty() || !release_idle_prompt(&request)) return roster_.empty();
-    return true;
-  }
+  bool may_start(const detail::Scheduled& request);
 
   // A resumed completion whose prompt nobody else needs is a sequence of its own.
-  void resume_alone(std::size_t k) {
-    detail::Slot& slot = roster_[k];
-    detail::Scheduled& request = *slot.request;
-    roster_.settle(k);
-    if (request.prompt.length > 0) cache_.transfer(request.prompt, slot.sequence);
-    if (request.indexed && slot.sequence.length == 0)
-      prefixes_.match(request.spec.weights->contents, slot.tokens(), slot.tokens().size() - 1, slot.sequence);
-  }
+  void resume_alone(std::size_t k);
 
   // The completion at the k-th oldest goes on from its complete prompt: takes its first token, and pages of its own.
   // False when it has left order_.
-  bool proceed(std::size_t k, bool may_preempt) {
-    detail::Slot& slot = roster_[k];
-    detail::Scheduled& request = *slot.request;
-    if (request.completion(slot.completion).ids.empty()) {
-      const auto j = static_cast<std::size_t>(slot.completion);
-      if (accept(k, request.first[j], request.first_top.empty() ? nullptr : &request.first_top[j])) return false;
-    }
-    if (request.heirs() == 1) {
-      cache_.transfer(request.prompt, slot.sequence);
-      request.complete = false;
-    } else {
-      while (!cache_.fork(request.prompt, slot.sequence))
-        if (!may_preempt || !make_room(k)) {
-          starved_ = true;
-          return true;
-        }
-    }
-    roster_.settle(k);
-    return true;
-  }
+  bool proceed(std::size_t k, bool may_preempt);
 
   // Frees the pages of prompts that no slot waits for, or of somebody younger than the k-th oldest.
-  bool make_room(std::size_t k) {
-    if (release_idle_prompt(nullptr)) return true;
-    if (k + 1 >= roster_.size()) return false;
-    preempt(roster_.size() - 1);
-    return true;
-  }
+  bool make_room(std::size_t k);
 
-  bool release_idle_prompt(const detail::Scheduled* but) {
-    for (auto at = queue_.rbegin(); at != queue_.rend(); ++at) {
-      detail::Scheduled& request = **at;
-      if (&request == but || request.waiting > 0 || request.prompt.pages.empty()) continue;
-      cache_.release(request.prompt);
-      request.complete = false;
-      return true;
-    }
-    return false;
-  }
+  bool release_idle_prompt(const detail::Scheduled* but);
 
-  void preempt(std::size_t k) {
-    detail::Scheduled& request = *roster_[k].request;
-    request.preempted.push_back(roster_[k].completion);
-    ++counts_.preemptions;
-    vacate(k);
-    enqueue(request);
-  }
+  void preempt(std::size_t k);
 
   // Takes the slot at the k-th oldest from its completion. What it has computed stays in the prefix cache.
-  void vacate(std::size_t k) {
-    detail::Slot& slot = roster_[k];
-    if (slot.request->indexed && slot.sequence.length > 0)
-      prefixes_.insert(slot.request->spec.weights->contents, slot.tokens(), slot.sequence);
-    cache_.release(slot.sequence);
-    roster_.remove(k);
-  }
+  void vacate(std::size_t k);
 
   // One pass.
 
-  void pass(const Forward::WeightsHandle& weights) {
-    collect(weights);
-    if (rows_.empty()) return;
-    forward_.run(*weights, rows_);
-    for (std::size_t k = 0; k < roster_.size(); ++k) {
-      detail::Scheduled& request = *roster_[k].request;
-      if (request.spec.weights != weights || !roster_[k].waits || request.complete) continue;
-      if (request.indexed) prefixes_.insert(weights->contents, {request.spec.prompt}, request.prompt);
-      request.complete = request.prompt.length == request.prompt_size();
-    }
-    for (std::size_t begin = 0; begin < wanted_.size();) {
-      begin += draws_.answer(*weights, std::span<const detail::Draw>(wanted_).subspan(begin));
-      for (detail::Draw& draw : draws_.answers()) take(draw);
-    }
-    for (std::size_t k = 0; k < roster_.size();) {
-      const detail::Slot& slot = roster_[k];
-      const bool ready = slot.waits && slot.request->complete && slot.request->spec.weights == weights;
-      if (!ready || proceed(k, false)) ++k;
-    }
-  }
+  void pass(const Forward::WeightsHandle& weights);
 
   // The rows of this pass: decoding completions, then prompts and what is computed again, all oldest first.
-  void collect(const Forward::WeightsHandle& weights) {
-    rows_.clear();
-    wanted_.clear();
-    for (std::size_t k = 0; k < roster_.size(); ++k) {
-      detail::Slot& slot = roster_[k];
-      if (slot.waits || slot.request->spec.weights != weights || slot.uncomputed() != 1) continue;
-      bool room = cache_.extend(slot.sequence, 1);
-      while (!room && make_room(k)) room = cache_.extend(slot.sequence, 1);
-      if (room)
-        add_rows(k, 1);
-      else if (roster_.size() > 1)
-        preempt(k--);
-      else
-        starved_ = true;
-    }
-    std::int64_t budget = config_.prefill_rows;
-    const detail::Scheduled* last = nullptr;
-    for (std::size_t k = 0; k < roster_.size() && budget > 0; ++k) {
-      detail::Slot& slot = roster_[k];
-      detail::Scheduled& request = *slot.request;
-      if (request.spec.weights != weights) continue;
-      if (slot.waits && request.complete) {  // there was no page to begin with
-        if (!proceed(k, rows_.empty())) --k;
-      } else if (slot.waits && std::exchange(last, &request) != &request) {
-        budget -= add_prompt_rows(k, budget);
-      } else if (!slot.waits && slot.uncomputed() > 1) {
-        budget -= add_rows_again(k, budget);
-      }
-    }
-  }
+  void collect(const Forward::WeightsHandle& weights);
 
-  std::int64_t add_prompt_rows(std::size_t k, std::int64_t budget) {
-    detail::Scheduled& request = *roster_[k].request;
-    const RequestSpec& spec = request.spec;
-    if (request.prompt.length == 0 && request.indexed && !spec.prompt_log_probs) {
-      const std::int64_t found =
-          prefixes_.match(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1, request.prompt);
-      if (!request.drawn) {
-        request.result.cached_tokens = found;
-        counts_.cached_tokens += static_cast<std::uint64_t>(found);
-      }
-    }
-    const std::int64_t begin = request.prompt.length;
-    const std::int64_t take = std::min(budget, request.prompt_size() - begin);
-    if (!claim(k, request.prompt, take)) return 0;
-    const auto known = static_cast<std::int64_t>(request.result.prompt_log_probs.size());
-    for (std::int64_t p = begin; p < begin + take; ++p) {
-      const bool last = p + 1 == request.prompt_size();
-      if (last ? !request.drawn : spec.prompt_log_probs && p >= known)
-        wanted_.push_back({.kind = last ? detail::Draw::Kind::first : detail::Draw::Kind::prompt,
-                           .request = &request,
-                           .index = last ? 0 : p + 1,
-                           .row = static_cast<std::int64_t>(rows_.size())});
-      rows_.push_back({spec.prompt[static_cast<std::size_t>(p)], p, request.prompt.pages.data()});
-    }
-    return take;
-  }
+  std::int64_t add_prompt_rows(std::size_t k, std::int64_t budget);
 
   // Tokens of a completion that are known and not in the cache: after a preemption, or given.
-  std::int64_t add_rows_again(std::size_t k, std::int64_t budget) {
-    detail::Slot& slot = roster_[k];
-    const std::int64_t take = std::min(budget, slot.uncomputed());
-    if (!claim(k, slot.sequence, take)) return 0;
-    add_rows(k, take);
-    return take;
-  }
+  std::int64_t add_rows_again(std::size_t k, std::int64_t budget);
 
   // Pages for `count` positions more. Pages of rows that are collected already cannot be taken from their owners.
-  bool claim(std::size_t k, KvCache::Sequence& sequence, std::int64_t count) {
-    while (!cache_.extend(sequence, count))
-      if (!rows_.empty() || !make_room(k)) {
-        starved_ = true;
-        return false;
-      }
-    return true;
-  }
+  bool claim(std::size_t k, KvCache::Sequence& sequence, std::int64_t count);
 
   // The rows of the last `count` positions of a slot's sequence. A row is asked for the token after it, if that is not
   // known yet.
-  void add_rows(std::size_t k, std::int64_t count) {
-    detail::Slot& slot = roster_[k];
-    const TokenView tokens = slot.tokens();
-    const auto drawn = static_cast<std::int64_t>(slot.request->completion(slot.completion).ids.size());
-    for (std::int64_t p = slot.sequence.length - count; p < slot.sequence.length; ++p) {
-      const std::int64_t index = p + 1 - slot.request->prompt_size();
-      if (index >= drawn)
-        wanted_.push_back({.kind = detail::Draw::Kind::next,
-                           .request = slot.request,
-                           .slot = roster_.index(k),
-                           .completion = slot.completion,
-                           .index = index,
-                           .row = static_cast<std::int64_t>(rows_.size())});
-      rows_.push_back({tokens[p], p, slot.sequence.pages.data()});
-    }
-  }
+  void add_rows(std::size_t k, std::int64_t count);
 
   // What the logits say.
 
-  void take(detail::Draw& draw) {
-    detail::Scheduled& request = *draw.request;
-    if (draw.kind == detail::Draw::Kind::prompt) {
-      request.result.prompt_log_probs.push_back({draw.drawn.id, draw.drawn.log_prob});
-      if (*request.spec.prompt_log_probs > 0) request.result.prompt_top.push_back(draw.top);
-    } else if (draw.kind == detail::Draw::Kind::first) {
-      const auto j = static_cast<std::size_t>(draw.completion);
-      request.first[j] = draw.drawn;
-      if (!request.first_top.empty()) request.first_top[j] = draw.top;
-      request.drawn = true;
-    } else {
-      accept(roster_.rank(draw.slot), draw.drawn, request.spec.top_log_probs > 0 ? &draw.top : nullptr);
-    }
-  }
+  void take(detail::Draw& draw);
 
   // Appends a token to the completion of the k-th oldest slot; true when that was its last and the slot is free.
-  bool accept(std::size_t k, Drawn drawn, const std::vector<TokenLogProb>* top) {
-    detail::Scheduled& request = *roster_[k].request;
-    ++counts_.drawn_tokens;
-    if (!detail::append_token(request, roster_[k].completion, drawn, top)) return false;
-    vacate(k);
-    if (request.heirs() == 0 && request.preempted.empty()) {
-      cache_.release(request.prompt);
-      request.complete = false;
-    }
-    if (++request.ended == request.spec.count) end(request);
-    return true;
-  }
+  bool accept(std::size_t k, Drawn drawn, const std::vector<TokenLogProb>* top);
 
-  void end(detail::Scheduled& request) {
-    cache_.release(request.prompt);
-    if (std::exchange(request.queued, false)) queue_.erase(std::find(queue_.begin(), queue_.end(), &request));
-    const auto node = requests_.extract(request.id);
-    if (request.spec.on_end) request.spec.on_end(request.id, std::move(request.result));
-  }
+  void end(detail::Scheduled& request);
 
   model::DecoderConfig decoder_;
   SchedulerConfig config_;
@@ -498,3 +169,7 @@ class Scheduler {
 };
 
 }  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/scheduler_impl.hpp>
+#endif

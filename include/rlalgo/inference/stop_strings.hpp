@@ -5,7 +5,6 @@
 // several are found at once, the one that begins first counts, the longest among those that begin together.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -17,34 +16,11 @@ namespace rlalgo::inference {
 
 class StopStrings {
  public:
-  explicit StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
-    std::erase_if(strings_, [](const std::string& s) { return s.empty(); });
-  }
+  explicit StopStrings(std::vector<std::string> strings);
 
   // Appends `piece`; what can be shown now. After a stop nothing more is shown. `may_stop` off: the piece is shown
   // without being looked at, together with what was held back.
-  std::string push(std::string_view piece, bool may_stop = true) {
-    if (stopped_) return {};
-    held_ += piece;
-    if (!may_stop) return std::exchange(held_, {});
-    std::size_t first = std::string::npos;
-    for (const std::string& s : strings_) {
-      const std::size_t at = held_.find(s);
-      if (at == std::string::npos) continue;
-      if (first == std::string::npos || at < first || (at == first && s.size() > stopped_->size())) {
-        first = at;
-        stopped_ = s;
-      }
-    }
-    if (stopped_) {
-      held_.resize(first);
-      return std::exchange(held_, {});
-    }
-    const std::size_t safe = held_.size() - undecided();
-    std::string shown = held_.substr(0, safe);
-    held_.erase(0, safe);
-    return shown;
-  }
+  std::string push(std::string_view piece, bool may_stop = true);
 
   // The text has ended without a stop string: what was held back.
   std::string finish() { return stopped_ ? std::string() : std::exchange(held_, {}); }
@@ -53,14 +29,7 @@ class StopStrings {
 
  private:
   // Length of the longest tail that a stop string begins with.
-  [[nodiscard]] std::size_t undecided() const {
-    const std::string_view text = held_;
-    std::size_t longest = 0;
-    for (const std::string& s : strings_)
-      for (std::size_t n = std::min(s.size() - 1, text.size()); n > longest; --n)
-        if (text.ends_with(std::string_view(s).substr(0, n))) longest = n;
-    return longest;
-  }
+  [[nodiscard]] std::size_t undecided() const;
 
   std::vector<std::string> strings_;
   std::string held_;
@@ -68,3 +37,7 @@ class StopStrings {
 };
 
 }  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/stop_strings_impl.hpp>
+#endif

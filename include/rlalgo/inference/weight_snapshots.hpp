@@ -13,7 +13,6 @@
 // Errors: [rlalgo.inference.13] both buffers stay in use; [.14] nothing has been published.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +24,6 @@
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -47,34 +45,10 @@ class WeightSnapshots {
       : config_(std::move(config)), live_(live), seconds_(seconds), state_(std::make_shared<State>()) {}
 
   // Copies the weights as they are now.
-  void publish(std::int64_t version) {
-    const int target = begin_writing(version);
-    try {
-      copy(state_->buffers[target], version);
-    } catch (...) {
-      end_writing(target, false);
-      throw;
-    }
-    end_writing(target, true);
-  }
+  void publish(std::int64_t version);
 
   // The weights published last.
-  [[nodiscard]] Handle acquire() {
-    State& state = *state_;
-    std::unique_lock lock(state.mutex);
-    state.changed.wait(lock, [&] { return state.current < 0 || state.writing != state.current; });
-    if (state.current < 0)
-      core::raise("inference", 14,
-                  {.what = "no weights have been published to generate with",
-                   .remedy = "publish once before the first generation"});
-    Buffer& buffer = state.buffers[state.current];
-    ++buffer.readers;
-    return {&buffer.snapshot, [state = state_, &buffer](const Snapshot*) {
-              const std::lock_guard guard(state->mutex);
-              --buffer.readers;
-              state->changed.notify_all();
-            }};
-  }
+  [[nodiscard]] Handle acquire();
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return config_; }
   // Bytes that the last publish() copied.
@@ -93,59 +67,11 @@ class WeightSnapshots {
     int current = -1, writing = -1;
   };
 
-  int begin_writing(std::int64_t version) {
-    State& state = *state_;
-    std::unique_lock lock(state.mutex);
-    int target = -1;
-    const auto found = [&] {
-      const int other = state.current < 0 ? 0 : 1 - state.current;
-      target = state.buffers[other].readers == 0                                 ? other
-               : state.current >= 0 && state.buffers[state.current].readers == 0 ? state.current
-                                                                                 : -1;
-      return target >= 0;
-    };
-    if (!state.changed.wait_for(lock, std::chrono::duration<double>(seconds_), found))
-      core::raise("inference", 13,
-                  {.what = "weights cannot be published: both copies are being generated with",
-                   .found = "version " + std::to_string(version) + " waited for " + std::to_string(seconds_) + " s",
-                   .expected = "a generation of at most two versions at a time",
-                   .remedy = "let generations end, or publish less often"});
-    state.writing = target;
-    return target;
-  }
+  int begin_writing(std::int64_t version);
 
-  void end_writing(int target, bool good) {
-    State& state = *state_;
-    const std::lock_guard guard(state.mutex);
-    state.writing = -1;
-    if (good)
-      state.current = target;
-    else if (state.current == target)
-      state.current = -1;
-    state.changed.notify_all();
-  }
+  void end_writing(int target, bool good);
 
-  void copy(Buffer& buffer, std::int64_t version) {
-    const c10::NoGradGuard no_grad;
-    buffer.snapshot.weights = live_;
-    copied_bytes_ = 0;
-    std::size_t next = 0;
-    visit(buffer.snapshot.weights, [&](tensor::Tensor& value) {
-      if (!value.defined() || !value.requires_grad()) return;
-      if (next == buffer.own.size()) buffer.own.emplace_back();
-      tensor::Tensor& own = buffer.own[next++];
-      const tensor::Tensor source = value.detach();
-      if (!own.defined() || own.sizes() != source.sizes() || own.scalar_type() != source.scalar_type())
-        own = source.clone();
-      else
-        own.copy_(source);
-      copied_bytes_ += own.nbytes();
-      value = own;
-    });
-    buffer.own.resize(next);
-    buffer.snapshot.version = version;
-    buffer.snapshot.number = ++publications_;
-  }
+  void copy(Buffer& buffer, std::int64_t version);
 
   // visit(tensor) for every tensor; a tied lm_head follows the embedding.
   template <class Visit>
@@ -171,3 +97,7 @@ class WeightSnapshots {
 };
 
 }  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/weight_snapshots_impl.hpp>
+#endif

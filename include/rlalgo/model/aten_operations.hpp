@@ -9,13 +9,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -36,123 +31,26 @@ class AtenOperations : public Operations {
 
   [[nodiscard]] Tensor rows(const Tensor& x, const Tensor& index) const override { return select(x, index); }
 
-  void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override {
-    gradient.index_add_(0, index, grad);
-  }
+  void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
-  [[nodiscard]] RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const override {
-    const Tensor wide = flat(x, weight).to(detail::accumulator_type(x.scalar_type()));  // [R, H]
-    const Tensor scale = wide.square().mean(-1).add_(epsilon).rsqrt_();                 // [R]
-    return {wide.mul(scale.unsqueeze(1)).to(x.scalar_type()).mul(weight).view(x.sizes()), scale};
-  }
+  [[nodiscard]] RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const override;
 
   [[nodiscard]] Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                         const Tensor& scale, Tensor grad_x, Tensor grad_weight) const override {
-    const at::ScalarType type = detail::accumulator_type(x.scalar_type());
-    const Tensor g = flat(grad_y, weight).to(type), wide = flat(x, weight).to(type);  // [R, H]
-    const Tensor weighted = g.mul(weight.to(type)), r = scale.unsqueeze(1);
-    const Tensor pull = weighted.mul(wide).sum(-1, true).mul_(r.pow(3)).div_(weight.size(0));  // [R, 1]
-    Tensor change = weighted.mul(r).sub_(wide.mul(pull)).view(x.sizes());
-    if (grad_weight.defined()) grad_weight.copy_(grad_weight.to(type).add_(g.mul(wide).mul_(r).sum(0)));
-    if (!grad_x.defined()) return change.to(x.scalar_type());
-    return grad_x.copy_(change.add_(grad_x));
-  }
+                                         const Tensor& scale, Tensor grad_x, Tensor grad_weight) const override;
 
-  void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override {
-    const std::int64_t tokens = table.cosine.size(0), half = table.cosine.size(1);
-    if (tokens == 0) return;
-    const at::ScalarType type = detail::accumulator_type(x.scalar_type());
-    const Tensor cosine = table.cosine.to(type).unsqueeze(1);  // [T, 1, D/2]
-    const Tensor sine =
-        rotation == Rotation::forward ? table.sine.to(type).unsqueeze(1) : table.sine.to(type).neg().unsqueeze(1);
-    const Tensor heads = x.view({tokens, -1, 2 * half});
-    Tensor first = heads.narrow(2, 0, half), second = heads.narrow(2, half, half);
-    const Tensor low = first.to(type), high = second.to(type);  // views where no conversion is due
-    const Tensor turned = low.mul(cosine).sub_(high.mul(sine));
-    second.copy_(high.mul(cosine).add_(low.mul(sine)));
-    first.copy_(turned);
-  }
+  void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
   // Of every padded piece: the tokens of its places [B·L], the places that are no padding, and their tokens.
-  [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override {
-    AttentionLayout out{std::move(plan)};
-    const auto options = at::TensorOptions().dtype(at::kLong).device(device);
-    for (const auto& own : out.plan.own) {
-      if (own.begins.size() == 1) continue;
-      std::vector<std::int64_t> padded, places, tokens;
-      for (std::size_t b = 0; b < own.begins.size(); ++b) {
-        for (std::int64_t l = 0; l < own.length; ++l) {
-          const bool real = l < own.sizes[b];
-          padded.push_back(own.begins[b] + (real ? l : own.sizes[b] - 1));
-          if (!real) continue;
-          places.push_back(static_cast<std::int64_t>(b) * own.length + l);
-          tokens.push_back(padded.back());
-        }
-      }
-      for (const auto& values : {padded, places, tokens}) out.tensors.push_back(tensor::from_values(values, options));
-    }
-    return out;
-  }
+  [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
 
   [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                          const AttentionLayout& layout) const override {
-    const at::ScalarType type = detail::accumulator_type(q.scalar_type());
-    const std::int64_t heads = q.size(1), width = q.size(2);
-    Tensor value = q.new_empty(q.sizes(), q.options().dtype(type));
-    Tensor log_sum = q.new_empty({q.size(0), heads}, value.options());
-    visit(layout, [&](const Piece& piece) {
-      const AttentionOutput part =
-          piece_forward(piece, gather(q, piece.queries, piece.batch), gather(k, piece.keys, piece.batch),
-                        gather(v, piece.keys, piece.batch));
-      const Tensor theirs = part.value.view({-1, heads, width}), theirs_sum = part.log_sum.view({-1, heads});
-      if (!piece.merge) {
-        scatter(value, piece.queries, theirs);
-        scatter(log_sum, piece.queries, theirs_sum);
-        return;
-      }
-      Tensor ours = value.narrow(0, piece.queries.begin, piece.queries.count),
-             ours_sum = log_sum.narrow(0, piece.queries.begin, piece.queries.count);
-      const Tensor top = ours_sum.maximum(theirs_sum);
-      const Tensor a = theirs_sum.sub(top).exp_(), c = ours_sum.sub(top).exp_(), total = a.add(c);
-      ours.mul_(c.div_(total).unsqueeze(2)).add_(theirs.mul(a.div_(total).unsqueeze(2)));
-      ours_sum.copy_(top.add(total.log()));
-    });
-    return {value.to(q.scalar_type()), log_sum};
-  }
+                                          const AttentionLayout& layout) const override;
 
   [[nodiscard]] AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                      const Tensor& v, const AttentionOutput& out,
-                                                     const AttentionLayout& layout) const override {
-    const at::ScalarType type = detail::accumulator_type(q.scalar_type());
-    const auto zeros = [&](const Tensor& x) { return x.new_zeros(x.sizes(), x.options().dtype(type)); };
-    AttentionGradient result{zeros(q), zeros(k), zeros(v)};
-    const Tensor wide = grad.to(type);
-    const Tensor along = wide.mul(out.value).sum(-1);  // [T, n] ∂o·o, subtracted in the softmax's derivative
-    visit(layout, [&](const Piece& piece) {
-      const AttentionGradient g =
-          piece_backward(piece, gather_zero(wide, piece), gather(q, piece.queries, piece.batch),
-                         gather(k, piece.keys, piece.batch), gather(v, piece.keys, piece.batch),
-                         gather(out.log_sum, piece.queries, piece.batch), gather_zero(along, piece));
-      add(result.q, piece.queries, g.q);
-      add(result.k, piece.keys, g.k);
-      add(result.v, piece.keys, g.v);
-    });
-    return {result.q.to(q.scalar_type()), result.k.to(k.scalar_type()), result.v.to(v.scalar_type())};
-  }
+                                                     const AttentionLayout& layout) const override;
 
-  [[nodiscard]] Tensor dropout(const Tensor& x, const DropoutMask& mask) const override {
-    const auto n = static_cast<std::size_t>(x.numel());
-    const core::PhiloxKey key{mask.seed, core::Stream::dropout};
-    const auto threshold = static_cast<std::uint32_t>(mask.probability * 0x1.0p32);
-    std::vector<std::uint8_t> dropped(n);
-    for (std::size_t i = 0; i < n; i += 4) {
-      const core::PhiloxBlock block = core::philox(key, mask.draw, mask.module << 40U | i / 4);
-      for (std::size_t j = i; j < n && j < i + 4; ++j) dropped[j] = block[j - i] < threshold ? 1 : 0;
-    }
-    const Tensor zero = tensor::from_values(dropped, at::TensorOptions().dtype(at::kBool).device(x.device()));
-    const Tensor kept = x.to(detail::accumulator_type(x.scalar_type())).mul(1.0 / (1.0 - mask.probability));
-    return kept.masked_fill_(zero.view(x.sizes()), 0.0).to(x.scalar_type());
-  }
+  [[nodiscard]] Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 
  private:
   // Tokens of x: a run [begin, begin + count), or, of a padded piece, those of `padded`.
@@ -189,64 +87,25 @@ class AtenOperations : public Operations {
               .merge = true});
   }
 
-  [[nodiscard]] static Tensor select(const Tensor& x, const Tensor& index) {
-    const Tensor flat = x.flatten(1);  // [T, W]; ATen's index_select does not know the meta device
-    std::vector<std::int64_t> shape(x.sizes().begin(), x.sizes().end());
-    shape[0] = index.size(0);
-    return flat.gather(0, index.unsqueeze(1).expand({index.size(0), flat.size(1)})).view(shape);
-  }
+  [[nodiscard]] static Tensor select(const Tensor& x, const Tensor& index);
 
   // x [T, …] → [B, L, …].
-  [[nodiscard]] static Tensor gather(const Tensor& x, const Tokens& tokens, std::int64_t batch) {
-    const Tensor flat = tokens.padded.defined() ? select(x, tokens.padded) : x.narrow(0, tokens.begin, tokens.count);
-    return flat.unflatten(0, {batch, -1});
-  }
+  [[nodiscard]] static Tensor gather(const Tensor& x, const Tokens& tokens, std::int64_t batch);
   // The same of a piece's queries, with zeros where the padding is.
-  [[nodiscard]] static Tensor gather_zero(const Tensor& x, const Piece& piece) {
-    const Tokens& tokens = piece.queries;
-    if (!tokens.padded.defined()) return gather(x, tokens, piece.batch);
-    std::vector<std::int64_t> shape(x.sizes().begin(), x.sizes().end());
-    shape[0] = tokens.padded.size(0);
-    return x.new_zeros(shape).index_copy_(0, tokens.places, select(x, tokens.real)).unflatten(0, {piece.batch, -1});
-  }
+  [[nodiscard]] static Tensor gather_zero(const Tensor& x, const Piece& piece);
   // Rows of y [B·L, …] to their tokens.
-  static void scatter(Tensor& x, const Tokens& tokens, const Tensor& y) {
-    if (tokens.padded.defined())
-      x.index_copy_(0, tokens.real, select(y, tokens.places));
-    else
-      x.narrow(0, tokens.begin, tokens.count).copy_(y);
-  }
+  static void scatter(Tensor& x, const Tokens& tokens, const Tensor& y);
   // Padded places have zero gradients as queries, and no query sees them as keys.
-  static void add(Tensor& x, const Tokens& tokens, const Tensor& y) {
-    if (tokens.padded.defined())
-      x.index_add_(0, tokens.real, select(y.flatten(0, 1), tokens.places));
-    else
-      x.narrow(0, tokens.begin, tokens.count).add_(y.flatten(0, 1));
-  }
+  static void add(Tensor& x, const Tokens& tokens, const Tensor& y);
 
   // x [B, L, n, D] → [B·kv, g·L, D], where g = n/kv; row g·L of the middle is query L of head g of the group.
-  [[nodiscard]] static Tensor grouped(const Tensor& x, std::int64_t kv) {
-    const std::int64_t batch = x.size(0), length = x.size(1), group = x.size(2) / kv, width = x.size(3);
-    return x.view({batch, length, kv, group, width})
-        .permute({0, 2, 3, 1, 4})
-        .reshape({batch * kv, group * length, width});
-  }
+  [[nodiscard]] static Tensor grouped(const Tensor& x, std::int64_t kv);
   // And back: [B, L, n, D].
-  [[nodiscard]] static Tensor ungrouped(const Tensor& x, std::int64_t batch, std::int64_t heads, std::int64_t length) {
-    const std::int64_t kv = x.size(0) / batch, group = heads / kv, width = x.size(2);
-    return x.view({batch, kv, group, length, width}).permute({0, 3, 1, 2, 4}).reshape({batch, length, heads, width});
-  }
+  [[nodiscard]] static Tensor ungrouped(const Tensor& x, std::int64_t batch, std::int64_t heads, std::int64_t length);
 
   // Scores [B·kv, g·M, K] of M queries from `first` on over the first K keys; −∞ where a query does not see a key.
   [[nodiscard]] static Tensor scores_of(const Piece& piece, const Tensor& q, const Tensor& k, std::int64_t first,
-                                        std::int64_t queries, double scale) {
-    Tensor scores = q.bmm(k.transpose(1, 2)).mul_(scale);
-    if (!piece.causal && !piece.masked) return scores;
-    const Tensor all = tensor::ones({queries, k.size(1)}, q.options().dtype(at::kBool));
-    const Tensor hidden = piece.causal ? all.triu(first + 1) : all.tril(first + piece.offset);  // [M, K]
-    scores.view({-1, queries, k.size(1)}).masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-    return scores;
-  }
+                                        std::int64_t queries, double scale);
 
   // f(first, count, keys): blocks of queries, and how many keys they can see.
   template <class F>
@@ -260,51 +119,13 @@ class AtenOperations : public Operations {
 
   // q [B, L, n, D], k and v [B, K, kv, D] → value [B, L, n, D], log_sum [B, L, n].
   [[nodiscard]] AttentionOutput piece_forward(const Piece& piece, const Tensor& q, const Tensor& k,
-                                              const Tensor& v) const {
-    const at::ScalarType type = detail::accumulator_type(q.scalar_type());
-    const std::int64_t batch = q.size(0), heads = q.size(2), kv = k.size(2);
-    const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-    const Tensor all_keys = grouped(k.to(type), kv), all_values = grouped(v.to(type), kv);  // [B·kv, K, D]
-    AttentionOutput out{q.new_empty(q.sizes(), q.options().dtype(type)),
-                        q.new_empty({batch, q.size(1), heads}, q.options().dtype(type))};
-    blocks(piece, batch * heads, q.size(1), k.size(1), [&](std::int64_t first, std::int64_t count, std::int64_t keys) {
-      const Tensor queries = grouped(q.narrow(1, first, count).to(type).contiguous(), kv);  // [B·kv, g·M, D]
-      Tensor scores = scores_of(piece, queries, all_keys.narrow(1, 0, keys), first, count, scale);
-      const Tensor top = scores.amax(-1, true);
-      const Tensor powers = scores.sub_(top).exp_(), total = powers.sum(-1, true);
-      const Tensor value = powers.bmm(all_values.narrow(1, 0, keys)).div_(total);
-      out.value.narrow(1, first, count).copy_(ungrouped(value, batch, heads, count));
-      out.log_sum.narrow(1, first, count).copy_(ungrouped(top.add(total.log()), batch, heads, count).squeeze(-1));
-    });
-    return out;
-  }
+                                              const Tensor& v) const;
 
   // P = exp(S − ℓ):  ∂V = Pᵀ ∂o,  ∂S = P ∘ (∂o Vᵀ − ∂o·o),  ∂Q = ∂S K/√D,  ∂K = ∂Sᵀ Q/√D. With the merged o and ℓ this
   // is exactly the piece's share.
   [[nodiscard]] AttentionGradient piece_backward(const Piece& piece, const Tensor& grad, const Tensor& q,
                                                  const Tensor& k, const Tensor& v, const Tensor& log_sum,
-                                                 const Tensor& along) const {
-    const at::ScalarType type = detail::accumulator_type(q.scalar_type());
-    const std::int64_t batch = q.size(0), heads = q.size(2), kv = k.size(2);
-    const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-    const Tensor all_keys = grouped(k.to(type), kv), all_values = grouped(v.to(type), kv);  // [B·kv, K, D]
-    Tensor grad_q = q.new_empty(q.sizes(), q.options().dtype(type));
-    const Tensor grad_k = all_keys.new_zeros(all_keys.sizes()), grad_v = all_keys.new_zeros(all_keys.sizes());
-    blocks(piece, batch * heads, q.size(1), k.size(1), [&](std::int64_t first, std::int64_t count, std::int64_t keys) {
-      const auto block = [&](const Tensor& x) { return grouped(x.narrow(1, first, count).to(type).contiguous(), kv); };
-      const Tensor seen_keys = all_keys.narrow(1, 0, keys), seen_values = all_values.narrow(1, 0, keys);
-      const Tensor queries = block(q), g = block(grad);  // [B·kv, g·M, D]
-      Tensor powers = scores_of(piece, queries, seen_keys, first, count, scale)
-                          .sub_(block(log_sum.unsqueeze(-1)))
-                          .exp_();  // [B·kv, g·M, K]
-      grad_v.narrow(1, 0, keys).baddbmm_(powers.transpose(1, 2), g);
-      const Tensor grad_scores =
-          g.bmm(seen_values.transpose(1, 2)).sub_(block(along.unsqueeze(-1))).mul_(powers).mul_(scale);
-      grad_q.narrow(1, first, count).copy_(ungrouped(grad_scores.bmm(seen_keys), batch, heads, count));
-      grad_k.narrow(1, 0, keys).baddbmm_(grad_scores.transpose(1, 2), queries);
-    });
-    return {grad_q, ungrouped(grad_k, batch, kv, k.size(1)), ungrouped(grad_v, batch, kv, k.size(1))};
-  }
+                                                 const Tensor& along) const;
 
   [[nodiscard]] static Tensor flat(const Tensor& x, const Tensor& weight) { return x.reshape({-1, weight.size(0)}); }
 
@@ -312,3 +133,7 @@ class AtenOperations : public Operations {
 };
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/aten_operations_impl.hpp>
+#endif

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include <c10/core/GradMode.h>
 
@@ -22,33 +20,14 @@
 namespace rlalgo::model {
 
 // `window` 0: none. `operations` must live until the backward pass.
-[[nodiscard]] inline Tensor attention(const Operations& operations, const Tensor& q, const Tensor& k, const Tensor& v,
-                                      const TokenTree& tree, std::int64_t window = 0) {
-  struct Saved {
-    AttentionLayout layout;
-    Tensor q, k, v;
-    AttentionOutput out;
-  };
-  const auto saved = std::make_shared<Saved>();
-  saved->layout = operations.lay_out(plan_attention(tree, window), q.device());
-  {
-    const c10::NoGradGuard no_grad;
-    saved->q = q.detach().contiguous();
-    saved->k = k.detach().contiguous();
-    saved->v = v.detach().contiguous();
-    saved->out = operations.attention(saved->q, saved->k, saved->v, saved->layout);
-  }
-  return tensor::attach_gradient(saved->out.value, {q, k, v}, [saved, &operations](const Tensor& grad) {
-    const c10::NoGradGuard no_grad;
-    const AttentionGradient g =
-        operations.attention_backward(grad.contiguous(), saved->q, saved->k, saved->v, saved->out, saved->layout);
-    return std::vector<Tensor>{g.q, g.k, g.v};
-  });
-}
+[[nodiscard]] Tensor attention(const Operations& operations, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const TokenTree& tree, std::int64_t window = 0);
 
-[[nodiscard]] inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
-                                      std::int64_t window = 0) {
-  return attention(operations_for(q.device()), q, k, v, tree, window);
-}
+[[nodiscard]] Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                               std::int64_t window = 0);
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/attention_impl.hpp>
+#endif

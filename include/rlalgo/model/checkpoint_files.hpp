@@ -7,19 +7,13 @@
 // of safetensors.hpp.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
 
@@ -33,78 +27,19 @@ class CheckpointFiles {
     const SafetensorsFile::Entry* entry;
   };
 
-  explicit CheckpointFiles(const std::filesystem::path& directory) {
-    const auto single = directory / "model.safetensors";
-    const auto index = directory / "model.safetensors.index.json";
-    if (std::filesystem::exists(single)) {
-      add(std::make_unique<SafetensorsFile>(single));
-    } else if (std::filesystem::exists(index)) {
-      read_index(directory, index);
-    } else if (const auto adapter = directory / "adapter_model.safetensors"; std::filesystem::exists(adapter)) {
-      add(std::make_unique<SafetensorsFile>(adapter));
-    } else {
-      const bool pickled = std::filesystem::exists(directory / "pytorch_model.bin") ||
-                           std::filesystem::exists(directory / "pytorch_model.bin.index.json");
-      core::raise("model", 13,
-                  {.what = "no weights in the model directory",
-                   .found = pickled ? "only pytorch_model.bin, a Python pickle" : "",
-                   .expected = "model.safetensors or model.safetensors.index.json",
-                   .where = directory.string(),
-                   .remedy = pickled ? "convert it to safetensors" : "check base_model"});
-    }
-  }
+  explicit CheckpointFiles(const std::filesystem::path& directory);
 
   [[nodiscard]] const std::map<std::string, Place>& places() const { return places_; }
   [[nodiscard]] bool contains(const std::string& name) const { return places_.contains(name); }
   [[nodiscard]] Tensor read(const std::string& name) const { return places_.at(name).file->read(name); }
   [[nodiscard]] Tensor map(const std::string& name) const { return places_.at(name).file->map(name); }
   // In `dtype`; in the memory of the file where that is its dtype.
-  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const {
-    return places_.at(name).file->convert(name, dtype);
-  }
+  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
 
  private:
-  void add(std::unique_ptr<SafetensorsFile> file) {
-    for (const auto& [name, entry] : file->entries()) {
-      if (!places_.emplace(name, Place{file.get(), &entry}).second) {
-        core::raise("model", 14,
-                    {.what = "two shards hold the same tensor", .found = name, .where = file->path().string()});
-      }
-    }
-    files_.push_back(std::move(file));
-  }
+  void add(std::unique_ptr<SafetensorsFile> file);
 
-  void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
-    const Json index = detail::read_json_file(path);
-    const auto fail = [&](const std::string& what, const std::string& found, const std::string& expected) {
-      core::raise("model", 14, {.what = what, .found = found, .expected = expected, .where = path.string()});
-    };
-    if (!index.contains("weight_map") || !index["weight_map"].is_object() || index["weight_map"].empty()) {
-      fail("the index of the shards is malformed", "no weight_map", "{\"weight_map\": {tensor: file}}");
-    }
-    std::map<std::string, std::string> home;
-    std::vector<std::string> shards;
-    for (const auto& [name, file] : index["weight_map"].items()) {
-      if (!file.is_string())
-        fail("the index of the shards is malformed", file.dump(), "a file name for tensor " + name);
-      home[name] = file.get<std::string>();
-      // A name with a folder in it could point anywhere.
-      if (std::filesystem::path(home[name]).filename() != home[name]) {
-        fail("a shard lies outside the model directory", home[name], "a plain file name");
-      }
-      if (std::find(shards.begin(), shards.end(), home[name]) == shards.end()) shards.push_back(home[name]);
-    }
-    for (const auto& shard : shards) {
-      if (!std::filesystem::exists(directory / shard)) fail("a shard is missing", "", shard);
-      add(std::make_unique<SafetensorsFile>(directory / shard));
-    }
-    for (const auto& [name, shard] : home) {
-      const auto place = places_.find(name);
-      if (place == places_.end() || place->second.file->path().filename() != shard) {
-        fail("a tensor is not in the shard that the index names", name, shard);
-      }
-    }
-  }
+  void read_index(const std::filesystem::path& directory, const std::filesystem::path& path);
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place> places_;
@@ -115,46 +50,11 @@ inline constexpr std::uint64_t default_shard_limit = 5'000'000'000;  // bytes of
 // Writes model.safetensors, or shards with an index when the tensors exceed `shard_limit` bytes. Tensors keep the given
 // order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed
 // last.
-inline void write_checkpoint_files(const std::filesystem::path& directory, const std::vector<NamedTensor>& tensors,
-                                   std::uint64_t shard_limit = default_shard_limit) {
-  std::vector<std::vector<NamedTensor>> shards(1);
-  std::uint64_t filled = 0, total = 0;
-  for (const auto& entry : tensors) {
-    const std::uint64_t bytes = stored_bytes(entry.second);
-    if (filled + bytes > shard_limit && !shards.back().empty()) {
-      shards.emplace_back();
-      filled = 0;
-    }
-    shards.back().push_back(entry);
-    filled += bytes;
-    total += bytes;
-  }
-  std::vector<std::string> written;
-  if (shards.size() == 1) {
-    written.emplace_back("model.safetensors");
-    write_safetensors(directory / written.back(), shards.front());
-  } else {
-    Json index;
-    index["metadata"] = {{"total_size", total}};
-    std::map<std::string, std::string> home;
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      char name[64];
-      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-      written.emplace_back(name);
-      write_safetensors(directory / name, shards[i]);
-      for (const auto& entry : shards[i]) home[entry.first] = name;
-    }
-    index["weight_map"] = home;
-    written.emplace_back("model.safetensors.index.json");
-    core::write_file(directory / written.back(), index.dump(2) + "\n");
-  }
-  for (const auto& item : std::filesystem::directory_iterator(directory)) {
-    const std::string name = item.path().filename().string();
-    const bool weights = name == "model.safetensors" || name == "model.safetensors.index.json" ||
-                         (name.starts_with("model-") && name.ends_with(".safetensors"));
-    if (weights && std::find(written.begin(), written.end(), name) == written.end())
-      std::filesystem::remove(item.path());
-  }
-}
+void write_checkpoint_files(const std::filesystem::path& directory, const std::vector<NamedTensor>& tensors,
+                            std::uint64_t shard_limit = default_shard_limit);
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/checkpoint_files_impl.hpp>
+#endif

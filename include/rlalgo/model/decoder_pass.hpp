@@ -12,15 +12,12 @@
 // Errors: [rlalgo.model.18] backward twice through one pass.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/operations.hpp>
@@ -42,100 +39,20 @@ class DecoderPass {
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies().
-  DecoderPass(DecoderConfig config, DecoderWeights weights, Tensor frequencies, Settings settings)
-      : config_(std::move(config)),
-        weights_(std::move(weights)),
-        frequencies_(std::move(frequencies)),
-        settings_(std::move(settings)) {}
+  DecoderPass(DecoderConfig config, DecoderWeights weights, Tensor frequencies, Settings settings);
 
   // The taps at `depths`: ascending, each once, 0 … layers.
   [[nodiscard]] std::vector<Tensor> forward(const TokenTree& tree, std::vector<std::int64_t> depths,
-                                            const Tensor& rows = {}) {
-    const Operations& ops = *settings_.operations;
-    const at::Device device = weights_.embedding.device();
-    depths_ = std::move(depths);
-    rope_ = rope_table(frequencies_, tree.positions, config_.rope.attention_factor, device);
-    const Tensor ids = tensor::from_values(tree.ids, at::TensorOptions().dtype(at::kLong).device(device));
-    std::vector<Tensor> taps;
-    auto wanted = depths_.begin();
-    const auto tap = [&](std::int64_t depth, const Tensor& x) {
-      if (wanted == depths_.end() || *wanted != depth) return;
-      taps.push_back(x);
-      ++wanted;
-    };
-    Tensor x = ops.rows(weights_.embedding, ids);
-    tap(0, x);
-    for (std::int64_t i = 0; i < deepest(); ++i) {
-      const std::int64_t window = kind(i).window;
-      if (!layouts_.contains(window)) layouts_.emplace(window, ops.lay_out(plan_attention(tree, window), device));
-      LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
-      const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
-      if (settings_.graph && settings_.checkpointed) {
-        tape->input = x;
-        tape->rows = chosen;
-        tape = nullptr;
-      }
-      const GateScope scope(settings_.gate.get(),
-                            {i, LayerGate::Phase::forward, i + 1 < deepest() ? i + 1 : std::int64_t{-1}});
-      x = layer_forward(context(i), layer(i), x, chosen, tape);
-      if (i + 1 < config_.layers) tap(i + 1, x);
-    }
-    if (deepest() == config_.layers) {
-      const RmsNormOutput normed = ops.rms_norm(x, weights_.final_norm, config_.rms_norm_eps);
-      if (settings_.graph) {
-        last_ = x;
-        scale_ = normed.scale;
-      }
-      tap(config_.layers, normed.value);
-    }
-    if (settings_.graph) ids_ = ids;
-    return taps;
-  }
+                                            const Tensor& rows = {});
 
   // `gradients`: of the taps, contiguous, one each.
-  void backward(const std::vector<Tensor>& gradients) {
-    if (std::exchange(used_, true)) {
-      core::raise("model", 18,
-                  {.what = "backward ran twice through one forward pass of the decoder",
-                   .remedy = "score the batch again, or add the losses before calling backward"});
-    }
-    const Operations& ops = *settings_.operations;
-    std::size_t left = gradients.size();
-    Tensor grad;
-    const auto add_tap = [&](std::int64_t depth) {
-      if (left == 0 || depths_[left - 1] != depth) return;
-      --left;
-      grad = grad.defined() ? grad.add_(gradients[left]) : gradients[left].clone();
-    };
-    if (deepest() == config_.layers) {
-      grad = ops.rms_norm_backward(gradients[--left], last_, weights_.final_norm, scale_, {},
-                                   gradient_buffer(weights_.final_norm));
-      last_ = Tensor();
-    }
-    for (std::int64_t i = deepest(); i-- > 0;) {
-      if (i + 1 < config_.layers) add_tap(i + 1);
-      {
-        const GateScope scope(settings_.gate.get(), {i, LayerGate::Phase::backward, i - 1});
-        if (settings_.checkpointed) {
-          const Tensor input = tapes_.back().input, rows = tapes_.back().rows;
-          (void)layer_forward(context(i), layer(i), input, rows, &tapes_.back());
-        }
-        grad = layer_backward(context(i), layer(i), std::move(tapes_.back()), std::move(grad));
-        tapes_.pop_back();
-      }
-      if (settings_.gate) settings_.gate->gradient_ready(i);
-    }
-    add_tap(0);
-    if (Tensor gradient = gradient_buffer(weights_.embedding); gradient.defined()) ops.add_rows(gradient, ids_, grad);
-  }
+  void backward(const std::vector<Tensor>& gradients);
 
  private:
   [[nodiscard]] std::int64_t deepest() const { return depths_.back(); }
   [[nodiscard]] LayerKind kind(std::int64_t layer) const { return config_.layer_kind(static_cast<std::size_t>(layer)); }
   [[nodiscard]] const LayerWeights& layer(std::int64_t i) const { return weights_.layers[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] LayerContext context(std::int64_t i) const {
-    return {config_, *settings_.operations, layouts_.at(kind(i).window), rope_, settings_.dropout, kind(i).rotary};
-  }
+  [[nodiscard]] LayerContext context(std::int64_t i) const;
 
   DecoderConfig config_;
   DecoderWeights weights_;
@@ -151,3 +68,7 @@ class DecoderPass {
 };
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/decoder_pass_impl.hpp>
+#endif

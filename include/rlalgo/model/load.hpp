@@ -9,18 +9,13 @@
 // those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <numbers>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -35,102 +30,22 @@ namespace detail {
 
 [[nodiscard]] inline std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(shape).dump(); }
 
-[[nodiscard]] inline std::string name_list(const std::vector<std::string>& names) {
-  constexpr std::size_t shown = 5;
-  std::string out;
-  for (std::size_t i = 0; i < names.size() && i < shown; ++i) out += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > shown) out += " and " + std::to_string(names.size() - shown) + " more";
-  return out;
-}
+[[nodiscard]] std::string name_list(const std::vector<std::string>& names);
 
 // Tensors that checkpoints carry and no decoder reads.
-[[nodiscard]] inline bool is_ignored_tensor(const std::string& name, const DecoderConfig& config) {
-  return name.ends_with("rotary_emb.inv_freq") || (config.tied_embeddings && name == "lm_head.weight");
-}
+[[nodiscard]] bool is_ignored_tensor(const std::string& name, const DecoderConfig& config);
 
 }  // namespace detail
 
-[[nodiscard]] inline std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
-                                                           at::ScalarType dtype = at::ScalarType::Float) {
-  HfConfig hf = read_hf_config(directory);
-  const CheckpointFiles files(directory);
-  DecoderWeights weights;
-  weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
-  std::vector<std::string> missing;
-  std::set<std::string> expected;
-  const auto check = [&](const std::string& name, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
-    expected.insert(name);
-    const auto place = files.places().find(name);
-    if (place == files.places().end()) {
-      missing.push_back(name);
-    } else if (place->second.entry->shape != shape) {
-      core::raise("model", 21,
-                  {.what = "a tensor has a wrong shape",
-                   .found = detail::shape_text(place->second.entry->shape),
-                   .expected = detail::shape_text(shape) + " by config.json",
-                   .where = place->second.file->path().string() + ", tensor " + name,
-                   .remedy = "config.json and the weights do not belong together"});
-    }
-  };
-  visit_weights(hf.decoder, weights, check);
-  if (!missing.empty()) {
-    core::raise("model", 19,
-                {.what = std::to_string(missing.size()) + " tensors are missing from the checkpoint",
-                 .found = "no " + detail::name_list(missing),
-                 .where = directory.string(),
-                 .remedy = "config.json and the weights do not belong together, or a file is incomplete"});
-  }
-  std::vector<std::string> unexpected;
-  for (const auto& [name, place] : files.places()) {
-    if (!expected.contains(name) && !detail::is_ignored_tensor(name, hf.decoder)) unexpected.push_back(name);
-  }
-  if (!unexpected.empty()) {
-    core::raise("model", 20,
-                {.what = std::to_string(unexpected.size()) + " tensors of the checkpoint have no place in the model",
-                 .found = detail::name_list(unexpected),
-                 .where = directory.string(),
-                 .remedy = "config.json and the weights do not belong together"});
-  }
-  visit_weights(hf.decoder, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
-    value = files.convert(name, dtype).requires_grad_(true);
-  });
-  return std::make_unique<Decoder>(std::move(hf), std::move(weights));
-}
+[[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
+                                                    at::ScalarType dtype = at::ScalarType::Float);
 
 // The decoder's shape comes from `hf` (parse_hf_config of a config.json, in a file or in code).
-[[nodiscard]] inline std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,
-                                                             at::ScalarType dtype = at::ScalarType::Float) {
-  detail::dispatch_floating(dtype, [](auto) {});  // weights are floating point
-  DecoderWeights weights;
-  weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
-  const double deviation = hf.json.value("initializer_range", 0.02);
-  const core::PhiloxKey key{seed, core::Stream::init};
-  std::uint64_t position = 0;
-  const auto fill = [&](const std::string&, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole role) {
-    const auto options = at::TensorOptions().dtype(at::ScalarType::Float);
-    const std::uint64_t step = position++;
-    if (role == WeightRole::norm) value = tensor::ones(shape, options);
-    if (role == WeightRole::bias) value = tensor::zeros(shape, options);
-    if (role == WeightRole::matrix) {
-      value = tensor::empty(shape, options);
-      float* data = value.mutable_data_ptr<float>();
-      const auto n = static_cast<std::uint64_t>(value.numel());
-      // Box–Muller: each block of four words gives four normal numbers. The uniform under the logarithm is above 0.
-      for (std::uint64_t i = 0; i < n; i += 4) {
-        const core::PhiloxBlock block = core::philox(key, step, i / 4);
-        for (std::uint64_t pair = 0; pair < 2; ++pair) {
-          const double u = (static_cast<double>(block[2 * pair]) + 1.0) * 0x1.0p-32;
-          const double angle = 2.0 * std::numbers::pi * static_cast<double>(block[2 * pair + 1]) * 0x1.0p-32;
-          const double radius = deviation * std::sqrt(-2.0 * std::log(u));
-          if (i + 2 * pair < n) data[i + 2 * pair] = static_cast<float>(radius * std::cos(angle));
-          if (i + 2 * pair + 1 < n) data[i + 2 * pair + 1] = static_cast<float>(radius * std::sin(angle));
-        }
-      }
-    }
-    value = value.to(dtype).requires_grad_(true);
-  };
-  visit_weights(hf.decoder, weights, fill);
-  return std::make_unique<Decoder>(std::move(hf), std::move(weights));
-}
+[[nodiscard]] std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,
+                                                      at::ScalarType dtype = at::ScalarType::Float);
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/load_impl.hpp>
+#endif

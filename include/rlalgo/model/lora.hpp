@@ -11,16 +11,13 @@
 // Errors (usage): [rlalgo.model.27] the decoder has an adapter already; and those of lora_config.hpp.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/lora_config.hpp>
@@ -36,14 +33,8 @@ class LoraDraw {
  public:
   LoraDraw(std::uint64_t seed, std::uint32_t module) : key_{seed, core::Stream::init}, module_(module) {}
 
-  [[nodiscard]] Tensor uniform(std::int64_t rows, std::int64_t columns, double bound) {
-    return fill(rows, columns, [&](const core::PhiloxBlock& b) { return (word(b[0]) * 2.0 - 1.0) * bound; });
-  }
-  [[nodiscard]] Tensor normal(std::int64_t rows, std::int64_t columns, double deviation) {
-    return fill(rows, columns, [&](const core::PhiloxBlock& b) {
-      return deviation * std::sqrt(-2.0 * std::log(1.0 - word(b[0]))) * std::cos(2.0 * std::numbers::pi * word(b[1]));
-    });
-  }
+  [[nodiscard]] Tensor uniform(std::int64_t rows, std::int64_t columns, double bound);
+  [[nodiscard]] Tensor normal(std::int64_t rows, std::int64_t columns, double deviation);
 
  private:
   static double word(std::uint32_t w) { return static_cast<double>(w) * 0x1.0p-32; }
@@ -65,42 +56,7 @@ class LoraDraw {
 };
 
 // Fills A and B, and for PiSSA replaces `weight` by what they leave of it.
-inline void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& lora, Tensor& weight) {
-  const std::int64_t out = weight.size(0), in = weight.size(1);
-  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-  lora.b = tensor::zeros({out, r}, at::TensorOptions().dtype(at::kFloat));
-  switch (init) {
-    case LoraInit::standard:
-      lora.a = draw.uniform(r, in, bound);
-      break;
-    case LoraInit::random:
-      lora.a = draw.uniform(r, in, bound);
-      lora.b = draw.uniform(out, r, 1.0 / std::sqrt(static_cast<double>(r)));
-      break;
-    case LoraInit::gaussian:
-      lora.a = draw.normal(r, in, 1.0 / static_cast<double>(r));
-      break;
-    case LoraInit::pissa: {
-      if (r > std::min(in, out))
-        raise_lora_setting("r", std::to_string(r), "at most " + std::to_string(std::min(in, out)) + " with PiSSA");
-      const Tensor w = weight.to(at::kFloat);
-      const auto [u, s, v] = tensor::reduced_svd(w);
-      const Tensor root = s.narrow(0, 0, r).div(lora.scale).sqrt();
-      lora.a = v.narrow(0, 0, r).mul(root.unsqueeze(1)).contiguous();
-      lora.b = u.narrow(1, 0, r).mul(root).contiguous();
-      weight = w.sub(tensor::mm(lora.b, lora.a).mul_(lora.scale)).to(weight.scalar_type());
-      break;
-    }
-    case LoraInit::orthogonal: {
-      if (r % 2 != 0) raise_lora_setting("r", std::to_string(r), "an even number with the orthogonal initialisation");
-      const Tensor q = tensor::orthonormal_basis(draw.normal(r, r, 1.0));
-      const Tensor odd = q.slice(0, 0, r, 2), even = q.slice(0, 1, r, 2);  // orthogonal to each other, [r/2, r]
-      lora.a = tensor::mm(draw.normal(in, r / 2, 0.1), odd).t().contiguous();
-      lora.b = tensor::mm(draw.normal(out, r / 2, 0.1), even).contiguous();
-      break;
-    }
-  }
-}
+void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& lora, Tensor& weight);
 
 }  // namespace detail
 
@@ -108,71 +64,19 @@ inline void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& 
 struct DecoderModules {
   std::vector<std::string> linears, all;
 };
-[[nodiscard]] inline DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights) {
-  DecoderModules out;
-  visit_loras(weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); });
-  DecoderConfig c = config;
-  c.tied_embeddings = false;
-  visit_weights(c, weights, [&](const std::string& name, const auto&, const auto&, WeightRole) {
-    const std::string path = name.substr(0, name.rfind('.'));
-    if (out.all.empty() || out.all.back() != path) out.all.push_back(path);
-  });
-  return out;
-}
+[[nodiscard]] DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights);
 
 namespace detail {
 
-inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed, TargetCheck check,
-                        bool continued) {
-  if (decoder.adapter() != nullptr)
-    core::raise_usage(
-        "model", 27,
-        {.what = "the model has an adapter already", .remedy = "attach to a decoder without one, or merge the first"});
-  check_lora(config);
-  const c10::NoGradGuard no_grad;
-  const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
-  const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
-  decoder.set_trained(false);
-  Decoder::Adapter adapter{config, continued, seed, {}};
-  DecoderWeights weights = decoder.weights();
-  // Full copies first: a tied lm_head that is saved becomes a tensor of its own.
-  DecoderConfig untied = decoder.config();
-  untied.tied_embeddings = false;
-  visit_weights(untied, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
-    if (is_saved_module(config, name.substr(0, name.rfind('.')))) value = value.detach().clone().requires_grad_(true);
-  });
-  const at::ScalarType type = decoder.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  std::uint32_t index = 0;
-  auto target = targets.begin();
-  visit_loras(weights, [&](const std::string& path, Lora& lora, Tensor& weight) {
-    const std::uint32_t number = index++;
-    if (target == targets.end() || *target != path) return;
-    ++target;
-    if (path == "lm_head" && config.dropout > 0)
-      raise_lora_setting("dropout", std::to_string(config.dropout), "0 when lm_head is a target");
-    const LoraShape shape = lora_shape(config, path);
-    lora.scale = shape.scale;
-    lora.dropout = config.dropout;
-    lora.index = number;
-    initialise_lora(config.init, {seed, number}, shape.r, lora, weight);
-    lora.a = lora.a.to(weight.device(), type).requires_grad_(true);
-    lora.b = lora.b.to(weight.device(), type).requires_grad_(true);
-    if (config.use_dora) lora.magnitude = adapted_norm(weight, lora).requires_grad_(true);
-  });
-  adapter.base = decoder.weights();
-  if (config.init == LoraInit::pissa) {
-    // What is left of the weights is all there is in memory.
-    adapter.base = weights;
-    visit_loras(adapter.base, [](const std::string&, Lora& lora, const Tensor&) { lora = {}; });
-  }
-  decoder.adapt(std::move(adapter), std::move(weights));
-}
+void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed, TargetCheck check, bool continued);
 
 }  // namespace detail
 
 // Adds a fresh adapter. `seed` draws its first values and its dropout.
-inline void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {
-  detail::attach_lora(decoder, config, seed, TargetCheck::every, false);
-}
+void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed);
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/lora_impl.hpp>
+#endif

@@ -12,15 +12,12 @@
 // a target that is no linear map; [.26] see detail/module_pattern.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/detail/module_pattern.hpp>
 
 namespace rlalgo::model {
@@ -59,15 +56,10 @@ struct LoraShape {
 
 namespace detail {
 
-[[nodiscard]] inline bool ends_path(std::string_view path, std::string_view entry) {
-  return path == entry ||
-         (path.size() > entry.size() && path.ends_with(entry) && path[path.size() - entry.size() - 1] == '.');
-}
+[[nodiscard]] bool ends_path(std::string_view path, std::string_view entry);
 
 // The modules to save of a path: an entry stands for whole components (re.match(r"(^|.*\.)entry($|\..*)")).
-[[nodiscard]] inline bool inside_path(const std::string& path, const std::string& entry) {
-  return ModulePattern("(^|.*\\.)" + entry + "($|\\..*)", false).matches(path);
-}
+[[nodiscard]] bool inside_path(const std::string& path, const std::string& entry);
 
 template <class Value>
 [[nodiscard]] Value pattern_value(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& path,
@@ -77,95 +69,28 @@ template <class Value>
   return fallback;
 }
 
-[[noreturn]] inline void raise_lora_setting(const std::string& name, const std::string& found,
-                                            const std::string& expected) {
-  core::raise_usage("model", 24,
-                    {.what = "adapter setting " + name + " is out of range", .found = found, .expected = expected});
-}
+[[noreturn]] void raise_lora_setting(const std::string& name, const std::string& found, const std::string& expected);
 
 }  // namespace detail
 
-inline void check_lora(const LoraConfig& c) {
-  const auto require = [](bool good, const char* name, const auto& found, const char* expected) {
-    if (!good) detail::raise_lora_setting(name, std::to_string(found), expected);
-  };
-  require(c.r >= 1, "r", c.r, "1 or more");
-  require(std::isfinite(c.alpha) && c.alpha > 0, "alpha", c.alpha, "above 0");
-  require(c.dropout >= 0 && c.dropout < 1, "dropout", c.dropout, "0 to below 1");
-  for (const auto& [key, rank] : c.rank_pattern) require(rank >= 1, "rank_pattern", rank, "1 or more");
-  for (const auto& [key, alpha] : c.alpha_pattern)
-    require(std::isfinite(alpha) && alpha > 0, "alpha_pattern", alpha, "above 0");
-}
+void check_lora(const LoraConfig& c);
 
-[[nodiscard]] inline LoraShape lora_shape(const LoraConfig& c, const std::string& path) {
-  const std::int64_t r = detail::pattern_value(c.rank_pattern, path, c.r);
-  const double alpha = detail::pattern_value(c.alpha_pattern, path, c.alpha);
-  return {r, alpha / (c.use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r))};
-}
+[[nodiscard]] LoraShape lora_shape(const LoraConfig& c, const std::string& path);
 
-[[nodiscard]] inline bool is_saved_module(const LoraConfig& c, const std::string& path) {
-  return std::any_of(c.modules_to_save.begin(), c.modules_to_save.end(),
-                     [&](const std::string& entry) { return detail::ends_path(path, entry); });
-}
+[[nodiscard]] bool is_saved_module(const LoraConfig& c, const std::string& path);
 
 // True if the linear map at `path` gets an adapter.
-[[nodiscard]] inline bool is_lora_target(const LoraConfig& c, const std::string& path) {
-  for (const std::string& entry : c.exclude_modules)
-    if (detail::ends_path(path, entry)) return false;
-  for (const std::string& entry : c.modules_to_save)
-    if (detail::inside_path(path, entry)) return false;
-  if (c.target_modules.empty()) {
-    if (c.target_pattern == "all-linear") return path != "lm_head";
-    return !c.target_pattern.empty() && detail::ModulePattern(c.target_pattern, true).matches(path);
-  }
-  if (std::none_of(c.target_modules.begin(), c.target_modules.end(),
-                   [&](const std::string& entry) { return detail::ends_path(path, entry); }))
-    return false;
-  if (c.layers_to_transform.empty()) return true;
-  const auto layer_of = [&](const std::string& list) {
-    return detail::ModulePattern(".*\\." + list + "\\.(\\d+)\\.", false).group(path);
-  };
-  std::string index;
-  if (c.layers_pattern.empty()) index = layer_of("[^.]*");
-  for (const std::string& list : c.layers_pattern)
-    if (index.empty()) index = layer_of(list);
-  return !index.empty() && std::find(c.layers_to_transform.begin(), c.layers_to_transform.end(), std::stoll(index)) !=
-                               c.layers_to_transform.end();
-}
+[[nodiscard]] bool is_lora_target(const LoraConfig& c, const std::string& path);
 
 // What a list of targets must name: every entry something, or all of them together something.
 enum class TargetCheck { every, some };
 
 // The targets among `linears` (paths of linear maps); `modules` are all modules with weights. At least one.
-[[nodiscard]] inline std::vector<std::string> lora_targets(const LoraConfig& c, const std::vector<std::string>& linears,
-                                                           const std::vector<std::string>& modules, TargetCheck check) {
-  const auto names_one = [](const std::vector<std::string>& paths, const std::string& entry) {
-    return std::any_of(paths.begin(), paths.end(),
-                       [&](const std::string& path) { return detail::ends_path(path, entry); });
-  };
-  const auto missing = [](const std::string& key, const std::string& found) {
-    core::raise_usage("model", 23,
-                      {.what = key + " names no module of the model",
-                       .found = found,
-                       .expected = "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or a path "
-                                   "like model.layers.0.self_attn.q_proj"});
-  };
-  for (const std::string& entry : c.target_modules) {
-    if (names_one(linears, entry)) continue;
-    if (names_one(modules, entry))
-      core::raise_usage("model", 25,
-                        {.what = "an adapter target is not a linear map",
-                         .found = entry,
-                         .remedy = "name it in modules_to_save: it is then trained whole"});
-    if (check == TargetCheck::every) missing("target_modules", entry);
-  }
-  for (const std::string& entry : c.modules_to_save)
-    if (!names_one(modules, entry)) missing("modules_to_save", entry);
-  std::vector<std::string> targets;
-  for (const std::string& path : linears)
-    if (is_lora_target(c, path)) targets.push_back(path);
-  if (targets.empty()) missing("target_modules", c.target_pattern.empty() ? std::string("nothing") : c.target_pattern);
-  return targets;
-}
+[[nodiscard]] std::vector<std::string> lora_targets(const LoraConfig& c, const std::vector<std::string>& linears,
+                                                    const std::vector<std::string>& modules, TargetCheck check);
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/lora_config_impl.hpp>
+#endif

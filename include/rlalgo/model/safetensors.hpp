@@ -11,32 +11,19 @@
 // unsupported dtype; [.5] offsets out of range, overlapping, or not matching the shape; [.6] tensor not in the file.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -60,66 +47,26 @@ inline constexpr SafetensorsDtype safetensors_dtypes[] = {
     {"I64", at::ScalarType::Long, 9},
 };
 
-inline const SafetensorsDtype* find_dtype(std::string_view name) {
-  for (const auto& entry : safetensors_dtypes)
-    if (entry.name == name) return &entry;
-  return nullptr;
-}
+const SafetensorsDtype* find_dtype(std::string_view name);
 
-inline const SafetensorsDtype* find_dtype(at::ScalarType type) {
-  for (const auto& entry : safetensors_dtypes)
-    if (entry.type == type) return &entry;
-  return nullptr;
-}
+const SafetensorsDtype* find_dtype(at::ScalarType type);
 
 // A private mapping of a whole file. Pages that are written to become the process's own; the file never changes.
 class MappedFile {
  public:
-  explicit MappedFile(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) fail("cannot open the weights file", path, errno);
-    struct stat status {};
-    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-      const int error = S_ISREG(status.st_mode) ? errno : EISDIR;
-      ::close(descriptor);
-      fail("cannot read the weights file", path, error);
-    }
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ > 0) {
-      void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
-      const int error = errno;
-      ::close(descriptor);
-      if (address == MAP_FAILED) fail("cannot map the weights file", path, error);
-      data_ = static_cast<std::byte*>(address);
-    } else {
-      ::close(descriptor);
-    }
-  }
+  explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) ::munmap(data_, size_);
-  }
+  ~MappedFile();
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] std::byte* data() const { return data_; }
 
   // Gives the memory of whole pages inside [begin, end) back; they are read again when needed. Advice only.
-  void release(std::size_t begin, std::size_t end) const {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    begin = (begin + page - 1) / page * page;
-    end = end / page * page;
-    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
-  }
+  void release(std::size_t begin, std::size_t end) const;
 
  private:
-  [[noreturn]] static void fail(const char* what, const std::filesystem::path& path, int error) {
-    core::raise("model", 1,
-                {.what = what,
-                 .found = std::strerror(error),
-                 .where = path.string(),
-                 .remedy = "check the path and its permissions"});
-  }
+  [[noreturn]] static void fail(const char* what, const std::filesystem::path& path, int error);
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
@@ -135,10 +82,7 @@ class SafetensorsFile {
     std::size_t begin, end;  // bytes, from the start of the data
   };
 
-  explicit SafetensorsFile(std::filesystem::path path)
-      : path_(std::move(path)), file_(std::make_shared<detail::MappedFile>(path_)) {
-    parse();
-  }
+  explicit SafetensorsFile(std::filesystem::path path);
 
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -147,172 +91,28 @@ class SafetensorsFile {
   // One tensor in its stored dtype, in the memory of the mapping: nothing is read before it is used. Writing to it
   // copies the pages written. The mapping lives as long as the tensor. A file that somebody truncates meanwhile ends
   // the program (SIGBUS); one that is replaced by renaming does not matter.
-  [[nodiscard]] Tensor map(const std::string& name) const {
-    const Entry& entry = this->entry(name);
-    std::byte* const data = file_->data() + (data_.data() - file_->data()) + entry.begin;
-    if (entry.end == entry.begin || reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(entry.dtype) != 0)
-      return read(name);
-    return at::from_blob(
-        data, entry.shape, [file = file_](void*) {}, at::TensorOptions().dtype(entry.dtype));
-  }
+  [[nodiscard]] Tensor map(const std::string& name) const;
 
   // One tensor in another dtype; the pages that the conversion read are given back.
-  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const {
-    const Entry& entry = this->entry(name);
-    Tensor out = map(name).to(dtype);
-    if (entry.dtype != dtype) {
-      const auto start = static_cast<std::size_t>(data_.data() - file_->data());
-      file_->release(start + entry.begin, start + entry.end);
-    }
-    return out;
-  }
+  [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
 
   // A copy of one tensor in its stored dtype.
-  [[nodiscard]] Tensor read(const std::string& name) const {
-    const Entry& entry = this->entry(name);
-    Tensor out = tensor::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
-    if (entry.end > entry.begin)
-      std::memcpy(out.mutable_data_ptr(), data_.data() + entry.begin, entry.end - entry.begin);
-    return out;
-  }
+  [[nodiscard]] Tensor read(const std::string& name) const;
 
  private:
-  [[nodiscard]] const Entry& entry(const std::string& name) const {
-    const auto found = entries_.find(name);
-    if (found == entries_.end())
-      core::raise("model", 6, {.what = "the file has no such tensor", .found = name, .where = path_.string()});
-    return found->second;
-  }
+  [[nodiscard]] const Entry& entry(const std::string& name) const;
 
   static constexpr std::uint64_t largest_header = 100'000'000;  // the limit of the Rust library
 
   [[noreturn]] void fail(int number, std::string what, std::string found, std::string expected,
-                         const std::string& tensor = "") const {
-    core::raise("model", number,
-                {.what = std::move(what),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .where = path_.string() + (tensor.empty() ? "" : ", tensor " + tensor),
-                 .remedy = "the file is damaged or incomplete: fetch or write it again"});
-  }
+                         const std::string& tensor = "") const;
 
-  void parse() {
-    const auto bytes = file_->bytes();
-    if (bytes.size() < 8) {
-      fail(2, "the safetensors file is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
-    }
-    std::uint64_t length = 0;
-    for (int i = 7; i >= 0; --i)
-      length = length << 8U | std::to_integer<std::uint64_t>(bytes[static_cast<std::size_t>(i)]);
-    if (length < 2 || length > largest_header || length > bytes.size() - 8) {
-      fail(2, "the header length of the safetensors file is impossible", std::to_string(length) + " bytes",
-           "2 to " + std::to_string(std::min<std::uint64_t>(largest_header, bytes.size() - 8)));
-    }
-    data_ = bytes.subspan(8 + length);
-    nlohmann::ordered_json header;
-    try {
-      const char* text = reinterpret_cast<const char*>(bytes.data() + 8);
-      std::set<std::string> names;
-      // The parser would let a later duplicate of a key win in silence.
-      const auto unique = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::ordered_json& parsed) {
-        if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
-            !names.insert(parsed.get<std::string>()).second) {
-          fail(3, "a tensor is described twice", parsed.get<std::string>(), "one description");
-        }
-        return true;
-      };
-      header = nlohmann::ordered_json::parse(text, text + length, unique);
-    } catch (const nlohmann::json::exception& error) {
-      fail(3, "the safetensors header is not JSON", error.what(), "");
-    }
-    if (!header.is_object()) fail(3, "the safetensors header is not a JSON object", header.type_name(), "object");
-    for (const auto& [name, value] : header.items()) {
-      if (name == "__metadata__") {
-        if (!value.is_object()) fail(3, "__metadata__ is not an object", value.type_name(), "object");
-        for (const auto& [key, text] : value.items()) {
-          if (!text.is_string()) fail(3, "a metadata value is not a string", text.type_name(), "string", key);
-          metadata_[key] = text.get<std::string>();
-        }
-      } else {
-        entries_.emplace(name, parse_entry(name, value));
-      }
-    }
-    check_layout();
-  }
+  void parse();
 
-  [[nodiscard]] Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value) const {
-    const auto is_count = [](const nlohmann::ordered_json& v) {
-      return v.is_number_unsigned() &&
-             v.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()};
-    };
-    if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() || !value.contains("shape") ||
-        !value["shape"].is_array() || !std::all_of(value["shape"].begin(), value["shape"].end(), is_count) ||
-        !value.contains("data_offsets") || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2 ||
-        !std::all_of(value["data_offsets"].begin(), value["data_offsets"].end(), is_count)) {
-      fail(3, "a tensor's description is malformed", value.dump(), "{dtype, shape, data_offsets: [begin, end]}", name);
-    }
-    const auto dtype = value["dtype"].get<std::string>();
-    const detail::SafetensorsDtype* known = detail::find_dtype(dtype);
-    if (known == nullptr) {
-      core::raise("model", 4,
-                  {.what = "unsupported tensor dtype",
-                   .found = dtype,
-                   .expected = "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL",
-                   .where = path_.string() + ", tensor " + name,
-                   .remedy = "convert the checkpoint to bf16 or f32"});
-    }
-    Entry entry{
-        known->type, {}, value["data_offsets"][0].get<std::size_t>(), value["data_offsets"][1].get<std::size_t>()};
-    if (entry.begin > entry.end || entry.end > data_.size()) {
-      fail(5, "a tensor's offsets lie outside the file",
-           "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + ")",
-           "within the " + std::to_string(data_.size()) + " bytes of data", name);
-    }
-    // The product stays below the data size at every step, so it cannot overflow.
-    std::uint64_t elements = 1;
-    bool fits = true;
-    for (const auto& extent : value["shape"]) {
-      const auto n = extent.get<std::uint64_t>();
-      if (n > static_cast<std::uint64_t>(INT64_MAX)) fits = false;
-      entry.shape.push_back(static_cast<std::int64_t>(n));
-      if (n != 0 && elements > data_.size() / n) fits = false;
-      elements = fits ? elements * n : elements;
-    }
-    if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
-      elements = 0;
-    else if (!fits)
-      elements = UINT64_MAX / 8;
-    if (elements * c10::elementSize(entry.dtype) != entry.end - entry.begin) {
-      fail(5, "a tensor's offsets do not match its shape and dtype", std::to_string(entry.end - entry.begin) + " bytes",
-           value["shape"].dump() + " × " + std::to_string(c10::elementSize(entry.dtype)) + " bytes", name);
-    }
-    return entry;
-  }
+  [[nodiscard]] Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value) const;
 
   // The tensors tile the data: no overlap, no hole, nothing behind the last one.
-  void check_layout() const {
-    std::vector<std::pair<const std::string*, const Entry*>> order;
-    for (const auto& [name, entry] : entries_) order.emplace_back(&name, &entry);
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end);
-    });
-    std::size_t reached = 0;
-    for (const auto& [name, entry] : order) {
-      if (entry->begin < reached) {
-        fail(5, "two tensors overlap", "begin " + std::to_string(entry->begin), "at least " + std::to_string(reached),
-             *name);
-      }
-      if (entry->begin > reached) {
-        fail(5, "bytes before this tensor belong to no tensor", "begin " + std::to_string(entry->begin),
-             std::to_string(reached), *name);
-      }
-      reached = entry->end;
-    }
-    if (reached != data_.size()) {
-      fail(5, "bytes after the last tensor belong to no tensor", std::to_string(data_.size()) + " bytes of data",
-           std::to_string(reached));
-    }
-  }
+  void check_layout() const;
 
   std::filesystem::path path_;
   std::shared_ptr<detail::MappedFile> file_;  // tensors that map() returned share it
@@ -322,17 +122,10 @@ class SafetensorsFile {
 };
 
 // All tensors of one file, by name.
-[[nodiscard]] inline std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, entry] : file.entries()) out.emplace(name, file.read(name));
-  return out;
-}
+[[nodiscard]] std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path);
 
 // Bytes a tensor takes in a file.
-[[nodiscard]] inline std::uint64_t stored_bytes(const Tensor& tensor) {
-  return static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
-}
+[[nodiscard]] std::uint64_t stored_bytes(const Tensor& tensor);
 
 // A tensor that is made when its turn to be written comes.
 struct PendingTensor {
@@ -343,56 +136,15 @@ struct PendingTensor {
 };
 
 // Writes the tensors under `path`, whole or not at all, one in memory at a time; names must be unique.
-inline void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
-                                      const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
-  const auto dtype_of = [&](const PendingTensor& entry) -> const detail::SafetensorsDtype& {
-    const detail::SafetensorsDtype* known = detail::find_dtype(entry.dtype);
-    if (known == nullptr) {
-      core::raise("model", 4,
-                  {.what = "unsupported tensor dtype",
-                   .found = c10::toString(entry.dtype),
-                   .where = path.string() + ", tensor " + entry.name});
-    }
-    return *known;
-  };
-  std::sort(tensors.begin(), tensors.end(), [&](const PendingTensor& a, const PendingTensor& b) {
-    const int rank_a = dtype_of(a).rank, rank_b = dtype_of(b).rank;
-    return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
-  });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::uint64_t offset = 0;
-  for (const auto& entry : tensors) {
-    if (header.contains(entry.name)) {
-      core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.name, .where = path.string()});
-    }
-    std::uint64_t bytes = c10::elementSize(entry.dtype);
-    for (const std::int64_t extent : entry.shape) bytes *= static_cast<std::uint64_t>(extent);
-    header[entry.name] = {
-        {"dtype", dtype_of(entry).name}, {"shape", entry.shape}, {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
-  }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  core::AtomicFile file(path);
-  std::uint8_t length[8];
-  for (unsigned i = 0; i < 8; ++i) length[i] = static_cast<std::uint8_t>(text.size() >> (8 * i));
-  file.write(length, sizeof length);
-  file.write(text);
-  for (const auto& entry : tensors) {
-    const Tensor contiguous = entry.make().detach().contiguous();
-    file.write(contiguous.const_data_ptr(), stored_bytes(contiguous));
-  }
-  file.commit();
-}
+void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
+                               const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 // The same for tensors that exist.
-inline void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) {
-  std::vector<PendingTensor> pending;
-  for (const auto& [name, value] : tensors)
-    pending.push_back({name, value.scalar_type(), value.sizes().vec(), [value = value] { return value; }});
-  write_pending_safetensors(path, std::move(pending), metadata);
-}
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/safetensors_impl.hpp>
+#endif

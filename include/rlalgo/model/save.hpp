@@ -11,10 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -28,52 +25,20 @@ struct SaveOptions {
 
 namespace detail {
 
-[[nodiscard]] inline std::string dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::ScalarType::Float:
-      return "float32";
-    case at::ScalarType::Double:
-      return "float64";
-    case at::ScalarType::BFloat16:
-      return "bfloat16";
-    case at::ScalarType::Half:
-      return "float16";
-    default:
-      return c10::toString(type);
-  }
-}
+[[nodiscard]] std::string dtype_name(at::ScalarType type);
 
 // config.json of a file in this dtype. Whichever spelling the file has is kept; a config without one gets the older,
 // which every reader knows.
-[[nodiscard]] inline Json config_with_dtype(Json json, at::ScalarType type) {
-  if (json.contains("dtype")) json["dtype"] = dtype_name(type);
-  if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = dtype_name(type);
-  return json;
-}
+[[nodiscard]] Json config_with_dtype(Json json, at::ScalarType type);
 
-[[nodiscard]] inline Json default_generation_config(const Json& config) {
-  Json out = Json::object();
-  out["_from_model_config"] = true;
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-    if (config.contains(key) && !config[key].is_null()) out[key] = config[key];
-  }
-  if (config.contains("transformers_version")) out["transformers_version"] = config["transformers_version"];
-  return out;
-}
+[[nodiscard]] Json default_generation_config(const Json& config);
 
 }  // namespace detail
 
-inline void save_decoder(const Decoder& decoder, const std::filesystem::path& directory,
-                         const SaveOptions& options = {}) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) core::raise_file_error("cannot create the directory", directory, error.value());
-  write_checkpoint_files(directory, decoder.named_tensors(), options.shard_limit);
-  const Json& config = decoder.hf_config().json;
-  const Json generation =
-      options.generation_config ? *options.generation_config : detail::default_generation_config(config);
-  core::write_file(directory / "generation_config.json", generation.dump(2) + "\n");
-  core::write_file(directory / "config.json", detail::config_with_dtype(config, decoder.dtype()).dump(2) + "\n");
-}
+void save_decoder(const Decoder& decoder, const std::filesystem::path& directory, const SaveOptions& options = {});
 
 }  // namespace rlalgo::model
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/model/detail/save_impl.hpp>
+#endif

@@ -16,18 +16,13 @@
 // second derivative; [.5] an input was changed in place before backward.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <c10/core/GradMode.h>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -57,111 +52,22 @@ struct Range {
   std::int64_t size;
 };
 
-inline std::string text(c10::IntArrayRef sizes) {
-  std::ostringstream out;
-  out << sizes;
-  return out.str();
-}
+std::string text(c10::IntArrayRef sizes);
 
 // Everything forward leaves for backward.
 class LogProbTiles {
  public:
   LogProbTiles(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-               const LogProbOptions& options)
-      : hidden_(hidden.detach()),
-        weight_(weight.detach()),
-        bias_(bias.defined() ? bias.detach() : bias),
-        targets_(targets.to(hidden.device())),
-        required_{hidden.requires_grad(), weight.requires_grad(), bias.defined() && bias.requires_grad()},
-        options_(options),
-        hidden_version_(hidden_._version()),
-        weight_version_(weight_._version()) {
-    options_.entropy = options_.entropy || options_.entropy_gradient;
-    check(targets);
-    const auto promoted = c10::promoteTypes(hidden.scalar_type(), weight.scalar_type());
-    compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
-    tokens_ = hidden_.size(0);
-    vocabulary_ = weight_.size(0);
-    choose_tiles();
-    states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
-  }
+               const LogProbOptions& options);
 
   // Returns [2, N] (log_prob, entropy) or [1, N]; keeps what fits into the cache for backward if told so.
-  Tensor forward(bool keep) {
-    Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
-    if (options_.greedy) greedy_ = hidden_.new_empty({tokens_}, out.options());
-    // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
-    const std::int64_t copies = 2 * tokens_ * hidden_.size(1) * static_cast<std::int64_t>(c10::elementSize(compute_));
-    budget_ = keep ? std::max<std::int64_t>(options_.cache_bytes - copies, 0) : 0;
-    keeps_ = keep;
-    kept_.clear();
-    if (whole_rows())
-      forward_rows(out);
-    else
-      forward_tiles(out);
-    return out;
-  }
+  Tensor forward(bool keep);
 
   // [N], known after forward().
   [[nodiscard]] const Tensor& greedy() const { return greedy_; }
 
   // Gradients of hidden, weight and bias (undefined where not required). A second call recomputes every tile.
-  std::vector<Tensor> backward(const Tensor& grad_out) {
-    const c10::NoGradGuard no_grad;
-    if (hidden_._version() != hidden_version_ || weight_._version() != weight_version_)
-      core::raise("tensor", 5,
-                  {.what = "hidden states or head weight were changed in place between forward and backward",
-                   .remedy = "update parameters after the backward pass"});
-    const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
-    Tensor s;                                                                                    // [N, 1]
-    if (options_.entropy && options_.entropy_gradient)
-      s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
-    // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
-    const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
-    const bool narrow_weight = weight_.scalar_type() != compute_;
-    Tensor grad_hidden, grad_weight, grad_bias;
-    if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
-    const bool lent = lent_.defined();
-    if (required_.weight)
-      grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
-                    : lent       ? std::exchange(lent_, Tensor())
-                                 : weight_.new_empty(weight_.sizes());
-    if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
-    Buffer scratch(*this), powers(*this);
-    std::size_t tile_index = 0;
-    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-      // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
-      const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
-      Tensor grad_w;  // [v, H]
-      if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
-      for (const Range n : ranges(tokens_, tile_tokens_)) {
-        Tensor tile = scratch.view(n.size, v.size);
-        const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
-        log_probabilities(tile, tile_index++, n, v, w);
-        const auto [index, inside] = target_in(n, v);
-        if (s.defined()) {
-          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
-          tile.mul_(rows(s)).add_(rows(entropy_).mul(rows(s)).add_(rows(g))).mul_(power).neg_();
-          tile.scatter_add_(1, index, rows(g).mul(inside));
-        } else {
-          tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
-        }
-        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
-        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
-        if (required_.bias)
-          grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
-      }
-      if (required_.weight && apart) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
-    }
-    if (lent) kept_.clear();
-    if (required_.hidden) {
-      if (!s.defined()) grad_hidden.mul_(g).neg_();
-      grad_hidden = grad_hidden.to(hidden_.scalar_type());
-    }
-    if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
-    return {grad_hidden, grad_weight, grad_bias};
-  }
+  std::vector<Tensor> backward(const Tensor& grad_out);
 
  private:
   // One tile of scratch memory, viewed at the size of the moment: whole rows lie in memory row after row, parts of the
@@ -182,179 +88,35 @@ class LogProbTiles {
     Tensor memory_;
   };
 
-  static std::vector<Range> ranges(std::int64_t total, std::int64_t step) {
-    std::vector<Range> out;
-    for (std::int64_t begin = 0; begin < total; begin += step) out.push_back({begin, std::min(step, total - begin)});
-    return out;
-  }
+  static std::vector<Range> ranges(std::int64_t total, std::int64_t step);
 
   // The vocabulary is one tile: every tile holds whole rows, and is kept as log-probabilities.
-  void forward_rows(Tensor& out) {
-    const Tensor w = widen(weight_);
-    Buffer scratch(*this);
-    if (options_.entropy) entropy_ = out.select(0, 1).unsqueeze(1);
-    for (const Range n : ranges(tokens_, tile_tokens_)) {
-      Tensor tile = scratch.view(n.size, vocabulary_);
-      logits(tile, n, Range{0, vocabulary_}, w);
-      const Tensor log_p = tile.log_softmax(1);
-      out.select(0, 0)
-          .narrow(0, n.begin, n.size)
-          .copy_(log_p.gather(1, targets_.narrow(0, n.begin, n.size).unsqueeze(1)).squeeze(1));
-      if (options_.greedy)
-        greedy_.narrow(0, n.begin, n.size).copy_(out.select(0, 0).narrow(0, n.begin, n.size).ge(log_p.amax(1)));
-      if (options_.entropy)
-        entropy_.narrow(0, n.begin, n.size).copy_(tile.copy_(log_p).exp_().mul_(log_p).sum(1, true).neg_());
-      kept_.push_back(spend(tile.numel()) ? log_p : Tensor());
-    }
-  }
+  void forward_rows(Tensor& out);
 
-  void forward_tiles(Tensor& out) {
-    const auto options = out.options();
-    Tensor maximum = hidden_.new_empty({tokens_, 1}, options);                        // running max of the logits
-    Tensor sum = hidden_.new_empty({tokens_, 1}, options);                            // Σ exp(l − max)
-    Tensor moment = hidden_.new_empty({options_.entropy ? tokens_ : 0, 1}, options);  // Σ exp(l − max)(l − max)
-    Tensor chosen = hidden_.new_zeros({tokens_, 1}, options);                         // l of the target
-    Buffer scratch(*this), powers(*this);
-    if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous())
-      lent_ = weight_.new_empty(weight_.sizes());
-    for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-      const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
-      const bool first = v.begin == 0;
-      for (const Range n : ranges(tokens_, tile_tokens_)) {
-        Tensor tile = scratch.view(n.size, v.size);  // [n, v]
-        kept_.push_back(room_for(n, v));
-        const Tensor raw = kept_.back().defined() ? kept_.back() : tile;
-        logits(raw, n, v, w);
-        const auto [index, inside] = target_in(n, v);
-        chosen.narrow(0, n.begin, n.size).add_(raw.gather(1, index).masked_fill_(inside.logical_not(), 0.0));
-        // Move the running sums to the new maximum.
-        Tensor m = maximum.narrow(0, n.begin, n.size), z = sum.narrow(0, n.begin, n.size);
-        Tensor e = options_.entropy ? moment.narrow(0, n.begin, n.size) : Tensor();
-        const Tensor peak = raw.amax(1, true);
-        if (first) {
-          m.copy_(peak);
-          z.zero_();
-          if (e.defined()) e.zero_();
-        } else {
-          const Tensor raised = m.maximum(peak);
-          const Tensor shift = m.sub(raised);
-          const Tensor factor = shift.exp();
-          if (e.defined()) e.addcmul_(shift, z).mul_(factor);
-          z.mul_(factor);
-          m.copy_(raised);
-        }
-        subtract_into(tile, raw, m);
-        if (e.defined()) {
-          Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
-          z.add_(power.sum(1, true));
-          e.add_(tile.mul_(power).sum(1, true));
-        } else {
-          z.add_(tile.exp_().sum(1, true));
-        }
-      }
-    }
-    if (options_.greedy) greedy_.copy_(chosen.ge(maximum).squeeze(1));
-    log_sum_ = maximum.add(sum.log());
-    out.select(0, 0).copy_(chosen.sub_(log_sum_).squeeze(1));
-    if (options_.entropy) {
-      entropy_ = sum.log().sub_(moment.div_(sum));
-      out.select(0, 1).copy_(entropy_.squeeze(1));
-    }
-  }
+  void forward_tiles(Tensor& out);
 
   [[nodiscard]] bool whole_rows() const { return tile_vocabulary_ == vocabulary_; }
 
   // Takes the bytes of a tile from the budget; false when they are not there.
-  bool spend(std::int64_t elements) {
-    const std::int64_t bytes = elements * static_cast<std::int64_t>(c10::elementSize(compute_));
-    const bool fits = bytes <= budget_;
-    budget_ = fits ? budget_ - bytes : 0;
-    return fits;
-  }
+  bool spend(std::int64_t elements);
 
   // Where the logits of a tile can stay until backward, in memory as a Buffer's view; undefined when nowhere. The rows
   // v of the weight's gradient hold [H, v] values: the logits of as many tokens.
-  Tensor room_for(Range n, Range v) {
-    if (lent_.defined() && n.begin + n.size <= weight_.size(1))
-      return lent_.narrow(0, v.begin, v.size)
-          .view({-1})
-          .narrow(0, n.begin * v.size, n.size * v.size)
-          .view({v.size, n.size})
-          .t();
-    if (!keeps_ || !spend(n.size * v.size)) return {};
-    return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
-  }
+  Tensor room_for(Range n, Range v);
 
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
 
-  void logits(Tensor tile, Range n, Range v, const Tensor& w) const {
-    tile.addmm_(states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
-    if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
-  }
+  void logits(Tensor tile, Range n, Range v, const Tensor& w) const;
 
-  void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const {
-    const bool kept = tile_index < kept_.size() && kept_[tile_index].defined();
-    if (!kept) logits(tile, n, v, w);
-    if (!whole_rows())
-      subtract_into(tile, kept ? kept_[tile_index] : tile, log_sum_.narrow(0, n.begin, n.size));
-    else
-      tile.copy_(kept ? kept_[tile_index] : tile.log_softmax(1));
-  }
+  void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const;
 
   // Column of each target within the vocabulary tile, and whether it lies there. [n, 1] each
-  [[nodiscard]] std::pair<Tensor, Tensor> target_in(Range n, Range v) const {
-    const Tensor column = targets_.narrow(0, n.begin, n.size).sub(v.begin).unsqueeze(1);
-    const Tensor index = column.clamp(0, v.size - 1);
-    return {index, index.eq(column)};
-  }
+  [[nodiscard]] std::pair<Tensor, Tensor> target_in(Range n, Range v) const;
 
   // About 2¹⁹ elements: large enough for the matrix product, small enough to stay in cache between the passes.
-  void choose_tiles() {
-    constexpr std::int64_t elements = std::int64_t{1} << 19;
-    std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
-    if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
-    tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
-    if (vocabulary <= 0) {
-      vocabulary = elements / tile_tokens_;
-      // A narrow weight is widened tile by tile: bound that copy too.
-      if (weight_.scalar_type() != compute_)
-        vocabulary = std::min(vocabulary,
-                              std::max<std::int64_t>(256, 2 * elements / std::max<std::int64_t>(1, weight_.size(1))));
-    }
-    tile_vocabulary_ = std::clamp<std::int64_t>(vocabulary, 1, vocabulary_);
-  }
+  void choose_tiles();
 
-  void check(const Tensor& targets) const {
-    const auto misfit = [](const std::string& what, const std::string& found, const std::string& expected) {
-      core::raise("tensor", 1, {.what = what, .found = found, .expected = expected});
-    };
-    if (hidden_.dim() != 2 || weight_.dim() != 2 || hidden_.size(1) != weight_.size(1) || weight_.size(0) == 0)
-      misfit("hidden states and head weight do not fit", text(hidden_.sizes()) + " and " + text(weight_.sizes()),
-             "[N, H] and [V, H]");
-    if (targets_.dim() != 1 || targets_.size(0) != hidden_.size(0) || targets_.scalar_type() != c10::ScalarType::Long)
-      misfit("targets do not fit the hidden states",
-             text(targets_.sizes()) + " " + c10::toString(targets_.scalar_type()),
-             text(hidden_.sizes().slice(0, 1)) + " Long");
-    if (bias_.defined() && (bias_.dim() != 1 || bias_.size(0) != weight_.size(0)))
-      misfit("head bias does not fit the head weight", text(bias_.sizes()), text(weight_.sizes().slice(0, 1)));
-    if (!hidden_.is_floating_point() || !weight_.is_floating_point())
-      misfit("hidden states and head weight must be floating point",
-             std::string(c10::toString(hidden_.scalar_type())) + " and " + c10::toString(weight_.scalar_type()),
-             "Float, Double, BFloat16 or Half");
-    if (!(options_.temperature > 0.0) || !std::isfinite(options_.temperature))
-      core::raise("tensor", 3,
-                  {.what = "temperature of the log-prob head",
-                   .found = std::to_string(options_.temperature),
-                   .expected = "a finite number above 0"});
-    if (targets.size(0) == 0 || !targets.is_cpu()) return;
-    const std::int64_t low = targets.min().item<std::int64_t>(), high = targets.max().item<std::int64_t>();
-    if (low < 0 || high >= weight_.size(0))
-      core::raise("tensor", 2,
-                  {.what = "target token outside the vocabulary",
-                   .found = std::to_string(low < 0 ? low : high),
-                   .expected = "0 … " + std::to_string(weight_.size(0) - 1),
-                   .remedy = "check that tokenizer and model belong together"});
-  }
+  void check(const Tensor& targets) const;
 
   struct Required {
     bool hidden, weight, bias;
@@ -377,20 +139,11 @@ class LogProbTiles {
 
 }  // namespace detail
 
-inline LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
-                              const LogProbOptions& options = {}, const Tensor& bias = {}) {
-  const std::vector<Tensor> inputs = {hidden, weight, bias};
-  const bool graph = needs_gradient(inputs);
-  const auto head = std::make_shared<detail::LogProbTiles>(hidden, weight, bias, targets, options);
-  Tensor out;
-  {
-    const c10::NoGradGuard no_grad;
-    out = head->forward(graph);
-  }
-  if (graph) out = attach_gradient(out, inputs, [head](const Tensor& grad) { return head->backward(grad); });
-  LogProbs result{out.select(0, 0), {}, head->greedy()};
-  if (out.size(0) == 2) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
-  return result;
-}
+LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                       const LogProbOptions& options = {}, const Tensor& bias = {});
 
 }  // namespace rlalgo::tensor
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/text/detail/unicode.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace rlalgo::text {

@@ -27,157 +27,69 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include <rlalgo/core/atomic_file.hpp>
-#include <rlalgo/core/error.hpp>
-#include <rlalgo/text/detail/tokenizer_parts.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
 namespace rlalgo::text {
+
+namespace detail {
+struct TokenizerFile;
+struct TokenizerParts;
+}  // namespace detail
 
 class Tokenizer {
  public:
   using Id = std::int32_t;
 
-  static Tokenizer from_directory(const std::filesystem::path& directory) {
-    const std::optional<std::string> text = detail::read_if_present(directory / "tokenizer.json");
-    if (!text) raise_missing(directory);
-    const Json config = detail::read_json_if_present(directory / "tokenizer_config.json");
-    const Json map = detail::read_json_if_present(directory / "special_tokens_map.json");
-    return Tokenizer(detail::parse_tokenizer_file(*text, (directory / "tokenizer.json").string()), config, map,
-                     directory);
-  }
-
-  [[noreturn]] static void raise_missing(const std::filesystem::path& directory) {
-    core::raise("text", 1,
-                {.what = "the tokenizer is missing",
-                 .found = "no tokenizer.json",
-                 .where = directory.string(),
-                 .remedy = "give a Hugging Face model directory with a fast tokenizer (tokenizer.json)"});
-  }
+  static Tokenizer from_directory(const std::filesystem::path& directory);
+  [[noreturn]] static void raise_missing(const std::filesystem::path& directory);
 
   // tokenizer.json as a string, the other two files as JSON (null: absent).
   static Tokenizer from_json(const std::string& tokenizer_json, const Json& config = {},
-                             const Json& special_tokens_map = {}) {
-    return Tokenizer(detail::parse_tokenizer_file(tokenizer_json, "tokenizer.json"), config, special_tokens_map, {});
-  }
+                             const Json& special_tokens_map = {});
 
-  [[nodiscard]] std::vector<Id> encode(std::string_view text, bool add_special_tokens = true) const {
-    if (!detail::is_valid_utf8(text)) return encode(detail::to_valid_utf8(text), add_special_tokens);
-    std::vector<Id> ids;
-    ids.reserve(text.size() / 3 + 8);
-    const auto& [before, after] = std::pair(parts_->post_processor.before(), parts_->post_processor.after());
-    if (add_special_tokens) ids.insert(ids.end(), before.begin(), before.end());
-    parts_->raw_matcher.split(
-        text,
-        [&](detail::Span span) { encode_part(text.substr(span.begin, span.end - span.begin), span.begin == 0, ids); },
-        [&](Id id) { ids.push_back(id); });
-    if (add_special_tokens) ids.insert(ids.end(), after.begin(), after.end());
-    return ids;
-  }
-
-  [[nodiscard]] std::string decode(std::span<const Id> ids, bool skip_special_tokens = true) const {
-    if (parts_->decoder.byte_level()) {
-      std::string bytes;
-      for (const Id id : ids) bytes += token_bytes(id, skip_special_tokens);
-      return detail::is_valid_utf8(bytes) ? bytes : detail::to_valid_utf8(bytes);
-    }
-    std::vector<std::string> tokens;
-    for (const Id id : ids) {
-      if (exists(id) && !(skip_special_tokens && is_special(id)))
-        tokens.push_back(parts_->names[static_cast<std::size_t>(id)]);
-    }
-    return parts_->decoder.apply(std::move(tokens));
-  }
+  [[nodiscard]] std::vector<Id> encode(std::string_view text, bool add_special_tokens = true) const;
+  [[nodiscard]] std::string decode(std::span<const Id> ids, bool skip_special_tokens = true) const;
 
   // The id of a token as tokenizer.json spells it: "Ġthe", "<|im_end|>".
-  [[nodiscard]] std::optional<Id> token_id(std::string_view token) const {
-    const Id id = parts_->find(token);
-    return id < 0 ? std::nullopt : std::optional<Id>(id);
-  }
+  [[nodiscard]] std::optional<Id> token_id(std::string_view token) const;
   // Empty if no token has this id.
-  [[nodiscard]] const std::string& token(Id id) const {
-    static const std::string none;
-    return exists(id) ? parts_->names[static_cast<std::size_t>(id)] : none;
-  }
+  [[nodiscard]] const std::string& token(Id id) const;
 
   [[nodiscard]] std::optional<Id> bos_id() const { return role_id("bos_token"); }
   [[nodiscard]] std::optional<Id> eos_id() const { return role_id("eos_token"); }
   [[nodiscard]] std::optional<Id> pad_id() const { return role_id("pad_token"); }  // the eos token's where none is set
   [[nodiscard]] std::optional<Id> unk_id() const { return role_id("unk_token"); }
-  [[nodiscard]] const std::string& bos_token() const { return parts_->roles.get("bos_token"); }  // empty if unset
-  [[nodiscard]] const std::string& eos_token() const { return parts_->roles.get("eos_token"); }
-  [[nodiscard]] const std::string& pad_token() const { return parts_->roles.get("pad_token"); }
-  [[nodiscard]] const SpecialTokens& special_tokens() const { return parts_->roles; }
-  [[nodiscard]] bool is_special(Id id) const { return exists(id) && parts_->special[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const std::string& bos_token() const { return special_tokens().get("bos_token"); }  // empty if unset
+  [[nodiscard]] const std::string& eos_token() const { return special_tokens().get("eos_token"); }
+  [[nodiscard]] const std::string& pad_token() const { return special_tokens().get("pad_token"); }
+  [[nodiscard]] const SpecialTokens& special_tokens() const;
+  [[nodiscard]] bool is_special(Id id) const;
 
   // One above the highest id. A model may have more embedding rows than that.
-  [[nodiscard]] std::size_t vocab_size() const { return parts_->names.size(); }
+  [[nodiscard]] std::size_t vocab_size() const;
 
   // tokenizer_config.json as read; null if there was none.
   [[nodiscard]] const Json& config() const { return *config_; }
 
   // Copies the tokenizer's files into a directory. tokenizer_config.json gets the pad_token in use.
-  void save(const std::filesystem::path& directory) const {
-    for (const char* name :
-         {"tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"}) {
-      const std::optional<std::string> text = detail::read_if_present(source_ / name);
-      if (text) core::write_file(directory / name, *text);
-    }
-    Json config = config_->is_object() ? *config_ : Json::object();
-    if (parts_->roles.pad_is_eos) config["pad_token"] = pad_token();
-    core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
-  }
+  void save(const std::filesystem::path& directory) const;
 
   // The bytes that an id adds to a text, not always whole characters; only for ByteLevel decoders (see streams_bytes).
-  [[nodiscard]] std::string_view token_bytes(Id id, bool skip_special_tokens = true) const {
-    if (!exists(id) || (skip_special_tokens && is_special(id))) return {};
-    return parts_->bytes[static_cast<std::size_t>(id)];
-  }
+  [[nodiscard]] std::string_view token_bytes(Id id, bool skip_special_tokens = true) const;
   // True if decoding is concatenating token_bytes and reading them as UTF-8.
-  [[nodiscard]] bool streams_bytes() const { return parts_->decoder.byte_level(); }
+  [[nodiscard]] bool streams_bytes() const;
   // True if the text of this id depends on the next one (byte fallback reads a run of bytes together).
-  [[nodiscard]] bool waits_for_next(Id id) const { return parts_->decoder.waits_for_next(token(id)); }
+  [[nodiscard]] bool waits_for_next(Id id) const;
 
  private:
-  Tokenizer(detail::TokenizerFile file, const Json& config, const Json& map, std::filesystem::path source)
-      : parts_(std::make_shared<const detail::TokenizerParts>(
-            detail::TokenizerBuilder(std::move(file), config, map).build())),
-        config_(std::make_shared<const Json>(config)),
-        source_(std::move(source)) {}
+  Tokenizer(detail::TokenizerFile file, const Json& config, const Json& map, std::filesystem::path source);
 
-  [[nodiscard]] bool exists(Id id) const { return id >= 0 && static_cast<std::size_t>(id) < parts_->names.size(); }
-  [[nodiscard]] std::optional<Id> role_id(std::string_view role) const {
-    const std::string& name = parts_->roles.get(role);
-    return name.empty() ? std::nullopt : token_id(name);
-  }
-
+  [[nodiscard]] bool exists(Id id) const;
+  [[nodiscard]] std::optional<Id> role_id(std::string_view role) const;
   // A stretch of raw text without un-normalized added tokens.
-  void encode_part(std::string_view raw, bool at_start, std::vector<Id>& ids) const {
-    detail::PreText pre;
-    const auto pieces = [&](std::string_view text, bool first) {
-      pre.text.assign(text);
-      pre.pieces.assign(1, {0, text.size()});
-      pre.at_start = first;
-      parts_->pre_tokenizer.apply(pre);
-      const std::string_view split = pre.text;
-      for (const detail::Span piece : pre.pieces)
-        parts_->encode(split.substr(piece.begin, piece.end - piece.begin), ids);
-    };
-    if (parts_->normalizer.empty() && parts_->normalized_matcher.empty()) {
-      pieces(raw, at_start);
-      return;
-    }
-    const std::string text = parts_->normalizer.apply(raw);
-    parts_->normalized_matcher.split(
-        text,
-        [&](detail::Span span) {
-          pieces(std::string_view(text).substr(span.begin, span.end - span.begin), at_start && span.begin == 0);
-        },
-        [&](Id id) { ids.push_back(id); });
-  }
+  void encode_part(std::string_view raw, bool at_start, std::vector<Id>& ids) const;
 
   std::shared_ptr<const detail::TokenizerParts> parts_;
   std::shared_ptr<const Json> config_;
@@ -185,3 +97,7 @@ class Tokenizer {
 };
 
 }  // namespace rlalgo::text
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/text/detail/tokenizer_impl.hpp>
+#endif

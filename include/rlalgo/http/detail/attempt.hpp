@@ -1,11 +1,7 @@
 // One attempt at one request, behind functions whose bodies can be compiled apart: they hold Boost.Asio and Beast.
 //
-// By default every translation unit that includes this file compiles them (header-only). A program of many defines
-// RLALGO_HTTP_ELSEWHERE for all of them and adds one that says:
-//   #include <rlalgo/http/detail/attempt_asio.hpp>
-//   #include <rlalgo/http/detail/listener_asio.hpp>
-//   template struct rlalgo::http::detail::Caller<void>;
-//   template struct rlalgo::http::detail::Listener<void>;
+// By default every translation unit that includes this file compiles them; with RLALGO_COMPILED the library
+// rlalgo::compiled_http holds them (core/compiled.hpp).
 #pragma once
 
 #include <chrono>
@@ -92,6 +88,6 @@ struct Caller {
 
 }  // namespace rlalgo::http::detail
 
-#ifndef RLALGO_HTTP_ELSEWHERE
+#ifndef RLALGO_COMPILED
 #include <rlalgo/http/detail/attempt_asio.hpp>
 #endif

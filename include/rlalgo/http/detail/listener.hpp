@@ -46,6 +46,6 @@ struct Listener {
 }  // namespace detail
 }  // namespace rlalgo::http
 
-#ifndef RLALGO_HTTP_ELSEWHERE
+#ifndef RLALGO_COMPILED
 #include <rlalgo/http/detail/listener_asio.hpp>
 #endif

@@ -1,10 +1,7 @@
 // Parsing and running chat templates behind two functions, so that the interpreter can be compiled apart.
 //
-// Compiling the interpreter takes most of the time that chat_template.hpp costs. By default every translation unit that
-// includes it does so (header-only). A program of many defines RLALGO_JINJA_ELSEWHERE for all of them and adds one
-// that says:
-//   #include <rlalgo/text/detail/jinja_interpreter.hpp>
-//   template struct rlalgo::text::detail::JinjaEngine<void>;
+// Compiling the interpreter takes most of the time that chat_template.hpp costs; with RLALGO_COMPILED the library
+// rlalgo::compiled holds it (core/compiled.hpp).
 #pragma once
 
 #include <cstddef>
@@ -29,6 +26,6 @@ struct JinjaEngine {
 
 }  // namespace rlalgo::text::detail
 
-#ifndef RLALGO_JINJA_ELSEWHERE
+#ifndef RLALGO_COMPILED
 #include <rlalgo/text/detail/jinja_interpreter.hpp>
 #endif

@@ -1,4 +1,4 @@
-// The HTTP client and server, compiled once for the programs of this tree (RlalgoJinja.cmake).
+// The HTTP client and server, compiled once for the programs of this tree (RlalgoCompiled.cmake).
 #include <rlalgo/http/detail/attempt_asio.hpp>
 #include <rlalgo/http/detail/listener_asio.hpp>
 

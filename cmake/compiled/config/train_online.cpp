@@ -1,4 +1,4 @@
-// config::train of one kind of method, compiled once for the programs of this tree (RlalgoTrain.cmake).
+// config::train of one kind of method, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/config/train.hpp>
 
 #include <rlalgo/config/detail/train_online.hpp>

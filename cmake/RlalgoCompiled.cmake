@@ -1,0 +1,25 @@
+# rlalgo::compiled: everything of the headers that is no template, compiled once (core/compiled.hpp). Header-only stays the
+# default: a program links this library to compile faster, and nothing else changes. Its parts without LibTorch are
+# rlalgo::compiled_host and, over it, rlalgo::compiled_http; rlalgo::compiled_config holds config::train. Programs of this tree use it; RLALGO_INSTALL_COMPILED installs it, as components of the same names.
+function(_rlalgo_compiled name folder)
+  file(GLOB _sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/compiled/${folder}/*.cpp)
+  add_library(rlalgo_${name} STATIC ${_sources})
+  add_library(rlalgo::${name} ALIAS rlalgo_${name})
+  set_target_properties(rlalgo_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(rlalgo_${name} PUBLIC ${ARGN})
+  if(RLALGO_INSTALL_COMPILED)
+    set(RLALGO_COMPONENTS ${RLALGO_COMPONENTS} ${name} PARENT_SCOPE)
+  else()
+    set_target_properties(rlalgo_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
+_rlalgo_compiled(compiled_host host rlalgo_host)
+target_compile_definitions(rlalgo_compiled_host PUBLIC RLALGO_COMPILED)
+if(TARGET rlalgo_http)
+  _rlalgo_compiled(compiled_http http rlalgo_http rlalgo_compiled_host)
+endif()
+if(NOT RLALGO_HOST_ONLY)
+  _rlalgo_compiled(compiled torch rlalgo_rlalgo rlalgo_compiled_http)
+  _rlalgo_compiled(compiled_config config rlalgo_config rlalgo_compiled)
+endif()

@@ -1,0 +1,4 @@
+// The definitions of tensor/ and optim/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/optim/detail/adamw_impl.hpp>
+#include <rlalgo/optim/detail/schedule_impl.hpp>
+#include <rlalgo/tensor/detail/log_prob_head_impl.hpp>

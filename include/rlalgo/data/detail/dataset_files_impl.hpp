@@ -1,0 +1,178 @@
+// Definitions of dataset_files.hpp.
+#pragma once
+
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/data/dataset_files.hpp>
+#include <rlalgo/data/detail/input_file.hpp>
+#include <rlalgo/data/hub_cache.hpp>
+
+namespace rlalgo::data {
+
+namespace detail {
+
+RLALGO_INLINE std::string lowered_extension(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_type, bool strict) {
+  static const std::map<std::string, std::string> formats = {
+      {".json", "json"}, {".jsonl", "json"}, {".ndjson", "json"}, {"json", "json"}, {".csv", "csv"},
+      {"csv", "csv"},    {".tsv", "tsv"},    {"tsv", "tsv"},      {".txt", "text"}, {"text", "text"}};
+  static const std::map<std::string, std::string> refused = {{".parquet", "Parquet"}, {".arrow", "Arrow"},
+                                                             {".zst", "zstd"},        {".xz", "xz"},
+                                                             {"parquet", "Parquet"},  {"arrow", "Arrow"}};
+  const fs::path plain = lowered_extension(path) == ".gz" ? path.stem() : path;
+  const std::string extension = lowered_extension(plain);
+  const std::string key = ds_type.empty() ? extension : ds_type;
+  if (const auto found = refused.find(key); found != refused.end()) {
+    if (strict) raise_unread_format(found->second, path.string());
+    return {};
+  }
+  if (ds_type == "csv" && extension == ".tsv") return "tsv";
+  if (const auto found = formats.find(key); found != formats.end()) return found->second;
+  if (ds_type.empty()) return strict ? "json" : "";
+  core::raise(
+      "data", 6,
+      {.what = "ds_type is not known", .found = ds_type, .expected = "json, csv or text", .where = path.string()});
+}
+
+RLALGO_INLINE std::vector<fs::path> expand_pattern(const std::string& pattern) {
+  glob_t matches{};
+  std::vector<fs::path> out;
+  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &matches) == 0)
+    for (std::size_t i = 0; i < matches.gl_pathc; ++i)
+      if (!fs::is_directory(matches.gl_pathv[i])) out.emplace_back(matches.gl_pathv[i]);
+  ::globfree(&matches);
+  return out;  // sorted by glob
+}
+
+RLALGO_INLINE std::vector<fs::path> expand_data_files(const std::vector<std::string>& data_files,
+                                                      const fs::path& directory) {
+  std::vector<fs::path> out;
+  for (const std::string& entry : data_files) {
+    std::vector<fs::path> found;
+    if (!directory.empty() && fs::path(entry).is_relative()) found = expand_pattern((directory / entry).string());
+    if (found.empty()) found = expand_pattern(entry);
+    if (found.empty()) {
+      core::raise("data", 1,
+                  {.what = "dataset file not found",
+                   .found = "nothing at \"" + entry + "\"",
+                   .where = "data_files",
+                   .remedy = directory.empty() ? "relative names are looked for in the working directory, " +
+                                                     fs::current_path().string()
+                                               : "relative names are looked for in " + directory.string() +
+                                                     ", then in the working directory"});
+    }
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
+RLALGO_INLINE bool holds_word(const std::string& text, std::string_view word) {
+  const auto separates = [&](std::size_t at) { return !std::isalpha(static_cast<unsigned char>(text[at])); };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || separates(at - 1)) && (end == text.size() || separates(end))) return true;
+  }
+  return false;
+}
+
+RLALGO_INLINE std::string split_named_in(const std::string& text) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> words = {{{"train", "train"},
+                                                                                           {"training", "train"},
+                                                                                           {"validation", "validation"},
+                                                                                           {"valid", "validation"},
+                                                                                           {"val", "validation"},
+                                                                                           {"dev", "validation"},
+                                                                                           {"test", "test"},
+                                                                                           {"testing", "test"},
+                                                                                           {"eval", "test"},
+                                                                                           {"evaluation", "test"}}};
+  for (const auto& [word, split] : words)
+    if (holds_word(text, word)) return std::string(split);
+  return {};
+}
+
+RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& ds_type) {
+  std::vector<fs::path> files;
+  fs::path unread;
+  for (const auto& entry : fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || name.starts_with('.')) continue;
+    if (name == "dataset_info.json" || name == "dataset_infos.json" || name == "state.json") continue;
+    const std::string format = format_of(entry.path(), "", false);
+    if (!format.empty() && (ds_type.empty() || format_of(entry.path(), ds_type, false) == format))
+      files.push_back(entry.path());
+    if (format.empty() && entry.path().has_extension() && lowered_extension(entry.path()) != ".md")
+      unread = entry.path();
+  }
+  if (files.empty()) {
+    if (!unread.empty()) format_of(unread, "", true);
+    core::raise("data", 1,
+                {.what = "the dataset directory holds no dataset file",
+                 .expected = ".json, .jsonl, .csv, .tsv or .txt files, also as .gz",
+                 .where = directory.string()});
+  }
+  std::sort(files.begin(), files.end());
+  SplitFiles splits;
+  for (const fs::path& file : files)
+    if (const std::string split = split_named_in(file.stem().string()); !split.empty()) splits[split].push_back(file);
+  if (splits.empty()) {
+    for (const fs::path& file : files) {
+      const std::string folder = file.lexically_relative(directory).parent_path().string();
+      if (const std::string split = split_named_in(folder); !split.empty()) splits[split].push_back(file);
+    }
+  }
+  if (splits.empty()) splits["train"] = files;
+  return splits;
+}
+
+RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
+  std::error_code error;
+  if (source.path.empty()) {
+    if (source.data_files.empty())
+      core::raise("data", 1,
+                  {.what = "a datasets entry has neither path nor data_files", .remedy = "set datasets[].path"});
+    return {{"train", expand_data_files(source.data_files, {})}};
+  }
+  fs::path root = source.path;
+  if (!fs::exists(root, error)) {
+    const auto cached = find_in_hub_cache(HubKind::datasets, source.path, source.revision);
+    if (!cached) {
+      core::raise("data", 1,
+                  {.what = "the dataset is not there",
+                   .found = "neither a file or directory nor a dataset in the cache",
+                   .expected = "a local path, or an id under " + hub_cache_directory().string(),
+                   .where = "datasets path \"" + source.path + "\"",
+                   .remedy = is_hub_id(source.path)
+                                 ? "nothing is downloaded: fetch it first (hf download --repo-type dataset " +
+                                       source.path + ") or give a local path"
+                                 : "relative paths start from the working directory, " + fs::current_path().string()});
+    }
+    root = !source.name.empty() && fs::is_directory(*cached / source.name, error) ? *cached / source.name : *cached;
+  }
+  if (!fs::is_directory(root, error)) return {{"train", {root}}};
+  if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, root)}};
+  return discover(root, source.ds_type);
+}
+
+}  // namespace detail
+
+}  // namespace rlalgo::data

@@ -1,0 +1,70 @@
+// Definitions of hub_cache.hpp.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/data/hub_cache.hpp>
+
+namespace rlalgo::data {
+
+RLALGO_INLINE std::filesystem::path hub_cache_directory() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  if (const std::string cache = variable("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = variable("HF_HOME"); !home.empty()) return std::filesystem::path(home) / "hub";
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty())
+    return std::filesystem::path(xdg) / "huggingface" / "hub";
+  return std::filesystem::path(variable("HOME")) / ".cache" / "huggingface" / "hub";
+}
+
+RLALGO_INLINE bool is_hub_id(std::string_view id) {
+  if (id.empty() || id.front() == '/' || id.back() == '/' || id.front() == '.' ||
+      id.find("..") != std::string_view::npos)
+    return false;
+  int slashes = 0;
+  for (const char c : id) {
+    if (c == '/') ++slashes;
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!word && c != '/' && c != '-' && c != '_' && c != '.') return false;
+  }
+  return slashes <= 1;
+}
+
+RLALGO_INLINE std::optional<std::filesystem::path> find_in_hub_cache(HubKind kind, std::string_view id,
+                                                                     const std::string& revision) {
+  namespace fs = std::filesystem;
+  if (!is_hub_id(id)) return std::nullopt;
+  std::string folder = kind == HubKind::models ? "models--" : "datasets--";
+  for (const char c : id) folder += c == '/' ? std::string("--") : std::string(1, c);
+  const fs::path repository = hub_cache_directory() / folder;
+  const fs::path snapshots = repository / "snapshots";
+  std::error_code error;
+  const auto snapshot = [&](const std::string& commit) -> std::optional<fs::path> {
+    if (commit.empty() || !fs::is_directory(snapshots / commit, error)) return std::nullopt;
+    return snapshots / commit;
+  };
+  const std::string wanted = revision.empty() ? "main" : revision;
+  if (std::ifstream ref(repository / "refs" / wanted); ref) {
+    std::string commit;
+    ref >> commit;
+    if (auto found = snapshot(commit)) return found;
+  }
+  if (!revision.empty()) return snapshot(revision);
+  std::vector<fs::path> all;
+  for (const auto& entry : fs::directory_iterator(snapshots, error))
+    if (entry.is_directory(error)) all.push_back(entry.path());
+  if (all.size() == 1) return all.front();
+  return std::nullopt;
+}
+
+}  // namespace rlalgo::data

@@ -1,0 +1,134 @@
+// Definitions of kv_cache.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
+
+namespace rlalgo::inference {
+
+RLALGO_INLINE PageMemory& PageMemory::host() {
+  class Host final : public PageMemory {
+   public:
+    float* allocate(std::size_t bytes) override { return static_cast<float*>(::operator new(bytes, alignment)); }
+    void free(float* page) noexcept override { ::operator delete(page, alignment); }
+    void copy(const float* from, float* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+
+   private:
+    const std::align_val_t alignment{64};
+  };
+  static Host host;
+  return host;
+}
+
+RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, PageMemory& memory)
+    : memory_(memory),
+      kv_heads_(kv_heads),
+      head_dim_((head_dim + detail::lane - 1) / detail::lane * detail::lane),
+      head_size_(head_dim_ * detail::page_positions),
+      page_size_(layers * kv_heads * 2 * head_size_) {}
+
+RLALGO_INLINE KvCache::~KvCache() {
+  for (float* page : pages_) memory_.free(page);
+}
+
+RLALGO_INLINE std::int64_t KvCache::key_offset(std::int64_t layer, std::int64_t head) const noexcept {
+  return (layer * kv_heads_ + head) * 2 * head_size_;
+}
+
+RLALGO_INLINE std::int64_t KvCache::value_offset(std::int64_t layer, std::int64_t head) const noexcept {
+  return key_offset(layer, head) + head_size_;
+}
+
+RLALGO_INLINE std::size_t KvCache::pages_for(std::int64_t positions) noexcept {
+  return static_cast<std::size_t>((positions + detail::page_positions - 1) / detail::page_positions);
+}
+
+RLALGO_INLINE bool KvCache::available(std::size_t count) const noexcept {
+  return limit_ == 0 || free_.size() + kept() + (limit_ - std::min(limit_, pages_.size())) >= count;
+}
+
+RLALGO_INLINE void KvCache::reserve(Sequence& sequence, std::int64_t positions) {
+  sequence.pages.reserve(pages_for(positions));
+  sequence.ids.reserve(pages_for(positions));
+}
+
+RLALGO_INLINE bool KvCache::extend(Sequence& sequence, std::int64_t count) {
+  const std::size_t wanted = pages_for(sequence.length + count);
+  if (wanted > sequence.pages.size() && !available(wanted - sequence.pages.size())) return false;
+  sequence.length += count;
+  while (sequence.pages.size() < wanted) append(sequence, take());
+  return true;
+}
+
+RLALGO_INLINE bool KvCache::fork(const Sequence& parent, Sequence& child) {
+  const bool partial = parent.length % detail::page_positions != 0;
+  if (partial && !available(1)) return false;
+  child.length = parent.length;
+  child.indexed = parent.indexed;
+  child.pages.assign(parent.pages.begin(), parent.pages.end());
+  child.ids.assign(parent.ids.begin(), parent.ids.end());
+  for (const PageId id : child.ids) ++users_[id];
+  if (!partial) return true;
+  const PageId copy = take();
+  memory_.copy(child.pages.back(), pages_[copy], page_bytes());
+  --users_[child.ids.back()];
+  child.ids.back() = copy;
+  child.pages.back() = pages_[copy];
+  return true;
+}
+
+RLALGO_INLINE void KvCache::transfer(Sequence& parent, Sequence& child) {
+  child.length = std::exchange(parent.length, 0);
+  child.indexed = std::exchange(parent.indexed, 0);
+  child.pages.assign(parent.pages.begin(), parent.pages.end());
+  child.ids.assign(parent.ids.begin(), parent.ids.end());
+  parent.pages.clear();
+  parent.ids.clear();
+}
+
+RLALGO_INLINE void KvCache::release(Sequence& sequence) {
+  for (const PageId id : sequence.ids) leave(id);
+  sequence.pages.clear();
+  sequence.ids.clear();
+  sequence.length = sequence.indexed = 0;
+}
+
+RLALGO_INLINE void KvCache::append(Sequence& sequence, PageId page) {
+  sequence.pages.push_back(pages_[page]);
+  sequence.ids.push_back(page);
+}
+
+RLALGO_INLINE void KvCache::leave(PageId page) {
+  if (--users_[page] == 0 && (keeper_ == nullptr || !keeper_->keep(page))) free_.push_back(page);
+}
+
+RLALGO_INLINE KvCache::PageId KvCache::take() {
+  if (free_.empty()) {
+    const bool full = limit_ == 0 || pages_.size() >= limit_;
+    if (!full || keeper_ == nullptr || !keeper_->surrender()) grow();
+  }
+  const PageId page = free_.back();
+  free_.pop_back();
+  users_[page] = 1;
+  return page;
+}
+
+RLALGO_INLINE void KvCache::grow() {
+  pages_.reserve(pages_.size() + 1 > pages_.capacity() ? 2 * pages_.size() + 16 : 0);
+  users_.reserve(pages_.capacity());
+  free_.reserve(pages_.capacity());
+  pages_.push_back(memory_.allocate(page_bytes()));
+  users_.push_back(0);
+  free_.push_back(static_cast<PageId>(pages_.size() - 1));
+}
+
+}  // namespace rlalgo::inference

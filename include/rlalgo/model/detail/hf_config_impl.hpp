@@ -1,0 +1,342 @@
+// Definitions of hf_config.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/hf_config.hpp>
+
+namespace rlalgo::model {
+
+namespace detail {
+
+RLALGO_INLINE Json read_json_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    core::raise("model", 8,
+                {.what = path.filename().string() + " is missing or unreadable",
+                 .where = path.string(),
+                 .remedy = "base_model must name a Hugging Face model directory"});
+  }
+  try {
+    Json json = Json::parse(stream);
+    if (json.is_object()) return json;
+    core::raise("model", 8,
+                {.what = path.filename().string() + " is not a JSON object",
+                 .found = json.type_name(),
+                 .where = path.string()});
+  } catch (const nlohmann::json::exception& error) {
+    core::raise(
+        "model", 8,
+        {.what = path.filename().string() + " is not valid JSON", .found = error.what(), .where = path.string()});
+  }
+}
+
+RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta) {
+  RopeConfig rope;
+  rope.theta = fields.number("rope_theta").value_or(theta);
+  const Json* parameters = fields.find("rope_parameters");
+  const Json* scaling = parameters != nullptr ? parameters : fields.find("rope_scaling");
+  if (scaling == nullptr) return rope;
+  const std::string key = parameters != nullptr ? "rope_parameters" : "rope_scaling";
+  if (!scaling->is_object()) fields.wrong(key, *scaling, "object");
+  const JsonFields inner(*scaling, fields.where() + ", " + key);
+  rope.theta = inner.number("rope_theta").value_or(rope.theta);
+  if (!(rope.theta > 0)) inner.wrong("rope_theta", Json(rope.theta), "a positive number");
+  const std::string type = inner.text("rope_type").value_or(inner.text("type").value_or("default"));
+  if (const auto partial = inner.number("partial_rotary_factor"); partial && *partial != 1.0) {
+    inner.unsupported("partial_rotary_factor", Json(*partial), "1.0");
+  }
+  if (type == "default") return rope;
+  static constexpr std::pair<std::string_view, RopeConfig::Kind> kinds[] = {{"linear", RopeConfig::Kind::linear},
+                                                                            {"dynamic", RopeConfig::Kind::dynamic},
+                                                                            {"llama3", RopeConfig::Kind::llama3},
+                                                                            {"yarn", RopeConfig::Kind::yarn}};
+  const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& k) { return k.first == type; });
+  if (kind == std::end(kinds)) {
+    core::raise("model", 12,
+                {.what = "unknown RoPE type",
+                 .found = type,
+                 .expected = "default, linear, dynamic, llama3 or yarn",
+                 .where = inner.where()});
+  }
+  rope.kind = kind->second;
+  const auto positive = [&](std::string_view name, std::optional<double> fallback = std::nullopt) {
+    const auto value = inner.number(name);
+    if (!value && !fallback)
+      core::raise("model", 9,
+                  {.what = "a required field is missing", .found = "no " + std::string(name), .where = inner.where()});
+    const double number = value ? *value : *fallback;
+    if (!(number > 0) || !std::isfinite(number)) inner.wrong(name, Json(number), "a positive number");
+    return number;
+  };
+  const double most = static_cast<double>(max_positions);
+  rope.original_max_position_embeddings =
+      rope.kind == RopeConfig::Kind::dynamic
+          ? most
+          : positive("original_max_position_embeddings",
+                     fields.number("original_max_position_embeddings").value_or(most));
+  rope.factor = rope.kind == RopeConfig::Kind::yarn ? positive("factor", most / rope.original_max_position_embeddings)
+                                                    : positive("factor");
+  if (rope.kind == RopeConfig::Kind::llama3) {
+    rope.low_freq_factor = positive("low_freq_factor");
+    rope.high_freq_factor = positive("high_freq_factor");
+    if (rope.high_freq_factor <= rope.low_freq_factor)
+      inner.wrong("high_freq_factor", Json(rope.high_freq_factor), "more than low_freq_factor");
+  } else if (rope.kind == RopeConfig::Kind::yarn) {
+    if (rope.theta <= 1) inner.wrong("rope_theta", Json(rope.theta), "more than 1");
+    rope.beta_fast = positive("beta_fast", 32.0);
+    rope.beta_slow = positive("beta_slow", 1.0);
+    rope.truncate = inner.boolean("truncate").value_or(true);
+    const auto scale = [&](double m) { return rope.factor <= 1 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0; };
+    const double mscale = inner.number("mscale").value_or(0), all = inner.number("mscale_all_dim").value_or(0);
+    rope.attention_factor =
+        positive("attention_factor", mscale != 0 && all != 0 ? scale(mscale) / scale(all) : scale(1));
+  }
+  return rope;
+}
+
+RLALGO_INLINE std::vector<LayerKind> parse_layers(const JsonFields& fields, const DecoderConfig& c) {
+  std::vector<LayerKind> kinds(static_cast<std::size_t>(c.layers));
+  const bool qwen = c.model_type == "qwen2" || c.model_type == "qwen3", smollm = c.model_type == "smollm3";
+  if (smollm) {
+    const std::vector<std::int64_t> rotary = fields.integers("no_rope_layers");
+    const std::int64_t interval = fields.positive("no_rope_layer_interval", 4);
+    if (!rotary.empty() && rotary.size() < kinds.size())
+      fields.wrong("no_rope_layers", *fields.find("no_rope_layers"), "one number per layer");
+    for (std::size_t i = 0; i < kinds.size(); ++i)
+      kinds[i].rotary = rotary.empty() ? (static_cast<std::int64_t>(i) + 1) % interval != 0 : rotary[i] != 0;
+  }
+  // Mistral's window is on unless it is null; the others have a switch.
+  std::int64_t window = 0;
+  if (c.model_type == "mistral" && !fields.has_null("sliding_window")) window = fields.positive("sliding_window", 4096);
+  if ((qwen || smollm) && fields.boolean("use_sliding_window").value_or(false) && !fields.has_null("sliding_window"))
+    window = qwen ? fields.positive("sliding_window", 4096) : fields.integer("sliding_window").value_or(0);
+  const Json* types = fields.find("layer_types");
+  if (types != nullptr && (!types->is_array() || types->size() < kinds.size()))
+    fields.wrong("layer_types", *types, "one name per layer");
+  const std::int64_t first = fields.integer("max_window_layers").value_or(28);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    bool slides = c.model_type == "mistral";
+    if (types != nullptr && c.model_type != "mistral") {
+      const Json& type = (*types)[i];
+      slides = type == "sliding_attention" && c.model_type != "llama";
+      if (!slides && type != "full_attention")
+        fields.unsupported("layer_types", type,
+                           "\"full_attention\"" + std::string(qwen || smollm ? " or \"sliding_attention\"" : ""));
+    } else if (types == nullptr && c.model_type != "mistral") {
+      slides = qwen ? static_cast<std::int64_t>(i) >= first : smollm && !kinds[i].rotary;
+    }
+    if (slides && window > 0) kinds[i].window = window;
+  }
+  const bool plain =
+      std::all_of(kinds.begin(), kinds.end(), [](const LayerKind& k) { return k.window == 0 && k.rotary; });
+  return plain ? std::vector<LayerKind>() : kinds;
+}
+
+RLALGO_INLINE const Json* JsonFields::find(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+RLALGO_INLINE std::optional<std::int64_t> JsonFields::integer(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_integer()) wrong(key, *value, "integer");
+  return value->get<std::int64_t>();
+}
+
+RLALGO_INLINE std::optional<double> JsonFields::number(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) wrong(key, *value, "number");
+  return value->get<double>();
+}
+
+RLALGO_INLINE std::optional<bool> JsonFields::boolean(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) wrong(key, *value, "true or false");
+  return value->get<bool>();
+}
+
+RLALGO_INLINE std::optional<std::string> JsonFields::text(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) wrong(key, *value, "string");
+  return value->get<std::string>();
+}
+
+RLALGO_INLINE bool JsonFields::has_null(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  return it != object_.end() && it->is_null();
+}
+
+RLALGO_INLINE std::vector<std::int64_t> JsonFields::integers(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return {};
+  if (value->is_number_integer()) return {value->get<std::int64_t>()};
+  const auto is_integer = [](const Json& v) { return v.is_number_integer(); };
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), is_integer))
+    wrong(key, *value, "integer or list of integers");
+  return value->get<std::vector<std::int64_t>>();
+}
+
+RLALGO_INLINE std::int64_t JsonFields::positive(std::string_view key, std::optional<std::int64_t> fallback) const {
+  const auto value = integer(key);
+  if (!value && !fallback) {
+    core::raise("model", 9,
+                {.what = "a required field is missing", .found = "no " + std::string(key), .where = where_});
+  }
+  const std::int64_t n = value ? *value : *fallback;
+  if (n < 1 || n > std::numeric_limits<std::int32_t>::max()) wrong(key, Json(n), "a positive count");
+  return n;
+}
+
+RLALGO_INLINE void JsonFields::wrong(std::string_view key, const Json& value, const std::string& expected) const {
+  core::raise("model", 9,
+              {.what = "field " + std::string(key) + " has a wrong value",
+               .found = value.dump(),
+               .expected = expected,
+               .where = where_});
+}
+
+RLALGO_INLINE void JsonFields::unsupported(std::string_view key, const Json& value, const std::string& expected) const {
+  core::raise("model", 11,
+              {.what = "the model uses a feature that is not supported: " + std::string(key),
+               .found = value.dump(),
+               .expected = expected,
+               .where = where_});
+}
+
+}  // namespace detail
+
+RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
+  const detail::JsonFields fields(json, where);
+  static constexpr std::pair<std::string_view, std::string_view> known[] = {{"llama", "LlamaForCausalLM"},
+                                                                            {"mistral", "MistralForCausalLM"},
+                                                                            {"qwen2", "Qwen2ForCausalLM"},
+                                                                            {"qwen3", "Qwen3ForCausalLM"},
+                                                                            {"smollm3", "SmolLM3ForCausalLM"}};
+  const std::string type = fields.text("model_type").value_or("");
+  std::string architecture;
+  if (const Json* list = fields.find("architectures"); list != nullptr) {
+    if (!list->is_array() || list->empty() || !list->front().is_string())
+      fields.wrong("architectures", *list, "list of names");
+    architecture = list->front().get<std::string>();
+  }
+  const auto match = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
+    return (type.empty() || type == entry.first) && (architecture.empty() || architecture == entry.second);
+  });
+  if (match == std::end(known) || (type.empty() && architecture.empty())) {
+    core::raise(
+        "model", 10,
+        {.what = "unsupported model architecture",
+         .found = "model_type \"" + type + "\", architecture \"" + architecture + "\"",
+         .expected = "llama (Llama 2 and 3, SmolLM2, TinyLlama), mistral, qwen2 (also Qwen2.5), qwen3 (dense) or "
+                     "smollm3, each as …ForCausalLM",
+         .where = where});
+  }
+
+  HfConfig out;
+  DecoderConfig& c = out.decoder;
+  c.model_type = match->first;
+  c.vocab_size = fields.positive("vocab_size");
+  c.hidden_size = fields.positive("hidden_size");
+  c.intermediate_size = fields.positive("intermediate_size");
+  c.layers = fields.positive("num_hidden_layers");
+  if (c.layers > 4096) fields.wrong("num_hidden_layers", Json(c.layers), "at most 4096");
+  c.heads = fields.positive("num_attention_heads");
+  // Qwen3's class default for head_dim is 128; the others derive it.
+  const bool mistral = c.model_type == "mistral", smollm = c.model_type == "smollm3";
+  const std::int64_t kv_default = mistral ? 8 : smollm ? 4 : c.heads;
+  c.kv_heads = fields.positive("num_key_value_heads", fields.has_null("num_key_value_heads") ? c.heads : kv_default);
+  c.head_dim = fields.positive("head_dim", c.model_type == "qwen3" ? 128 : c.hidden_size / c.heads);
+  c.max_position_embeddings = fields.positive("max_position_embeddings", c.model_type == "llama" ? 2048
+                                                                         : mistral               ? 131072
+                                                                                                 : 32768);
+  if (c.heads % c.kv_heads != 0)
+    fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
+  if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
+  c.rms_norm_eps = fields.number("rms_norm_eps").value_or(1e-6);
+  c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(smollm);
+  const bool attention_bias = !mistral && fields.boolean("attention_bias").value_or(false);
+  c.qkv_bias = c.model_type == "qwen2" || attention_bias;
+  c.output_bias = c.model_type != "qwen2" && attention_bias;
+  c.mlp_bias = (c.model_type == "llama" || smollm) && fields.boolean("mlp_bias").value_or(false);
+  c.qk_norm = c.model_type == "qwen3";
+  c.rope = detail::parse_rope(fields, c.max_position_embeddings, smollm ? 2000000.0 : 10000.0);
+  if (c.rope.kind == RopeConfig::Kind::dynamic && c.head_dim < 4)
+    fields.wrong("head_dim", Json(c.head_dim), "4 or more with dynamic RoPE scaling");
+  c.layer_kinds = detail::parse_layers(fields, c);
+
+  if (const auto activation = fields.text("hidden_act");
+      activation && *activation != "silu" && *activation != "swish") {
+    fields.unsupported("hidden_act", Json(*activation), "\"silu\"");
+  }
+  if (const auto partial = fields.number("partial_rotary_factor"); partial && *partial != 1.0) {
+    fields.unsupported("partial_rotary_factor", Json(*partial), "1.0");
+  }
+  if (const Json* quantized = fields.find("quantization_config"); quantized != nullptr) {
+    fields.unsupported("quantization_config", *quantized, "an unquantized checkpoint in bf16 or f32");
+  }
+  out.eos_token_ids = fields.integers("eos_token_id");
+  out.bos_token_id = fields.integer("bos_token_id");
+  out.pad_token_id = fields.integer("pad_token_id");
+  out.json = std::move(json);
+  return out;
+}
+
+RLALGO_INLINE HfConfig read_hf_config(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory)) {
+    core::raise("model", 7,
+                {.what = "the model directory does not exist",
+                 .found = directory.string(),
+                 .expected = "a directory with config.json and model.safetensors",
+                 .remedy = "check base_model"});
+  }
+  const auto path = directory / "config.json";
+  return parse_hf_config(detail::read_json_file(path), path.string());
+}
+
+RLALGO_INLINE std::optional<GenerationConfig> read_generation_config(const std::filesystem::path& directory) {
+  const auto path = directory / "generation_config.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  GenerationConfig out;
+  out.json = detail::read_json_file(path);
+  const detail::JsonFields fields(out.json, path.string());
+  out.eos_token_ids = fields.integers("eos_token_id");
+  out.bos_token_id = fields.integer("bos_token_id");
+  out.pad_token_id = fields.integer("pad_token_id");
+  out.top_k = fields.integer("top_k");
+  out.max_new_tokens = fields.integer("max_new_tokens");
+  out.temperature = fields.number("temperature");
+  out.top_p = fields.number("top_p");
+  out.min_p = fields.number("min_p");
+  out.repetition_penalty = fields.number("repetition_penalty");
+  out.do_sample = fields.boolean("do_sample");
+  return out;
+}
+
+RLALGO_INLINE std::vector<std::int64_t> eos_token_ids(const std::filesystem::path& directory) {
+  if (auto generation = read_generation_config(directory); generation && !generation->eos_token_ids.empty()) {
+    return generation->eos_token_ids;
+  }
+  return read_hf_config(directory).eos_token_ids;
+}
+
+}  // namespace rlalgo::model

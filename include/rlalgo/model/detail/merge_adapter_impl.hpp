@@ -1,0 +1,176 @@
+// Definitions of merge_adapter.hpp.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/checkpoint_files.hpp>
+#include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/model/merge_adapter.hpp>
+#include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::model {
+
+namespace detail {
+
+RLALGO_INLINE std::vector<std::filesystem::path> side_files(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> out;
+  for (const auto& item : std::filesystem::directory_iterator(directory)) {
+    const std::string name = item.path().filename().string(), end = item.path().extension().string();
+    const bool weights = end == ".safetensors" || end == ".bin" || end == ".pt" || end == ".pth" || end == ".gguf" ||
+                         end == ".h5" || end == ".msgpack" || name.ends_with(".index.json");
+    if (item.is_regular_file() && !weights && name != "config.json" && !name.starts_with("adapter_") &&
+        !name.starts_with("."))
+      out.push_back(item.path());
+  }
+  return out;
+}
+
+RLALGO_INLINE bool is_tokenizer_file(const std::string& name) {
+  static const std::set<std::string> names = {
+      "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "vocab.json",
+      "merges.txt",     "added_tokens.json",     "tokenizer.model",     "special_tokens_map.json"};
+  return names.contains(name);
+}
+
+RLALGO_INLINE AdapterMerger::AdapterMerger(const std::filesystem::path& base, const std::filesystem::path& adapter)
+    : base_(base),
+      hf_(read_hf_config(base)),
+      config_(read_adapter_config(adapter)),
+      files_(base),
+      adapter_(adapter / adapter_weights_file) {}
+
+RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
+  const c10::NoGradGuard no_grad;
+  // Shards in the order of their names; a tensor that the adapter adds goes into the last.
+  std::map<std::string, std::vector<PendingTensor>> shards;
+  for (const auto& [name, place] : files_.places())
+    if (!(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
+      shards[place.file->path().filename().string()].push_back(pending(name, name));
+  if (untied()) shards.rbegin()->second.push_back(pending("lm_head.weight", "model.embed_tokens.weight"));
+  for (const auto& [name, entry] : adapter_.entries())
+    if (!used_.contains(name) && !is_stored_embedding(name))
+      core::raise("model", 30,
+                  {.what = "the adapter has a tensor without a place in the model",
+                   .found = name,
+                   .where = adapter_.path().string(),
+                   .remedy = "the adapter was trained on another base model"});
+  Json index;
+  std::uint64_t total = 0;
+  std::map<std::string, std::string> home;
+  for (auto& [file, tensors] : shards) {
+    for (const PendingTensor& t : tensors) {
+      std::uint64_t bytes = c10::elementSize(t.dtype);
+      for (const std::int64_t extent : t.shape) bytes *= static_cast<std::uint64_t>(extent);
+      total += bytes;
+      home[t.name] = file;
+    }
+    write_pending_safetensors(target / file, std::move(tensors));
+  }
+  if (shards.size() > 1 || shards.begin()->first != "model.safetensors") {
+    index["metadata"] = {{"total_size", total}};
+    index["weight_map"] = home;
+    core::write_file(target / "model.safetensors.index.json", index.dump(2) + "\n");
+  }
+  Json json = hf_.json;
+  if (untied()) json["tie_word_embeddings"] = false;
+  core::write_file(target / "config.json", json.dump(2) + "\n");
+}
+
+RLALGO_INLINE std::string AdapterMerger::key(const std::string& path, const std::string& part) const {
+  return Decoder::adapter_prefix + path + part;
+}
+
+RLALGO_INLINE bool AdapterMerger::untied() const {
+  return hf_.decoder.tied_embeddings &&
+         (is_saved_module(config_, "lm_head") || is_saved_module(config_, "model.embed_tokens") ||
+          holds(key("lm_head", ".lora_A.weight")));
+}
+
+RLALGO_INLINE PendingTensor AdapterMerger::pending(const std::string& name, const std::string& source) {
+  const auto& entry = *files_.places().at(source).entry;
+  const std::string path = name.substr(0, name.rfind('.'));
+  PendingTensor out{name, entry.dtype, entry.shape, [this, source] { return files_.map(source); }};
+  if (is_saved_module(config_, path) && holds(key(name, ""))) {
+    expect(key(name, ""), entry.shape);
+    out.make = [this, name, dtype = entry.dtype] { return adapter_.map(key(name, "")).to(dtype); };
+  } else if (name == path + ".weight" && holds(key(path, ".lora_A.weight"))) {
+    const LoraShape shape = lora_shape(config_, path);
+    expect(key(path, ".lora_A.weight"), {shape.r, entry.shape.at(1)});
+    expect(key(path, ".lora_B.weight"), {entry.shape.at(0), shape.r});
+    if (config_.use_dora) expect(key(path, ".lora_magnitude_vector"), {entry.shape.at(0)});
+    out.make = [this, source, path, shape] { return merged(files_.map(source), path, shape); };
+  }
+  return out;
+}
+
+RLALGO_INLINE void AdapterMerger::expect(const std::string& name, const std::vector<std::int64_t>& shape) {
+  const auto found = adapter_.entries().find(name);
+  if (found == adapter_.entries().end() || found->second.shape != shape)
+    core::raise("model", 30,
+                {.what = "a tensor of the adapter is missing or has a wrong shape",
+                 .found = found == adapter_.entries().end() ? "nothing" : Json(found->second.shape).dump(),
+                 .expected = Json(shape).dump(),
+                 .where = adapter_.path().string() + ", tensor " + name});
+  used_.insert(name);
+}
+
+RLALGO_INLINE Tensor AdapterMerger::merged(const Tensor& weight, const std::string& path,
+                                           const LoraShape& shape) const {
+  Tensor base = weight.to(at::kFloat);
+  Lora lora;
+  lora.scale = shape.scale;
+  if (config_.init == LoraInit::pissa) initialise_lora(LoraInit::pissa, {0, 0}, shape.r, lora, base);
+  lora.a = adapter_.map(key(path, ".lora_A.weight")).to(at::kFloat);
+  lora.b = adapter_.map(key(path, ".lora_B.weight")).to(at::kFloat);
+  Tensor out = tensor::addmm(base, lora.b, lora.a, 1.0, lora.scale);
+  if (config_.use_dora)
+    out.mul_(
+        adapter_.map(key(path, ".lora_magnitude_vector")).to(at::kFloat).div(adapted_norm(base, lora)).unsqueeze(1));
+  return out.to(weight.scalar_type());
+}
+
+}  // namespace detail
+
+RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::filesystem::path& adapter,
+                                 const std::filesystem::path& target) {
+  std::error_code error;
+  for (const auto& source : {base, adapter})
+    if (std::filesystem::equivalent(source, target, error))
+      core::raise_usage("model", 31,
+                        {.what = "the merged model would overwrite what it is made of",
+                         .found = target.string(),
+                         .remedy = "name another directory"});
+  detail::AdapterMerger merger(base, adapter);
+  std::filesystem::create_directories(target, error);
+  if (error) core::raise_file_error("cannot create the directory", target, error.value());
+  const auto copy = [&](const std::filesystem::path& from) {
+    std::filesystem::copy_file(from, target / from.filename(), std::filesystem::copy_options::overwrite_existing,
+                               error);
+    if (error) core::raise_file_error("cannot copy the file", from, error.value());
+  };
+  const bool own_tokenizer = std::filesystem::exists(adapter / "tokenizer.json");
+  for (const auto& file : detail::side_files(base))
+    if (!own_tokenizer || !detail::is_tokenizer_file(file.filename().string())) copy(file);
+  if (own_tokenizer)
+    for (const auto& file : detail::side_files(adapter))
+      if (detail::is_tokenizer_file(file.filename().string())) copy(file);
+  merger.write(target);  // config.json last: a directory with one is complete
+}
+
+}  // namespace rlalgo::model
