@@ -1,4 +1,5 @@
 // The definitions of data/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/data/detail/answer_file_impl.hpp>
 #include <rlalgo/data/detail/answer_set_impl.hpp>
 #include <rlalgo/data/detail/chat_template_format_impl.hpp>
 #include <rlalgo/data/detail/dataset_files_impl.hpp>
@@ -11,6 +12,7 @@
 #include <rlalgo/data/detail/numpy_permutation_impl.hpp>
 #include <rlalgo/data/detail/preference_tokens_impl.hpp>
 #include <rlalgo/data/detail/preference_transform_impl.hpp>
+#include <rlalgo/data/detail/prepare_answers_impl.hpp>
 #include <rlalgo/data/detail/row_stream_impl.hpp>
 #include <rlalgo/data/detail/split_expression_impl.hpp>
 #include <rlalgo/data/detail/split_impl.hpp>

@@ -16,8 +16,6 @@
 #include <exception>
 #include <functional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -35,10 +33,7 @@ namespace rlalgo::data {
 // 128 bits of what a row says, to find rows that say the same.
 using RowDigest = std::array<std::uint64_t, 2>;
 
-[[nodiscard]] inline RowDigest digest_of(const Json& row, bool desirable) {
-  const std::string text = detail::canonical_text(row) + (desirable ? "+" : "-");
-  return {core::Digest().add(text).value(), core::Digest().add("second").add(text).value()};
-}
+[[nodiscard]] RowDigest digest_of(const Json& row, bool desirable);
 
 // Gives up to `limit` further rows; false: there are no more.
 using RowChunks = std::function<bool(std::size_t limit, std::vector<Record>& out)>;
@@ -68,29 +63,9 @@ struct Piece {
 
 class AnswerMaker {
  public:
-  AnswerMaker(const PrepareConfig& config, const RowTransform& transform, const TextTools& tools)
-      : config_(config),
-        transform_(transform),
-        tokenizer_(config.tokens, tools),
-        unit_(config.tokens.family == PreferenceFamily::unpaired ? 1 : 2),
-        pool_(config.threads > 0 ? config.threads
-                                 : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))) {}
+  AnswerMaker(const PrepareConfig& config, const RowTransform& transform, const TextTools& tools);
 
-  void add(std::vector<Record>& records, AnswerSet& out, PreparedRows& done) {
-    const std::size_t count = (records.size() + piece_rows - 1) / piece_rows;
-    std::vector<Piece> pieces(count);
-    in_pieces(records, pieces, [&](Piece&, std::size_t, Record& record) { parse(record); });
-    for (const Record& record : records) kinds_.check(record.value, record.origin);
-    in_pieces(records, pieces, [&](Piece& piece, std::size_t i, Record& record) {
-      if (i % piece_rows == 0) piece.answers = AnswerSet(unit_);
-      make(piece, done.counts.rows + static_cast<std::int64_t>(i), record);
-    });
-    for (Piece& piece : pieces) {
-      for (std::size_t e = 0; e < piece.answers.examples(); ++e) out.append(piece.answers, e);
-      done.counts += piece.counts;
-      done.digests.insert(done.digests.end(), piece.digests.begin(), piece.digests.end());
-    }
-  }
+  void add(std::vector<Record>& records, AnswerSet& out, PreparedRows& done);
 
  private:
   static constexpr std::size_t piece_rows = 64;
@@ -110,15 +85,7 @@ class AnswerMaker {
       if (piece.error) std::rethrow_exception(piece.error);
   }
 
-  void make(Piece& piece, std::int64_t number, Record& record) const {
-    const std::string where = record.origin.text();
-    transform_(record.value, where);
-    const std::size_t before = piece.answers.examples();
-    if (!config_.digests) return tokenizer_.add(std::move(record.value), number, where, piece.answers, piece.counts);
-    tokenizer_.add(record.value, number, where, piece.answers, piece.counts);
-    for (std::size_t e = before; e < piece.answers.examples(); ++e)
-      piece.digests.push_back(digest_of(record.value, unit_ == 1 && piece.answers.desirable(e)));
-  }
+  void make(Piece& piece, std::int64_t number, Record& record) const;
 
   const PrepareConfig& config_;
   const RowTransform& transform_;
@@ -131,17 +98,11 @@ class AnswerMaker {
 }  // namespace detail
 
 // Appends the answers of all rows to `out`.
-inline PreparedRows prepare_answers(const RowChunks& rows, const RowTransform& transform, const PrepareConfig& config,
-                                    const TextTools& tools, AnswerSet& out) {
-  PreparedRows done;
-  const std::size_t before = out.examples();
-  detail::AnswerMaker maker(config, transform, tools);
-  for (std::vector<Record> records; rows(config.chunk_rows, records);) {
-    maker.add(records, out, done);
-    if (config.progress) config.progress(done.counts.rows);
-  }
-  if (out.examples() == before) raise_nothing_left(done.counts.rows, config.name);
-  return done;
-}
+PreparedRows prepare_answers(const RowChunks& rows, const RowTransform& transform, const PrepareConfig& config,
+                             const TextTools& tools, AnswerSet& out);
 
 }  // namespace rlalgo::data
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/data/detail/prepare_answers_impl.hpp>
+#endif

@@ -14,20 +14,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/environment/tools.hpp>
 #include <rlalgo/remote/detail/environment_host_source.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
@@ -41,120 +36,30 @@ class PythonEnvironment {
   using Json = nlohmann::ordered_json;
 
   // `environment`: "module.Class", or nothing when there are only tools. PythonConfig::call_seconds limits each turn.
-  PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config)
-      : config_(std::move(config)), name_(environment ? *environment : "trl.tools") {
-    if (const int error = process_.start(config_.python, detail::environment_host_source); error != 0)
-      core::raise("remote", 50,
-                  {.what = "Python for the environment cannot be started",
-                   .found = std::strerror(error),
-                   .where = process_.program(),
-                   .remedy = "install python3, or set RLALGO_PYTHON to one"});
-    const Json answer = ask({{"op", "load"},
-                             {"environment", environment ? Json(*environment) : Json()},
-                             {"tools", tools},
-                             {"paths", detail::module_paths(config_.search_paths)}},
-                            config_.start_seconds, "loading");
-    steps_ = answer.value("steps", false);
-    reward_name_ = answer.value("reward", "");
-    schemas_ = answer.value("schemas", Json::array());
-  }
+  PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config);
 
   [[nodiscard]] bool steps() const noexcept { return steps_; }  // it has step(text); else tools only
   [[nodiscard]] const std::string& reward_name() const noexcept { return reward_name_; }  // empty: gives none
   [[nodiscard]] const Json& schemas() const noexcept { return schemas_; }
 
-  std::vector<Json> begin(std::span<const environment::Start> starts) {
-    Json rows = Json::array(), seeds = Json::array();
-    for (const environment::Start& start : starts) {
-      rows.push_back(start.row);
-      seeds.push_back(start.seed);
-    }
-    const Json answer = ask({{"op", "begin"}, {"rows", std::move(rows)}, {"seeds", std::move(seeds)}}, "reset");
-    const Json& observations = list(answer, "observations", starts.size());
-    return {observations.begin(), observations.end()};
-  }
+  std::vector<Json> begin(std::span<const environment::Start> starts);
 
-  std::vector<environment::Turn> step(std::span<const environment::Said> said) {
-    Json texts = Json::array();
-    for (const environment::Said& one : said) texts.push_back(Json::array({one.episode, one.message.at("content")}));
-    const Json answer = ask({{"op", "step"}, {"said", std::move(texts)}}, "step");
-    std::vector<environment::Turn> out;
-    for (const Json& turn : list(answer, "turns", said.size()))
-      out.push_back({turn.at(0), turn.at(1).get<double>(), turn.at(2).get<bool>()});
-    return out;
-  }
+  std::vector<environment::Turn> step(std::span<const environment::Said> said);
 
-  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) {
-    Json asked = Json::array();
-    for (const environment::ToolCall& one : calls) asked.push_back(Json::array({one.episode, one.name, one.arguments}));
-    const Json answer = ask({{"op", "call"}, {"calls", std::move(asked)}}, "a tool call");
-    std::vector<environment::ToolResult> out;
-    for (const Json& result : list(answer, "results", calls.size()))
-      out.push_back({result.at(0).get<std::string>(), result.at(1).get<bool>()});
-    return out;
-  }
+  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls);
 
   // get_reward() of each episode, NaN for None; 0 where there is no such method.
-  std::vector<double> rewards(std::size_t episodes) {
-    const Json answer = ask({{"op", "finish"}, {"episodes", episodes}}, "get_reward");
-    std::vector<double> out;
-    for (const Json& value : list(answer, "rewards", episodes))
-      out.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-    return out;
-  }
+  std::vector<double> rewards(std::size_t episodes);
 
  private:
   Json ask(const Json& question, const std::string& during) { return ask(question, config_.call_seconds, during); }
 
-  Json ask(const Json& question, double seconds, const std::string& during) {
-    auto result = process_.ask(question, seconds);
-    if (Json* answer = std::get_if<Json>(&result)) return std::move(*answer);
-    fail(std::get<detail::PythonProcess::Failure>(result), seconds, during);
-  }
+  Json ask(const Json& question, double seconds, const std::string& during);
 
   [[noreturn]] void fail(const detail::PythonProcess::Failure& failure, double seconds,
-                         const std::string& during) const {
-    using Trouble = detail::PythonProcess::Trouble;
-    const std::string the_environment = "the environment '" + name_ + "' ";
-    if (failure.trouble == Trouble::late)
-      core::raise("remote", 54,
-                  {.what = the_environment + "did not answer in time",
-                   .expected = "an answer within " + std::to_string(seconds) + " s",
-                   .where = during,
-                   .remedy = "make it faster, or raise trl.environment_timeout; its process was killed"});
-    if (failure.trouble == Trouble::ended)
-      core::raise("remote", 55,
-                  {.what = "the Python process of " + the_environment + "ended",
-                   .found = failure.found,
-                   .where = during,
-                   .remedy = "what it printed is above"});
-    if (failure.trouble == Trouble::unreadable)
-      core::raise("remote", 55,
-                  {.what = "the Python process of " + the_environment + "answered outside the protocol",
-                   .found = failure.found,
-                   .where = during,
-                   .remedy = "file descriptor 3 belongs to the trainer: do not write to it"});
-    const std::string kind = failure.answer.value("kind", "");
-    const auto episode = failure.answer.find("episode");
-    const std::string where = during + (episode == failure.answer.end() ? "" : " of episode " + episode->dump());
-    if (kind == "load")
-      core::raise("remote", 51, {.what = "cannot load the environment or its tools", .found = failure.found});
-    if (kind == "value")
-      core::raise("remote", 53,
-                  {.what = the_environment + "returned something else than agreed",
-                   .found = failure.found,
-                   .expected = "reset: a text or None; step: (observation, reward, done); get_reward: a number or None",
-                   .where = where});
-    core::raise("remote", 52,
-                {.what = the_environment + "raised an exception", .found = failure.found, .where = where});
-  }
+                         const std::string& during) const;
 
-  const Json& list(const Json& answer, const char* key, std::size_t expected) {
-    const auto found = answer.find(key);
-    if (found == answer.end() || !found->is_array() || found->size() != expected)
-      fail(process_.unreadable(answer.dump()), 0.0, key);
-    return *found;
-  }
+  const Json& list(const Json& answer, const char* key, std::size_t expected);
 
   PythonConfig config_;
   std::string name_;
@@ -169,16 +74,9 @@ class PythonSteps final : public environment::Environments {
  public:
   explicit PythonSteps(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
   [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
-  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override {
-    episodes_ = starts.size();
-    return python_->begin(starts);
-  }
+  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
   std::vector<environment::Turn> step(std::span<const environment::Said> said) override { return python_->step(said); }
-  std::vector<environment::Ending> finish() override {
-    std::vector<environment::Ending> out;
-    for (const double reward : python_->rewards(episodes_)) out.push_back({.reward = reward});
-    return out;
-  }
+  std::vector<environment::Ending> finish() override;
 
  private:
   std::shared_ptr<PythonEnvironment> python_;
@@ -190,13 +88,9 @@ class PythonTools final : public environment::ToolSource {
  public:
   explicit PythonTools(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
   [[nodiscard]] environment::Json schemas() const override { return python_->schemas(); }
-  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) override {
-    return python_->call(calls);
-  }
+  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) override;
   [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
-  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override {
-    return python_->begin(starts);
-  }
+  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
   std::vector<double> rewards(std::size_t episodes) override { return python_->rewards(episodes); }
 
  private:
@@ -204,3 +98,7 @@ class PythonTools final : public environment::ToolSource {
 };
 
 }  // namespace rlalgo::remote
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/remote/detail/python_environment_impl.hpp>
+#endif

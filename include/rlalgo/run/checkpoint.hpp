@@ -13,19 +13,13 @@
 // [rlalgo.core.1] an old checkpoint cannot be deleted.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <rlalgo/core/digest.hpp>
-#include <rlalgo/core/error.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/step.hpp>
 
@@ -41,39 +35,11 @@ struct Checkpoint {
 };
 
 // The checkpoint directories of a run, by step.
-[[nodiscard]] inline std::vector<Checkpoint> list_checkpoints(const std::filesystem::path& output_dir) {
-  std::vector<Checkpoint> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
-    const std::string name = entry.path().filename().string();
-    constexpr std::string_view prefix = "checkpoint-";
-    if (!name.starts_with(prefix) || !entry.is_directory()) continue;
-    const std::string digits = name.substr(prefix.size());
-    if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-    found.push_back({std::stoll(digits), entry.path()});
-  }
-  std::sort(found.begin(), found.end(), [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
-  return found;
-}
+[[nodiscard]] std::vector<Checkpoint> list_checkpoints(const std::filesystem::path& output_dir);
 
 // Removes what a killed run left under construction: checkpoints (`.checkpoint-….tmp`) and files that were about to get
 // their name (`<file>.tmp.<process>`). Call only while no other run writes in output_dir.
-inline void clean_leftovers(const std::filesystem::path& output_dir) {
-  const auto unfinished_file = [](const std::string& name) {
-    for (const std::string_view file :
-         {"metrics.jsonl", "samples.jsonl", "run.json", "report.html", trainer_state_file})
-      if (name.starts_with(std::string(file) + ".tmp.")) return true;
-    return false;
-  };
-  std::error_code error;
-  std::vector<std::filesystem::path> leftovers;
-  for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
-    const std::string name = entry.path().filename().string();
-    if ((name.starts_with(".checkpoint-") && name.ends_with(".tmp")) || unfinished_file(name))
-      leftovers.push_back(entry.path());
-  }
-  for (const auto& path : leftovers) detail::remove_leftover(path);
-}
+void clean_leftovers(const std::filesystem::path& output_dir);
 
 struct CheckpointParts {
   std::function<void(const std::filesystem::path&)> save_model;  // model and tokenizer files into the directory
@@ -83,56 +49,12 @@ struct CheckpointParts {
 };
 
 // Writes output_dir/checkpoint-<step> whole, replacing one of that name, and returns its path.
-inline std::filesystem::path write_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
-                                              const CheckpointParts& parts) {
-  const std::filesystem::path path = output_dir / ("checkpoint-" + std::to_string(step));
-  try {
-    detail::AtomicDirectory directory(path);
-    const std::filesystem::path& building = directory.building();
-    if (parts.save_model) parts.save_model(building);
-    Json state = {{"format", state_format}, {"step", step}};
-    state.update(parts.state);
-    state["has_optimizer"] = static_cast<bool>(parts.save_state);
-    state["owner"] = parts.save_state ? parts.save_state(building) : Json::object();
-    core::write_file(building / trainer_state_file, parts.trainer_state);
-    state["files"] = Json::object();
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(building))
-      if (entry.is_regular_file())
-        state["files"][entry.path().lexically_relative(building).generic_string()] = {
-            {"bytes", entry.file_size()}, {"xxh64", core::file_digest(entry.path())}};
-    core::write_file(building / state_file, state.dump(1) + "\n");
-    directory.commit();
-  } catch (const std::exception& error) {
-    core::raise(
-        "run", 8,
-        {.what = "the checkpoint cannot be saved; nothing of it was kept",
-         .found = error.what(),
-         .where = path.string(),
-         .remedy =
-             "free disk space or fix the cause; earlier checkpoints are intact, resume_from_checkpoint takes them"});
-  }
-  return path;
-}
+std::filesystem::path write_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
+                                       const CheckpointParts& parts);
 
 // Deletes checkpoints beyond `limit` (≥ 1), never `just_written`: first those with a higher step (left by a run that
 // this one overtakes), then the oldest.
-inline void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit, std::int64_t just_written) {
-  std::vector<Checkpoint> all = list_checkpoints(output_dir);
-  std::stable_partition(all.begin(), all.end(), [&](const Checkpoint& c) { return c.step > just_written; });
-  auto excess = static_cast<std::int64_t>(all.size()) - std::max<std::int64_t>(limit, 1);
-  for (const Checkpoint& old : all) {
-    if (excess <= 0) break;
-    if (old.step == just_written) continue;
-    // Renamed first: a kill in the middle of the deletion leaves no half checkpoint under its name.
-    const std::filesystem::path doomed = output_dir / ("." + old.path.filename().string() + ".old.tmp");
-    detail::remove_leftover(doomed);
-    std::error_code error;
-    std::filesystem::rename(old.path, doomed, error);
-    if (error) core::raise_file_error("cannot delete the old checkpoint", old.path, error.value());
-    detail::remove_leftover(doomed);
-    --excess;
-  }
-}
+void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit, std::int64_t just_written);
 
 // What a checkpoint brings back.
 struct LoadedCheckpoint {
@@ -145,18 +67,7 @@ struct LoadedCheckpoint {
 
 namespace detail {
 
-inline Json read_json(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded())
-    core::raise("run", 5,
-                {.what = "the checkpoint is damaged",
-                 .found = in ? "text that is not JSON" : "a file that cannot be read",
-                 .where = path.string(),
-                 .remedy = "resume from another checkpoint"});
-  return json;
-}
+Json read_json(const std::filesystem::path& path);
 
 }  // namespace detail
 
@@ -165,79 +76,18 @@ enum class Verify { sizes, digests };
 
 namespace detail {
 
-[[noreturn]] inline void raise_incomplete(const std::filesystem::path& checkpoint, const std::string& found,
-                                          const std::string& expected) {
-  core::raise("run", 5,
-              {.what = "the checkpoint is incomplete",
-               .found = found,
-               .expected = expected,
-               .where = checkpoint.string(),
-               .remedy = "copy it again, or resume from another checkpoint"});
-}
+[[noreturn]] void raise_incomplete(const std::filesystem::path& checkpoint, const std::string& found,
+                                   const std::string& expected);
 
-inline void check_file(const std::filesystem::path& checkpoint, const std::string& name, const Json& entry,
-                       Verify verify) {
-  const Json& bytes = entry.is_object() ? entry.at("bytes") : entry;  // a number in format 1
-  std::error_code error;
-  const auto found = std::filesystem::file_size(checkpoint / name, error);
-  if (error) raise_incomplete(checkpoint, "no readable file " + name, name + " of " + bytes.dump() + " bytes");
-  if (found != bytes.get<std::uintmax_t>())
-    raise_incomplete(checkpoint, name + " of " + std::to_string(found) + " bytes", bytes.dump() + " bytes");
-  if (verify == Verify::sizes || !entry.is_object()) return;
-  const std::string digest = core::file_digest(checkpoint / name), expected = entry.at("xxh64").get<std::string>();
-  if (digest == expected) return;
-  core::raise("run", 5,
-              {.what = "the checkpoint is damaged",
-               .found = name + " with the digest " + digest,
-               .expected = expected + ", as it was saved",
-               .where = checkpoint.string(),
-               .remedy = "copy it again, or resume from another checkpoint"});
-}
+void check_file(const std::filesystem::path& checkpoint, const std::string& name, const Json& entry, Verify verify);
 
 }  // namespace detail
 
 // Reads and validates a checkpoint: every file is there as it was when it was written.
-[[nodiscard]] inline LoadedCheckpoint read_checkpoint(const std::filesystem::path& path,
-                                                      Verify verify = Verify::digests) {
-  if (!std::filesystem::is_directory(path))
-    core::raise("run", 4,
-                {.what = "resume_from_checkpoint names no checkpoint",
-                 .found = std::filesystem::exists(path) ? "a file" : "nothing",
-                 .expected = "a checkpoint-<step> directory",
-                 .where = path.string(),
-                 .remedy = "give the path of a checkpoint of this run, or leave the key out to start afresh"});
-  if (!std::filesystem::exists(path / state_file))
-    core::raise("run", 4,
-                {.what = "resume_from_checkpoint names a directory that is no checkpoint",
-                 .found = std::string("no ") + state_file,
-                 .expected = "a checkpoint-<step> directory that rlalgo wrote",
-                 .where = path.string(),
-                 .remedy = "to start from the weights of a model directory, name it as base_model instead"});
-  LoadedCheckpoint loaded{path, 0, {}, detail::read_json(path / state_file), Json::array()};
-  const auto incomplete = [&](const std::string& found, const std::string& expected) {
-    detail::raise_incomplete(path, found, expected);
-  };
-  try {
-    const Json format = loaded.state.is_object() ? loaded.state.value("format", Json()) : Json();
-    if (format != state_format && format != 1)
-      incomplete("format " + (loaded.state.is_object() ? format.dump() : "of another kind"),
-                 "format " + std::to_string(state_format) + " in " + state_file);
-    for (const char* key :
-         {"step", "epoch", "identity", "settings", "totals", "window", "owner", "has_optimizer", "files"})
-      if (!loaded.state.contains(key)) incomplete(std::string("no \"") + key + "\" in " + state_file, "all entries");
-    for (const auto& [name, entry] : loaded.state["files"].items()) detail::check_file(path, name, entry, verify);
-    loaded.step = loaded.state["step"].get<std::int64_t>();
-    loaded.run_id = loaded.state.value("run", "");
-    const Json trainer_state = detail::read_json(path / trainer_state_file);
-    if (!trainer_state.is_object() || !trainer_state.contains("log_history") ||
-        !trainer_state["log_history"].is_array())
-      incomplete(std::string("no log_history in ") + trainer_state_file, "the records so far");
-    loaded.history = trainer_state["log_history"];
-    for (const Json& record : loaded.history) (void)to_record(record);
-  } catch (const Json::exception& error) {
-    incomplete(std::string("an entry of another type (") + error.what() + ")", "the entries that rlalgo writes");
-  }
-  return loaded;
-}
+[[nodiscard]] LoadedCheckpoint read_checkpoint(const std::filesystem::path& path, Verify verify = Verify::digests);
 
 }  // namespace rlalgo::run
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/run/detail/checkpoint_impl.hpp>
+#endif
