@@ -24,8 +24,8 @@ using CispoLoss = PolicyGradient<Cispo, L, NoKl, GlobalTokenCount>;
 
 // Reference: TRL (grpo_trainer.py) in float64.
 TEST_CASE("CISPO gives TRL's value and gradient: the cap is ε_high itself") {
-  check_golden(CispoLoss<TokenRatio>(), 0.1393333333, {-0.05, -0.05, -0.05, -0.05, 0.0266666667, 0.0266666667, 0, 0});
-  check_golden(CispoLoss<SequenceRatio>(), 0.1393333333,
+  check_golden(CispoLoss<TokenRatio>({}), 0.1393333333, {-0.05, -0.05, -0.05, -0.05, 0.0266666667, 0.0266666667, 0, 0});
+  check_golden(CispoLoss<SequenceRatio>({}), 0.1393333333,
                {-0.05, -0.05, -0.05, -0.05, 0.0266666667, 0.0266666667, 0, 0});
   const CispoLoss<TokenRatio> wide({.surrogate = {.epsilon_high = 5.0}});
   check_golden(wide, 0.8690529393,
@@ -35,10 +35,10 @@ TEST_CASE("CISPO gives TRL's value and gradient: the cap is ε_high itself") {
 
 TEST_CASE("CISPO on-policy, and its clip metric") {
   Scored s = two_rows();
-  CHECK(CispoLoss<TokenRatio>()(s, counts_of(s)).metrics.value("cispo_clip_ratio") == Approx(4.0 / 6));
-  CHECK(CispoLoss<SequenceRatio>()(s, counts_of(s)).metrics.value("cispo_clip_ratio") == Approx(1.0 / 2));
+  CHECK(CispoLoss<TokenRatio>({})(s, counts_of(s)).metrics.value("cispo_clip_ratio") == Approx(4.0 / 6));
+  CHECK(CispoLoss<SequenceRatio>({})(s, counts_of(s)).metrics.value("cispo_clip_ratio") == Approx(1.0 / 2));
   s.old_log_prob = Tensor();
-  CHECK(CispoLoss<TokenRatio>()(s, counts_of(s)).value.item<double>() == Approx(0.1393333333).margin(1e-9));
+  CHECK(CispoLoss<TokenRatio>({})(s, counts_of(s)).value.item<double>() == Approx(0.1393333333).margin(1e-9));
   const CispoLoss<TokenRatio> wide({.surrogate = {.epsilon_high = 5.0}});
   CHECK(wide(s, counts_of(s)).value.item<double>() == Approx(0.6966666667).margin(1e-9));
 }

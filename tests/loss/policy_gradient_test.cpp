@@ -98,14 +98,14 @@ TEST_CASE("denominators are counts of the whole step: two micro-batches on two r
   // Four micro-batches of two rows; 20 tokens in all. TRL's ranks are averaged, ours are summed: × 2.
   const Counts counts{.rows = 8, .tokens = 20, .micro_batches = 4};
   const auto value = [&](const auto& loss) { return 2 * loss(s, counts).value.template item<double>(); };
-  CHECK(value(Clipped<TokenRatio, SequenceMean>()) == Approx(-0.1879686589).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<TokenRatio, TokenMean>()) == Approx(-0.4009379603).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, SequenceMean>({})) == Approx(-0.1879686589).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, TokenMean>({})) == Approx(-0.4009379603).margin(1e-9).epsilon(0));
   CHECK(value(with_length_8<Clipped<TokenRatio, FixedLength>>()) == Approx(-0.1503517351).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<TokenRatio, GlobalTokenCount>()) == Approx(-0.4811255524).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<SequenceRatio, LengthWeighted>()) == Approx(-1.3579316328).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, GlobalTokenCount>({})) == Approx(-0.4811255524).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<SequenceRatio, LengthWeighted>({})) == Approx(-1.3579316328).margin(1e-9).epsilon(0));
   // A window of 12 tokens on one rank.
   CHECK(
-      Clipped<TokenRatio, GlobalTokenCount>()(s, {.rows = 4, .tokens = 12, .micro_batches = 2}).value.item<double>() ==
+      Clipped<TokenRatio, GlobalTokenCount>({})(s, {.rows = 4, .tokens = 12, .micro_batches = 2}).value.item<double>() ==
       Approx(-0.4009379603).margin(1e-9).epsilon(0));
 }
 
@@ -118,23 +118,23 @@ TEST_CASE("a fully masked row adds nothing but still counts as a row") {
     check_close(gradient(result.value, s).slice(0, 4), {0, 0, 0, 0}, 0.0);
     return result.value.template item<double>();
   };
-  CHECK(value(Clipped<TokenRatio, SequenceMean>()) == Approx(-0.8268765630).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<TokenRatio, TokenMean>()) == Approx(-1.6537531260).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, SequenceMean>({})) == Approx(-0.8268765630).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, TokenMean>({})) == Approx(-1.6537531260).margin(1e-9).epsilon(0));
   CHECK(value(with_length_8<Clipped<TokenRatio, FixedLength>>()) == Approx(-0.4134382815).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<TokenRatio, GlobalTokenCount>()) == Approx(-1.6537531260).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<SequenceRatio, SequenceMean>()) == Approx(-0.9).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, GlobalTokenCount>({})) == Approx(-1.6537531260).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<SequenceRatio, SequenceMean>({})) == Approx(-0.9).margin(1e-9).epsilon(0));
 }
 
 TEST_CASE("without old log-probs the ratio is 1 and carries the gradient") {
   Scored s = two_rows();
   s.old_log_prob = Tensor();
   const auto value = [&](const auto& loss) { return loss(s, counts_of(s)).value.template item<double>(); };
-  CHECK(value(Clipped<TokenRatio, SequenceMean>()) == Approx(-0.35).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<TokenRatio, TokenMean>()) == Approx(-0.7333333333).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, SequenceMean>({})) == Approx(-0.35).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<TokenRatio, TokenMean>({})) == Approx(-0.7333333333).margin(1e-9).epsilon(0));
   CHECK(value(with_length_8<Clipped<TokenRatio, FixedLength>>()) == Approx(-0.275).margin(1e-9).epsilon(0));
-  CHECK(value(Clipped<SequenceRatio, LengthWeighted>()) == Approx(-2.2).margin(1e-9).epsilon(0));
+  CHECK(value(Clipped<SequenceRatio, LengthWeighted>({})) == Approx(-2.2).margin(1e-9).epsilon(0));
   // ∂/∂x = −A·m/(2·n)
-  const Result result = Clipped<TokenRatio, SequenceMean>()(s, counts_of(s));
+  const Result result = Clipped<TokenRatio, SequenceMean>({})(s, counts_of(s));
   check_close(gradient(result.value, s), {-0.1875, -0.1875, -0.1875, -0.1875, 0.2, 0.2, 0, 0}, 1e-12);
   CHECK(result.metrics.value("clip_ratio/region_mean") == 0.0);
 }
@@ -151,8 +151,8 @@ TEST_CASE("metrics are TRL's token-weighted means and per-completion extremes") 
     CHECK(metrics.value("entropy") == Approx(1.0166666667));
     return metrics;
   };
-  check(Clipped<TokenRatio, SequenceMean>(), 0, 1.0 / 3, 1.0 / 3, 0, 0.5);
-  check(Clipped<SequenceRatio, SequenceMean>(), 0, 0.5, 0.5, 0, 1);
+  check(Clipped<TokenRatio, SequenceMean>({}), 0, 1.0 / 3, 1.0 / 3, 0, 0.5);
+  check(Clipped<SequenceRatio, SequenceMean>({}), 0, 0.5, 0.5, 0, 1);
   const auto kl = [&](bool correct) {
     return Clipped<TokenRatio, SequenceMean, K3Kl>({.kl = {.beta = 0.04, .bias_correction = correct}})(s, counts_of(s))
         .metrics.value("kl");
@@ -161,7 +161,7 @@ TEST_CASE("metrics are TRL's token-weighted means and per-completion extremes") 
   CHECK(kl(true) == Approx(0.0188900266).margin(1e-9));
   Scored without = s;
   without.entropy = Tensor();
-  CHECK(std::isnan(Clipped<TokenRatio, SequenceMean>()(without, counts_of(s)).metrics.value("entropy")));
+  CHECK(std::isnan(Clipped<TokenRatio, SequenceMean>({})(without, counts_of(s)).metrics.value("entropy")));
 }
 
 namespace {
@@ -241,19 +241,19 @@ TEST_CASE("losses are invariant under splits and order, blind to masked tokens, 
 
 TEST_CASE("the token mean of micro-batches depends on the split, by definition") {
   const Scored s = six_rows();
-  const Clipped<TokenRatio, TokenMean> loss;
+  const Clipped<TokenRatio, TokenMean> loss({});
   const auto parts = [&](const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
     const Counts counts = counts_of(s, 2);
     return (loss(take(s, a), counts).value + loss(take(s, b), counts).value).item<double>();
   };
   CHECK(parts({0, 4}, {1, 2, 3, 5}) != Approx(parts({0}, {1, 2, 3, 4, 5})).epsilon(1e-3));
   CHECK(loss(s, counts_of(s, 1)).value.item<double>() ==
-        Approx((Clipped<TokenRatio, GlobalTokenCount>()(s, counts_of(s)).value.item<double>())).epsilon(1e-13));
+        Approx((Clipped<TokenRatio, GlobalTokenCount>({})(s, counts_of(s)).value.item<double>())).epsilon(1e-13));
 }
 
 TEST_CASE("a batch without tokens has loss 0") {
   Scored s = take(six_rows(), {1});
-  const Result result = Clipped<TokenRatio, GlobalTokenCount>()(s, counts_of(s));
+  const Result result = Clipped<TokenRatio, GlobalTokenCount>({})(s, counts_of(s));
   CHECK(result.value.item<double>() == 0.0);
   CHECK(std::isnan(result.metrics.value("clip_ratio/low_min")));
   CHECK(std::isnan(result.metrics.value("clip_ratio/low_mean")));
@@ -271,7 +271,7 @@ TEST_CASE("a batch without advantages or reference log-probs is refused by numbe
   using Catch::Matchers::Contains;
   Scored s = two_rows();
   s.reference_log_prob = Tensor();
-  CHECK_THROWS_WITH((Clipped<TokenRatio, SequenceMean, K3Kl>()(s, counts_of(s))), Contains("[rlalgo.loss.2]"));
+  CHECK_THROWS_WITH((Clipped<TokenRatio, SequenceMean, K3Kl>({})(s, counts_of(s))), Contains("[rlalgo.loss.2]"));
   s.advantage = Tensor();
-  CHECK_THROWS_WITH((Clipped<TokenRatio, SequenceMean>()(s, counts_of(s))), Contains("[rlalgo.loss.1]"));
+  CHECK_THROWS_WITH((Clipped<TokenRatio, SequenceMean>({})(s, counts_of(s))), Contains("[rlalgo.loss.1]"));
 }

@@ -14,7 +14,7 @@ using namespace rlalgo::loss;
 
 TEST_CASE("REINFORCE is the advantage-weighted score function") {
   const Scored s = two_rows();
-  const PolicyGradient<Reinforce, TokenRatio, NoKl, GlobalTokenCount> loss;
+  const PolicyGradient<Reinforce, TokenRatio, NoKl, GlobalTokenCount> loss({});
   const Result result = loss(s, counts_of(s));
   // −(1.5·(−3.8) − 0.8·(−1.9)) / 6
   CHECK(result.value.item<double>() == Approx(4.18 / 6).epsilon(1e-13));

@@ -25,13 +25,13 @@ using SapoLoss = PolicyGradient<Sapo, L, NoKl, SequenceMean>;
 
 // Reference: TRL (grpo_trainer.py) in float64.
 TEST_CASE("SAPO gives TRL's value and gradient") {
-  check_golden(SapoLoss<TokenRatio>(), -0.9007403757,
+  check_golden(SapoLoss<TokenRatio>({}), -0.9007403757,
                {-0.2455089371, -0.1692734949, -0.2066475920, -0.2898499862, 0.2610647723, 0.1805165326, 0, 0});
-  check_golden(SapoLoss<SequenceRatio>(), -0.8843139227,
+  check_golden(SapoLoss<SequenceRatio>({}), -0.8843139227,
                {-0.2311124069, -0.2311124069, -0.2311124069, -0.2311124069, 0.2203616913, 0.2203616913, 0, 0});
   check_golden(SapoLoss<TokenRatio>({.surrogate = {.temperature_positive = 2, .temperature_negative = 3}}),
                -0.6297489815, {});
   Scored s = two_rows();
   s.old_log_prob = Tensor();
-  CHECK(SapoLoss<TokenRatio>()(s, counts_of(s)).value.item<double>() == Approx(-0.7380952381).margin(1e-9));
+  CHECK(SapoLoss<TokenRatio>({})(s, counts_of(s)).value.item<double>() == Approx(-0.7380952381).margin(1e-9));
 }

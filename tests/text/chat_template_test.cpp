@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/text/chat_template.hpp>
 
 namespace {

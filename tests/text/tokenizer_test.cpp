@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
+#include <rlalgo/text/detail/tokenizer_parts.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace {
