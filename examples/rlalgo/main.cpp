@@ -140,7 +140,9 @@ int command(std::vector<std::string> words) {
   const bool asks = name == "help" || name == "--help" || name == "-h";
   if (name.empty() || (asks && words.size() == 1)) {
     print_usage(name.empty() ? std::cerr : std::cout);
-    return name.empty() ? 2 : 0;
+    if (name.empty()) return 2;
+    cli::require_output();
+    return 0;
   }
   words.erase(words.begin());
   const Verb& verb = find_verb(asks ? words.front() : name);

@@ -1,4 +1,5 @@
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -104,7 +105,8 @@ TEST_CASE("reward models, TRL's names with parameters, and what happens when a r
   CHECK(rewards[2].function->name() == "soft_overlong_punishment_reward");
 
   const std::vector<std::string> texts = {"<think>a</think>4"};
-  const std::vector<data::Json> prompts = {"What is 2+2? "}, completions = {texts[0]}, columns = {data::Json::object()};
+  const rlalgo::support::Prompts prompts = {"What is 2+2? "};
+  const std::vector<data::Json> completions = {texts[0]}, columns = {data::Json::object()};
   const std::vector<std::int32_t> tokens(3, 1);
   const std::vector<std::span<const std::int32_t>> ids = {tokens};
   reward::RewardLog log;

@@ -17,8 +17,8 @@ TEST_CASE("what every trainer is told") {
   c.resume_from_checkpoint = "out/checkpoint-4";
   const Plan plan = make_plan(c, 20, false);
   const auto t = trainer_settings(c, plan, 7, "dpo");
-  CHECK(t.adamw.beta2 == 0.95);
-  CHECK(t.adamw.weight_decay == 0.1);
+  CHECK(t.optimizer.beta2 == 0.95);
+  CHECK(t.optimizer.weight_decay == 0.1);
   CHECK(t.max_grad_norm == 0.5);
   CHECK(t.schedule.learning_rate == 2e-5);
   CHECK(t.loop.title == "dpo on tiny");

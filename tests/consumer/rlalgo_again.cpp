@@ -31,7 +31,7 @@
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/remote/reward_pool.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
+#include <rlalgo/rlalgo.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
-#include <rlalgo/rlalgo.hpp>

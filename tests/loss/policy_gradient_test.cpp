@@ -104,9 +104,8 @@ TEST_CASE("denominators are counts of the whole step: two micro-batches on two r
   CHECK(value(Clipped<TokenRatio, GlobalTokenCount>({})) == Approx(-0.4811255524).margin(1e-9).epsilon(0));
   CHECK(value(Clipped<SequenceRatio, LengthWeighted>({})) == Approx(-1.3579316328).margin(1e-9).epsilon(0));
   // A window of 12 tokens on one rank.
-  CHECK(
-      Clipped<TokenRatio, GlobalTokenCount>({})(s, {.rows = 4, .tokens = 12, .micro_batches = 2}).value.item<double>() ==
-      Approx(-0.4009379603).margin(1e-9).epsilon(0));
+  CHECK(Clipped<TokenRatio, GlobalTokenCount>({})(s, {.rows = 4, .tokens = 12, .micro_batches = 2})
+            .value.item<double>() == Approx(-0.4009379603).margin(1e-9).epsilon(0));
 }
 
 TEST_CASE("a fully masked row adds nothing but still counts as a row") {

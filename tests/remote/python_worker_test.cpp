@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 #include <support/scratch.hpp>
 
 #include <rlalgo/core/clock.hpp>
@@ -151,7 +152,8 @@ struct Bench {
   rlalgo::support::ScratchDirectory directory;
   std::shared_ptr<PythonWorker> worker;
   std::vector<std::string> texts = {"one", "two"};
-  std::vector<Json> prompts = {"p0", "p1"}, completions = {"one", "two"}, columns = {Json::object(), Json::object()};
+  rlalgo::support::Prompts prompts = {"p0", "p1"};
+  std::vector<Json> completions = {"one", "two"}, columns = {Json::object(), Json::object()};
   std::vector<std::vector<std::int32_t>> ids = {{1, 2, 0}, {}};
   std::int64_t step = 7;
   reward::RewardLog log;
@@ -457,7 +459,8 @@ TEST_CASE("when the trainer is killed in the middle of a call, Python goes too")
     config.search_paths = {directory.path()};
     PythonWorker worker(config);
     const std::vector<std::string> texts = {"x"};
-    const std::vector<Json> prompts = {"p"}, completions = {"x"}, columns = {{{"pid_file", pid_file}}};
+    const rlalgo::support::Prompts prompts = {"p"};
+    const std::vector<Json> completions = {"x"}, columns = {{{"pid_file", pid_file}}};
     const std::vector<std::span<const std::int32_t>> ids(1);
     (void)worker.load("rewards.hangs");
     (void)worker.call(

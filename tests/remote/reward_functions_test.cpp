@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 #include <support/scratch.hpp>
 
 #include <rlalgo/remote/reward_functions.hpp>
@@ -18,7 +19,8 @@ constexpr const char* mine =
 
 double first_value(reward::RewardFunction& function) {
   const std::vector<std::string> texts = {"<answer>42</answer>"};
-  const std::vector<reward::Json> prompts = {"p"}, completions = {texts[0]}, columns = {reward::Json::object()};
+  const rlalgo::support::Prompts prompts = {"p"};
+  const std::vector<reward::Json> completions = {texts[0]}, columns = {reward::Json::object()};
   const std::vector<std::span<const std::int32_t>> ids(1);
   return reward::evaluate(function, {.prompts = prompts,
                                      .completions = completions,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 #include <support/scratch.hpp>
 
 #include <rlalgo/core/clock.hpp>
@@ -89,7 +90,8 @@ def scaled(completions, factor, **kwargs):
 struct Bench {
   rlalgo::support::ScratchDirectory directory;
   std::vector<std::string> texts;
-  std::vector<Json> prompts, completions, columns;
+  rlalgo::support::Prompts prompts;
+  std::vector<Json> completions, columns;
   std::vector<std::span<const std::int32_t>> ids;
   reward::RewardLog log;
   remote::PoolConfig config;

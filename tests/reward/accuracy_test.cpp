@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/reward/accuracy.hpp>
@@ -20,7 +21,8 @@ namespace {
 
 // One call whose parts live as long as this.
 struct Batch {
-  std::vector<Json> prompts, completions, columns;
+  rlalgo::support::Prompts prompts;
+  std::vector<Json> completions, columns;
   std::vector<std::string> texts;
   std::vector<std::vector<std::int32_t>> ids;
   std::vector<std::span<const std::int32_t>> views;

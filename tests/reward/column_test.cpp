@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <rlalgo/reward/column.hpp>
 
@@ -20,9 +21,11 @@ TEST_CASE("a column of numbers is a reward; anything else does not apply") {
   const std::vector<Json> nothing(5);
   const std::vector<std::string> texts(5);
   const std::vector<std::span<const std::int32_t>> ids(5);
-  const std::vector<double> values = reward::evaluate(
-      *function,
-      {.prompts = nothing, .completions = nothing, .texts = texts, .completion_ids = ids, .columns = columns});
+  const std::vector<double> values = reward::evaluate(*function, {.prompts = rlalgo::support::Prompts(5, {}),
+                                                                  .completions = nothing,
+                                                                  .texts = texts,
+                                                                  .completion_ids = ids,
+                                                                  .columns = columns});
   REQUIRE(values.size() == 5);
   CHECK(values[0] == 1.5);
   CHECK(std::isnan(values[1]));

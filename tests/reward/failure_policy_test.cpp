@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
@@ -35,8 +36,8 @@ std::vector<double> fussy(const reward::RewardCall& call) {
 }
 
 std::vector<double> score(OnFailure policy, const std::vector<std::string>& texts, reward::RewardLog* log) {
-  const std::vector<Json> prompts(texts.size(), "p"), completions(texts.begin(), texts.end()),
-      columns(texts.size(), Json::object());
+  const rlalgo::support::Prompts prompts(texts.size(), "p");
+  const std::vector<Json> completions(texts.begin(), texts.end()), columns(texts.size(), Json::object());
   const std::vector<std::span<const std::int32_t>> ids(texts.size());
   Guarded guarded(reward::from("fussy", fussy), policy);
   CHECK(guarded.name() == "fussy");
@@ -93,8 +94,11 @@ TEST_CASE("a function that always fails is not asked without end") {
                                  throw std::runtime_error("never");
                                }),
                   OnFailure::nan);
-  const auto values =
-      guarded({.prompts = rows, .completions = rows, .texts = texts, .completion_ids = ids, .columns = rows});
+  const auto values = guarded({.prompts = rlalgo::support::Prompts(texts.size(), "p"),
+                               .completions = rows,
+                               .texts = texts,
+                               .completion_ids = ids,
+                               .columns = rows});
   CHECK(values.size() == 1000);
   CHECK(calls < 100);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <rlalgo/reward/functor.hpp>
 
@@ -13,7 +14,8 @@ using namespace rlalgo::reward;
 namespace {
 struct Arguments {
   std::vector<std::string> texts = {"one", "three"};
-  std::vector<Json> prompts = {"p", "q"}, completions = {"one", "three"};
+  rlalgo::support::Prompts prompts = {"p", "q"};
+  std::vector<Json> completions = {"one", "three"};
   std::vector<Json> columns = {{{"answer", "one"}}, {{"answer", "two"}}};
   std::vector<std::vector<std::int32_t>> ids = {{1, 2}, {3}};
   std::vector<std::span<const std::int32_t>> views = {ids[0], ids[1]};

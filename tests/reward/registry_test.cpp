@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/prompts.hpp>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/reward/registry.hpp>
@@ -36,7 +37,8 @@ TEST_CASE("TRL's rewards answer to TRL's names") {
 
 TEST_CASE("parameters by TRL's names") {
   const std::vector<std::string> texts = {"\\boxed{42}"};
-  const std::vector<reward::Json> prompts = {"p"}, completions = {texts[0]}, columns = {{{"solution", "42"}}};
+  const rlalgo::support::Prompts prompts = {"p"};
+  const std::vector<reward::Json> completions = {texts[0]}, columns = {{{"solution", "42"}}};
   const std::vector<std::int32_t> ids(90, 1);
   const std::vector<std::span<const std::int32_t>> views = {ids};
   const reward::RewardCall call{
@@ -63,8 +65,8 @@ TEST_CASE("parameters by TRL's names") {
 
 TEST_CASE("every built-in can be made and called, under its own unique name") {
   const std::vector<std::string> texts = {"<answer>42</answer>"};
-  const std::vector<reward::Json> prompts = {"p"}, completions = {texts[0]},
-                                  columns = {{{"answer", "42"}, {"solution", "42"}}};
+  const rlalgo::support::Prompts prompts = {"p"};
+  const std::vector<reward::Json> completions = {texts[0]}, columns = {{{"answer", "42"}, {"solution", "42"}}};
   const std::vector<std::int32_t> ids(90, 1);
   const std::vector<std::span<const std::int32_t>> views = {ids};
   const reward::RewardCall call{

@@ -9,18 +9,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
-#include <new>
 #include <map>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <rlalgo/core/philox.hpp>
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/detail/bundled_templates.hpp>
 #include <rlalgo/text/detail/charsmap.hpp>
-#include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 

@@ -81,6 +81,42 @@ struct Run {
   }
 };
 
+// v ← decay·v + g · w ← w − rate·v
+class Momentum {
+ public:
+  struct Config {
+    double decay = 0.9;
+  };
+  Momentum(std::vector<model::Parameter> parameters, Config config)
+      : parameters_(std::move(parameters)), config_(config) {
+    for (const model::Parameter& p : parameters_) velocity_.push_back(at::zeros_like(p.value.detach()));
+  }
+  void step(double rate) {
+    const c10::AutoGradMode no_gradient(false);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      velocity_[i].mul_(config_.decay).add_(parameters_[i].value.grad());
+      parameters_[i].value.sub_(velocity_[i], rate);
+    }
+  }
+  void zero_grad() {
+    for (model::Parameter& p : parameters_) p.value.mutable_grad() = at::Tensor();
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state() const {
+    std::vector<std::pair<std::string, at::Tensor>> out;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) out.emplace_back(parameters_[i].name + ".v", velocity_[i]);
+    return out;
+  }
+  void load_state(const std::map<std::string, at::Tensor>& state) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) velocity_[i].copy_(state.at(parameters_[i].name + ".v"));
+  }
+
+ private:
+  std::vector<model::Parameter> parameters_;
+  Config config_;
+  std::vector<at::Tensor> velocity_;
+};
+static_assert(optim::Optimizer<Momentum>);
+
 std::string bytes(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -95,6 +131,44 @@ TEST_CASE("a bandit learns its best arm") {
   const at::Tensor p = at::log_softmax(run.bandit->logits.detach(), 0).exp();
   CHECK(p[3].item<double>() > 0.8);
   CHECK(run.trainer->version() == 40);
+}
+
+TEST_CASE("an optimizer of one's own trains, is saved and resumed") {
+  const Folder folder;
+  const auto run = [&](std::int64_t steps, const std::string& name, std::optional<fs::path> resume) {
+    const auto bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
+    Pulls pulls{*bandit};
+    const auto rollouts = std::make_shared<sampler::Rollouts<Pulls>>(
+        std::vector<data::TokenizedPrompt>(3, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}}), pulls,
+        std::vector<sampler::WeightedReward>{
+            {reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); })}},
+        [](auto) { return std::string("t"); },
+        sampler::RolloutsConfig{.geometry = {.micro_batch_size = 24, .num_generations = 8}},
+        sync::SharedWeights().version_source());
+    using SgdTrainer = trainer::Trainer<RatioLoss, advantage::GroupRelative<>, sampler::Rollouts<Pulls>,
+                                        aggregation::SumThenNormalize, sync::SharedWeights, Momentum>;
+    trainer::BasicTrainerConfig<Momentum> settings;
+    settings.optimizer.decay = 0.5;
+    settings.schedule = {.name = "constant", .learning_rate = 0.1, .warmup_steps = 0, .total_steps = 6};
+    settings.loop.max_steps = steps;
+    settings.loop.output_dir = folder.path / name;
+    settings.loop.save = run::Cadence::steps(1);
+    settings.loop.resume_from_checkpoint = std::move(resume);
+    settings.loop.progress = false;
+    SgdTrainer trainer(settings, {.policy = bandit,
+                                  .loss = {},
+                                  .estimator = advantage::GroupRelative<>(),
+                                  .sampler = rollouts,
+                                  .aggregation = {},
+                                  .sync = {}});
+    CHECK(trainer.run().step == steps);
+    return bandit->logits.detach().clone();
+  };
+  const at::Tensor whole = run(6, "whole", {});
+  run(3, "parts", {});
+  const at::Tensor resumed = run(6, "parts", folder.path / "parts/checkpoint-3");
+  CHECK(whole.equal(resumed));  // the momentum of step 3 came back
+  CHECK(whole[3].item<double>() > whole[0].item<double>());
 }
 
 TEST_CASE("the update does not depend on the split into micro-batches") {

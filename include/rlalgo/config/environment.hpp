@@ -77,7 +77,7 @@ namespace rlalgo::config {
 
 // A schema of tools can only be shown to the model in a conversation.
 inline void require_messages(const data::TokenizedPrompt& prompt, const RunConfig& c) {
-  if (prompt.prompt.is_array()) return;
+  if (prompt.prompt->is_array()) return;
   core::raise_usage("config", 25,
                     {.what = "tools need prompts that are chat messages",
                      .found = "a text in dataset row " + std::to_string(prompt.row),

@@ -40,7 +40,8 @@ inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
                                                              const std::string& method) {
   trainer::TrainerConfig t;
   t.max_grad_norm = c.max_grad_norm;
-  t.adamw = {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
+  t.optimizer = {
+      .beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
   t.schedule = schedule_of(c, plan);
   run::LoopConfig& loop = t.loop;
   loop.output_dir = c.output_dir;

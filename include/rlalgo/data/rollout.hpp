@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/data/shared_json.hpp>
+
 namespace rlalgo::data {
 
 using Json = nlohmann::ordered_json;  // key order matters to chat templates and to saved files
@@ -19,7 +21,7 @@ enum class Finish { stop, length, aborted };  // ended by an end token, by the l
 struct TokenizedPrompt {
   std::int64_t row = 0;      // index in the dataset
   std::vector<TokenId> ids;  // rendered and tokenized, generation prompt included
-  Json prompt;               // the source: a string, or a list of {"role", "content"} messages
+  SharedJson prompt;         // the source: a string, or a list of {"role", "content"} messages
   Json columns;              // the other dataset columns, an object
 };
 
@@ -48,7 +50,7 @@ struct Completion {
 // One sample of a generation batch.
 struct Rollout {
   std::int64_t row = 0;                    // dataset row of the prompt
-  Json prompt;                             // string or messages
+  SharedJson prompt;                       // shared by the group: string or messages
   Json columns;                            // other dataset columns, object
   std::vector<TokenId> prompt_ids;         //
   std::vector<TokenId> completion_ids;     // [T]

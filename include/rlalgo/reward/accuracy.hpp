@@ -181,7 +181,7 @@ struct RelativeLength {
     std::vector<double> values = Accuracy::judge(call, "length_reward").values;
     for (std::size_t begin = 0, end = 0; begin < call.size(); begin = end) {
       auto shortest = static_cast<double>(call.completion_ids[begin].size()), longest = shortest;
-      for (end = begin; end < call.size() && call.prompts[end] == call.prompts[begin]; ++end) {
+      for (end = begin; end < call.size() && *call.prompts[end] == *call.prompts[begin]; ++end) {
         shortest = std::fmin(shortest, static_cast<double>(call.completion_ids[end].size()));
         longest = std::fmax(longest, static_cast<double>(call.completion_ids[end].size()));
       }

@@ -39,9 +39,9 @@ struct RewardLog {
 
 // The arguments of one call: N completions, all views, row i of each belongs together.
 struct RewardCall {
-  std::span<const Json> prompts;       // [N] string, or list of messages
-  std::span<const Json> completions;   // [N] string, or [{"role": "assistant", "content": …}]
-  std::span<const std::string> texts;  // [N] the completion as text in either case
+  std::span<const Json* const> prompts;  // [N] string, or list of messages; of one group the same object
+  std::span<const Json> completions;     // [N] string, or [{"role": "assistant", "content": …}]
+  std::span<const std::string> texts;    // [N] the completion as text in either case
   std::span<const std::span<const std::int32_t>> completion_ids;  // [N] token ids, end token included
   std::span<const Json> columns;                                  // [N] objects: the other dataset columns
   std::int64_t step = 0;                                          // optimizer step, 0-based

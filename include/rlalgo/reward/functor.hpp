@@ -74,7 +74,7 @@ class FunctorReward final : public RewardFunction {
  private:
   auto one(const RewardCall& call, std::size_t i) {
     if constexpr (SampleScorer<F>)
-      return functor_(Sample{call.texts[i], call.completion_ids[i], call.prompts[i], call.completions[i],
+      return functor_(Sample{call.texts[i], call.completion_ids[i], *call.prompts[i], call.completions[i],
                              call.columns[i], call.step});
     else if constexpr (ColumnScorer<F>)
       return functor_(call.texts[i], call.columns[i]);

@@ -68,7 +68,7 @@ class RewardModel final : public reward::RewardFunction {
 
   // The text that is scored.
   [[nodiscard]] std::string text_of(const reward::RewardCall& call, std::size_t i) const {
-    const reward::Json &prompt = call.prompts[i], &completion = call.completions[i];
+    const reward::Json &prompt = *call.prompts[i], &completion = call.completions[i];
     if (!prompt.is_array()) return prompt.get<std::string>() + call.texts[i];
     if (!chat_template_)
       core::raise_usage("reward", 9,

@@ -42,6 +42,7 @@
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/step.hpp>
@@ -55,8 +56,15 @@
 
 namespace rlalgo::trainer {
 
-// What is independent of the method.
-struct TrainerConfig {
+// What is independent of the method. O: the optimizer (optim/concept.hpp).
+template <class O = optim::AdamW>
+struct BasicTrainerConfig {
+  static_assert(
+      optim::Optimizer<O>,
+      "trainer::BasicTrainerConfig: this is not an Optimizer; it needs a Config, a constructor from the "
+      "parameters and it, `step(double learning_rate)`, `zero_grad()`, `state() const` and `load_state(state)` "
+      "(optim::AdamW is one)");
+
   double temperature = 1.0;    // of the scored distribution; the generator's, so that the ratio compares like with like
   double max_grad_norm = 1.0;  // global L2 norm; 0 = no clipping
   double steps_per_epoch = 0.0;  // optimizer steps that make one pass over the data; 0 = unknown, epoch stays 0
@@ -64,10 +72,11 @@ struct TrainerConfig {
   // Rows of advantage 0 are not computed. For losses that are a surrogate and nothing else (no KL, no entropy bonus)
   // and divide by counts of the step: their gradient is the same. Metrics of the loss are then of the other rows.
   bool skip_zero_advantages = false;
-  optim::AdamWConfig adamw;
+  typename O::Config optimizer;
   optim::ScheduleConfig schedule;
   run::LoopConfig loop;
 };
+using TrainerConfig = BasicTrainerConfig<>;
 
 namespace detail {
 
@@ -128,7 +137,7 @@ struct SummaryOf<R> {
 
 }  // namespace detail
 
-template <class L, class A, class S, class G, class Y>
+template <class L, class A, class S, class G, class Y, class O = optim::AdamW>
 class Trainer {
   static_assert(detail::Composition<L, A, S, G, Y>::fits, "trainer::Trainer: the parts do not fit, see above");
   using Rows = typename S::Rows;
@@ -137,6 +146,8 @@ class Trainer {
   using Stage = ExperienceStage<L, S, A, G>;
 
  public:
+  using Config = BasicTrainerConfig<O>;
+
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
   struct Parts {
     std::shared_ptr<model::Policy> policy;
@@ -154,11 +165,11 @@ class Trainer {
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
-  Trainer(TrainerConfig config, Parts parts)
+  Trainer(Config config, Parts parts)
       : config_(std::move(config)),
         parts_(std::move(parts)),
         parameters_(parts_.policy->parameters()),
-        optimizer_(parameters_, config_.adamw),
+        optimizer_(parameters_, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
                      .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
@@ -227,7 +238,7 @@ class Trainer {
   }
 
   [[nodiscard]] std::int64_t version() const noexcept { return version_; }
-  [[nodiscard]] const TrainerConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
 
  private:
   // Hands the weights over where step `index` of `sampler` asks a generator; the seconds it took to move them.
@@ -357,10 +368,10 @@ class Trainer {
 
   static constexpr const char* optimizer_file = "optimizer.safetensors";
 
-  TrainerConfig config_;
+  Config config_;
   Parts parts_;
   std::vector<model::Parameter> parameters_;
-  optim::AdamW optimizer_;
+  O optimizer_;
   optim::Schedule schedule_;
   Stage experience_;
   std::int64_t version_ = 0;  // number of updates the weights have seen

@@ -106,7 +106,8 @@ RLALGO_INLINE PythonWorker::Json PythonWorker::arguments(const reward::RewardCal
   out.erase("completion");
   Json ids = Json::array();
   for (const auto row : call.completion_ids) ids.push_back(std::vector<std::int32_t>(row.begin(), row.end()));
-  out["prompts"] = Json(Json::array_t(call.prompts.begin(), call.prompts.end()));
+  Json& prompts = out["prompts"] = Json::array();
+  for (const Json* prompt : call.prompts) prompts.push_back(*prompt);
   out["completions"] = Json(Json::array_t(call.completions.begin(), call.completions.end()));
   out["completion_ids"] = std::move(ids);
   return out;

@@ -64,7 +64,7 @@ RLALGO_INLINE std::string RewardPool::fingerprint(const reward::RewardCall& call
   std::string key = std::to_string(call.step);
   for (std::size_t i = 0; i < call.size(); ++i) {
     key += '\0' + std::to_string(call.completion_ids[i].size()) + '\0' + call.texts[i] + '\0';
-    key += call.prompts[i].dump(-1, ' ', false, reward::Json::error_handler_t::replace);
+    key += call.prompts[i]->dump(-1, ' ', false, reward::Json::error_handler_t::replace);
     key += call.columns[i].dump(-1, ' ', false, reward::Json::error_handler_t::replace);
   }
   return key;
@@ -73,7 +73,7 @@ RLALGO_INLINE std::string RewardPool::fingerprint(const reward::RewardCall& call
 RLALGO_INLINE std::vector<std::size_t> RewardPool::part_ends(const reward::RewardCall& call) const {
   std::vector<std::size_t> group_ends;
   for (std::size_t i = 1; i <= call.size(); ++i)
-    if (i == call.size() || call.prompts[i] != call.prompts[i - 1]) group_ends.push_back(i);
+    if (i == call.size() || *call.prompts[i] != *call.prompts[i - 1]) group_ends.push_back(i);
   const std::size_t per_worker = (group_ends.size() + seats_.size() - 1) / seats_.size();
   std::vector<std::size_t> ends;
   for (std::size_t g = 0; g < group_ends.size(); g += per_worker)

@@ -104,7 +104,7 @@ inline std::int64_t drawn_tokens(const data::Rollout& rollout) {
 
 // What reward functions see as the completion: text, or the messages after the prompt.
 inline data::Json completion_of(const data::Rollout& rollout) {
-  if (!rollout.prompt.is_array()) return rollout.text;
+  if (!rollout.prompt->is_array()) return rollout.text;
   if (rollout.episode) return rollout.episode->messages;
   return data::Json::array({data::Json{{"role", "assistant"}, {"content", rollout.text}}});
 }
@@ -114,11 +114,12 @@ inline data::Json completion_of(const data::Rollout& rollout) {
 inline void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
                         RolloutBatch& batch) {
   const std::size_t n = generation.rollouts.size();
-  std::vector<data::Json> prompts, completions, columns;
+  std::vector<const data::Json*> prompts;
+  std::vector<data::Json> completions, columns;
   std::vector<std::string> texts;
   std::vector<std::span<const std::int32_t>> ids;
   for (const data::Rollout& r : generation.rollouts) {
-    prompts.push_back(r.prompt);
+    prompts.push_back(&*r.prompt);
     completions.push_back(completion_of(r));
     columns.push_back(r.columns);
     if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
