@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/json_rows.hpp>
 
@@ -66,7 +67,7 @@ class DelimitedRows final : public RowReader {
   // `numbers`: false leaves numbers as texts, except in columns of zeros and ones.
   DelimitedRows(const std::filesystem::path& path, char separator, bool numbers = true);
 
-  bool next(Record& out) override;
+  RLALGO_INLINE bool next(Record& out) override;
 
  private:
   static Json value_of(const std::string& cell, detail::CellKind kind);

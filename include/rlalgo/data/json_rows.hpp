@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/table.hpp>
 
@@ -71,7 +72,7 @@ class JsonLines final : public RowReader {
   // Nothing when the file is not of this kind: its first line is no whole JSON, and the next does not begin a row.
   static std::unique_ptr<JsonLines> open(const std::filesystem::path& path);
 
-  bool next(Record& out) override;
+  RLALGO_INLINE bool next(Record& out) override;
 
  private:
   explicit JsonLines(const std::filesystem::path& path)
@@ -90,7 +91,7 @@ class TextLines final : public RowReader {
  public:
   explicit TextLines(const std::filesystem::path& path)
       : file_(path), name_(std::make_shared<const std::string>(path.string())) {}
-  bool next(Record& out) override;
+  RLALGO_INLINE bool next(Record& out) override;
 
  private:
   InputFile file_;
@@ -102,7 +103,7 @@ class TextLines final : public RowReader {
 class TableRows final : public RowReader {
  public:
   explicit TableRows(Table table) : table_(std::move(table)) {}
-  bool next(Record& out) override;
+  RLALGO_INLINE bool next(Record& out) override;
 
  private:
   Table table_;

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/environment/concept.hpp>
 
 namespace rlalgo::environment {
@@ -58,9 +59,9 @@ class LocalTools final : public ToolSource {
  public:
   explicit LocalTools(std::vector<Tool> tools) : tools_(std::move(tools)) {}
 
-  [[nodiscard]] Json schemas() const override;
+  [[nodiscard]] RLALGO_INLINE Json schemas() const override;
 
-  std::vector<ToolResult> call(std::span<const ToolCall> calls) override;
+  RLALGO_INLINE std::vector<ToolResult> call(std::span<const ToolCall> calls) override;
 
  private:
   [[nodiscard]] ToolResult one(const ToolCall& call) const;
@@ -73,15 +74,15 @@ class ToolLoop final : public Environments {
   // `max_iterations`: rounds of calls in an episode; nothing: no limit but the completion's length.
   explicit ToolLoop(std::vector<std::shared_ptr<ToolSource>> sources, std::optional<std::int64_t> max_iterations = {});
 
-  [[nodiscard]] std::string reward_name() const override;
+  [[nodiscard]] RLALGO_INLINE std::string reward_name() const override;
 
-  [[nodiscard]] Json tools() const override;
+  [[nodiscard]] RLALGO_INLINE Json tools() const override;
 
-  std::vector<Json> begin(std::span<const Start> starts) override;
+  RLALGO_INLINE std::vector<Json> begin(std::span<const Start> starts) override;
 
-  std::vector<Turn> step(std::span<const Said> said) override;
+  RLALGO_INLINE std::vector<Turn> step(std::span<const Said> said) override;
 
-  std::vector<Ending> finish() override;
+  RLALGO_INLINE std::vector<Ending> finish() override;
 
  private:
   std::vector<std::shared_ptr<ToolSource>> sources_;

@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
@@ -45,7 +46,7 @@ class PrefixCache final : public KvCache::Keeper {
   explicit PrefixCache(KvCache& pages) : pages_(pages) { pages_.set_keeper(this); }
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
-  ~PrefixCache() override;
+  RLALGO_INLINE ~PrefixCache() override;
 
   // Gives `sequence` (empty) the pages of the longest known prefix of the first `limit` tokens; their positions.
   std::int64_t match(std::uint64_t tree, const TokenView& tokens, std::int64_t limit, KvCache::Sequence& sequence);
@@ -61,9 +62,9 @@ class PrefixCache final : public KvCache::Keeper {
   [[nodiscard]] std::size_t known() const noexcept { return known_; }  // pages in the trees, in use or not
   [[nodiscard]] std::size_t kept() const override { return kept_; }    // of these, in no sequence's use
 
-  bool keep(PageId page) override;
+  RLALGO_INLINE bool keep(PageId page) override;
 
-  bool surrender() override;
+  RLALGO_INLINE bool surrender() override;
 
  private:
   using Edge = std::array<data::TokenId, static_cast<std::size_t>(width)>;

@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/operations.hpp>
@@ -31,26 +32,28 @@ class AtenOperations : public Operations {
 
   [[nodiscard]] Tensor rows(const Tensor& x, const Tensor& index) const override { return select(x, index); }
 
-  void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
+  RLALGO_INLINE void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
-  [[nodiscard]] RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const override;
+  [[nodiscard]] RLALGO_INLINE RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight,
+                                                     double epsilon) const override;
 
-  [[nodiscard]] Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                         const Tensor& scale, Tensor grad_x, Tensor grad_weight) const override;
+  [[nodiscard]] RLALGO_INLINE Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                                       const Tensor& scale, Tensor grad_x,
+                                                       Tensor grad_weight) const override;
 
-  void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
+  RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
   // Of every padded piece: the tokens of its places [B·L], the places that are no padding, and their tokens.
-  [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
 
-  [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                          const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                        const AttentionLayout& layout) const override;
 
-  [[nodiscard]] AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
-                                                     const Tensor& v, const AttentionOutput& out,
-                                                     const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                                   const Tensor& v, const AttentionOutput& out,
+                                                                   const AttentionLayout& layout) const override;
 
-  [[nodiscard]] Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
+  [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 
  private:
   // Tokens of x: a run [begin, begin + count), or, of a padded piece, those of `padded`.

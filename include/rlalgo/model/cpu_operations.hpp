@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/detail/cpu_attention.hpp>
 #include <rlalgo/model/detail/cpu_rms_norm.hpp>
@@ -20,25 +21,27 @@ class CpuOperations : public Operations {
  public:
   [[nodiscard]] Tensor rows(const Tensor& x, const Tensor& index) const override { return x.index_select(0, index); }
 
-  void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
+  RLALGO_INLINE void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
-  [[nodiscard]] RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const override;
+  [[nodiscard]] RLALGO_INLINE RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight,
+                                                     double epsilon) const override;
 
-  [[nodiscard]] Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                         const Tensor& scale, Tensor grad_x, Tensor grad_weight) const override;
+  [[nodiscard]] RLALGO_INLINE Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                                       const Tensor& scale, Tensor grad_x,
+                                                       Tensor grad_weight) const override;
 
-  void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
+  RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
   [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device) const override { return {std::move(plan)}; }
 
-  [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                          const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                        const AttentionLayout& layout) const override;
 
-  [[nodiscard]] AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
-                                                     const Tensor& v, const AttentionOutput& out,
-                                                     const AttentionLayout& layout) const override;
+  [[nodiscard]] RLALGO_INLINE AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                                   const Tensor& v, const AttentionOutput& out,
+                                                                   const AttentionLayout& layout) const override;
 
-  [[nodiscard]] Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
+  [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 };
 
 }  // namespace rlalgo::model

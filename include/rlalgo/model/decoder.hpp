@@ -21,6 +21,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/layer_gate.hpp>
@@ -48,9 +49,9 @@ class Decoder : public Policy {
   [[nodiscard]] at::Device device() const { return weights_.embedding.device(); }
   [[nodiscard]] const Tensor& rope_frequencies_table() const { return frequencies_; }
 
-  Scores score(const TokenTree& tree, const ScoreOptions& options) override;
+  RLALGO_INLINE Scores score(const TokenTree& tree, const ScoreOptions& options) override;
 
-  std::vector<Tensor> features(const TokenTree& tree, std::span<const std::int64_t> layers) override;
+  RLALGO_INLINE std::vector<Tensor> features(const TokenTree& tree, std::span<const std::int64_t> layers) override;
 
   // [T, H] after the final norm, with graph unless gradients are disabled.
   [[nodiscard]] Tensor hidden_states(const TokenTree& tree) { return run(tree, {.depths = {config().layers}}).front(); }
@@ -68,7 +69,7 @@ class Decoder : public Policy {
 
   // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases. With an
   // adapter they have the names of its file.
-  std::vector<Parameter> parameters() override;
+  RLALGO_INLINE std::vector<Parameter> parameters() override;
 
   // What an adapter is, and the weights without it: the same tensors, but for modules that it replaces.
   struct Adapter {

@@ -23,6 +23,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/environment/tools.hpp>
 #include <rlalgo/remote/detail/environment_host_source.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
@@ -74,9 +75,9 @@ class PythonSteps final : public environment::Environments {
  public:
   explicit PythonSteps(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
   [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
-  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
+  RLALGO_INLINE std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
   std::vector<environment::Turn> step(std::span<const environment::Said> said) override { return python_->step(said); }
-  std::vector<environment::Ending> finish() override;
+  RLALGO_INLINE std::vector<environment::Ending> finish() override;
 
  private:
   std::shared_ptr<PythonEnvironment> python_;
@@ -88,9 +89,9 @@ class PythonTools final : public environment::ToolSource {
  public:
   explicit PythonTools(std::shared_ptr<PythonEnvironment> python) : python_(std::move(python)) {}
   [[nodiscard]] environment::Json schemas() const override { return python_->schemas(); }
-  std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) override;
+  RLALGO_INLINE std::vector<environment::ToolResult> call(std::span<const environment::ToolCall> calls) override;
   [[nodiscard]] std::string reward_name() const override { return python_->reward_name(); }
-  std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
+  RLALGO_INLINE std::vector<environment::Json> begin(std::span<const environment::Start> starts) override;
   std::vector<double> rewards(std::size_t episodes) override { return python_->rewards(episodes); }
 
  private:

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/run/observer.hpp>
 #include <rlalgo/run/step.hpp>
 
@@ -54,7 +55,7 @@ class HealthWatch : public Observer {
  public:
   explicit HealthWatch(std::ostream& out = std::cerr) : out_(out) {}
 
-  void on_record(const Record& record) override;
+  RLALGO_INLINE void on_record(const Record& record) override;
 
  private:
   static constexpr std::size_t longest_window = 20;

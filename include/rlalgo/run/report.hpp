@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/run/observer.hpp>
 
 namespace rlalgo::run {
@@ -23,9 +24,9 @@ std::filesystem::path write_report(const std::filesystem::path& output_dir);
 class ReportWriter : public Observer {
  public:
   explicit ReportWriter(double seconds = 15.0) : seconds_(seconds) {}
-  void on_start(const RunStart& start) override;
-  void on_record(const Record&) override;
-  void on_finish() override;
+  RLALGO_INLINE void on_start(const RunStart& start) override;
+  RLALGO_INLINE void on_record(const Record&) override;
+  RLALGO_INLINE void on_finish() override;
 
  private:
   double seconds_;

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/run/observer.hpp>
 
 namespace rlalgo::run {
@@ -46,10 +47,10 @@ class ByteFile;
 class TensorBoard : public Observer {
  public:
   TensorBoard();
-  ~TensorBoard() override;
-  void on_start(const RunStart& start) override;
+  RLALGO_INLINE ~TensorBoard() override;
+  RLALGO_INLINE void on_start(const RunStart& start) override;
 
-  void on_record(const Record& record) override;
+  RLALGO_INLINE void on_record(const Record& record) override;
 
   // Where this process writes; empty before on_start.
   [[nodiscard]] std::filesystem::path path() const;

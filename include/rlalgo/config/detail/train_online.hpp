@@ -55,7 +55,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (environments)
     source.play(environments,
                 dialogue(model, config.trl.chat_template_kwargs, tools,
-                         !prompts.train.empty() && prompts.train.front().prompt.is_array()),
+                         !prompts.train.empty() && prompts.train.front().prompt->is_array()),
                 {.max_turns = config.trl.max_turns, .max_length = model.decoder->config().max_position_embeddings});
   trainer::OnlineConfig settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
