@@ -21,6 +21,8 @@ Rules (docs/architecture.md says why):
     error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
                   (in detail/ only where there is such a list), and none that neither it nor what it includes raises
     snippets      the C++ in docs/extending.md stands in tests/docs/extending_test.cpp, where it is compiled and run
+    compiled      <room>/detail/<name>_impl.hpp holds what <room>/<name>.hpp declares: included there unless RLALGO_COMPILED
+                  is defined, and by one file of cmake/compiled/; a virtual function declared there says RLALGO_INLINE
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
@@ -322,6 +324,28 @@ def check_snippets(root):
             yield f"docs/extending.md:{text.count(chr(10), 0, block.start()) + 1}: this code is not in tests/docs/extending_test.cpp"
 
 
+def check_compiled(root, headers):
+    units = {p: p.read_text(encoding="utf-8") for p in sorted((root / "cmake/compiled").rglob("*.cpp"))}
+    by_name = {header.relative: header for header in headers}
+    for header in headers:
+        if not re.fullmatch(r"\w+/detail/\w+_impl\.hpp", header.relative):
+            continue
+        line = f"#include <rlalgo/{header.relative}>"
+        owners = [str(p.relative_to(root)) for p, text in units.items() if line in text.splitlines()]
+        if len(owners) != 1:
+            yield f"{header.name}: named by {', '.join(owners) or 'no file'} of cmake/compiled/, expected one"
+        name = header.relative.replace("detail/", "").replace("_impl.hpp", ".hpp")
+        owner = by_name.get(name)
+        if owner is None or f"#ifndef RLALGO_COMPILED\n{line}\n#endif" not in owner.text:
+            yield f"{header.name}: rlalgo/{name} does not include it under #ifndef RLALGO_COMPILED"
+            continue
+        for declaration in re.finditer(r"(?<=[;{}:\n])\s*([^;{}]+\)[^;{}()=]*);", owner.code):
+            text = declaration[1]
+            if re.search(r"\bvirtual\b|\b(?:override|final)$", text.strip()) and "RLALGO_INLINE" not in text:
+                line = owner.code.count("\n", 0, declaration.start(1)) + 1
+                yield f"{owner.name}:{line}: a virtual function declared without RLALGO_INLINE"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     include = root / "include/rlalgo"
@@ -354,6 +378,7 @@ def main():
         "errors": check_errors(root, [*headers, *programs]),
         "error_lists": check_error_lists(headers),
         "snippets": check_snippets(root),
+        "compiled": check_compiled(root, headers),
         "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }
     if not headers:

@@ -59,6 +59,13 @@ BROKEN = [
     ("error_lists", "a list in detail/ that lacks one", {"include/rlalgo/data/detail/x.hpp": "// [rlalgo.data.1]\n" + 'void f() { raise("data", 2, {}); raise("data", 1, {}); }\n',
                                                          "docs/errors.md": "## data\n- **data.1** A.\n- **data.2** B.\n"}),
     ("snippets", "code that is not compiled", {"docs/extending.md": "```cpp\nint x = 1;\nint y;\n```\n", "tests/docs/extending_test.cpp": "int x = 1;\n"}),
+    ("compiled", "definitions that nothing compiles", {"include/rlalgo/data/detail/rows_impl.hpp": "", "include/rlalgo/data/rows.hpp":
+        LIST + 'inline void f() { raise("data", 1, {}); }\n#ifndef RLALGO_COMPILED\n#include <rlalgo/data/detail/rows_impl.hpp>\n#endif\n'}),
+    ("compiled", "definitions without their header", {"include/rlalgo/data/detail/rows_impl.hpp": "",
+        "cmake/compiled/host/data.cpp": "#include <rlalgo/data/detail/rows_impl.hpp>\n"}),
+    ("compiled", "a virtual function that every file would emit", {"include/rlalgo/data/detail/rows_impl.hpp": "",
+        "cmake/compiled/host/data.cpp": "#include <rlalgo/data/detail/rows_impl.hpp>\n", "include/rlalgo/data/rows.hpp":
+        LIST + 'inline void f() { raise("data", 1, {}); }\nstruct S {\n  virtual int g() const;\n};\n#ifndef RLALGO_COMPILED\n#include <rlalgo/data/detail/rows_impl.hpp>\n#endif\n'}),
     ("embedded", "a program without its header", {"python/x.py": "x = 1\n"}),
     ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
 ]
