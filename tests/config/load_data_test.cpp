@@ -39,7 +39,7 @@ TEST_CASE("rows are transformed, shuffled with the seed and the last are held ou
   CHECK(answers(prompts.train) ==
         std::vector<std::string>{"2", "11", "3", "10", "0", "4", "7", "5", "14", "12", "6", "9"});
   CHECK(answers(prompts.evaluation) == std::vector<std::string>{"13", "8", "1", "15"});
-  CHECK(prompts.train[0].prompt[0]["content"] == "2?");
+  CHECK(prompts.train[0].prompt->at(0)["content"] == "2?");
   CHECK(prompts.evaluation[0].row == 0);
   config.shuffle_merged_datasets = false;
   config.val_set_size = 0;

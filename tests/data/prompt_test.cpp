@@ -46,7 +46,7 @@ TEST_CASE("prompts keep the other columns, in order, for the rewards") {
   CHECK(prompts[0].columns.dump() == R"({"id":7,"answer":"18"})");
   CHECK(prompts[0].ids.empty());
   CHECK(prompts[1].row == 1);
-  CHECK(prompts[1].prompt[0]["content"] == "q");
+  CHECK(prompts[1].prompt->at(0)["content"] == "q");
 }
 
 TEST_CASE("a row without a prompt names its columns") {

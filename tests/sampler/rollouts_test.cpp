@@ -35,7 +35,8 @@ class FirstToken : public reward::RewardFunction {
   std::vector<double> operator()(const reward::RewardCall& call) override {
     ++calls;
     last_step = call.step;
-    prompts.assign(call.prompts.begin(), call.prompts.end());
+    prompts.clear();
+    for (const data::Json* prompt : call.prompts) prompts.push_back(*prompt);
     completions.assign(call.completions.begin(), call.completions.end());
     columns.assign(call.columns.begin(), call.columns.end());
     std::vector<double> out;
@@ -222,7 +223,7 @@ TEST_CASE("reward functions see prompts, completions and columns of their rows")
   CHECK(bench.first_token->columns[2]["answer"] == "0");
 
   auto prompts = rlalgo::support::numbered_prompts(1);
-  prompts[0].prompt = {{{"role", "user"}, {"content", "hi"}}};
+  prompts[0].prompt = data::Json::array({data::Json{{"role", "user"}, {"content", "hi"}}});
   Rollouts chat(prompts, bench.generator, {{bench.first_token, 1.0}}, rlalgo::support::decode, config(3, 1, 1, 1, 3),
                 [] { return std::int64_t{0}; });
   (void)chat.next(0);
@@ -529,7 +530,7 @@ TEST_CASE(
   CHECK(batch.metrics.value("num_tokens") == 3.0 + 4.0 + static_cast<double>(plain.prompt_ids.size()) + 2.0);
   CHECK(bench.first_token->columns.at(0)["environment_reward"] == 0.75);
   CHECK_FALSE(bench.first_token->columns.at(1).contains("environment_reward"));
-  if (row.prompt.is_array()) CHECK(bench.first_token->completions.at(0) == episode->messages);
+  if (row.prompt->is_array()) CHECK(bench.first_token->completions.at(0) == episode->messages);
 
   // A half-used generation comes back with the prompt that was continued.
   Rollouts resumed = bench.sampler(settings, 2);

@@ -25,9 +25,11 @@ std::vector<double> scores(trainer::RewardModel& reward, const std::vector<Json>
   for (const Json& c : completions) texts.push_back(c.is_array() ? c.at(0).at("content") : c);
   const std::vector<Json> columns(prompts.size(), Json::object());
   const std::vector<std::span<const std::int32_t>> ids(prompts.size());
+  std::vector<const Json*> asked;
+  for (const Json& prompt : prompts) asked.push_back(&prompt);
   return reward::evaluate(
       reward,
-      {.prompts = prompts, .completions = completions, .texts = texts, .completion_ids = ids, .columns = columns});
+      {.prompts = asked, .completions = completions, .texts = texts, .completion_ids = ids, .columns = columns});
 }
 
 }  // namespace
