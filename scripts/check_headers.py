@@ -62,7 +62,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("rooms", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     build = options.build.resolve()
     folder = build / "headers"
     host_rooms = re.search(r"set\(RLALGO_HOST_ROOMS ([^)]+)\)", (ROOT / "cmake/RlalgoTargets.cmake").read_text())[1].split()

@@ -107,6 +107,7 @@ int run(const Verb& verb, std::vector<std::string> words) {
     app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
+    cli::require_output();
     return 0;
   } catch (const CLI::ArgumentMismatch& error) {
     rlalgo::core::raise_usage("cli", 8,
@@ -119,6 +120,7 @@ int run(const Verb& verb, std::vector<std::string> words) {
   if (!rest.empty() && !app.get_prefix_command()) refuse(verb, app, rest.front());
   if (std::any_of(rest.begin(), rest.end(), [](const std::string& word) { return word == "--help" || word == "-h"; })) {
     std::cout << app.help();
+    cli::require_output();
     return 0;
   }
   return start();

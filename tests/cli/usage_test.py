@@ -79,7 +79,7 @@ def results_that_cannot_be_written(c):
             "generate": {"prompt": "3 +", "max_new_tokens": 2}}
     commands = [([verb, "--model", MODEL], json.dumps(row) + "\n") for verb, row in rows.items()]
     commands += [(["inference", MODEL, "--max-new-tokens", "4"], "3 +"), (["version"], ""), (["help"], ""),
-                 (["help", "train"], "")]
+                 (["help", "train"], ""), (["train", "--help"], "")]
     for words, stdin in commands:
         with open("/dev/full", "w") as full:
             done = subprocess.run([c.program, *map(str, words)], input=stdin, stdout=full, stderr=subprocess.PIPE, text=True,
