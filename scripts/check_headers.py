@@ -52,6 +52,9 @@ def flags(build, target):
             if "-include" in words:
                 at = words.index("-include")
                 del words[at : at + 2]
+            if "-x" in words:
+                at = words.index("-x")
+                del words[at : at + 2]
             words = words[: words.index("-o")]
             return [w for w in words if not re.fullmatch(r"-O.|-g|-W.*|-DRLALGO_COMPILED", w)]
     sys.exit(f"check_headers.py: {build} has no target {target}; configure it with tests")
