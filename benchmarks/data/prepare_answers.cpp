@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_transform.hpp>
 #include <rlalgo/data/prepare_answers.hpp>
