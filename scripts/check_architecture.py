@@ -21,7 +21,7 @@ Rules (docs/architecture.md says why):
     error_lists   a header names the numbers it raises in its top comment, as [rlalgo.room.N], [.N] or [rlalgo.room.N–M]
                   (in detail/ only where there is such a list), and none that neither it nor what it includes raises
     snippets      the C++ in docs/extending.md stands in tests/docs/extending_test.cpp, where it is compiled and run
-    compiled      <room>/detail/<name>_impl.hpp holds what <room>/<name>.hpp declares: included there unless RLALGO_COMPILED
+    compiled      <room>/detail/<name>_impl.hpp holds what <room>/[detail/]<name>.hpp declares: included there unless RLALGO_COMPILED
                   is defined, and by one file of cmake/compiled/; a virtual function declared there says RLALGO_INLINE
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
@@ -334,7 +334,8 @@ def check_compiled(root, headers):
         owners = [str(p.relative_to(root)) for p, text in units.items() if line in text.splitlines()]
         if len(owners) != 1:
             yield f"{header.name}: named by {', '.join(owners) or 'no file'} of cmake/compiled/, expected one"
-        name = header.relative.replace("detail/", "").replace("_impl.hpp", ".hpp")
+        inner = header.relative.replace("_impl.hpp", ".hpp")  # of a header in detail/ itself, or one above it
+        name = inner if inner in by_name else inner.replace("detail/", "")
         owner = by_name.get(name)
         if owner is None or f"#ifndef RLALGO_COMPILED\n{line}\n#endif" not in owner.text:
             yield f"{header.name}: rlalgo/{name} does not include it under #ifndef RLALGO_COMPILED"

@@ -4,6 +4,8 @@
 //
 // MODEL_DIR holds the tokenizer of make_tokenizer; config.json, generation_config.json and model.safetensors are added.
 // The same machine makes the same bytes each time. A Qwen3-style decoder of 0.7 million parameters, saved in bf16.
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iostream>

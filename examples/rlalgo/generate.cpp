@@ -1,4 +1,6 @@
 // Completions of many prompts, batched. What a line gives does not depend on the lines beside it.
+#include <algorithm>
+
 #include <rlalgo/inference/local_engine.hpp>
 
 #include "json_lines.hpp"

@@ -1,4 +1,6 @@
 // Log-probs of given tokens, by the forward pass that training uses, or by the engine that generates.
+#include <algorithm>
+
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/inference/local_engine.hpp>

@@ -1,3 +1,6 @@
+#include <fstream>
+#include <iterator>
+
 #include <zlib.h>
 
 #include <support/scratch.hpp>

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <fstream>
+
 #include <rlalgo/run/checkpoint.hpp>
 
 #include <support/catch.hpp>

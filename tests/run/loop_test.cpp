@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <fstream>
 #include <limits>
 
 #include <support/catch.hpp>

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <fstream>
 
 #include <support/catch.hpp>
 

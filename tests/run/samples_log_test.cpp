@@ -1,3 +1,5 @@
+#include <fstream>
+
 #include <rlalgo/run/samples_log.hpp>
 
 #include <support/catch.hpp>

@@ -1,5 +1,6 @@
 #include <rlalgo/run/tensorboard.hpp>
 
+#include <algorithm>
 #include <bit>
 
 #include <support/catch.hpp>

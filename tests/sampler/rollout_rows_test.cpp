@@ -3,6 +3,7 @@
 #include <support/bandit.hpp>
 #include <support/catch.hpp>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 
 #include <rlalgo/sampler/rollout_rows.hpp>

@@ -1,3 +1,4 @@
+#include <rlalgo/core/base64.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 
 #include <cstring>

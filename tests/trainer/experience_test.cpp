@@ -8,6 +8,7 @@
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/sampler/answer_rows.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 #include <rlalgo/sampler/rollouts.hpp>

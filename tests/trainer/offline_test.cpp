@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include <ATen/ops/allclose.h>
+#include <c10/core/GradMode.h>
 #include <support/bandit.hpp>
 #include <support/catch.hpp>
 #include <support/scratch.hpp>

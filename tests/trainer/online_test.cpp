@@ -1,6 +1,7 @@
 #include <support/catch.hpp>
 
 #include <filesystem>
+#include <fstream>
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>

@@ -1,3 +1,6 @@
+#include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
+
 #include <support/catch.hpp>
 
 #include <filesystem>

@@ -5,5 +5,6 @@
 #include <rlalgo/run/detail/metric_window_impl.hpp>
 #include <rlalgo/run/detail/report_impl.hpp>
 #include <rlalgo/run/detail/resume_impl.hpp>
+#include <rlalgo/run/detail/run_info_impl.hpp>
 #include <rlalgo/run/detail/samples_log_impl.hpp>
 #include <rlalgo/run/detail/tensorboard_impl.hpp>

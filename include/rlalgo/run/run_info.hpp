@@ -5,13 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
-#include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/run/step.hpp>
 
 namespace rlalgo::run {
@@ -30,28 +26,15 @@ struct RunInfo {
   Json identity = Json::object();
 };
 
-[[nodiscard]] inline std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
-}
+[[nodiscard]] std::string utc_now();
 
-inline void write_run_info(const std::filesystem::path& output_dir, const RunInfo& info) {
-  const Json json = {{"id", info.id},           {"title", info.title},       {"status", info.status},
-                     {"error", info.error},     {"step", info.step},         {"max_steps", info.max_steps},
-                     {"started", info.started}, {"settings", info.settings}, {"identity", info.identity}};
-  core::write_file(output_dir / run_info_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
+void write_run_info(const std::filesystem::path& output_dir, const RunInfo& info);
 
 // An empty object when the directory has none: the report then has a plainer heading.
-[[nodiscard]] inline Json read_run_info(const std::filesystem::path& output_dir) {
-  std::ifstream in(output_dir / run_info_file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_object() ? json : Json::object();
-}
+[[nodiscard]] Json read_run_info(const std::filesystem::path& output_dir);
 
 }  // namespace rlalgo::run
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/run/detail/run_info_impl.hpp>
+#endif

@@ -4,10 +4,8 @@
 // Errors: [rlalgo.sampler.7] the state belongs to another dataset or geometry, or is damaged.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,126 +13,28 @@
 
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/base64.hpp>
-#include <rlalgo/core/error.hpp>
-#include <rlalgo/core/reward_table.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 
 namespace rlalgo::sampler::detail {
 
-static_assert(std::endian::native == std::endian::little, "checkpoint bytes are little-endian");
-
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] inline void raise_state(const std::string& what, const std::string& found = {},
-                                     const std::string& expected = {}) {
-  core::raise("sampler", 7,
-              {.what = "cannot resume: " + what,
-               .found = found,
-               .expected = expected,
-               .where = "the sampler state of the checkpoint",
-               .remedy = "resume with the config and dataset of the run, or start a new one"});
-}
-
-template <class T>
-std::string pack(std::span<const T> values) {
-  return core::base64({reinterpret_cast<const unsigned char*>(values.data()), values.size_bytes()});
-}
-template <class T>
-std::string pack(const std::vector<T>& values) {
-  return pack(std::span<const T>(values));
-}
-
-template <class T>
-std::vector<T> unpack(const Json& text) {
-  const auto bytes = core::from_base64(text.get_ref<const std::string&>());
-  if (!bytes) raise_state("damaged base64");
-  if (bytes->size() % sizeof(T) != 0) raise_state("damaged numbers", std::to_string(bytes->size()) + " bytes");
-  std::vector<T> out(bytes->size() / sizeof(T));
-  if (!bytes->empty()) std::memcpy(out.data(), bytes->data(), bytes->size());
-  return out;
-}
+[[noreturn]] void raise_state(const std::string& what, const std::string& found = {}, const std::string& expected = {});
 
 // What must be the same for a resumed run to be the same run.
-inline Json fingerprint(const Geometry& geometry, std::uint64_t seed, bool shuffle, std::size_t prompts) {
-  return {{"micro_batch_size", geometry.micro_batch_size},
-          {"gradient_accumulation_steps", geometry.gradient_accumulation_steps},
-          {"steps_per_generation", geometry.steps_per_generation},
-          {"num_iterations", geometry.num_iterations},
-          {"num_generations", geometry.num_generations},
-          {"seed", seed},
-          {"shuffle", shuffle},
-          {"prompts", prompts}};
-}
+Json fingerprint(const Geometry& geometry, std::uint64_t seed, bool shuffle, std::size_t prompts);
 
-inline void check_fingerprint(const Json& state, const Json& expected) {
-  for (const auto& [key, value] : expected.items()) {
-    const auto found = state.find(key);
-    if (found == state.end()) raise_state("no '" + key + "'");
-    if (*found != value) raise_state("'" + key + "' has changed", value.dump(), found->dump());
-  }
-}
+void check_fingerprint(const Json& state, const Json& expected);
 
-inline Json pack_generation(const Generation& generation, std::int64_t number) {
-  Json rows = Json::array();
-  for (const data::Rollout& r : generation.rollouts)
-    rows.push_back({{"row", r.row},
-                    {"prompt_ids", r.episode ? Json(pack(r.prompt_ids)) : Json()},
-                    {"completion_ids", pack(r.completion_ids)},
-                    {"sampling_log_probs", pack(r.sampling_log_probs)},
-                    {"old_log_probs", pack(r.old_log_probs)},
-                    {"reference_log_probs", pack(r.reference_log_probs)},
-                    {"loss_mask", pack(r.loss_mask)},
-                    {"finish", static_cast<int>(r.finish)},
-                    {"weights_version", r.weights_version},
-                    {"rewards", pack(r.rewards)},
-                    {"advantage", pack(std::span<const double>(&r.advantage, 1))},
-                    {"logged", r.logged}});
-  return {{"number", number},
-          {"reward_names", generation.rewards.names()},
-          {"reward_weights", pack(generation.rewards.weights())},
-          {"rollouts", std::move(rows)}};
-}
+Json pack_generation(const Generation& generation, std::int64_t number);
 
-inline std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
-                                                     const std::vector<std::size_t>& chosen, std::int64_t copies) {
-  const auto group_size = static_cast<std::size_t>(copies);
-  const Json& rows = packed.at("rollouts");
-  if (rows.size() != chosen.size() * group_size)
-    raise_state("another number of rows", std::to_string(rows.size()), std::to_string(chosen.size() * group_size));
-  auto out = std::make_shared<Generation>();
-  const auto names = packed.at("reward_names").get<std::vector<std::string>>();
-  out->rewards = core::RewardTable(names, unpack<double>(packed.at("reward_weights")), rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Json& row = rows[i];
-    const data::TokenizedPrompt& prompt = prompts[chosen[i / group_size]];
-    if (row.at("row").get<std::int64_t>() != prompt.row)
-      raise_state("the dataset has changed", "row " + std::to_string(prompt.row), "row " + row.at("row").dump());
-    data::Rollout r;
-    r.row = prompt.row;
-    r.prompt = prompt.prompt;
-    r.columns = prompt.columns;
-    const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
-    r.prompt_ids = opened.is_null() ? prompt.ids : unpack<data::TokenId>(opened);
-    r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));
-    r.sampling_log_probs = unpack<float>(row.at("sampling_log_probs"));
-    r.old_log_probs = unpack<float>(row.at("old_log_probs"));
-    r.reference_log_probs = unpack<float>(row.at("reference_log_probs"));
-    r.loss_mask = unpack<std::uint8_t>(row.at("loss_mask"));
-    r.finish = static_cast<data::Finish>(row.at("finish").get<int>());
-    r.weights_version = row.at("weights_version").get<std::int64_t>();
-    r.rewards = unpack<double>(row.at("rewards"));
-    const std::vector<double> advantage = unpack<double>(row.at("advantage"));
-    if (advantage.size() != 1 || r.rewards.size() != names.size()) raise_state("damaged row " + std::to_string(i));
-    r.advantage = advantage[0];
-    r.logged = row.at("logged");
-    for (std::size_t k = 0; k < names.size(); ++k) out->rewards(i, k) = r.rewards[k];
-    out->rollouts.push_back(std::move(r));
-  }
-  for (std::size_t p = 0; p < chosen.size(); ++p) out->groups.append(group_size);
-  return out;
-}
+std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
+                                              const std::vector<std::size_t>& chosen, std::int64_t copies);
 
 }  // namespace rlalgo::sampler::detail
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/sampler/detail/generation_state_impl.hpp>
+#endif

@@ -1,0 +1,4 @@
+// The definitions of sampler/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/sampler/detail/generation_state_impl.hpp>
+#include <rlalgo/sampler/detail/rollout_rows_impl.hpp>
+#include <rlalgo/sampler/detail/score_generation_impl.hpp>

@@ -1,0 +1,77 @@
+// Definitions of function.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/reward/function.hpp>
+
+namespace rlalgo::reward {
+
+RLALGO_INLINE void join_logs(const std::vector<std::pair<std::size_t, RewardLog>>& parts, RewardLog& out) {
+  std::vector<std::string> columns;
+  for (const auto& [rows, log] : parts) {
+    out.metrics.insert(out.metrics.end(), log.metrics.begin(), log.metrics.end());
+    out.warnings.insert(out.warnings.end(), log.warnings.begin(), log.warnings.end());
+    for (const auto& [column, entries] : log.extras)
+      if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
+  }
+  for (const std::string& column : columns) {
+    Json entries = Json::array();
+    for (const auto& [rows, log] : parts) {
+      const auto found =
+          std::find_if(log.extras.rbegin(), log.extras.rend(), [&](const auto& e) { return e.first == column; });
+      if (found == log.extras.rend()) {
+        for (std::size_t i = 0; i < rows; ++i) entries.push_back(nullptr);
+        continue;
+      }
+      for (const Json& entry : found->second) entries.push_back(entry);
+    }
+    out.extras.emplace_back(column, std::move(entries));
+  }
+}
+
+RLALGO_INLINE std::vector<double> evaluate(RewardFunction& function, const RewardCall& call) {
+  std::vector<double> values;
+  const std::size_t logged_before = call.log == nullptr ? 0 : call.log->extras.size();
+  try {
+    values = function(call);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    core::raise("reward", 2,
+                {.what = "the reward function '" + function.name() + "' threw",
+                 .found = e.what(),
+                 .where = "step " + std::to_string(call.step),
+                 .remedy = "return NaN for a completion that cannot be scored"});
+  }
+  if (values.size() != call.size())
+    core::raise("reward", 1,
+                {.what = "the reward function '" + function.name() + "' returned the wrong number of values",
+                 .found = std::to_string(values.size()),
+                 .expected = std::to_string(call.size()) + ", one per completion",
+                 .where = "step " + std::to_string(call.step)});
+  if (call.log == nullptr) return values;
+  for (std::size_t k = logged_before; k < call.log->extras.size(); ++k) {
+    const auto& [column, entries] = call.log->extras[k];
+    if (!entries.is_array() || entries.size() != call.size())
+      core::raise("reward", 4,
+                  {.what = "the reward function '" + function.name() + "' logged a column of the wrong length",
+                   .found = std::to_string(entries.size()) + " entries in '" + column + "'",
+                   .expected = std::to_string(call.size()) + ", one per completion",
+                   .where = "step " + std::to_string(call.step)});
+  }
+  return values;
+}
+
+}  // namespace rlalgo::reward

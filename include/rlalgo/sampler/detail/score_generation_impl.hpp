@@ -1,0 +1,180 @@
+// Definitions of score_generation.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/moments.hpp>
+#include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/decode.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/reward/function.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/score_generation.hpp>
+
+namespace rlalgo::sampler::detail {
+
+RLALGO_INLINE bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
+  if (rollout.completion_ids.empty()) return false;
+  for (const data::TokenId id : stop_ids)
+    if (rollout.completion_ids.back() == id) return true;
+  return false;
+}
+
+RLALGO_INLINE std::int64_t drawn_tokens(const data::Rollout& rollout) {
+  if (rollout.loss_mask.empty()) return static_cast<std::int64_t>(rollout.completion_ids.size());
+  return std::count(rollout.loss_mask.begin(), rollout.loss_mask.end(), 1);
+}
+
+RLALGO_INLINE data::Json completion_of(const data::Rollout& rollout) {
+  if (!rollout.prompt->is_array()) return rollout.text;
+  if (rollout.episode) return rollout.episode->messages;
+  return data::Json::array({data::Json{{"role", "assistant"}, {"content", rollout.text}}});
+}
+
+RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
+                               RolloutBatch& batch) {
+  const std::size_t n = generation.rollouts.size();
+  std::vector<const data::Json*> prompts;
+  std::vector<data::Json> completions, columns;
+  std::vector<std::string> texts;
+  std::vector<std::span<const std::int32_t>> ids;
+  for (const data::Rollout& r : generation.rollouts) {
+    prompts.push_back(&*r.prompt);
+    completions.push_back(completion_of(r));
+    columns.push_back(r.columns);
+    if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
+    texts.push_back(r.episode ? r.episode->last_text : r.text);
+    ids.emplace_back(r.completion_ids);
+  }
+  std::vector<std::string> names;
+  std::vector<double> weights;
+  for (const WeightedReward& reward : rewards) {
+    names.push_back(reward.function->name());
+    weights.push_back(reward.weight);
+  }
+  generation.rewards = core::RewardTable(names, weights, n);
+  reward::RewardLog log;
+  const reward::RewardCall call{.prompts = prompts,
+                                .completions = completions,
+                                .texts = texts,
+                                .completion_ids = ids,
+                                .columns = columns,
+                                .step = step,
+                                .log = &log};
+  for (std::size_t k = 0; k < rewards.size(); ++k) {
+    const std::vector<double> values = reward::evaluate(*rewards[k].function, call);
+    for (std::size_t i = 0; i < n; ++i) generation.rewards(i, k) = values[i];
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double>& row = generation.rollouts[i].rewards;
+    row.clear();
+    for (std::size_t k = 0; k < rewards.size(); ++k) row.push_back(generation.rewards(i, k));
+  }
+  batch.warnings.insert(batch.warnings.end(), log.warnings.begin(), log.warnings.end());
+  for (const auto& [name, value] : log.metrics)
+    if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
+  for (const auto& [column, entries] : log.extras)
+    for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
+}
+
+RLALGO_INLINE void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
+                                      core::Metrics& metrics) {
+  double sum = 0, ended_sum = 0, ended = 0;
+  double shortest = 0, longest = 0, ended_shortest = 0, ended_longest = 0;
+  bool first = true;
+  for (const data::Rollout& r : generation.rollouts) {
+    const auto length = static_cast<double>(drawn_tokens(r));
+    sum += length;
+    shortest = first ? length : std::fmin(shortest, length);
+    longest = first ? length : std::fmax(longest, length);
+    first = false;
+    if (!terminated(r, stop_ids)) continue;
+    ended_shortest = ended == 0 ? length : std::fmin(ended_shortest, length);
+    ended_longest = ended == 0 ? length : std::fmax(ended_longest, length);
+    ended_sum += length;
+    ++ended;
+  }
+  const auto n = static_cast<double>(generation.rollouts.size());
+  metrics.mean("completions/mean_length", sum, n);
+  metrics.minimum("completions/min_length", shortest);
+  metrics.maximum("completions/max_length", longest);
+  metrics.mean("completions/clipped_ratio", n - ended, n);
+  metrics.mean("completions/mean_terminated_length", ended_sum, ended + weightless);
+  metrics.minimum("completions/min_terminated_length", ended_shortest);
+  metrics.maximum("completions/max_terminated_length", ended_longest);
+}
+
+RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& metrics) {
+  double episodes = 0, turns = 0, calls = 0, failures = 0;
+  bool tools = false;
+  for (const data::Rollout& r : generation.rollouts) {
+    if (!r.episode) continue;
+    ++episodes;
+    turns += static_cast<double>(r.episode->turns);
+    calls += static_cast<double>(r.episode->tool_calls);
+    failures += static_cast<double>(r.episode->tool_failures);
+    tools = tools || r.episode->has_tools;
+  }
+  if (episodes == 0) return;
+  metrics.mean("environment/turns", turns, episodes);
+  if (!tools) return;
+  metrics.mean("tools/call_frequency", calls, episodes);
+  metrics.mean("tools/failure_frequency", failures, calls + weightless);
+}
+
+RLALGO_INLINE void reward_metric(const std::string& mean_name, const std::string& deviation_name,
+                                 std::span<const double> values, core::Metrics& metrics) {
+  const core::Moments moments = core::moments(values);
+  const auto count = static_cast<double>(moments.count);
+  metrics.mean(mean_name, moments.count > 0 ? moments.mean * count : 0.0, count);
+  const bool known = !std::isnan(moments.deviation);
+  metrics.mean(deviation_name, known ? moments.deviation : 0.0, known ? 1.0 : 0.0);
+}
+
+RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& batch) {
+  const core::RewardTable& table = generation.rewards;
+  std::vector<double> values(table.rows());
+  for (std::size_t k = 0; k < table.columns(); ++k) {
+    for (std::size_t i = 0; i < table.rows(); ++i) values[i] = table(i, k);
+    const std::string name = "rewards/" + table.names()[k];
+    reward_metric(name + "/mean", name + "/std", values, batch.metrics);
+  }
+  for (std::size_t i = 0; i < table.rows(); ++i) values[i] = table.weighted_sum(i);
+  reward_metric("reward", "reward_std", values, batch.metrics);
+  for (std::size_t i = 0; i < values.size() && table.columns() > 0; ++i)
+    if (std::isnan(values[i])) {
+      batch.warnings.push_back("no reward function applies to the completion of dataset row " +
+                               std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");
+      break;
+    }
+}
+
+RLALGO_INLINE double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
+                           std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
+                           RolloutBatch& batch) {
+  for (data::Rollout& r : generation.rollouts) r.text = decode(r.completion_ids);
+  completion_metrics(generation, stop_ids, batch.metrics);
+  episode_metrics(generation, batch.metrics);
+  for (data::Rollout& r : generation.rollouts)
+    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
+  const core::Stopwatch watch;
+  run_rewards(generation, rewards, step, batch);
+  const double seconds = watch.seconds();
+  reward_metrics(generation, batch);
+  return seconds;
+}
+
+}  // namespace rlalgo::sampler::detail
