@@ -144,17 +144,22 @@ config::RunConfig run_of(const std::string& rl, const std::string& loss_type = "
   return run;
 }
 
+// One instantiation of the whole table for all doors.
+Outcome policy_gradient_row(const config::RunConfig& run, unsigned seed) {
+  return config::with_policy_gradient(run, config::entropy_coefficient(run),
+                                      [&](const auto& loss) { return outcome_of(loss, seed); });
+}
+Outcome preference_row(const config::RunConfig& run, unsigned seed) {
+  return config::with_preference_loss(run, [&](const auto& loss) { return outcome_of(loss, seed); });
+}
+
 template <class L, class Change>
 void compare_policy_gradient(const char* door, const config::RunConfig& run, Change&& change) {
   INFO(door);
   compared().insert(door);
   typename L::Config settings{};
   change(settings);
-  for (unsigned seed = 1; seed <= 5; ++seed) {
-    const Outcome row = config::with_policy_gradient(run, config::entropy_coefficient(run),
-                                                     [&](const auto& loss) { return outcome_of(loss, seed); });
-    check_same(outcome_of(L(settings), seed), row);
-  }
+  for (unsigned seed = 1; seed <= 5; ++seed) check_same(outcome_of(L(settings), seed), policy_gradient_row(run, seed));
 }
 
 // The door without a KL penalty and with one.
@@ -175,10 +180,7 @@ void compare_preference(const char* door, const config::RunConfig& run, Change&&
   typename L::Config settings{};
   settings.beta = run.beta;
   change(settings);
-  for (unsigned seed = 1; seed <= 5; ++seed) {
-    const Outcome row = config::with_preference_loss(run, [&](const auto& loss) { return outcome_of(loss, seed); });
-    check_same(outcome_of(L(settings), seed), row);
-  }
+  for (unsigned seed = 1; seed <= 5; ++seed) check_same(outcome_of(L(settings), seed), preference_row(run, seed));
 }
 
 // Advantages of two rewards over three groups of four.
