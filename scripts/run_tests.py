@@ -32,6 +32,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LONG = 10  # seconds: a test case that takes more is named, and says in its file why it must
 SOURCE_SUFFIXES = {".cpp", ".hpp", ".txt", ".pyc", ".md"}
 
 
@@ -125,7 +126,7 @@ def count_lines(text, status):
 
 def command_of(program):
     if program.kind == "catch":
-        return [str(program.path)], count_catch
+        return [str(program.path), "--min-duration", str(LONG)], count_catch
     if program.kind == "cli":
         file = ROOT / "tests/cli" / f"{program.label.removeprefix('cli/')}_test.py"
         return [sys.executable, str(file), "--rlalgo", str(program.path)], count_lines
@@ -221,6 +222,9 @@ def main():
             if not outcome.failed and program.kind in ("result", "built"):
                 continue  # one line each would bury the rest
             print(f"{program.label:24} {outcome.passed:5} passed  {failed:10} {note}", flush=True)
+            for seconds, case in re.findall(r"^\s*(\d+\.\d+) s: (.+)$", outcome.output, re.MULTILINE):
+                if float(seconds) >= LONG:
+                    print(f"    {float(seconds):.1f} s: {case}", flush=True)
     memory_file.write_text(json.dumps(memory, indent=1))
     print(f"{total.passed} passed, {total.failed} failed")
     return 0 if total.passed and not total.failed else 1
