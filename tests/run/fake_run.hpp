@@ -14,6 +14,7 @@
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/run/loop.hpp>
 
+#include "run/events.hpp"
 #include "run/files.hpp"
 
 namespace fake {
@@ -59,13 +60,15 @@ inline std::string without_times(const std::string& text) {
   return out;
 }
 
-// What two runs must agree on: every file except reports, events and the record of when the run started.
+// What two runs must agree on: every file except reports and the record of when the run started; of events, what they
+// say.
 inline std::map<std::string, std::string> comparable(const fs::path& output_dir) {
   std::map<std::string, std::string> out;
   for (const auto& [name, content] : tree(output_dir)) {
     if (name.starts_with("runs/") || name == "report.html" || name == "run.json") continue;
     out[name] = name.ends_with(".json") || name.ends_with(".jsonl") ? without_times(content) : content;
   }
+  if (fs::exists(output_dir / "runs")) out["runs"] = events_without_times(output_dir);
   return out;
 }
 
@@ -162,7 +165,6 @@ inline rlalgo::run::LoopConfig config(const fs::path& output_dir, std::int64_t m
   c.logging_steps = 3;
   c.save = rlalgo::run::Cadence::steps(2);
   c.progress = false;
-  c.tensorboard = false;
   c.report = false;
   c.identity = {{"seed", 7}};
   c.settings = {{"learning_rate", 0.1}};

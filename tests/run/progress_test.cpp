@@ -50,7 +50,7 @@ TEST_CASE("durations and counts as people write them") {
 TEST_CASE("in a pipe: one plain line per record") {
   const std::string out = printed([](int fd) {
     Progress progress(fd);
-    progress.on_start({"out", "title", 0, 10, 0});
+    progress.on_start({"out", "title", 0, 10, {}});
     progress.on_step({1, 10, 0.5, result(0.125)});
     progress.on_step({2, 10, 0.5, result(0.125)});
     progress.on_record(
@@ -69,7 +69,7 @@ TEST_CASE("in a pipe: one plain line per record") {
 TEST_CASE("on a terminal: one line that is rewritten, notices above it") {
   const std::string out = printed([](int fd) {
     Progress progress(fd, true);
-    progress.on_start({"out", "title", 0, 3, 0});
+    progress.on_start({"out", "title", 0, 3, {}});
     progress.on_step({1, 3, 0.5, result(0.125)});
     progress.on_record({1, 0.25, {{"loss", 0.125}}});
     progress.on_record({1, 0.25, {{"eval_loss", 0.5}}});
@@ -85,7 +85,7 @@ TEST_CASE("on a terminal: one line that is rewritten, notices above it") {
 TEST_CASE("a method without reward shows its loss; NaN is not shown") {
   const std::string out = printed([](int fd) {
     Progress progress(fd, false);
-    progress.on_start({"out", "title", 0, 1, 0});
+    progress.on_start({"out", "title", 0, 1, {}});
     StepResult bare;
     bare.loss = 2;
     progress.on_step({1, 1, 0.5, bare});
@@ -97,7 +97,7 @@ TEST_CASE("a method without reward shows its loss; NaN is not shown") {
 TEST_CASE("colours on a terminal: a bold step, cyan evaluations, yellow warnings") {
   const std::string out = printed([](int fd) {
     Progress progress(fd, true, true);
-    progress.on_start({"out", "title", 0, 1, 0});
+    progress.on_start({"out", "title", 0, 1, {}});
     progress.on_message("warning: careful");
     progress.on_message("saved");
     progress.on_step({1, 1, 0.5, result(0.125)});
@@ -107,4 +107,14 @@ TEST_CASE("colours on a terminal: a bold step, cyan evaluations, yellow warnings
   const std::string step = "\r\x1b[K\x1b[1mstep 1/1\x1b[0m  epoch 0.25  reward 0.5  loss 0.125  2,000 tok/s";
   CHECK(out == "\x1b[33mwarning: careful\x1b[0m\nsaved\n" + step + "\r\x1b[K\x1b[36meval 1/1  eval_loss 0.5\x1b[0m\n" +
                    step + "\n");
+}
+
+TEST_CASE("a finished run that is run again shows its step") {
+  const std::string out = printed([](int fd) {
+    Progress progress(fd);
+    progress.on_start({"out", "title", 16, 16, {}});
+    progress.on_record({16, 0.5, {{"loss", 0.125}}});
+    progress.on_finish();
+  });
+  CHECK(out == "step 16/16  epoch 0.5  loss 0.125\n");
 }

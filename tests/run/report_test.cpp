@@ -105,8 +105,8 @@ TEST_CASE("text of models and users cannot become markup") {
       << R"({"step": 1, "epoch": 0, "rewards/<img src=x onerror=1>/mean": 1.0, "loss": 1})"
       << "\n";
   SamplesLog log(dir.path);
-  log.append(
-      1, {{"</div><b>p", "<img src=x onerror=alert(1)>", {{"<i>f", 1.0}}, 0.5, false, {{"<u>c", "<s>"}, {"n", 7}}}});
+  log.append(SamplesLog::lines(
+      1, {{"</div><b>p", "<img src=x onerror=alert(1)>", {{"<i>f", 1.0}}, 0.5, false, {{"<u>c", "<s>"}, {"n", 7}}}}));
   const std::string page = report(dir.path);
   for (const char* markup : {"<img", "<b>p", "<i>f", "<u>c", "<s>"}) CHECK(page.find(markup) == std::string::npos);
   CHECK(page.find("&lt;img src=x onerror=alert(1)&gt;") != std::string::npos);
@@ -136,7 +136,7 @@ TEST_CASE("a long run gives a page of bounded size") {
   SamplesLog samples(dir.path);
   for (int step = 1; step <= 3000; ++step) {
     log.append({step, 0.1, {{"loss", 1.0 / step}, {"reward", step / 3000.0}, {"reward_std", 0.1}}});
-    if (step % 30 == 0) samples.append(step, {{"p", "c", {}, 0, false, {}}});
+    if (step % 30 == 0) samples.append(SamplesLog::lines(step, {{"p", "c", {}, 0, false, {}}}));
   }
   const std::string page = report(dir.path);
   CHECK(page.size() < 200000);

@@ -1,124 +1,16 @@
 #include <rlalgo/run/tensorboard.hpp>
 
-#include <algorithm>
-#include <bit>
+#include <fstream>
 
 #include <support/catch.hpp>
 
+#include "run/events.hpp"
 #include "run/fake_run.hpp"
 
 using namespace rlalgo::run;
+using fake::event_files;
+using fake::scalars;
 namespace fs = std::filesystem;
-
-namespace {
-
-// A reader of its own: framing checked by checksum, protobuf walked field by field.
-std::uint64_t little_endian(const std::string& bytes, std::size_t at, int count) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < count; ++i)
-    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes.at(at + static_cast<std::size_t>(i))))
-             << (8 * i);
-  return value;
-}
-
-struct Field {
-  int number;
-  std::uint64_t value;  // wire types 0, 1, 5
-  std::string bytes;    // wire type 2
-};
-
-std::vector<Field> fields(const std::string& message) {
-  std::vector<Field> out;
-  std::size_t at = 0;
-  const auto varint = [&] {
-    std::uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-      const auto byte = static_cast<unsigned char>(message.at(at++));
-      value |= static_cast<std::uint64_t>(byte & 0x7fU) << shift;
-      if (byte < 0x80U) return value;
-    }
-  };
-  while (at < message.size()) {
-    const std::uint64_t key = varint();
-    Field field{static_cast<int>(key >> 3U), 0, ""};
-    const int wire = static_cast<int>(key & 7U);
-    if (wire == 0) field.value = varint();
-    if (wire == 1) field.value = little_endian(message, at, 8), at += 8;
-    if (wire == 5) field.value = little_endian(message, at, 4), at += 4;
-    if (wire == 2) {
-      const std::uint64_t size = varint();
-      field.bytes = message.substr(at, size);
-      at += size;
-    }
-    REQUIRE((wire == 0 || wire == 1 || wire == 2 || wire == 5));
-    out.push_back(field);
-  }
-  return out;
-}
-
-// CRC-32C bit by bit, from its definition.
-std::uint32_t masked(const std::string& bytes) {
-  std::uint32_t crc = ~0U;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
-  }
-  crc = ~crc;
-  return ((crc >> 15U) | (crc << 17U)) + 0xa282ead8U;
-}
-
-std::vector<std::string> events(const std::string& file) {
-  std::vector<std::string> out;
-  for (std::size_t at = 0; at < file.size();) {
-    const std::uint64_t size = little_endian(file, at, 8);
-    REQUIRE(little_endian(file, at + 8, 4) == masked(file.substr(at, 8)));
-    out.push_back(file.substr(at + 12, size));
-    REQUIRE(out.back().size() == size);
-    REQUIRE(little_endian(file, at + 12 + size, 4) == masked(out.back()));
-    at += size + 16;
-  }
-  return out;
-}
-
-struct Scalar {
-  std::int64_t step;
-  float value;
-};
-
-// tag → (step, value), and "version", "start" for the other kinds of event.
-std::map<std::string, std::vector<Scalar>> scalars(const std::string& file) {
-  std::map<std::string, std::vector<Scalar>> out;
-  for (const std::string& event : events(file)) {
-    std::int64_t step = 0;
-    bool dated = false;
-    for (const Field& f : fields(event)) {
-      if (f.number == 1) dated = std::bit_cast<double>(f.value) > 1.7e9;
-      if (f.number == 2) step = static_cast<std::int64_t>(f.value);
-      if (f.number == 3) out["version " + f.bytes].push_back({step, 0});
-      if (f.number == 7) out["start"].push_back({step, static_cast<float>(fields(f.bytes).at(0).value)});
-      if (f.number != 5) continue;
-      for (const Field& v : fields(f.bytes)) {
-        const auto parts = fields(v.bytes);
-        REQUIRE(parts.size() == 2);
-        REQUIRE(parts[0].number == 1);
-        REQUIRE(parts[1].number == 2);
-        out[parts[0].bytes].push_back({step, std::bit_cast<float>(static_cast<std::uint32_t>(parts[1].value))});
-      }
-    }
-    CHECK(dated);
-  }
-  return out;
-}
-
-std::vector<fs::path> event_files(const fs::path& output_dir) {
-  std::vector<fs::path> out;
-  for (const auto& entry : fs::recursive_directory_iterator(output_dir / "runs"))
-    if (entry.is_regular_file()) out.push_back(entry.path());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-}  // namespace
 
 TEST_CASE("the checksum is CRC-32C") {
   CHECK(crc32c("123456789") == 0xe3069283U);  // the check value of the catalogue of CRCs
@@ -130,7 +22,7 @@ TEST_CASE("the checksum is CRC-32C") {
 TEST_CASE("every finite value of a record is a scalar under the tag that transformers gives it") {
   const fake::TempDir dir;
   TensorBoard board;
-  board.on_start({dir.path, "", 0, 10, 0});
+  board.on_start({dir.path, "", 0, 10, {}});
   board.on_record({1, 0.25, {{"loss", 0.5}, {"rewards/accuracy/mean", -1.25}, {"kl", no_value}}});
   board.on_record({300, 0.5, {{"eval_reward", 0.75}, {"time/eval", 2.0}}});
   const auto files = event_files(dir.path);
@@ -139,7 +31,7 @@ TEST_CASE("every finite value of a record is a scalar under the tag that transfo
   CHECK(files[0].filename().string().starts_with("events.out.tfevents."));
   const auto found = scalars(fake::read(files[0]));
   CHECK(found.count("version brain.Event:2") == 1);
-  CHECK(found.count("start") == 0);
+  CHECK(found.at("start") == std::vector<fake::Scalar>{{0, 1.0F}});  // SessionLog.START
   CHECK(found.count("train/kl") == 0);
   CHECK(found.at("train/loss").at(0).value == 0.5F);
   CHECK(found.at("train/loss").at(0).step == 1);
@@ -150,24 +42,86 @@ TEST_CASE("every finite value of a record is a scalar under the tag that transfo
   CHECK(found.at("train/epoch").size() == 2);
 }
 
-TEST_CASE("a resumed run adds a file to the folder and tells readers to drop what lies beyond") {
+TEST_CASE("a resumed run has one file: the records of its checkpoint with their wall times, then its own") {
   const fake::TempDir dir;
   LoopConfig config = fake::config(dir.path, 7);
-  config.tensorboard = true;
   fake::Run run;
   Loop(config, run.callbacks()).run();
+  const auto before = event_files(dir.path);
+  REQUIRE(before.size() == 1);
+  const auto whole = scalars(fake::read(before[0]));
+  const auto earlier = fake::events(fake::read(before[0]));
   config.resume_from_checkpoint = dir.path / "checkpoint-4";  // its newest record is that of step 3
   fake::Run resumed;
   Loop(config, resumed.callbacks()).run();
   const auto files = event_files(dir.path);
-  REQUIRE(files.size() == 2);
-  CHECK(files[0].parent_path() == files[1].parent_path());
-  const auto first = scalars(fake::read(files[0]));
-  CHECK(first.at("train/loss").size() == 4);
-  CHECK(first.count("start") == 0);
-  const auto second = scalars(fake::read(files[1]));
-  CHECK(second.at("train/loss").size() == 2);
-  REQUIRE(second.at("start").size() == 1);
-  CHECK(second.at("start")[0].step == 4);
-  CHECK(second.at("start")[0].value == 1.0F);  // SessionLog.START
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].parent_path() == before[0].parent_path());
+  CHECK(files[0].filename() > before[0].filename());
+  const auto found = scalars(fake::read(files[0]));
+  CHECK(found.at("train/loss") == whole.at("train/loss"));
+  CHECK(found.at("train/loss").size() == 4);
+  CHECK(found.at("start") == std::vector<fake::Scalar>{{0, 1.0F}});
+  const auto now = fake::events(fake::read(files[0]));
+  REQUIRE(now.size() == earlier.size());
+  REQUIRE(now.size() == 6);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(now[i] == earlier[i]);  // version, start, steps 1 and 3: to the byte
+  CHECK(now[5].substr(0, 9) != earlier[5].substr(0, 9));            // step 7 was written again
+}
+
+TEST_CASE("a run resumed elsewhere, or over damaged events, has the events of its records") {
+  const fake::TempDir dir;
+  LoopConfig config = fake::config(dir.path, 6);
+  fake::Run run;
+  Loop(config, run.callbacks()).run();
+  const std::string expected = fake::events_without_times(dir.path);
+  config.resume_from_checkpoint = dir.path / "checkpoint-4";
+  SECTION("another directory") {
+    const fake::TempDir other;
+    config.output_dir = other.path;
+    fake::Run resumed;
+    Loop(config, resumed.callbacks()).run();
+    CHECK(fake::events_without_times(other.path) == expected);
+  }
+  SECTION("bytes that are no events") {
+    const auto file = event_files(dir.path).at(0);
+    const std::string bytes = fake::read(file);
+    for (const std::string& damaged :
+         {std::string(), bytes.substr(0, 7), bytes.substr(0, bytes.size() - 3), std::string(100, '\xff'),
+          bytes.substr(0, 60) + "x" + bytes.substr(61), std::string(8, '\0') + bytes}) {
+      fs::remove(event_files(dir.path).at(0));
+      std::ofstream(file, std::ios::binary) << damaged;
+      fake::Run resumed;
+      Loop(config, resumed.callbacks()).run();
+      CHECK(fake::events_without_times(dir.path) == expected);
+    }
+  }
+  SECTION("what a kill left: a file under construction, folders of attempts without a checkpoint") {
+    const fs::path folder = event_files(dir.path).at(0).parent_path();
+    std::ofstream(folder / ".events.building.tmp.12") << "half";
+    std::ofstream(folder / ".events.building") << "half";
+    fs::create_directories(dir.path / "runs/20010101-000000");
+    std::ofstream(dir.path / "runs/20010101-000000/events.out.tfevents.1.host.2") << "old";
+    fs::create_directories(dir.path / "runs/20010101-000001");
+    fake::Run resumed;
+    Loop(config, resumed.callbacks()).run();
+    CHECK(fake::events_without_times(dir.path) == expected);
+  }
+}
+
+TEST_CASE("a fresh run takes the place of the events of an earlier one, and of nothing else") {
+  const fake::TempDir dir;
+  LoopConfig config = fake::config(dir.path, 3);
+  const fs::path old = dir.path / "runs/20010101-000000", mine = dir.path / "runs/Jan01_12-00-00_host";
+  for (const fs::path& folder : {old, mine}) {
+    fs::create_directories(folder);
+    std::ofstream(folder / "events.out.tfevents.1.host.2") << "old";
+    std::ofstream(folder / "notes.txt") << "mine";
+  }
+  fs::create_directory_symlink(mine, dir.path / "runs/20010101-000002");
+  fake::Run run;
+  Loop(config, run.callbacks()).run();
+  CHECK(fake::tree(old) == std::map<std::string, std::string>{{"notes.txt", "mine"}});
+  CHECK(fake::read(mine / "events.out.tfevents.1.host.2") == "old");
+  CHECK(event_files(dir.path).size() == 4);  // the new one, one and two notes
 }

@@ -35,8 +35,35 @@ TEST_CASE("the largest and the smallest margins are kept, in order, the first of
   CHECK(out["most"][1]["row"] == 3);
   CHECK(out["least"][0]["row"] == 1);
   CHECK(out["least"][1]["row"] == 5);
+
+  // Saved in the middle of a pass and gone on with elsewhere: the same file.
+  sampler::PairExtremes first(2), second(2);
+  for (int i = 0; i < 4; ++i) first.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
+  second.restore(data::Json::parse(first.state(data::ids_as_text).dump()));
+  for (int i = 4; i < 7; ++i) second.add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
+  second.write(scratch.path(), 4, "evaluation", data::ids_as_text);
+  std::ifstream resumed(scratch.path() / run::pairs_file);
+  CHECK(data::Json::parse(resumed) == out);
+
   extremes.write(scratch.path(), 5, "train",
                  [](std::span<const data::TokenId> ids) { return std::string(ids.size(), 'x'); });
   std::ifstream again(scratch.path() / run::pairs_file);
   CHECK(data::Json::parse(again)["most"][0]["prompt"] == "xx");
+}
+
+TEST_CASE("a saved pass keeps infinite margins and text that is cut inside a character") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  sampler::PairExtremes first, second;
+  first.add(infinity, answer(0, 3), answer(0, 4));
+  first.add(-infinity, answer(1, 3), answer(1, 4));
+  const data::Decode half = [](std::span<const data::TokenId>) { return std::string("a\xC3"); };
+  second.restore(data::Json::parse(first.state(half).dump()));
+  second.add(1.0, answer(2, 3), answer(2, 4));
+  CHECK(second.seen() == 3);
+  const data::Json state = second.state(half);
+  CHECK(state["most"][0][0] == 1);
+  CHECK(state["most"][0][1]["row"] == 0);
+  CHECK(state["most"][2][0] == -1);
+  CHECK(state["least"][1][1]["row"] == 2);
+  CHECK(state["least"][0][1]["prompt"] == "a\xEF\xBF\xBD");
 }

@@ -184,6 +184,8 @@ struct BlockRows {
                const data::Decode&) const {
       core::write_file(directory / "blocks.txt", split + std::to_string(step) + ":" + std::to_string(seen));
     }
+    data::Json state(const data::Decode&) const { return seen; }
+    void restore(const data::Json& state) { seen = state.get<std::size_t>(); }
   };
 };
 

@@ -2,9 +2,10 @@
 //
 // A checkpoint holds the model's and tokenizer's files (through a callback), whatever else the run's owner writes
 // (optimizer.safetensors), trainer_state.json (spec of transformers) and rlalgo_state.json: step, epoch, identity and
-// settings of the run, the run's id, the open metric window, the owner's own state (sampler cursor, versions …) and the
-// name, size and XXH64 digest of every file but itself. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any moment leaves
-// the former checkpoints usable and nothing half-written under a checkpoint's name.
+// settings of the run, the run's id, the open metric window with the samples of its newest step, the owner's own state
+// (sampler cursor, versions …) and the name, size and XXH64 digest of every file but itself; and copies of samples.jsonl
+// and pairs.json as they were. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any
+// moment leaves the former checkpoints usable and nothing half-written under a checkpoint's name.
 //
 // A checkpoint of format 1 (before digests) is read, its files checked by size. What a run may differ in from the one
 // that was saved: run/resume.hpp.

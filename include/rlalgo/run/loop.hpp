@@ -4,9 +4,10 @@
 //   at the end of a run                what was not logged or evaluated yet → final files
 //
 // The loop owns output_dir and the order of things; it knows no tensor. The caller owns policy, optimizer, sampler and
-// sync, and passes callbacks. Guarantees: a resumed run prints the records and makes the checkpoints of one that was
-// never interrupted (except time/…); the checkpoint of a step is taken before the leftover records of a run's last step
-// are flushed, so extending max_steps later changes nothing; a failure leaves every earlier checkpoint intact.
+// sync, and passes callbacks. Guarantees: a resumed run leaves the records, samples, events and checkpoints of one that
+// was never interrupted (except time/…), however often it was killed and wherever; a finished run that is run again, too.
+// The checkpoint of a step is taken before the leftover records of a run's last step are flushed, so extending max_steps
+// later changes nothing; a failure leaves every earlier checkpoint intact.
 //
 // Errors: [rlalgo.run.9] non-finite loss or gradient norm (require_finite, called by train_step before the weights
 // are touched); [rlalgo.run.2] impossible settings; [rlalgo.run.3] another run is writing in output_dir;
@@ -96,6 +97,8 @@ struct Callbacks {
   std::function<void(const std::filesystem::path& dir, const Json& state)> restore_state;
   // Up to `limit` rollouts of the step just trained, for samples.jsonl. Empty: none.
   std::function<std::vector<Sample>(std::size_t limit)> samples;
+  // Just before the record of a window of steps: what else goes with it (pairs.json). Empty: nothing.
+  std::function<void()> before_record;
 };
 
 struct Outcome {
@@ -126,11 +129,16 @@ class Loop {
 
   void resume_or_start();
 
+  void restore_logs(const LoadedCheckpoint& checkpoint);
+
   void announce_start();
 
   void one_step();
 
   void evaluate();
+
+  // The lines of samples.jsonl for the newest step, whether it was trained here or before the resumed checkpoint.
+  [[nodiscard]] std::string newest_samples() const;
 
   // Samples first: an observer of the record finds them on disk.
   void emit_window();
@@ -171,7 +179,8 @@ class Loop {
   std::string run_id_;
   std::int64_t step_ = 0;         // optimizer steps done
   std::int64_t first_step_ = 0;   // of them, by the run that was resumed
-  std::int64_t last_record_ = 0;  // newest record in the resumed history
+  std::vector<Record> history_;   // the records of the checkpoint that was resumed
+  std::string restored_samples_;  // lines of its step, where that was not logged yet
   std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
   std::int64_t evaluated_ = -1;   // the step of the last evaluation
   double epoch_ = 0.0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <rlalgo/run/step.hpp>
 
@@ -14,7 +15,7 @@ struct RunStart {
   std::string title;
   std::int64_t first_step = 0;  // steps already done: 0, or that of the checkpoint
   std::int64_t max_steps = 0;
-  std::int64_t last_record = 0;  // step of the newest record that the resumed history holds
+  std::vector<Record> history = {};  // the records of the run so far, when it is resumed
 };
 
 struct StepDone {

@@ -56,7 +56,7 @@ class Progress : public Observer {
       : descriptor_(descriptor), terminal_(terminal), colours_(colours) {}
 
   void on_start(const RunStart& start) override {
-    first_step_ = start.first_step;
+    step_ = first_step_ = start.first_step;
     max_steps_ = start.max_steps;
     watch_ = {};
   }

@@ -1,8 +1,8 @@
 // samples.jsonl: a few rollouts of each logged step, so that a reader sees what the rewards reward.
 //
 // One object per sample: step, prompt, completion, rewards (function name → value, null = not applicable), advantage,
-// whether the completion was cut at the length limit, and what reward functions logged about it, if anything. On
-// resume, samples beyond the resumed step are removed.
+// whether the completion was cut at the length limit, and what reward functions logged about it, if anything. A
+// checkpoint carries a copy, and a resumed run starts from it: to the byte the file of a run that was never interrupted.
 //
 // Errors: [rlalgo.core.1] the file cannot be written (nothing of the line remains).
 #pragma once
@@ -38,10 +38,19 @@ class SamplesLog {
  public:
   explicit SamplesLog(const std::filesystem::path& output_dir) : file_(output_dir / samples_file) {}
 
-  // Keeps the samples up to `step`: none for a fresh run (step 0).
-  void restart(std::int64_t step);
+  // The lines of some samples of one step.
+  [[nodiscard]] static std::string lines(std::int64_t step, const std::vector<Sample>& samples);
 
-  void append(std::int64_t step, const std::vector<Sample>& samples);
+  // Starts over: with nothing, or with the copy that a checkpoint carries (none there: with nothing).
+  void restart() { file_.replace(""); }
+  void restart(const std::filesystem::path& checkpoint) { file_.replace_by(checkpoint / samples_file); }
+  // Keeps the samples up to `step`: for a checkpoint of before they carried a copy.
+  void cut(std::int64_t step);
+
+  // The copy for a checkpoint; none of an empty file.
+  void copy_to(const std::filesystem::path& checkpoint) const;
+
+  void append(const std::string& lines) { file_.append(lines); }
 
  private:
   // A completion may end inside a UTF-8 sequence: what is not UTF-8 becomes U+FFFD.

@@ -4,12 +4,17 @@
 //   crc(x) = rotate_right(crc32c(x), 15) + 0xa282ead8
 //   Event  = {1: wall_time (double), 2: step (int64), 3: file_version | 5: Summary | 7: SessionLog}   (protobuf)
 //
+// The run has one file: a version, a SessionLog START of step 0, the records. A resumed run writes it anew, from the records
+// of its checkpoint and with the wall times that its predecessor gave them, under a later name, and removes the former one:
+// whatever the run went through, its events are those of a run that was never interrupted, wall times excepted. The START
+// makes a TensorBoard that has read the former file start over. Event folders of other attempts and earlier runs in the same
+// output_dir go when a run starts, as their metrics.jsonl does; files of other names stay.
+//
 // Source: tensorflow's event.proto, summary.proto and record_writer.cc (the wire format is three field types, written
 // here by hand). Tags are those of transformers: eval_x → eval/x, others → train/x. Values are float32 in this format;
-// NaN and infinities are left out. A resumed run writes a new file into the same folder, headed by a SessionLog START
-// that makes TensorBoard drop the records beyond the resumed step.
+// NaN and infinities are left out.
 //
-// Errors: [rlalgo.core.1] the file cannot be written.
+// Errors: [rlalgo.core.1] the file cannot be written, or a former one not be removed.
 #pragma once
 
 #include <array>
@@ -52,13 +57,10 @@ class TensorBoard : public Observer {
 
   RLALGO_INLINE void on_record(const Record& record) override;
 
-  // Where this process writes; empty before on_start.
+  // The file of events; empty before on_start.
   [[nodiscard]] std::filesystem::path path() const;
 
  private:
-  void write(std::int64_t step, const std::string& what);
-  static std::string date(long long seconds);
-  static std::filesystem::path newest_folder(const std::filesystem::path& runs);
   std::unique_ptr<detail::ByteFile> file_;
 };
 

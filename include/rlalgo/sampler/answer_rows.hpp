@@ -199,6 +199,8 @@ struct AnswerRows {
                const data::Decode& decode) const {
       if (pairs_.seen() > 0) pairs_.write(directory, step, split, decode);
     }
+    [[nodiscard]] data::Json state(const data::Decode& decode) const { return pairs_.state(decode); }
+    void restore(const data::Json& state) { pairs_.restore(state); }
 
    private:
     PairExtremes pairs_;

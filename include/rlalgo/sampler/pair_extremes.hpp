@@ -35,6 +35,16 @@ class PairExtremes {
     insert(least_, margin, chosen, rejected, [](double a, double b) { return a < b; });
   }
 
+  // For a checkpoint; the texts stand in it, so nothing is asked for again.
+  [[nodiscard]] data::Json state(const data::Decode& decode) const {
+    return {{"pairs", seen_}, {"most", saved(most_, decode)}, {"least", saved(least_, decode)}};
+  }
+  void restore(const data::Json& state) {
+    seen_ = state.at("pairs").get<std::size_t>();
+    most_ = restored(state.at("most"));
+    least_ = restored(state.at("least"));
+  }
+
   void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
              const data::Decode& decode) const {
     const data::Json out = {{"step", step},
@@ -49,6 +59,7 @@ class PairExtremes {
   struct Entry {
     double margin;
     data::Answer chosen, rejected;
+    data::Json text = {};  // of a restored entry, instead of the answers
   };
 
   template <class Before>
@@ -56,18 +67,40 @@ class PairExtremes {
               const Before& before) {
     const auto at = std::find_if(list.begin(), list.end(), [&](const Entry& e) { return before(margin, e.margin); });
     if (at == list.end() && list.size() == kept_) return;
-    list.insert(at, {margin, chosen, rejected});
+    list.insert(at, {margin, chosen, rejected, {}});
     if (list.size() > kept_) list.pop_back();
   }
 
   static data::Json entries(const std::vector<Entry>& list, const data::Decode& decode) {
     data::Json out = data::Json::array();
-    for (const Entry& e : list)
-      out.push_back({{"row", e.chosen.row},
-                     {"margin", e.margin},
-                     {"prompt", decode(e.chosen.prompt())},
-                     {"chosen", decode(e.chosen.completion())},
-                     {"rejected", decode(e.rejected.completion())}});
+    for (const Entry& e : list) out.push_back(text_of(e, decode));
+    return out;
+  }
+
+  static data::Json text_of(const Entry& e, const data::Decode& decode) {
+    if (!e.text.is_null()) return e.text;
+    return {{"row", e.chosen.row},
+            {"margin", e.margin},
+            {"prompt", decode(e.chosen.prompt())},
+            {"chosen", decode(e.chosen.completion())},
+            {"rejected", decode(e.rejected.completion())}};
+  }
+
+  // Entries as [sign of an infinite margin or 0, text]: JSON has no infinities, and of UTF-8 only whole sequences.
+  static data::Json saved(const std::vector<Entry>& list, const data::Decode& decode) {
+    data::Json out = data::Json::array();
+    for (const Entry& e : list) {
+      const std::string text = text_of(e, decode).dump(-1, ' ', false, data::Json::error_handler_t::replace);
+      out.push_back({std::isinf(e.margin) ? (e.margin > 0 ? 1 : -1) : 0, data::Json::parse(text)});
+    }
+    return out;
+  }
+  static std::vector<Entry> restored(const data::Json& list) {
+    std::vector<Entry> out;
+    for (const data::Json& e : list) {
+      const int sign = e.at(0).get<int>();
+      out.push_back({sign == 0 ? e.at(1).at("margin").get<double>() : sign * HUGE_VAL, {}, {}, e.at(1)});
+    }
     return out;
   }
 

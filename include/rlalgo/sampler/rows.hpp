@@ -76,13 +76,16 @@ concept BlamedRows = Rows<R> && requires(const typename R::Row& row, double numb
   { R::describe(row, number, number, decode) } -> std::same_as<nlohmann::ordered_json>;  // loss, log-prob
 };
 
-// Rows of which a pass leaves a summary in the output directory.
+// Rows of which a pass leaves a summary in the output directory. An unfinished one is part of a checkpoint.
 template <class R>
-concept SummarizedRows = Rows<R> && requires(typename R::Summary& summary, std::span<const typename R::Row* const> rows,
-                                             const loss::Result& result, const std::filesystem::path& directory,
-                                             std::int64_t step, const std::string& split, const data::Decode& decode) {
+concept SummarizedRows = Rows<R> &&
+    requires(typename R::Summary& summary, std::span<const typename R::Row* const> rows, const loss::Result& result,
+             const std::filesystem::path& directory, std::int64_t step, const std::string& split,
+             const data::Decode& decode, const nlohmann::ordered_json& saved) {
   summary.add(rows, result);
   summary.write(directory, step, split, decode);
+  { summary.state(decode) } -> std::same_as<nlohmann::ordered_json>;
+  summary.restore(saved);
 };
 
 }  // namespace rlalgo::sampler

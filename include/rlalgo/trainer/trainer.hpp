@@ -229,8 +229,10 @@ class Trainer {
       restore_state(directory, state);
     };
     callbacks.samples = [this](std::size_t limit) {
-      if (parts_.evaluation == nullptr) summarize("train");
       return latest_.samples ? latest_.samples(limit) : std::vector<run::Sample>();
+    };
+    callbacks.before_record = [this] {
+      if (parts_.evaluation == nullptr) summarize("train");
     };
     run::Loop loop(config_.loop, std::move(callbacks));
     for (run::Observer* observer : observers) loop.observe(*observer);
@@ -344,7 +346,10 @@ class Trainer {
   run::Json save_state(const std::filesystem::path& directory) const {
     model::write_safetensors(directory / optimizer_file, optimizer_.state());
     for (const auto& companion : parts_.companions) companion->save(directory);
-    return {{"version", version_}, {"sampler", parts_.sampler->state()}};
+    run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
+    if constexpr (sampler::SummarizedRows<Rows>)
+      if (parts_.evaluation == nullptr) state["summary"] = summary_.state(parts_.decode);
+    return state;
   }
 
   // Weights are copied into the tensors that the policy and its generator already share.
@@ -364,6 +369,8 @@ class Trainer {
     for (const auto& companion : parts_.companions) companion->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
     version_ = state.at("version").get<std::int64_t>();
+    if constexpr (sampler::SummarizedRows<Rows>)
+      if (state.contains("summary")) summary_.restore(state["summary"]);
   }
 
   static constexpr const char* optimizer_file = "optimizer.safetensors";

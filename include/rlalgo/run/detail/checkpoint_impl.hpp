@@ -39,7 +39,7 @@ RLALGO_INLINE std::vector<Checkpoint> list_checkpoints(const std::filesystem::pa
 RLALGO_INLINE void clean_leftovers(const std::filesystem::path& output_dir) {
   const auto unfinished_file = [](const std::string& name) {
     for (const std::string_view file :
-         {"metrics.jsonl", "samples.jsonl", "run.json", "report.html", trainer_state_file})
+         {"metrics.jsonl", "samples.jsonl", "pairs.json", "run.json", "report.html", trainer_state_file})
       if (name.starts_with(std::string(file) + ".tmp.")) return true;
     return false;
   };
@@ -183,6 +183,7 @@ RLALGO_INLINE LoadedCheckpoint read_checkpoint(const std::filesystem::path& path
     for (const auto& [name, entry] : loaded.state["files"].items()) detail::check_file(path, name, entry, verify);
     loaded.step = loaded.state["step"].get<std::int64_t>();
     loaded.run_id = loaded.state.value("run", "");
+    (void)loaded.state.value("samples", "");  // a string, if there is one
     const Json trainer_state = detail::read_json(path / trainer_state_file);
     if (!trainer_state.is_object() || !trainer_state.contains("log_history") ||
         !trainer_state["log_history"].is_array())

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -38,6 +39,28 @@ inline void sync_tree(const fs::path& directory) {
   core::AtomicFile::sync_directory(directory);
 }
 
+// The bytes of `from` under the name `to`, atomically; false when there is no `from`.
+inline bool copy_whole_file(const fs::path& from, const fs::path& to) {
+  const int in = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
+  if (in < 0 && errno == ENOENT) return false;
+  if (in < 0) core::raise_file_error("cannot open the file", from, errno);
+  struct Close {
+    int descriptor;
+    ~Close() { ::close(descriptor); }
+  } const close{in};
+  core::AtomicFile out(to);
+  std::string piece(1 << 20, '\0');
+  for (;;) {
+    const ssize_t n = ::read(in, piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) core::raise_file_error("cannot read the file", from, errno);
+    if (n == 0) break;
+    out.write(piece.data(), static_cast<std::size_t>(n));
+  }
+  out.commit();
+  return true;
+}
+
 inline void make_directory(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
@@ -48,6 +71,13 @@ inline void make_directory(const fs::path& directory) {
 inline void remove_leftover(const fs::path& path) noexcept {
   std::error_code ignored;
   fs::remove_all(path, ignored);
+}
+
+// Removes a file that would be read; none there is well.
+inline void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) core::raise_file_error("cannot remove the file", path, error.value());
 }
 
 // A directory under construction, named `.<name>.tmp` beside its place. commit() makes it visible under its name,
@@ -112,6 +142,12 @@ class ByteFile {
   void replace(std::string_view content) {
     close();
     core::write_file(path_, content);
+  }
+
+  // Replaces the content by that of another file, atomically; an empty one when there is no such file.
+  void replace_by(const fs::path& other) {
+    close();
+    if (!copy_whole_file(other, path_)) core::write_file(path_, "");
   }
 
   void append(std::string_view piece) {

@@ -126,7 +126,8 @@ RLALGO_INLINE void Loop::resume_or_start() {
           "ones are saved");
     describe("running");  // from here on what lies in output_dir is of another run
     log_->restart();
-    samples_->restart(0);
+    samples_->restart();
+    detail::remove_file(config_.output_dir / pairs_file);
     return;
   }
   const LoadedCheckpoint checkpoint =
@@ -142,12 +143,7 @@ RLALGO_INLINE void Loop::resume_or_start() {
   run_id_ = checkpoint.run_id;
   if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
   describe("running");
-  log_->restart(checkpoint.history);
-  for (const Json& entry : checkpoint.history) {
-    last_record_ = std::max(last_record_, entry.at("step").get<std::int64_t>());
-    if (entry.contains("time/eval")) evaluated_ = entry.at("step").get<std::int64_t>();
-  }
-  samples_->restart(last_record_);
+  restore_logs(checkpoint);
   for (const Checkpoint& other : list_checkpoints(config_.output_dir))
     if (other.step > step_)
       message("warning: " + other.path.string() +
@@ -155,10 +151,28 @@ RLALGO_INLINE void Loop::resume_or_start() {
   message("resumed from " + checkpoint.path.string());
 }
 
+RLALGO_INLINE void Loop::restore_logs(const LoadedCheckpoint& checkpoint) {
+  log_->restart(checkpoint.history);
+  std::int64_t last_record = 0;
+  for (const Json& entry : checkpoint.history) {
+    history_.push_back(to_record(entry));
+    last_record = std::max(last_record, history_.back().step);
+    if (entry.contains("time/eval")) evaluated_ = history_.back().step;
+  }
+  if (!checkpoint.state.contains("samples")) {  // saved before checkpoints carried these files
+    samples_->cut(last_record);
+    return;
+  }
+  restored_samples_ = checkpoint.state["samples"].get<std::string>();
+  samples_->restart(checkpoint.path);
+  if (!detail::copy_whole_file(checkpoint.path / pairs_file, config_.output_dir / pairs_file))
+    detail::remove_file(config_.output_dir / pairs_file);
+}
+
 RLALGO_INLINE void Loop::announce_start() {
   describe("running");
   announced_ = true;
-  const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps, last_record_};
+  const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps, history_};
   for (Observer* o : observers_) o->on_start(start);
 }
 
@@ -191,9 +205,15 @@ RLALGO_INLINE void Loop::evaluate() {
   evaluated_ = step_;
 }
 
+RLALGO_INLINE std::string Loop::newest_samples() const {
+  if (step_ == first_step_) return restored_samples_;
+  if (!callbacks_.samples || config_.logged_samples == 0) return "";
+  return SamplesLog::lines(step_, callbacks_.samples(config_.logged_samples));
+}
+
 RLALGO_INLINE void Loop::emit_window() {
-  if (callbacks_.samples && config_.logged_samples > 0)
-    samples_->append(step_, callbacks_.samples(config_.logged_samples));
+  if (callbacks_.before_record) callbacks_.before_record();
+  samples_->append(newest_samples());
   emit(window_.flush(step_, epoch_));
 }
 
@@ -227,9 +247,18 @@ RLALGO_INLINE void Loop::save_checkpoint() {
   CheckpointParts parts;
   parts.save_model = callbacks_.save_model;
   if (!config_.save_only_model)
-    parts.save_state = callbacks_.save_state ? callbacks_.save_state : [](const auto&) { return Json::object(); };
-  parts.state = {{"epoch", epoch_}, {"identity", config_.identity}, {"settings", config_.settings},
-                 {"run", run_id_},  {"totals", totals_.json()},     {"window", window_.state()}};
+    parts.save_state = [&](const std::filesystem::path& building) {
+      samples_->copy_to(building);
+      detail::copy_whole_file(config_.output_dir / pairs_file, building / pairs_file);
+      return callbacks_.save_state ? callbacks_.save_state(building) : Json::object();
+    };
+  parts.state = {{"epoch", epoch_},
+                 {"identity", config_.identity},
+                 {"settings", config_.settings},
+                 {"run", run_id_},
+                 {"totals", totals_.json()},
+                 {"window", window_.state()},
+                 {"samples", window_.empty() ? "" : newest_samples()}};
   parts.trainer_state = to_text(trainer_state(), log_->lines());
   const std::filesystem::path path = write_checkpoint(config_.output_dir, step_, parts);
   saved_ = step_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ RLALGO_INLINE std::string readable_prompt(const Json& prompt) {
   return out;
 }
 
-RLALGO_INLINE void SamplesLog::restart(std::int64_t step) {
+RLALGO_INLINE void SamplesLog::cut(std::int64_t step) {
   std::string kept;
   std::ifstream in(file_.path(), std::ios::binary);
   std::string line;
@@ -43,16 +44,24 @@ RLALGO_INLINE void SamplesLog::restart(std::int64_t step) {
   file_.replace(kept);
 }
 
-RLALGO_INLINE void SamplesLog::append(std::int64_t step, const std::vector<Sample>& samples) {
+RLALGO_INLINE void SamplesLog::copy_to(const std::filesystem::path& checkpoint) const {
+  std::error_code error;
+  if (std::filesystem::file_size(file_.path(), error) > 0 && !error)
+    detail::copy_whole_file(file_.path(), checkpoint / samples_file);
+}
+
+RLALGO_INLINE std::string SamplesLog::lines(std::int64_t step, const std::vector<Sample>& samples) {
+  std::string out;
   for (const Sample& sample : samples) {
     std::string rewards;
     for (const auto& [name, value] : sample.rewards)
       rewards += (rewards.empty() ? "" : ", ") + text(name) + ": " + format_number(value);
-    file_.append("{\"step\": " + std::to_string(step) + ", \"prompt\": " + text(sample.prompt) +
-                 ", \"completion\": " + text(sample.completion) + ", \"rewards\": {" + rewards + "}, \"advantage\": " +
-                 format_number(sample.advantage) + ", \"cut\": " + (sample.cut ? "true" : "false") +
-                 (sample.logged.is_null() ? "" : ", \"logged\": " + text(sample.logged)) + "}\n");
+    out += "{\"step\": " + std::to_string(step) + ", \"prompt\": " + text(sample.prompt) +
+           ", \"completion\": " + text(sample.completion) + ", \"rewards\": {" + rewards +
+           "}, \"advantage\": " + format_number(sample.advantage) + ", \"cut\": " + (sample.cut ? "true" : "false") +
+           (sample.logged.is_null() ? "" : ", \"logged\": " + text(sample.logged)) + "}\n";
   }
+  return out;
 }
 
 }  // namespace rlalgo::run
