@@ -50,10 +50,74 @@ TEST_CASE("the report of a run shows its curves, samples and settings and needs 
   // One script, ours; nothing fetched.
   CHECK(count(page, "<script") == 1);
   CHECK(page.find("&lt;script&gt;alert(1)") != std::string::npos);
-  for (const char* outside : {"http:", "https:", "src=", "href=", "@import", "url("}) {
+  for (const char* outside : {"http:", "https:", "src=", "@import", "url("}) {
     INFO(outside);
     CHECK(page.find(outside) == std::string::npos);
   }
+  // The only links are to the checkpoints that are there, each with the values at its step.
+  CHECK(count(page, "href=") == 4);
+  for (const char* step : {"6", "8", "10", "12"}) {
+    const std::string name = std::string("checkpoint-") + step;
+    CHECK(count(page, "<a href=\"" + name + "/\">" + name + "</a>") == 1);
+  }
+}
+
+TEST_CASE("a chart's axis holds its values: none below 0 or above 1 for shares, 0 to 1 for a flat 0") {
+  using rlalgo::run::detail::Chart;
+  const auto axis = [](std::vector<double> values, bool share) {
+    Chart chart{"c", {{"a", {}}}, share};
+    for (std::size_t i = 0; i < values.size(); ++i)
+      chart.series[0].points.push_back({static_cast<double>(i + 1), values[i]});
+    const std::string html = rlalgo::run::detail::ChartDrawing(chart).html();
+    std::string labels;
+    const std::string mark = "<text text-anchor=\"end\"";
+    for (std::size_t at = 0; (at = html.find(mark, at)) != std::string::npos; ++at) {
+      const std::size_t begin = html.find('>', at) + 1;
+      labels += html.substr(begin, html.find('<', begin) - begin) + " ";
+    }
+    return labels;
+  };
+  CHECK(axis({0, 0, 0}, true) == "0 0.5 1 ");
+  CHECK(axis({0, 0, 0}, false) == "0 0.5 1 ");
+  CHECK(axis({1, 1}, true) == "0 0.5 1 ");
+  CHECK(axis({0.25}, true) == "0 0.5 1 ");
+  CHECK(axis({0, 1}, true) == "0 0.5 1 ");
+  CHECK(axis({0.5, 1}, true) == "0.6 0.8 1 ");
+  CHECK(axis({-1, 0.5}, true) == "-1 -0.5 0 0.5 ");  // not a share after all
+  CHECK(axis({10, 10}, false) == "9 10 11 ");
+  CHECK(axis({-2, -2}, false) == "-2.2 -2 -1.8 ");
+  CHECK(axis({}, true) == "0 0.5 1 ");
+}
+
+TEST_CASE("least and greatest values are a band behind the line of the mean, not lines of their own") {
+  rlalgo::run::detail::ReportData data;
+  for (const char* prefix : {"completions/", "eval_completions/"})
+    for (const auto& [word, value] : {std::pair("mean", 30.0), {"min", 10.0}, {"max", 60.0}}) {
+      const std::string name = std::string(prefix) + word + "_length";
+      data.names.push_back(name);
+      data.points[name] = {{1, value}, {2, value + 4}};
+    }
+  for (const char* name : {"reward", "reward_std", "sampling/importance_sampling_ratio/max"}) {
+    data.names.emplace_back(name);
+    data.points[name] = {{1, 0.5}, {3, 0.25}};
+  }
+  const auto charts = rlalgo::run::detail::arrange_charts(data);
+  std::map<std::string, std::size_t> lines;
+  std::map<std::string, std::string> drawn;
+  for (const auto& chart : charts) {
+    lines[chart.title] = chart.series.size();
+    drawn[chart.title] = rlalgo::run::detail::ChartDrawing(chart).html();
+  }
+  CHECK(lines.at("Completion length, tokens") == 2);
+  const std::string& length = drawn.at("Completion length, tokens");
+  CHECK(count(length, "class=\"band") == 2);
+  CHECK(count(length, "data-v=\"30 (10 to 60)|34 (14 to 64)\"") == 2);
+  CHECK(count(length, "completions/mean_length, least to greatest <b>34 (14 to 64)</b>") == 2);
+  CHECK(length.find("</svg>") < length.find("class=\"legend\""));
+  CHECK(drawn.at("Reward").find("data-v=\"0.5 ± 0.5|0.25 ± 0.25\"") != std::string::npos);
+  CHECK(lines.at("Reward spread") == 1);
+  CHECK(lines.at("Sampler against trainer, ratio") == 1);  // no mean: a line of its own
+  CHECK(rlalgo::run::detail::range_band("l", {{1, 0}, {2, 0}, {4, 0}}, "h", {{2, 1}, {3, 1}, {4, 1}}).low.size() == 2);
 }
 
 TEST_CASE("the most and least separated pairs are a table of the report") {
@@ -74,10 +138,26 @@ TEST_CASE("the most and least separated pairs are a table of the report") {
 
 TEST_CASE("every metric is in exactly one chart, the evaluation's beside the training's") {
   rlalgo::run::detail::ReportData data;
-  for (const char* name :
-       {"loss", "reward", "reward_std", "rewards/a/mean", "rewards/b/mean", "rewards/a/std", "rewards/chosen", "my/own",
-        "eval_reward", "eval_only", "eval_my/own", "clip_ratio/low_mean", "clip_ratio/low_min", "clip_ratio/high_max",
-        "clip_ratio/region_mean", "time/step", "completions/max_length", "completions/max_terminated_length"}) {
+  for (const char* name : {"loss",
+                           "reward",
+                           "reward_std",
+                           "rewards/a/mean",
+                           "rewards/b/mean",
+                           "rewards/a/std",
+                           "rewards/chosen",
+                           "my/own",
+                           "eval_reward",
+                           "eval_only",
+                           "eval_my/own",
+                           "clip_ratio/low_mean",
+                           "clip_ratio/low_min",
+                           "clip_ratio/high_max",
+                           "clip_ratio/region_mean",
+                           "time/step",
+                           "completions/max_length",
+                           "completions/max_terminated_length",
+                           "completions/min_length",
+                           "completions/mean_length"}) {
     data.names.emplace_back(name);
     data.points[name] = {{1, 1}, {2, 2}};
   }
@@ -85,7 +165,8 @@ TEST_CASE("every metric is in exactly one chart, the evaluation's beside the tra
   std::map<std::string, std::string> chart_of;
   for (const rlalgo::run::detail::Chart& chart : rlalgo::run::detail::arrange_charts(data))
     for (const rlalgo::run::detail::Series& series : chart.series)
-      ++seen[series.name], chart_of[series.name] = chart.title;
+      for (const std::string& name : {series.name, series.band.low_name, series.band.high_name})
+        if (!name.empty()) ++seen[name], chart_of[name] = chart.title;
   CHECK(seen.size() == data.names.size());
   for (const auto& [name, times] : seen) {
     INFO(name);

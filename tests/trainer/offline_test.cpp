@@ -205,3 +205,28 @@ TEST_CASE("pairs.json holds the extremes of the last evaluation, or of training 
     CHECK(pairs["most"][0]["margin"] > pairs["least"][0]["margin"]);
   }
 }
+
+TEST_CASE("pairs.json of a window of steps that a resume cuts in two is that of the whole window") {
+  for (const std::int64_t logging : {4, 3}) {
+    const rlalgo::support::ScratchDirectory scratch;
+    const auto pairs = [&](const std::string& name, const std::string& checkpoint) {
+      Run run(2, 1);
+      run::LoopConfig& loop = run.config.trainer.loop;
+      loop.max_steps = 4;
+      loop.logging_steps = logging;
+      loop.progress = loop.report = loop.tensorboard = false;
+      loop.save = run::Cadence::steps(1);
+      loop.output_dir = scratch.path() / name;
+      if (!checkpoint.empty()) loop.resume_from_checkpoint = scratch.path() / "whole" / checkpoint;
+      (void)trainer::make_offline(run.config, Dpo({.beta = 0.5}),
+                                  {.policy = run.policy, .answers = answers(6, 2), .reference = run.reference})
+          .run();
+      std::ifstream in(scratch.path() / name / "pairs.json");
+      return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    const std::string whole = pairs("whole", "");
+    CHECK(data::Json::parse(whole)["pairs"] == (logging == 4 ? 6 : 2));  // steps 2 to 4, or the last
+    for (const char* checkpoint : {"checkpoint-2", "checkpoint-3", "checkpoint-4"})
+      CHECK(pairs("resumed", checkpoint) == whole);
+  }
+}

@@ -1,4 +1,5 @@
-// report.html: the run on one self-contained page (no external resources): curves, settings, sample completions.
+// report.html: the run on one self-contained page (no external resources): curves, checkpoints, sample completions,
+// settings. Values are shown under the pointer; checkpoints are links relative to the page.
 //
 // Built from metrics.jsonl, samples.jsonl and run.json of an output_dir, so it can be made while the run goes on, after
 // it was killed, and by `rlalgo report DIR`. A noisy curve of 40 points or more shows its values faintly and a

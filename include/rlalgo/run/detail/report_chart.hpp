@@ -19,16 +19,50 @@ struct Point {
   double value = 0.0;
 };
 
+// Drawn behind the line of a series: from the least to the greatest value, or a standard deviation to both sides.
+struct Band {
+  enum class Kind { none, range, deviation };
+  Kind kind = Kind::none;
+  std::string low_name, high_name;  // the metrics of a range
+  std::vector<Point> low, high;     // of the same steps
+};
+
 struct Series {
   std::string name;
   std::vector<Point> points;  // finite values, by step
+  Band band = {};
 };
 
 struct Chart {
   std::string title;
   std::vector<Series> series;
-  Series spread;  // standard deviation around the first series, drawn as a band; may be empty
+  bool share = false;  // values are within 0 and 1, and so is the axis
 };
+
+// The band between two metrics, where both have a value at a step.
+[[nodiscard]] inline Band range_band(const std::string& low_name, const std::vector<Point>& low,
+                                     const std::string& high_name, const std::vector<Point>& high) {
+  Band band{Band::Kind::range, low_name, high_name, {}, {}};
+  std::size_t j = 0;
+  for (const Point& p : low) {
+    while (j < high.size() && high[j].step < p.step) ++j;
+    if (j < high.size() && high[j].step == p.step) band.low.push_back(p), band.high.push_back(high[j]);
+  }
+  return band;
+}
+
+// The band of a standard deviation around the values of the same steps.
+[[nodiscard]] inline Band deviation_band(const std::vector<Point>& points, const std::vector<Point>& deviations) {
+  Band band{Band::Kind::deviation, "", "", {}, {}};
+  std::size_t j = 0;
+  for (const Point& p : points) {
+    while (j < deviations.size() && deviations[j].step < p.step) ++j;
+    if (j == deviations.size() || deviations[j].step != p.step) continue;
+    band.low.push_back({p.step, p.value - deviations[j].value});
+    band.high.push_back({p.step, p.value + deviations[j].value});
+  }
+  return band;
+}
 
 // Text inside an element or a quoted attribute. Control characters other than newline and tab become visible marks.
 [[nodiscard]] inline std::string escape_html(std::string_view text) {
@@ -145,42 +179,70 @@ struct Chart {
 class ChartDrawing {
  public:
   explicit ChartDrawing(const Chart& chart) : chart_(chart) {
-    for (Series& s : chart_.series) s.points = thinned(s.points, 300);
-    chart_.spread.points = thinned(chart_.spread.points, 300);
-    for (const Series& s : chart_.series)
-      for (const Point& p : s.points) include(p);
-    for (const auto& [p, spread] : band()) include({p.step, p.value - spread}), include({p.step, p.value + spread});
+    for (Series& s : chart_.series)
+      for (std::vector<Point>* points : {&s.points, &s.band.low, &s.band.high}) {
+        *points = thinned(*points, 300);
+        for (const Point& p : *points) include(p);
+      }
     if (low_ > high_) low_ = 0, high_ = 1, first_ = 0, last_ = 1;
-    if (high_ - low_ < 1e-12 * std::max(1.0, std::abs(high_))) {
-      const double pad = high_ == 0 ? 1.0 : std::abs(high_) * 0.1;
-      low_ -= pad, high_ += pad;
-    }
     if (last_ == first_) first_ -= 1, last_ += 1;
-    const double pad = (high_ - low_) * 0.06;
-    if (low_ < 0 || low_ - pad >= 0)
-      low_ -= pad;
-    else
-      low_ = 0;  // a positive quantity keeps a positive axis
-    high_ += pad;
+    choose_axis();
   }
 
   [[nodiscard]] std::string html() const {
     std::string out = "<section class=\"card\"><span class=\"read\">" + reading() + "</span><h3>" +
                       escape_html(chart_.title) + "</h3>";
-    if (chart_.series.size() > 1) {
+    out += svg();
+    const bool named = chart_.series.size() > 1 || chart_.series[0].band.kind == Band::Kind::range;
+    if (named) {
       out += "<div class=\"legend\">";
       for (std::size_t i = 0; i < chart_.series.size(); ++i)
-        out += "<span><i class=\"f" + color(i) + "\"></i>" + escape_html(chart_.series[i].name) + " <b>" +
+        out += "<span><i class=\"f" + color(i) + "\"></i>" + escape_html(label(chart_.series[i])) + " <b>" +
                newest(chart_.series[i]) + "</b></span>";
       out += "</div>";
     }
-    return out + svg() + "</section>\n";
+    return out + "<div class=\"tip\"></div></section>\n";
   }
 
  private:
   static constexpr double width_ = 360, height_ = 180, left_ = 46, right_ = 8, top_ = 8, bottom_ = 20;
   static std::string color(std::size_t i) { return std::to_string(i % 8); }
-  static std::string newest(const Series& s) { return s.points.empty() ? "–" : short_number(s.points.back().value); }
+  static std::string label(const Series& s) {
+    return s.name + (s.band.kind == Band::Kind::range ? ", least to greatest" : "");
+  }
+  // The value of a point with its band: "0.53", "0.53 ± 0.1", "34.2 (10 to 60)".
+  static std::string value(const Series& s, std::size_t i) {
+    std::string text = short_number(s.points[i].value);
+    const auto& [kind, low_name, high_name, low, high] = s.band;
+    const auto at = std::lower_bound(low.begin(), low.end(), s.points[i].step,
+                                     [](const Point& p, double step) { return p.step < step; });
+    if (at == low.end() || at->step != s.points[i].step) return text;
+    const Point& top = high[static_cast<std::size_t>(at - low.begin())];
+    if (kind == Band::Kind::deviation) return text + " ± " + short_number((top.value - at->value) / 2);
+    return text + " (" + short_number(at->value) + " to " + short_number(top.value) + ")";
+  }
+  static std::string newest(const Series& s) { return s.points.empty() ? "–" : value(s, s.points.size() - 1); }
+
+  // A little room around the values. A positive quantity keeps a positive axis, a share one within 0 and 1; a flat line
+  // of 0, or of any share, has the axis from 0 to 1.
+  void choose_axis() {
+    const bool flat = high_ - low_ < 1e-12 * std::max(1.0, std::abs(high_));
+    const bool share = chart_.share && low_ >= 0 && high_ <= 1;
+    if (flat && (share || high_ == 0)) {
+      low_ = 0, high_ = 1;
+      return;
+    }
+    if (flat) {
+      const double around = std::abs(high_) * 0.1;
+      low_ -= around, high_ += around;
+    }
+    const double pad = (high_ - low_) * 0.06;
+    if (low_ < 0 || low_ - pad >= 0)
+      low_ -= pad;
+    else
+      low_ = 0;
+    high_ = share ? std::min(1.0, high_ + pad) : high_ + pad;
+  }
   [[nodiscard]] std::string reading() const { return chart_.series.size() == 1 ? newest(chart_.series[0]) : ""; }
 
   void include(const Point& p) {
@@ -197,19 +259,6 @@ class ChartDrawing {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f", value);
     return text;
-  }
-
-  // Points of the first series that have a spread at the same step.
-  [[nodiscard]] std::vector<std::pair<Point, double>> band() const {
-    std::vector<std::pair<Point, double>> out;
-    if (chart_.series.empty()) return out;
-    std::size_t j = 0;
-    const auto& spread = chart_.spread.points;
-    for (const Point& p : chart_.series[0].points) {
-      while (j < spread.size() && spread[j].step < p.step) ++j;
-      if (j < spread.size() && spread[j].step == p.step) out.emplace_back(p, spread[j].value);
-    }
-    return out;
   }
 
   [[nodiscard]] std::string path(const std::vector<Point>& points) const {
@@ -241,16 +290,21 @@ class ChartDrawing {
     std::string out;
     const bool noisy = !evaluation && is_noisy(series.points);
     if (noisy) out += "<path class=\"raw c" + c + "\" d=\"" + path(series.points) + "\"/>";
-    std::string xs, steps, values;
-    for (const Point& p : series.points) {
-      const char* gap = xs.empty() ? "" : " ";
+    std::string xs, ys, steps, values;
+    for (std::size_t i = 0; i < series.points.size(); ++i) {
+      const Point& p = series.points[i];
+      const char* gap = i == 0 ? "" : " ";
       char step[32];
       std::snprintf(step, sizeof step, "%.0f", p.step);
-      xs += gap + number(x(p.step)), steps += std::string(gap) + step, values += gap + short_number(p.value);
+      xs += gap + number(x(p.step)), ys += gap + number(y(p.value)), steps += std::string(gap) + step;
+      values += (i == 0 ? "" : "|") + value(series, i);
     }
     out += "<path class=\"c" + c + (evaluation ? " eval" : "") + "\" d=\"" +
-           path(noisy ? smoothed(series.points, 0.8) : series.points) + "\" data-x=\"" + xs + "\" data-s=\"" + steps +
-           "\" data-v=\"" + values + "\"/>";
+           path(noisy ? smoothed(series.points, 0.8) : series.points) + "\"";
+    if (!series.points.empty())
+      out += " data-n=\"" + escape_html(series.name) + "\" data-c=\"" + c + "\" data-x=\"" + xs + "\" data-y=\"" + ys +
+             "\" data-s=\"" + steps + "\" data-v=\"" + values + "\"";
+    out += "/>";
     if (series.points.size() <= 12 || (evaluation && series.points.size() <= 40))
       for (const Point& p : series.points)
         out += "<circle class=\"f" + c + "\" r=\"2.4\" cx=\"" + number(x(p.step)) + "\" cy=\"" + number(y(p.value)) +
@@ -261,16 +315,16 @@ class ChartDrawing {
   [[nodiscard]] std::string svg() const {
     std::string out = "<svg viewBox=\"0 0 " + number(width_) + " " + number(height_) + "\" role=\"img\" aria-label=\"" +
                       escape_html(chart_.title) + " over steps\">" + axes();
-    const auto around = band();
-    if (around.size() > 1) {
-      std::vector<Point> edge;
-      for (const auto& [p, s] : around) edge.push_back({p.step, p.value + s});
-      for (auto it = around.rbegin(); it != around.rend(); ++it)
-        edge.push_back({it->first.step, it->first.value - it->second});
-      out += "<path class=\"band f0\" d=\"" + path(edge) + "Z\"/>";
+    for (std::size_t i = 0; i < chart_.series.size(); ++i) {
+      const Band& band = chart_.series[i].band;
+      if (band.low.size() < 2) continue;
+      std::vector<Point> edge = band.high;
+      edge.insert(edge.end(), band.low.rbegin(), band.low.rend());
+      out += "<path class=\"band f" + color(i) + "\" d=\"" + path(edge) + "Z\"/>";
     }
     for (std::size_t i = 0; i < chart_.series.size(); ++i) out += draw(chart_.series[i], i);
-    return out + "<line class=\"guide\" y1=\"" + number(top_) + "\" y2=\"" + number(height_ - bottom_) + "\"/></svg>";
+    return out + "<line class=\"guide\" y1=\"" + number(top_) + "\" y2=\"" + number(height_ - bottom_) +
+           "\"/><circle class=\"dot\" r=\"4\"/></svg>";
   }
 
   Chart chart_;

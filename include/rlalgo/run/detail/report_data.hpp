@@ -1,4 +1,5 @@
-// What report.html is made of, read back from an output_dir: metrics.jsonl, samples.jsonl, run.json.
+// What report.html is made of, read back from an output_dir: metrics.jsonl, samples.jsonl, pairs.json, run.json and the
+// names of its checkpoints.
 //
 // A run may be in progress or may have been killed: a last line without its newline is left out.
 #pragma once
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/report_chart.hpp>
 #include <rlalgo/run/health.hpp>
 #include <rlalgo/run/metrics_log.hpp>
@@ -29,6 +31,7 @@ struct ReportData {
   std::vector<Json> samples;
   Json run = Json::object();  // run.json
   Json pairs = nullptr;       // pairs.json, or null
+  std::vector<std::int64_t> checkpoints;
 };
 
 // The objects of a JSONL file. Errors: [rlalgo.run.11] a line that is no object with a whole number "step".
@@ -73,35 +76,41 @@ struct ReportData {
   data.samples = read_lines(output_dir / samples_file);
   data.run = read_run_info(output_dir);
   if (std::ifstream in(output_dir / pairs_file); in) data.pairs = Json::parse(in, nullptr, false);
+  for (const Checkpoint& checkpoint : list_checkpoints(output_dir)) data.checkpoints.push_back(checkpoint.step);
   return data;
 }
 
 // Every metric in exactly one chart: the known ones grouped and in this order, then one chart for each other metric.
-// The evaluation's value of a metric joins the chart of the metric.
+// The evaluation's value of a metric joins the chart of the metric. The least and the greatest value of what has a mean
+// are the band behind its line.
 [[nodiscard]] inline std::vector<Chart> arrange_charts(const ReportData& data) {
   struct Group {
     const char* title;
     std::vector<const char*> patterns;
+    bool share = false;
   };
   static const std::vector<Group> groups = {
       {"Reward", {"reward"}},
       {"Reward by function, mean", {"rewards/*/mean"}},
       {"Rewards of chosen and rejected", {"rewards/chosen", "rewards/rejected", "rewards/margins"}},
-      {"Reward accuracy", {"rewards/accuracies"}},
+      {"Reward accuracy", {"rewards/accuracies"}, true},
       {"Loss", {"loss", "policy_loss"}},
       {"KL to the reference, nats", {"kl"}},
       {"Entropy, nats", {"entropy"}},
-      {"Clipped tokens, mean share", {"clip_ratio/*_mean", "cispo_clip_ratio", "clip_ratio"}},
-      {"Clipped tokens, extremes", {"clip_ratio/*_min", "clip_ratio/*_max"}},
+      {"Clipped tokens, mean share", {"clip_ratio/*_mean", "cispo_clip_ratio", "clip_ratio"}, true},
+      {"Clipped tokens, extremes", {"clip_ratio/*_min", "clip_ratio/*_max"}, true},
       {"Completion length, tokens", {"completions/mean_length", "completions/min_length", "completions/max_length"}},
-      {"Length of completions that ended, tokens", {"completions/*_terminated_length"}},
-      {"Completions cut at the limit, share", {"completions/clipped_ratio"}},
+      {"Length of completions that ended, tokens",
+       {"completions/mean_terminated_length", "completions/*_terminated_length"}},
+      {"Completions cut at the limit, share", {"completions/clipped_ratio"}, true},
       {"Reward spread", {"reward_std", "rewards/*/std"}},
-      {"Prompts without signal, share", {"frac_reward_zero_std"}},
+      {"Prompts without signal, share", {"frac_reward_zero_std"}, true},
       {"Log-probs of chosen and rejected, nats", {"logps/*"}},
       {"Logits of chosen and rejected", {"logits/*"}},
-      {"Sampler against trainer, log-prob difference", {"sampling/sampling_logp_difference/*"}},
-      {"Sampler against trainer, ratio", {"sampling/importance_sampling_ratio/*"}},
+      {"Sampler against trainer, log-prob difference",
+       {"sampling/sampling_logp_difference/mean", "sampling/sampling_logp_difference/*"}},
+      {"Sampler against trainer, ratio",
+       {"sampling/importance_sampling_ratio/mean", "sampling/importance_sampling_ratio/*"}},
       {"Gradient norm", {"grad_norm"}},
       {"Learning rate", {"learning_rate"}},
       {"Tokens so far", {"num_tokens"}},
@@ -113,24 +122,32 @@ struct ReportData {
   const auto take = [&](Chart& chart, const std::string& name) {
     if (used[name]) return;
     used[name] = true;
-    chart.series.push_back({name, data.points.at(name)});
+    Series series{name, data.points.at(name)};
+    const std::size_t mean = name.rfind("mean");
+    const auto sibling = [&](const char* word) { return std::string(name).replace(mean, 4, word); };
+    if (mean != std::string::npos && data.points.contains(sibling("min")) && data.points.contains(sibling("max"))) {
+      const std::string low = sibling("min"), high = sibling("max");
+      used[low] = used[high] = true;
+      series.band = range_band(low, data.points.at(low), high, data.points.at(high));
+    }
+    chart.series.push_back(std::move(series));
   };
   const auto base = [](const std::string& name) { return name.starts_with("eval_") ? name.substr(5) : name; };
   const auto has = [&](const std::string& name) { return data.points.contains(name); };
   for (const Group& group : groups) {
-    Chart chart{group.title, {}, {}};
+    Chart chart{group.title, {}, group.share};
     for (const bool evaluation : {false, true})
       for (const char* pattern : group.patterns)
         for (const std::string& name : data.names)
           if (name.starts_with("eval_") == evaluation && matches(pattern, base(name))) take(chart, name);
     if (chart.series.empty()) continue;
     if (chart.series[0].name == "reward" && has("reward_std"))
-      chart.spread = {"reward_std", data.points.at("reward_std")};
+      chart.series[0].band = deviation_band(chart.series[0].points, data.points.at("reward_std"));
     charts.push_back(std::move(chart));
   }
   for (const std::string& name : data.names) {
     if (used[name]) continue;
-    Chart chart{name, {}, {}};
+    Chart chart{name, {}};
     take(chart, name);
     if (has("eval_" + name)) take(chart, "eval_" + name);
     charts.push_back(std::move(chart));

@@ -42,7 +42,7 @@ class ReportPage {
       for (const Chart& chart : arrange_charts(data_)) out += ChartDrawing(chart).html();
       out += "</div>\n";
     }
-    out += health_table() + pairs() + samples() + settings();
+    out += health_table() + checkpoints() + pairs() + samples() + settings();
     return out +
            "<footer>Made by rlalgo from metrics.jsonl and samples.jsonl of this directory.</footer>\n</main><script>" +
            report_js + "</script></body></html>\n";
@@ -64,6 +64,29 @@ class ReportPage {
                                              : "above " + short_number(rule.healthy_from)) +
              "</td><td class=\"" + (well ? "up" : "down") + "\">" + words[static_cast<int>(f.state)] + "</td><td>" +
              (well ? "" : escape_html(rule.advice)) + "</td></tr>";
+    }
+    return out + "</table>\n";
+  }
+  // Links to the checkpoints that are there, each with the newest values up to its step.
+  [[nodiscard]] std::string checkpoints() const {
+    if (data_.checkpoints.empty()) return "";
+    std::vector<std::string> shown;
+    for (const char* name : {"reward", "eval_reward", "loss", "eval_loss"})
+      if (const auto it = data_.points.find(name); it != data_.points.end() && !it->second.empty())
+        shown.emplace_back(name);
+    std::string out = "<h2>Checkpoints</h2><table><tr><th>Directory</th>";
+    for (const std::string& name : shown) out += "<th class=\"n\">" + name + "</th>";
+    out += "</tr>";
+    for (const std::int64_t step : data_.checkpoints) {
+      const std::string name = "checkpoint-" + std::to_string(step);
+      out += "<tr><td><a href=\"" + name + "/\">" + name + "</a></td>";
+      for (const std::string& metric : shown) {
+        double value = no_value;
+        for (const Point& p : data_.points.at(metric))
+          if (p.step <= static_cast<double>(step)) value = p.value;
+        out += "<td class=\"n\">" + short_number(value) + "</td>";
+      }
+      out += "</tr>";
     }
     return out + "</table>\n";
   }

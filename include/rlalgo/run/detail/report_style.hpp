@@ -24,12 +24,15 @@ h2{font-size:17px;margin:36px 0 12px}
 .card{padding:12px 14px 8px;min-width:0;display:flex;flex-direction:column;position:relative}
 .card h3{font-size:14px;margin:0;padding-right:90px;font-weight:600}
 .card .read{position:absolute;right:14px;top:13px;color:var(--soft);font-size:12.5px;font-variant-numeric:tabular-nums}
-.legend{display:flex;flex-wrap:wrap;gap:1px 12px;margin:2px 0 0;font-size:12.5px;color:var(--soft)}
+.legend{display:flex;flex-wrap:wrap;gap:1px 12px;margin:6px 0 2px;font-size:12.5px;color:var(--soft)}
 .legend span{overflow-wrap:anywhere}.legend i{display:inline-block;width:14px;height:3px;border-radius:2px;vertical-align:middle;margin-right:5px}
 .legend b{color:var(--ink);font-weight:550;font-variant-numeric:tabular-nums}
-svg{display:block;width:100%;height:auto;margin-top:auto;padding-top:4px;overflow:visible}
+svg{display:block;width:100%;height:auto;padding-top:6px;overflow:visible}
 svg text{fill:var(--soft);font-size:10.5px;font-variant-numeric:tabular-nums}
-svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .guide{stroke:var(--soft);stroke-dasharray:2 3;visibility:hidden}
+svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .guide{stroke:var(--soft);stroke-dasharray:2 3;visibility:hidden}svg .dot{stroke:var(--card);stroke-width:1.5;visibility:hidden}
+.tip{position:absolute;left:0;top:0;visibility:hidden;pointer-events:none;z-index:1;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:4px 9px;font-size:12.5px;white-space:nowrap;box-shadow:0 2px 8px #0003;font-variant-numeric:tabular-nums}
+.tip div{color:var(--soft)}.tip .near{color:var(--ink);font-weight:600}.tip i{display:inline-block;width:9px;height:9px;border-radius:5px;margin-right:6px}
+a{color:var(--s0)}
 svg path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}
 svg .raw{opacity:.28;stroke-width:1.2}svg .eval{stroke-dasharray:5 3}svg .band{stroke:none;opacity:.13}
 .c0{stroke:var(--s0)}.c1{stroke:var(--s1)}.c2{stroke:var(--s2)}.c3{stroke:var(--s3)}.c4{stroke:var(--s4)}.c5{stroke:var(--s5)}.c6{stroke:var(--s6)}.c7{stroke:var(--s7)}
@@ -52,25 +55,40 @@ footer{color:var(--soft);font-size:13px;margin-top:36px}
 @media print{.card,details{break-inside:avoid}.text{max-height:none}}
 )css";
 
-// Shows the values at the pointer in the heading of its chart. Without it the page is complete, only still.
+// Shows the step and the values at the pointer beside it, the nearest line marked. Without it the page is complete, only still.
 inline constexpr const char* report_js = R"js(
 document.querySelectorAll('.card').forEach(card=>{
-  const svg=card.querySelector('svg'),guide=svg.querySelector('.guide'),read=card.querySelector('.read'),rest=read.textContent;
-  const series=[...svg.querySelectorAll('[data-x]')].map(p=>({x:p.dataset.x.split(' ').map(Number),s:p.dataset.s.split(' '),v:p.dataset.v.split(' ')}));
+  const svg=card.querySelector('svg'),guide=svg.querySelector('.guide'),dot=svg.querySelector('.dot'),tip=card.querySelector('.tip');
+  const numbers=text=>text.split(' ').map(Number);
+  const lines=[...svg.querySelectorAll('[data-x]')].map(p=>({name:p.dataset.n,color:p.dataset.c,x:numbers(p.dataset.x),y:numbers(p.dataset.y),step:numbers(p.dataset.s),value:p.dataset.v.split('|')}));
+  const show=how=>{tip.style.visibility=guide.style.visibility=dot.style.visibility=how};
+  const row=(text,value,color,near)=>{
+    const div=document.createElement('div'),b=document.createElement('b'),mark=document.createElement('i');
+    if(color!==null){mark.className='f'+color;div.append(mark)}
+    b.textContent=value;div.append(text+' ',b);
+    if(near)div.className='near';
+    tip.append(div);
+  };
   svg.addEventListener('pointermove',e=>{
-    const at=(e.clientX-svg.getBoundingClientRect().left)/svg.getBoundingClientRect().width*svg.viewBox.baseVal.width;
-    let best=null;
-    series.forEach(q=>q.x.forEach((x,i)=>{const d=Math.abs(x-at);if(best===null||d<best.d)best={d,x,step:q.s[i]}}));
-    if(best===null)return;
-    guide.setAttribute('x1',best.x);guide.setAttribute('x2',best.x);guide.style.visibility='visible';
-    const values=series.map(q=>{const i=q.s.indexOf(best.step);return i<0?'–':q.v[i]});
-    read.textContent='step '+best.step+(series.length<=3?' · '+values.join(' · '):'');
-    card.querySelectorAll('.legend b').forEach((b,i)=>{if(b.dataset.rest===undefined)b.dataset.rest=b.textContent;b.textContent=values[i]??b.dataset.rest});
+    const box=svg.getBoundingClientRect(),frame=card.getBoundingClientRect(),scale=svg.viewBox.baseVal.width/box.width;
+    const x=(e.clientX-box.left)*scale,y=(e.clientY-box.top)*scale;
+    let step=null,least=Infinity;
+    lines.forEach(l=>l.x.forEach((at,i)=>{if(Math.abs(at-x)<least){least=Math.abs(at-x);step=l.step[i]}}));
+    if(step===null)return show('hidden');
+    const here=lines.map(l=>({l,i:l.step.indexOf(step)})).filter(h=>h.i>=0);
+    const distance=h=>Math.abs(h.l.y[h.i]-y);
+    const near=here.reduce((a,b)=>distance(b)<distance(a)?b:a),at=near.l.x[near.i];
+    guide.setAttribute('x1',at);guide.setAttribute('x2',at);
+    dot.setAttribute('cx',at);dot.setAttribute('cy',near.l.y[near.i]);dot.setAttribute('class','dot f'+near.l.color);
+    tip.textContent='';
+    row('step',step,null,false);
+    here.forEach(h=>row(h.l.name,h.l.value[h.i],h.l.color,h===near));
+    const left=e.clientX-frame.left,wide=tip.offsetWidth;
+    tip.style.left=Math.max(0,left+14+wide>frame.width?left-14-wide:left+14)+'px';
+    tip.style.top=e.clientY-frame.top+12+'px';
+    show('visible');
   });
-  svg.addEventListener('pointerleave',()=>{
-    guide.style.visibility='hidden';read.textContent=rest;
-    card.querySelectorAll('.legend b').forEach(b=>{if(b.dataset.rest!==undefined)b.textContent=b.dataset.rest});
-  });
+  svg.addEventListener('pointerleave',()=>show('hidden'));
 });
 )js";
 
