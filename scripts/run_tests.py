@@ -7,7 +7,7 @@
 BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, build target, path.
     catch   a Catch2 program; its test cases are counted
     cli     the rlalgo program; each tests/cli/*_test.py is run as `python3 FILE --rlalgo PATH` and prints one line
-            `ok NAME` or `FAIL NAME: why` per case
+            `ok NAME` or `FAIL NAME: why` per case, or `skipped NAME: why` where a program it needs is not installed
     result  a file of such lines, written by the build (compile-fail cases, consumer projects)
     built   a program that need not run here; it counts as one test when it was built. The lessons (example_NN_…) are
             run: tests/support/run_lesson.py
@@ -124,6 +124,10 @@ def count_lines(text, status):
     return passed, failed if failed or status == 0 else 1
 
 
+def skipped(text):
+    return re.findall(r"^skipped \S.*", text, re.MULTILINE)
+
+
 def command_of(program):
     if program.kind == "catch":
         return [str(program.path), "--min-duration", str(LONG)], count_catch
@@ -213,7 +217,7 @@ def main():
             total.passed += outcome.passed
             total.failed += outcome.failed
             memory.pop(program.label, None)
-            if mark and outcome.failed == 0:
+            if mark and outcome.failed == 0 and not skipped(outcome.output):  # what is missing may be installed by then
                 memory[program.label] = {"fingerprint": mark, "passed": outcome.passed}
             if outcome.failed:
                 print(f"----- {program.label} -----\n{outcome.output.strip()}\n-----")
@@ -225,6 +229,8 @@ def main():
             for seconds, case in re.findall(r"^\s*(\d+\.\d+) s: (.+)$", outcome.output, re.MULTILINE):
                 if float(seconds) >= LONG:
                     print(f"    {float(seconds):.1f} s: {case}", flush=True)
+            for line in skipped(outcome.output):
+                print(f"    {line}", flush=True)
     memory_file.write_text(json.dumps(memory, indent=1))
     print(f"{total.passed} passed, {total.failed} failed")
     return 0 if total.passed and not total.failed else 1

@@ -19,6 +19,8 @@ CASES = [
     ("catch: killed before the summary", run_tests.count_catch, "starting\n", -11, (0, 1)),
     ("catch: passes, then dies while ending", run_tests.count_catch, "All tests passed (2 assertions in 2 test cases)\n", -6, (0, 1)),
     ("lines: pass and fail", run_tests.count_lines, "ok a\nnoise ok b\nFAIL c: why\n  ok d\n", 1, (1, 1)),
+    ("lines: skipped", lambda text, _: run_tests.skipped(text), "ok a\nskipped b: no chromium\n not skipped c\n", 0, ["skipped b: no chromium"]),
+    ("lines: skipped are no tests", run_tests.count_lines, "ok a\nskipped b: no chromium\n", 0, (1, 0)),
     ("lines: dies without saying", run_tests.count_lines, "ok a\nTraceback\n", 1, (1, 1)),
 ]
 

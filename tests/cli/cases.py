@@ -25,6 +25,10 @@ BASE = {
 }
 
 
+class Skipped(Exception):
+    """Raised by a case whose program is not installed here; its text says which."""
+
+
 class Result:
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -85,7 +89,7 @@ def without_times(records):
 
 
 def main(cases):
-    """Runs the functions of `cases` (name → function of a Case); prints ok/FAIL lines."""
+    """Runs the functions of `cases` (name → function of a Case); prints ok, skipped or FAIL lines."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rlalgo", required=True)
     parser.add_argument("--only", default="")
@@ -98,6 +102,8 @@ def main(cases):
             try:
                 function(Case(os.path.abspath(arguments.rlalgo), folder))
                 print(f"ok {name}", flush=True)
+            except Skipped as why:
+                print(f"skipped {name}: {why}", flush=True)
             except Exception as error:  # one failed case must not hide the others
                 failed += 1
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
