@@ -10,6 +10,8 @@ import tempfile
 import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from reliability import comparable, differences  # noqa: E402
 QUICKSTART = ROOT / "examples" / "quickstart"
 BASE = {
     "base_model": str(QUICKSTART / "model"),
@@ -82,6 +84,12 @@ class Case:
     def no_output(self, folder="out"):
         left = [p.name for p in (self.folder / folder).glob("*")] if (self.folder / folder).exists() else []
         assert not [n for n in left if n.endswith(".safetensors") or ".tmp" in n], f"left behind: {left}"
+
+
+def same_files(one, other, only=None):
+    """Every file of two output directories, but for what a clock put there; `only`: of these names."""
+    wrong = differences(comparable(one), comparable(other), only)
+    assert not wrong, f"{', '.join(wrong)} differ"
 
 
 def without_times(records):

@@ -2,13 +2,14 @@
 import json
 import pathlib
 import random
+import shutil
 import signal
 import struct
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, QUICKSTART, main, without_times  # noqa: E402
+from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
 
 CASES = {}
 
@@ -80,19 +81,39 @@ LONG = {"max_steps": 6, "save_steps": 1, "save_strategy": "steps", "logging_step
 
 @case
 def resume_after_kill(c):
-    """Killed at random moments and resumed each time: the bytes and records of an undisturbed run."""
-    c.train({**LONG, "output_dir": "whole"}).expect(0)
+    """Killed at random moments and resumed each time: the files of an undisturbed run. Run again: the same."""
     name = c.config({**LONG, "auto_resume_from_checkpoints": True}, name="killed.yaml")
+    c.run("train", name).expect(0)
+    (c.folder / "out").rename(c.folder / "whole")
     dice = random.Random(11)
     for _ in range(6):
         process = c.start("train", name)
         time.sleep(dice.uniform(0.05, 0.9))
         process.kill()
         process.communicate()
-    c.run("train", name).expect(0)
-    for file in ["model.safetensors", "checkpoint-6/optimizer.safetensors"]:
-        assert (c.folder / "out" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), f"{file} differs"
-    assert without_times(c.metrics("out")) == without_times(c.metrics("whole"))
+    for _ in range(2):
+        c.run("train", name).expect(0)
+        same_files(c.folder / "whole", c.folder / "out")
+
+
+@case
+def finished_run_again(c):
+    """The last step is not logged on schedule and evaluated at the end: run again, nothing is lost and nothing is there twice."""
+    run = {"max_steps": 5, "logging_steps": 3, "save_steps": 2, "save_strategy": "steps", "val_set_size": 0.004, "eval_steps": 2,
+           "eval_strategy": "steps", "lr_scheduler": "constant", "auto_resume_from_checkpoints": True}
+    c.train(run).expect(0)
+    (c.folder / "out").rename(c.folder / "whole")
+    shutil.copytree(c.folder / "whole", c.folder / "out")
+    c.train(run).expect(0, "step 5/5")
+    same_files(c.folder / "whole", c.folder / "out")
+    assert [r["step"] for r in c.metrics() if "eval_reward" in r] == [0, 2, 4, 5]
+    assert {json.loads(line)["step"] for line in (c.folder / "out/samples.jsonl").read_text().splitlines()} == {1, 3, 5}
+    # Extended: the logs of a run that was to be longer from the start.
+    c.train(run, "--max-steps", "8").expect(0)
+    shutil.rmtree(c.folder / "whole")
+    (c.folder / "out").rename(c.folder / "whole")
+    c.train(run, "--max-steps", "8").expect(0)
+    same_files(c.folder / "whole", c.folder / "out", ["metrics.jsonl", "samples.jsonl", "events", "folders and files of events"])
 
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True, "lora_dropout": 0.1,
