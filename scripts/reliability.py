@@ -139,7 +139,7 @@ def comparable(folder):
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
         if name.startswith("runs/"):
-            event_files.append(path)
+            event_files += [path] if path.stat().st_size else []  # the file before the newest is emptied, see run/tensorboard.hpp
         elif name == "report.html":
             out[name] = "</html>" in path.read_text()
         elif name == "run.json":

@@ -70,18 +70,19 @@ def train_hard(c, *overrides, **changes):
 def json_by_python(c):
     out = train_hard(c)
     assert read_all_json(out) >= 15
-    assert len((out / "samples.jsonl").read_text().splitlines()) == 16
-    assert {json.loads(line)["logged"]["note"][:-1] for line in (out / "samples.jsonl").read_text().splitlines()} == {HARD}
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().split("\n")[:-1]]  # U+2028 is no end of a line
+    assert len(samples) == 16 and {sample["logged"]["note"][:-1] for sample in samples} == {HARD}, samples
     for line in (out / "metrics.jsonl").read_text().splitlines():
         assert all(value is None or isinstance(value, (int, float)) for value in json.loads(line).values())
     rows = c.folder / "pairs.jsonl"
     rows.write_text("".join(json.dumps({"prompt": f"{i} + 1 =", "chosen": f" {i + 1} " + HARD, "rejected": " no"}) + "\n" for i in range(12)))
-    c.train({"rl": "dpo", "datasets": [{"path": "pairs.jsonl"}], "adapter": "lora", "lora_r": 2, "lora_target_linear": True,
-             "output_dir": "dpo", "sequence_len": 128, "save_steps": 1, "save_strategy": "steps", "micro_batch_size": 2}).expect(0)
+    c.run("train", c.config({
+        "rl": "dpo", "datasets": [{"path": "pairs.jsonl"}], "adapter": "lora", "lora_r": 2, "lora_alpha": 4, "lora_target_linear": True,
+        "output_dir": "dpo", "sequence_len": 256, "save_steps": 1, "save_strategy": "steps", "micro_batch_size": 2}, drop=["trl"])).expect(0)
     assert (c.folder / "dpo/pairs.json").is_file() and (c.folder / "dpo/adapter_config.json").is_file()
     assert read_all_json(c.folder / "dpo") >= 15
     lines = "".join(json.dumps({"prompt": text, "max_tokens": 4}) + "\n" for text in ("2 + 2 =", HARD))
-    done = c.run("generate", "out", stdin=lines).expect(0)
+    done = c.run("generate", "--model", "out", stdin=lines).expect(0)
     assert [strict(line, "generate") for line in done.out.splitlines()], done.err
 
 
@@ -140,6 +141,7 @@ def events_by_tensorboard(c):
         reader.stdin.write("\n")
         reader.stdin.flush()
         later = json.loads(reader.stdout.readline())
+        assert sum(path.stat().st_size > 0 for path in folders[0].iterdir()) == 1
         assert later["scalars"] == expected_scalars(out)
         assert later["ordered"] and max(step for step, _ in later["scalars"]["train/loss"]) == 7
     finally:

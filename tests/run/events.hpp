@@ -117,11 +117,12 @@ inline Scalars scalars(const std::string& file) {
   return out;
 }
 
+// Those that are not empty.
 inline std::vector<fs::path> event_files(const fs::path& output_dir) {
   std::vector<fs::path> out;
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(output_dir / "runs", error))
-    if (entry.is_regular_file()) out.push_back(entry.path());
+    if (entry.is_regular_file() && entry.file_size() > 0) out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
 }

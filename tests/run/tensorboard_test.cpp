@@ -54,6 +54,7 @@ TEST_CASE("a resumed run has one file: the records of its checkpoint with their 
   config.resume_from_checkpoint = dir.path / "checkpoint-4";  // its newest record is that of step 3
   fake::Run resumed;
   Loop(config, resumed.callbacks()).run();
+  CHECK(fs::is_empty(before[0]));  // and not removed before the next start: a reader would not get over that
   const auto files = event_files(dir.path);
   REQUIRE(files.size() == 1);
   CHECK(files[0].parent_path() == before[0].parent_path());
@@ -67,6 +68,10 @@ TEST_CASE("a resumed run has one file: the records of its checkpoint with their 
   REQUIRE(now.size() == 6);
   for (std::size_t i = 0; i < 4; ++i) CHECK(now[i] == earlier[i]);  // version, start, steps 1 and 3: to the byte
   CHECK(now[5].substr(0, 9) != earlier[5].substr(0, 9));            // step 7 was written again
+  fake::Run again;
+  Loop(config, again.callbacks()).run();
+  CHECK_FALSE(fs::exists(before[0]));
+  CHECK(fs::is_empty(files[0]));
 }
 
 TEST_CASE("a run resumed elsewhere, or over damaged events, has the events of its records") {

@@ -4,11 +4,11 @@
 //   crc(x) = rotate_right(crc32c(x), 15) + 0xa282ead8
 //   Event  = {1: wall_time (double), 2: step (int64), 3: file_version | 5: Summary | 7: SessionLog}   (protobuf)
 //
-// The run has one file: a version, a SessionLog START of step 0, the records. A resumed run writes it anew, from the records
-// of its checkpoint and with the wall times that its predecessor gave them, under a later name, and removes the former one:
-// whatever the run went through, its events are those of a run that was never interrupted, wall times excepted. The START
-// makes a TensorBoard that has read the former file start over. Event folders of other attempts and earlier runs in the same
-// output_dir go when a run starts, as their metrics.jsonl does; files of other names stay.
+// The run has one file: a version, a SessionLog START of step 0, the records. A resumed run writes it anew, from the
+// records of its checkpoint and with the wall times that its predecessor gave them, under a later name, and empties the
+// former one: whatever the run went through, its events are those of a run that was never interrupted, wall times
+// excepted. The START makes a TensorBoard that has read the former file start over. Event folders of other attempts and
+// earlier runs in the same output_dir go when a run starts, as their metrics.jsonl does; files of other names stay.
 //
 // Source: tensorflow's event.proto, summary.proto and record_writer.cc (the wire format is three field types, written
 // here by hand). Tags are those of transformers: eval_x → eval/x, others → train/x. Values are float32 in this format;

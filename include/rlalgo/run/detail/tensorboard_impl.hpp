@@ -172,7 +172,9 @@ inline std::string event_file_name(double wall) {
 RLALGO_INLINE TensorBoard::TensorBoard() = default;
 RLALGO_INLINE TensorBoard::~TensorBoard() = default;
 
-// In an order that a kill may end anywhere: the new file is whole before a former one goes.
+// In an order that a kill may end anywhere: the new file is whole before a former one goes. Of the run's own folder a
+// former file is emptied only, until the next start: a TensorBoard that is reading it goes on to the next file, but does
+// not get over one that is gone.
 RLALGO_INLINE void TensorBoard::on_start(const RunStart& start) {
   const std::filesystem::path runs = start.output_dir / "runs";
   const double now = detail::wall_now();
@@ -192,8 +194,16 @@ RLALGO_INLINE void TensorBoard::on_start(const RunStart& start) {
 
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
   for (const auto& each : folders) {
-    for (const auto& file : detail::event_files(each))
-      if (file != path) detail::remove_file(file);
+    for (const auto& file : detail::event_files(each)) {
+      if (file == path) continue;
+      if (each == folder && file.filename().string().starts_with(detail::event_prefix) &&
+          std::filesystem::file_size(file, error) > 0 && !error) {
+        std::filesystem::resize_file(file, 0, error);
+        if (error) core::raise_file_error("cannot cut the file", file, error.value());
+      } else {
+        detail::remove_file(file);
+      }
+    }
     if (std::filesystem::is_empty(each, error)) detail::remove_file(each);
   }
 }
