@@ -101,6 +101,7 @@ TEST_CASE("bodies and headers end at their limits") {
     CHECK(result.text().find("larger than 1000 bytes") != std::string::npos);
   };
   is_too_large(ok + "Content-Length: 1001\r\n\r\n");
+  is_too_large(ok + "Content-Length: 9000000000000000000\r\n\r\n{}");
   is_too_large(ok + "Transfer-Encoding: chunked\r\n\r\n" + "ffffff\r\n" + std::string(100000, 'x'));
   is_too_large(ok + "\r\n" + std::string(100000, 'x'));
   is_too_large(ok + "A: " + std::string(100000, 'x'));

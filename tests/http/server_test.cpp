@@ -113,6 +113,7 @@ TEST_CASE("what is too large, too slow or no HTTP is refused by its status") {
   CHECK(answer("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n") == "HTTP/1.1 400");
   CHECK(answer("GET / HTTP/1.1\r\nA: " + std::string(2000, 'x')) == "HTTP/1.1 431");
   CHECK(answer("POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n") == "HTTP/1.1 413");
+  CHECK(answer("POST / HTTP/1.1\r\nContent-Length: 9000000000000000000\r\n\r\n{}") == "HTTP/1.1 413");
   CHECK(answer("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n" + std::string(2000, 'x')) ==
         "HTTP/1.1 413");
   CHECK(answer("GET / HTT") == "HTTP/1.1 408");

@@ -29,6 +29,7 @@
 
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/http/detail/attempt.hpp>
+#include <rlalgo/http/detail/header_end.hpp>
 #include <rlalgo/http/detail/resolve.hpp>
 
 namespace rlalgo::http::detail {
@@ -209,7 +210,8 @@ class AsioAttempt {
   void parse() {
     while (!received_.empty()) {
       ErrorCode error;
-      const std::size_t used = parser_->put(boost::asio::buffer(received_), error);
+      const std::size_t used = parser_->put(
+          boost::asio::buffer(received_.data(), bytes_for_parser(received_, parser_->is_header_done())), error);
       received_.erase(0, used);
       if (!error || error == boost::beast::http::error::need_more) deliver();
       if (outcome_) return;

@@ -35,6 +35,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/http/detail/header_end.hpp>
 #include <rlalgo/http/detail/listener.hpp>
 
 namespace rlalgo::http::detail {
@@ -173,7 +174,8 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
     }
     while (!received_.empty() && !parser_->is_done()) {
       ErrorCode error;
-      const std::size_t used = parser_->put(boost::asio::buffer(received_), error);
+      const std::size_t used = parser_->put(
+          boost::asio::buffer(received_.data(), bytes_for_parser(received_, parser_->is_header_done())), error);
       received_.erase(0, used);
       using E = boost::beast::http::error;
       if (error == E::need_more && received_.size() > shared_->config.header_limit) error = E::header_limit;
