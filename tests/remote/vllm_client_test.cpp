@@ -97,6 +97,11 @@ TEST_CASE("answers of the wrong shape are refused with what was found") {
        "do not match"},
       {R"({"completion_ids": [[5], [6]], "logprobs": [[[-1]], [["x"]]], "logprob_token_ids": [[[5]], [[6]]]})",
        "a log-prob"},
+      {R"({"completion_ids": [[5], [6]], "logprobs": [[[-1]], [[0.5]]], "logprob_token_ids": [[[5]], [[6]]]})",
+       "a log-prob, at most 0"},
+      {R"({"completion_ids": [[5], [6]], "logprobs": [[[-1]], [[-1e308]]], "logprob_token_ids": [[[5]], [[6]]]})",
+       "a log-prob, at most 0"},
+      {R"({"completion_ids": [[5], [5, 5, 5, 6]], "logprobs": null})", "a completion of 4 tokens"},
   };
   for (const auto& [answer, text] : rows) {
     INFO(answer);

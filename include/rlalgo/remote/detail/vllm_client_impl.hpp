@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -83,6 +84,9 @@ RLALGO_INLINE void VllmClient::read(const Json& answer, const std::vector<std::s
 RLALGO_INLINE data::Completion VllmClient::completion_of(const Json& ids,
                                                          const inference::SamplingConfig& sampling) const {
   if (!ids.is_array()) wrong(ids.dump().substr(0, 100), "a list of token ids");
+  if (static_cast<std::int64_t>(ids.size()) > sampling.max_new_tokens)
+    wrong("a completion of " + std::to_string(ids.size()) + " tokens",
+          "at most " + std::to_string(sampling.max_new_tokens));
   data::Completion out;
   for (const Json& id : ids) {
     if (!id.is_number_integer()) wrong(id.dump().substr(0, 100), "a token id");
@@ -116,8 +120,10 @@ RLALGO_INLINE std::vector<float> VllmClient::log_probs_of(const std::vector<data
     if (at == candidates.end())
       wrong("no log-prob of the sampled token " + std::to_string(ids[t]), "one in " + candidates.dump().substr(0, 100));
     const Json& value = values[t][static_cast<std::size_t>(at - candidates.begin())];
-    if (value.is_null()) return {};  // NaN on the server's side: unknown
-    if (!value.is_number()) wrong(value.dump().substr(0, 100), "a log-prob");
+    if (value.is_null()) return {};    // NaN on the server's side: unknown
+    constexpr float rounding = 1e-3F;  // of a probability of 1 on the server's side
+    if (!value.is_number() || !(value.get<float>() <= rounding) || !std::isfinite(value.get<float>()))
+      wrong(value.dump().substr(0, 100), "a log-prob, at most 0");
     out.push_back(value.get<float>());
   }
   return out;
