@@ -1,7 +1,7 @@
 # Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
 #   rlalgo::host    floors 0-1: nlohmann/json, PCRE2, ICU, zlib; no torch, no HTTP on the include path
 #   rlalgo::http    rlalgo::host and the headers of Boost (Asio, Beast)
-#   rlalgo::rlalgo  floors 2-6: rlalgo::http and LibTorch
+#   rlalgo::rlalgo  floors 2-6: rlalgo::http, LibTorch and Eigen
 #   rlalgo::config  floor 7: rlalgo::rlalgo and yaml-cpp
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12
    OR CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
@@ -58,7 +58,8 @@ if(NOT RLALGO_HOST_ONLY OR RLALGO_BUILD_TESTS)
 endif()
 if(NOT RLALGO_HOST_ONLY)
   include(RlalgoLibTorch)
-  rlalgo_floor(rlalgo rlalgo_http rlalgo::libtorch)
+  find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+  rlalgo_floor(rlalgo rlalgo_http rlalgo::libtorch Eigen3::Eigen)
 
   find_package(yaml-cpp REQUIRED)
   rlalgo_floor(config rlalgo_rlalgo yaml-cpp)

@@ -18,7 +18,7 @@ class Rlalgo(ConanFile):
     topics = ("reinforcement-learning", "language-models", "grpo", "libtorch", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    # system_dependencies: json, PCRE2, Boost, ICU and yaml-cpp come from the system instead of from Conan.
+    # system_dependencies: json, PCRE2, Boost, ICU, Eigen and yaml-cpp come from the system instead of from Conan.
     options = {"system_dependencies": [True, False]}
     default_options = {"system_dependencies": False}
     no_copy_source = True
@@ -43,6 +43,7 @@ class Rlalgo(ConanFile):
         self.requires("icu/72.1", transitive_headers=True)
         self.requires("zlib/[>=1.2.13 <2]", transitive_headers=True)
         self.requires("boost/1.86.0", transitive_headers=True, options={"header_only": True})
+        self.requires("eigen/3.4.0", transitive_headers=True)
         self.requires("yaml-cpp/0.7.0", transitive_headers=True)
 
     def validate(self):

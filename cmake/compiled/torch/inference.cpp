@@ -1,4 +1,5 @@
 // The definitions of inference/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/inference/detail/block_engine_impl.hpp>
 #include <rlalgo/inference/detail/decoder_engine_impl.hpp>
 #include <rlalgo/inference/detail/kv_cache_impl.hpp>
 #include <rlalgo/inference/detail/prefix_cache_impl.hpp>

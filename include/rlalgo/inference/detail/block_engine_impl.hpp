@@ -1,0 +1,168 @@
+// Definitions of block_engine.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/inference/detail/check_request.hpp>
+#include <rlalgo/inference/detail/decoder_view.hpp>
+
+namespace rlalgo::inference {
+
+RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, const model::DecoderWeights& weights,
+                                       EngineConfig engine)
+    : decoder_(decoder),
+      weights_(weights),
+      engine_(engine),
+      pool_(engine.threads > 0 ? engine.threads : at::get_num_threads()),
+      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
+      forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),
+      draws_(static_cast<std::size_t>(pool_.threads())) {
+  if (engine.max_slots < 1 || engine.max_slots > 4096 || engine.prefill_rows < 1 || engine.prefill_rows > 4096)
+    core::raise_usage("inference", 7,
+                      {.what = "engine setting max_slots or prefill_rows is out of range",
+                       .found = std::to_string(engine.max_slots) + " and " + std::to_string(engine.prefill_rows),
+                       .expected = "1 to 4096"});
+}
+
+RLALGO_INLINE void BlockEngine::check(const BlockRequest& request, const SamplingConfig& sampling) const {
+  inference::check(sampling);
+  const auto size = static_cast<std::int64_t>(request.document.size());
+  for (const data::TokenId id : request.document) detail::check_id(decoder_, id, "the document");
+  for (std::size_t k = 0; k < request.starts.size(); ++k) {
+    const std::int64_t start = request.starts[k];
+    if (start < 1 || start > size || (k > 0 && start <= request.starts[k - 1]))
+      core::raise("inference", 15,
+                  {.what = "a block starts outside of its document, or before the block in front of it",
+                   .found = std::to_string(start),
+                   .expected = "rising starts from 1 to " + std::to_string(size)});
+    if (start + request.length > decoder_.max_position_embeddings)
+      core::raise(
+          "inference", 1,
+          {.what = "a block ends beyond the positions of the model",
+           .found = std::to_string(start) + " and " + std::to_string(request.length) + " tokens",
+           .expected = "together at most max_position_embeddings = " + std::to_string(decoder_.max_position_embeddings),
+           .remedy = "shorten the document, or lower generate_max_len"});
+  }
+}
+
+RLALGO_INLINE BlockSamples BlockEngine::generate(const BlockRequest& request, const SamplingConfig& sampling,
+                                                 DrawKey key) {
+  check(request, sampling);
+  BlockSamples out(request.starts.size(), std::vector<std::vector<data::TokenId>>(
+                                              static_cast<std::size_t>(std::max<std::int64_t>(request.count, 0))));
+  if (request.starts.empty() || request.count < 1 || request.length < 1) return out;
+  detail::DecoderWeightsView view;
+  view.view = detail::DecoderViewer(decoder_, weights_).view();
+  forward_.reserve(request.starts.back() + request.length);
+
+  KvCache::Sequence document;
+  const auto release = [&] { cache_.release(document); };
+  try {
+    prefill(view, request, sampling, key, document, out);
+    std::vector<Place> places;
+    for (std::size_t k = 0; k < out.size() && request.length > 1; ++k)
+      for (std::size_t j = 0; j < out[k].size(); ++j) places.push_back({k, j});
+    const auto slots = static_cast<std::size_t>(engine_.max_slots);
+    for (std::size_t i = 0; i < places.size(); i += slots)
+      decode(view, request, sampling, key, document, std::span(places).subspan(i, std::min(slots, places.size() - i)),
+             out);
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+  return out;
+}
+
+RLALGO_INLINE void BlockEngine::run(const Forward::Weights& weights, const std::vector<Row>& rows) {
+  forward_.run(weights, rows);
+  counts_.forward_rows += static_cast<std::int64_t>(rows.size());
+}
+
+RLALGO_INLINE void BlockEngine::prefill(const Forward::Weights& weights, const BlockRequest& request,
+                                        const SamplingConfig& sampling, DrawKey key, KvCache::Sequence& document,
+                                        BlockSamples& out) {
+  const std::int64_t length = request.starts.back();
+  cache_.extend(document, length);
+  std::vector<Row> rows;
+  std::size_t block = 0;  // the first that has no token yet
+  for (std::int64_t begin = 0; begin < length; begin += engine_.prefill_rows) {
+    const std::int64_t end = std::min(begin + engine_.prefill_rows, length);
+    rows.clear();
+    for (std::int64_t i = begin; i < end; ++i)
+      rows.push_back({request.document[static_cast<std::size_t>(i)], i, document.pages.data()});
+    run(weights, rows);
+    for (; block < out.size() && request.starts[block] <= end; ++block) {
+      const std::vector<std::int64_t> row(1, request.starts[block] - 1 - begin);
+      std::vector<Place> places;
+      for (std::size_t j = 0; j < out[block].size(); ++j) places.push_back({block, j});
+      draw(weights, request, sampling, key, row, places, out);
+    }
+  }
+}
+
+RLALGO_INLINE void BlockEngine::decode(const Forward::Weights& weights, const BlockRequest& request,
+                                       const SamplingConfig& sampling, DrawKey key, const KvCache::Sequence& document,
+                                       std::span<const Place> places, BlockSamples& out) {
+  std::vector<KvCache::Sequence> sequences(places.size());
+  const auto release = [&] {
+    for (KvCache::Sequence& sequence : sequences) cache_.release(sequence);
+  };
+  try {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      KvCache::Sequence prefix;  // the document up to the block, as a name of its pages: it holds none of them
+      prefix.length = request.starts[places[i].block];
+      const auto pages = static_cast<std::ptrdiff_t>(KvCache::pages_for(prefix.length));
+      prefix.pages.assign(document.pages.begin(), document.pages.begin() + pages);
+      prefix.ids.assign(document.ids.begin(), document.ids.begin() + pages);
+      cache_.fork(prefix, sequences[i]);
+    }
+    std::vector<Row> rows(places.size());
+    std::vector<std::int64_t> numbers(places.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i);
+    for (std::int64_t t = 0; t + 1 < request.length; ++t) {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        const std::int64_t position = sequences[i].length;
+        cache_.extend(sequences[i], 1);
+        rows[i] = {out[places[i].block][places[i].sample].back(), position, sequences[i].pages.data()};
+      }
+      run(weights, rows);
+      draw(weights, request, sampling, key, numbers, places, out);
+    }
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+}
+
+RLALGO_INLINE void BlockEngine::draw(const Forward::Weights& weights, const BlockRequest& request,
+                                     const SamplingConfig& sampling, DrawKey key, std::span<const std::int64_t> rows,
+                                     std::span<const Place> places, BlockSamples& out) {
+  const float* const logits = forward_.logits(weights, rows);
+  counts_.head_rows += static_cast<std::int64_t>(rows.size());
+  const auto vocabulary = static_cast<std::size_t>(decoder_.vocab_size);
+  const auto task = [&](std::uint32_t i, int thread) {
+    const Place& place = places[i];
+    std::vector<data::TokenId>& sample = out[place.block][place.sample];
+    const std::uint64_t index =
+        request.first_index + place.block * static_cast<std::uint64_t>(request.count) + place.sample;
+    const double u = draw_uniform(key, index, static_cast<std::uint32_t>(sample.size()));
+    const std::size_t row = rows.size() == 1 ? 0 : i;
+    sample.push_back(
+        draws_[static_cast<std::size_t>(thread)]({logits + row * vocabulary, vocabulary}, sampling, {}, {}, u).id);
+  };
+  pool_.run(static_cast<std::uint32_t>(places.size()), task);
+}
+
+}  // namespace rlalgo::inference
