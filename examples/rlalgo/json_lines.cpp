@@ -1,5 +1,9 @@
 #include "json_lines.hpp"
 
+#include <utility>
+
+#include <rlalgo/core/bounded_json.hpp>
+
 namespace rlalgo::cli {
 
 std::vector<JsonLines::Line> JsonLines::next(std::size_t most) {
@@ -8,7 +12,9 @@ std::vector<JsonLines::Line> JsonLines::next(std::size_t most) {
   while (out.size() < most && (out.empty() || std::cin.rdbuf()->in_avail() > 0) && std::getline(std::cin, text)) {
     ++number_;
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Line line{number_, Json::parse(text, nullptr, false)};
+    auto [object, problem] = core::read_json<Json>(text);
+    Line line{number_, std::move(object)};
+    if (problem.beyond_limit) wrong_line(line, "a line holds " + problem.text, "less");
     if (!line.object.is_object()) wrong_line(line, "a line is not a JSON object", "{\"key\": value, …}");
     out.push_back(std::move(line));
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/core/printable.hpp>
 #include <rlalgo/run/terminal.hpp>
 
 namespace rlalgo::cli {
@@ -41,8 +42,9 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void note(const std::string& text) { logger().info("{}", text); }
-void warning(const std::string& text) { logger().warn("{}", text); }
-void fail(const std::string& text) { logger().error("{}", text); }
+// What is quoted in a text may come from anybody.
+void note(const std::string& text) { logger().info("{}", core::printable(text)); }
+void warning(const std::string& text) { logger().warn("{}", core::printable(text)); }
+void fail(const std::string& text) { logger().error("{}", core::printable(text)); }
 
 }  // namespace rlalgo::cli

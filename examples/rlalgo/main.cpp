@@ -7,7 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <filesystem>
 #include <iostream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -132,8 +135,21 @@ int numbered(const Verb& verb, std::vector<std::string> words) {
     return run(verb, std::move(words));
   } catch (const rlalgo::core::Error&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& error) {
+    rlalgo::core::raise("core", 7,
+                        {.what = "a path cannot be used",
+                         .found = error.code().message(),
+                         .where = error.path1().string(),
+                         .remedy = "check the links and permissions on the way to it"});
+  } catch (const std::bad_alloc&) {
+    rlalgo::core::raise("cli", 2,
+                        {.what = "memory ran out",
+                         .remedy = "lower micro_batch_size or sequence lengths, or free memory for the program"});
   } catch (const std::exception& error) {
-    rlalgo::core::raise("cli", 2, {.what = "unexpected failure", .found = error.what()});
+    // LibTorch appends a trace of its own functions to the line that says what is wrong.
+    const std::string_view text = error.what();
+    rlalgo::core::raise("cli", 2,
+                        {.what = "unexpected failure", .found = std::string(text.substr(0, text.find('\n')))});
   }
 }
 

@@ -1,4 +1,5 @@
 """Every bad input of a training gives a numbered error, the right exit status and nothing half-written."""
+import gzip
 import json
 import os
 import pathlib
@@ -249,6 +250,149 @@ def reward_nan_and_none(c):
             return [None if i % 2 else float("nan") if i % 4 else 1.0 for i in range(len(completions))]
     """).expect(0)
     assert c.metrics()[0]["rewards/f/mean"] == 1.0
+
+
+# --- what never ends, never begins, or is larger than anything
+def numbered(result, code, *parts):
+    """A numbered error, at once, in a few lines, without a C++ trace and without control characters."""
+    result.expect(code, "[rlalgo.", *parts)
+    assert len(result.err) < 40000, f"{len(result.err)} bytes of error"
+    assert "Exception raised from" not in result.err and "frame #" not in result.err, result.err[:500]
+    assert not [c for c in result.err if ord(c) < 32 and c not in "\n\t"], ascii(result.err[:500])
+    return result
+
+
+@case
+def special_files(c):
+    """A FIFO, a device, a directory or a loop of links, wherever a file is named."""
+    os.mkfifo(c.folder / "fifo")
+    (c.folder / "loop").symlink_to("loop")
+    (c.folder / "folder").mkdir()
+    for name, number in {"fifo": "config.1", "/dev/zero": "config.1", "loop": "config.1", "folder": "config.1"}.items():
+        numbered(c.run("train", name, timeout=20), 2, f"[rlalgo.{number}]", name)
+    for name, number in {"fifo": "data.2", "/dev/zero": "data.2", "loop": "core.7", "folder": "data.1"}.items():
+        numbered(c.train({"datasets": [{"path": name}]}, timeout=20), 1, f"[rlalgo.{number}]", name)
+    for name, code, number in (("fifo", 2, "config.20"), ("/dev/zero", 2, "config.20"), ("loop", 1, "core.7"), ("folder", 1, "")):
+        numbered(c.train({"base_model": name}, timeout=20), code, f"[rlalgo.{number}", name)
+    model = c.model_copy()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"):
+        before = (model / name).read_bytes()
+        (model / name).unlink()
+        os.mkfifo(model / name)
+        numbered(c.train({"base_model": "model"}, timeout=20), 1, name, "a named pipe")
+        (model / name).unlink()
+        (model / name).symlink_to("/dev/zero")
+        numbered(c.train({"base_model": "model"}, timeout=20), 1, name, "a device")
+        (model / name).unlink()
+        (model / name).write_bytes(before)
+    (c.folder / "rewards.py").symlink_to("/dev/zero")
+    numbered(c.train({"trl": {"reward_funcs": ["rewards.f"]}}, timeout=60), 1, "rewards")
+    c.no_output()
+
+
+@case
+def deep_json_everywhere(c):
+    deep = "[" * 100000 + "]" * 100000
+    good = json.dumps({"question": "q", "answer": "#### 1"}) + "\n"
+    row = '{"question": "q", "answer": "#### 1", "x": ' + deep + "}\n"
+    numbered(c.train(dataset(c, good + row)), 1, "[rlalgo.data.30]", "rows.jsonl:2")
+    (c.folder / "rows.json").write_text("[" + row + "]")
+    numbered(c.train({"datasets": [{"path": "rows.json"}]}), 1, "[rlalgo.data.30]", "rows.json:1")
+    model = c.model_copy()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        before = (model / name).read_text()
+        (model / name).write_text(before.rstrip()[:-1] + ', "x": ' + deep + "}")
+        numbered(c.train({"base_model": "model"}), 1, name, "deep")
+        (model / name).write_text(before)
+    numbered(c.run("train", c.config(text="base_model: " + "[" * 100000)), 2, "[rlalgo.config.2]")
+    for verb, line in (("tokenize", "text"), ("score", "prompt"), ("generate", "prompt")):
+        numbered(c.run(verb, "--model", "model", stdin='{"%s": %s}\n' % (line, deep)), 1, "[rlalgo.cli.11]", "line 1")
+    numbered(reward(c, """
+        def f(completions, log_extra, **kwargs):
+            value = []
+            for _ in range(300):
+                value = [value]
+            log_extra("x", [value] * len(completions))
+            return [1.0] * len(completions)
+    """), 1, "[rlalgo.remote.5]", "200 levels")
+    c.no_output()
+
+
+@case
+def yaml_bombs(c):
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    for i in range(1, 30):
+        text += f"a{i}: &a{i} [" + ", ".join(f"*a{i - 1}" for _ in range(10)) + "]\n"
+    numbered(c.run("train", c.config(text=text), timeout=30), 2, "[rlalgo.config.28]")
+    text = "m0: &m0 {k: 1}\n"
+    for i in range(1, 30):
+        text += f"m{i}: &m{i}\n" + "".join(f"  k{k}: {{<<: *m{i - 1}}}\n" for k in range(10))
+    numbered(c.run("train", c.config(text=text), timeout=30), 2, "[rlalgo.config.28]")
+    numbered(c.run("train", c.config(text="a: " + "x" * 5000000), timeout=30), 2, "[rlalgo.config.1]", "1048576")
+
+
+@case
+def compressed_bombs(c):
+    member = gzip.compress(b"\n" * (1 << 26))
+    (c.folder / "rows.jsonl.gz").write_bytes(member * 128)  # 8 GiB
+    numbered(c.train({"datasets": [{"path": "rows.jsonl.gz"}]}, timeout=30), 1, "[rlalgo.data.30]", "rows.jsonl.gz:1000001")
+    member = gzip.compress(b'{"question": "q", "answer": "#### 1"}\n' * (1 << 20))
+    (c.folder / "rows.jsonl.gz").write_bytes(member * 64)
+    numbered(c.train({"datasets": [{"path": "rows.jsonl.gz"}]}, timeout=300), 1, "[rlalgo.data.30]", "gunzip")
+    (c.folder / "rows.jsonl").write_text("{}\n")
+    os.truncate(c.folder / "rows.jsonl", 1 << 40)
+    numbered(c.train({"datasets": [{"path": "rows.jsonl"}]}, timeout=30), 1, "[rlalgo.data.30]", "rows.jsonl:2")
+
+
+@case
+def enormous_numbers(c):
+    lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
+    numbered(c.train({**lora, "lora_r": 1000000000}), 2, "[rlalgo.config.6]", "lora_r", "1000000000", "1 to 16384")
+    for key in ("micro_batch_size", "max_steps", "logging_steps", "trl.num_generations", "trl.max_completion_length",
+                "trl.num_iterations", "trl.generation_batch_size", "lora_r", "eval_batch_size", "gradient_accumulation_steps"):
+        for value in ("9223372036854775807", "99999999999999999999999", "1e400"):
+            numbered(c.train(lora, f"--{key}={value}"), 2, "[rlalgo.config.6]", key, value)
+    for key in ("trl.beta", "trl.delta", "learning_rate", "trl.temperature", "lora_alpha"):
+        numbered(c.train(lora, f"--{key}=1e308"), 2, "[rlalgo.config.6]", key, "float32")
+        numbered(c.train(lora, f"--{key}=.nan"), 2, "[rlalgo.config.5]", key, "not a number")
+    numbered(c.train(dataset(c, '{"question": "q", "answer": "#### 1", "x": 1e999}\n')), 1, "[rlalgo.data.3]", "rows.jsonl:1", "1e999")
+
+
+@case
+def keys_without_effect(c):
+    result = c.train({"trl": {"max_turns": 3, "environment_timeout": 5}, "max_steps": 1})
+    result.expect(0, "trl.max_turns", "trl.environment_timeout", "no effect", "trl.environment_factory")
+
+
+@case
+def control_characters_are_shown_not_obeyed(c):
+    esc = "\x1b[31m\x1b]0;owned\x07"
+    quoted = '"\\e[31m\\x07\\r"'
+    numbered(c.run("train", c.config(text=f"rl: grpo\n{quoted}: 1\n")), 2, "[rlalgo.config.4]", "\\x1b[31m\\x07\\x0d")
+    numbered(c.run("train", c.config(text=f"rl: {quoted}\n")), 2, "[rlalgo.config.6]", "\\x1b[31m")
+    numbered(c.run("train", c.config(text=f"rl: grpo\nrl: grpo\n{quoted}: 1\n{quoted}: 2\n")), 2, "\\x1b[31m")
+    numbered(c.run("train", f"none{esc}.yaml"), 2, "\\x1b[31m\\x1b]0;owned\\x07")
+    numbered(c.run(f"verb{esc}"), 2, "[rlalgo.cli.1]", "\\x1b")
+    numbered(c.train({"base_model": f"model{esc}"}), 2, "\\x1b")
+    numbered(c.train(dataset(c, "\x1b[31m\n")), 1, "[rlalgo.data.3]")
+    numbered(c.train(dataset(c, '{"question": "q", "answer": "#### 1", "\\u001b[31m": 1}\n{"\\u001b[31m": "x"}\n')), 1, "\\x1b[31m")
+    numbered(reward(c, """
+        def f(completions, **kwargs):
+            raise ValueError("\\x1b[31mred\\r\\x07")
+    """), 1, "[rlalgo.remote.3]", "\\x1b[31mred\\x0d\\x07")
+
+
+@case
+def exceptions_of_any_size_and_text(c):
+    result = numbered(reward(c, """
+        def f(completions, **kwargs):
+            raise ValueError("x" * 5000000 + "the end")
+    """), 1, "[rlalgo.remote.3]", "bytes left out", "the end", "Traceback")
+    assert len(result.err) < 20000, len(result.err)
+    numbered(reward(c, """
+        def f(completions, **kwargs):
+            raise ValueError("half \\ud83d of a character")
+    """), 1, "[rlalgo.remote.3]", "half \ufffd of a character")
 
 
 # --- output

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <support/scratch.hpp>
 
 #include <rlalgo/config/document.hpp>
@@ -80,4 +82,48 @@ TEST_CASE("files and directories") {
   scratch.write("run/second.yml", "a: 2\n");
   CHECK(lacks(raised_by([&] { (void)load_document(scratch.path() / "run"); }),
               {"config.1: ", "2 .yml or .yaml files"}) == "");
+}
+
+TEST_CASE("what is no regular file, and what is too large for one, is refused at once") {
+  const ScratchDirectory scratch;
+  const std::string fifo = (scratch.path() / "fifo.yaml").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  const auto error = [](const std::filesystem::path& path) { return raised_by([&] { (void)load_document(path); }); };
+  CHECK(lacks(error(fifo), {"config.1: ", "a named pipe", "fifo.yaml"}) == "");
+  CHECK(lacks(error("/dev/zero"), {"config.1: ", "a device"}) == "");
+  CHECK(lacks(error(scratch.path()), {"config.1: ", "a named pipe"}) == "");  // the only .yaml in it
+  CHECK(lacks(error(scratch.write("large.yaml", "a: " + std::string(2000000, 'x'))),
+              {"config.1: ", "more than 1048576 bytes"}) == "");
+}
+
+TEST_CASE("aliases and merge keys count as what they stand for") {
+  std::string lists = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n", merges = "m0: &m0 {k: 1}\n";
+  for (int i = 1; i < 30; ++i) {
+    const std::string before = std::to_string(i - 1), now = std::to_string(i);
+    lists += "a" + now + ": &a" + now + " [";
+    merges += "m" + now + ": &m" + now + "\n";
+    for (int k = 0; k < 10; ++k) {
+      lists += (k > 0 ? ", *a" : "*a") + before;
+      merges += "  k" + std::to_string(k) + ": {<<: *m" + before + "}\n";
+    }
+    lists += "]\n";
+  }
+  CHECK(lacks(error_of(lists), {"config.28: ", "more than 100000 values", "c.yaml:", "anchors"}) == "");
+  CHECK(lacks(error_of(merges), {"config.28: ", "more than 100000 values"}) == "");
+  std::string texts = "a: &a " + std::string(100000, 'x') + "\nb: [";
+  for (int i = 0; i < 1000; ++i) texts += "*a,";
+  CHECK(lacks(error_of(texts + "]\n"), {"config.28: ", "16777216 bytes"}) == "");
+  std::string keys = "a: {";
+  for (int i = 0; i < 20000; ++i) keys += "k" + std::to_string(i) + ": 1, ";
+  CHECK(lacks(error_of(keys + "}\n"), {"config.28: ", "10000 keys"}) == "");
+  CHECK(lacks(raised_by([&] { (void)parse_value("[&a [1, 2], *a]", {.option = "--x"}); }), {"nothing"}) == "");
+}
+
+TEST_CASE("deep nesting is refused, whoever notices it") {
+  for (const char* open : {"[", "{a: ", "- ", "? "}) {
+    std::string text = "x:\n  ";
+    for (int i = 0; i < 100000; ++i) text += open;
+    CHECK(lacks(error_of(text), {"config.2: ", "c.yaml"}) == "");
+  }
+  CHECK(lacks(error_of("x: " + std::string(70, '[') + std::string(70, ']')), {"config.2: ", "64 deep"}) == "");
 }

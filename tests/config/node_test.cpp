@@ -14,8 +14,8 @@ TEST_CASE("scalars are typed as PyYAML types them") {
   for (const char* text : {"no", "No", "OFF", "off", "false"})
     CHECK((plain(text).kind == Kind::boolean && !plain(text).boolean));
   for (const char* text : {"", "~", "null", "Null", "NULL"}) CHECK(plain(text).kind == Kind::null);
-  for (const char* text : {"y", "n", "yEs", "nuLL", "tRue", "1.2.3", "1-2", "a b", "0x", "08", "9223372036854775808",
-                           ".", "-", "+", "e5", "1e", "inf", "nan", "1:30"}) {
+  for (const char* text : {"y", "n", "yEs", "nuLL", "tRue", "1.2.3", "1-2", "a b", "0x", "08", ".", "-", "+", "e5",
+                           "1e", "inf", "nan", "1:30"}) {
     INFO(text);
     CHECK(plain(text).kind == Kind::string);
   }
@@ -26,6 +26,12 @@ TEST_CASE("scalars are typed as PyYAML types them") {
   CHECK(plain("-3").integer == -3);
   CHECK(plain("+7").integer == 7);
   CHECK(plain("0").integer == 0);
+  for (const char* large : {"9223372036854775808", "99999999999999999999999"}) CHECK(plain(large).kind == Kind::number);
+  CHECK(plain("-1_000_000_000_000_000_000_000").number == -1e21);
+  CHECK(plain("1e400").number == std::numeric_limits<double>::infinity());
+  CHECK(plain("-1e400").number == -std::numeric_limits<double>::infinity());
+  CHECK(plain("1e-400").number == 0.0);
+  CHECK(plain("1e-400").kind == Kind::number);
   CHECK(plain("1.").number == 1.0);
   CHECK(plain(".5").number == 0.5);
   CHECK(plain("-1.5E+3").number == -1500.0);

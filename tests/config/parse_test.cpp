@@ -460,6 +460,10 @@ TEST_CASE("several turns: tools, environments and their limits") {
   CHECK(game.trl.environment_factory == "games.Guess");
   CHECK(game.trl.max_turns == 4);
   CHECK(game.trl.environment_timeout == 2.5);
+  // Keys that have nothing to limit: said, not unknown.
+  const RunConfig idle = parse(minimal + "  max_turns: 4\n  environment_timeout: 2.5\n");
+  REQUIRE(idle.warnings.size() == 2);
+  CHECK(lacks(idle.warnings[0], {"trl.max_turns", "no effect", "trl.environment_factory", "trl.tools"}) == "");
   CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  max_turns: -1\n"), {"config.6: ", "max_turns"}) == "");
   CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  environment_timeout: 0\n"),
               {"config.6: ", "environment_timeout"}) == "");

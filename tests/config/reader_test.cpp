@@ -47,7 +47,15 @@ TEST_CASE("the wrong type names key, line, found and expected") {
               {"config.5: ", "s.k", "c.yaml:2", "the text \"eight\"", "an integer"}) == "");
   CHECK(lacks(error_of<std::int64_t>("k: 1.5\n"), {"config.5: ", "the number 1.5"}) == "");
   CHECK(lacks(error_of<std::int64_t>("k: true\n"), {"config.5: ", "the boolean true"}) == "");
-  CHECK(lacks(error_of<double>("k: .nan\n"), {"config.5: ", "a number"}) == "");
+  CHECK(lacks(error_of<double>("k: .nan\n"), {"config.5: ", "found .nan (not a number)", "expected a number"}) == "");
+  CHECK(lacks(error_of<std::int64_t>("k: .nan\n"), {"config.5: ", "found .nan (not a number)"}) == "");
+  CHECK(lacks(error_of<std::int64_t>("k: 99999999999999999999999\n"),
+              {"config.6: ", "99999999999999999999999", "64 bits"}) == "");
+  CHECK(lacks(error_of<std::int64_t>("k: 1e400\n"), {"config.6: ", "1e400", "64 bits"}) == "");
+  CHECK(lacks(error_of<double>("k: 1e308\n"), {"config.6: ", "1e308", "float32", "c.yaml:1"}) == "");
+  CHECK(lacks(error_of<double>("k: -1e39\n"), {"config.6: ", "float32"}) == "");
+  CHECK(error_of<double>("k: 3.4e38\n") == "nothing");
+  CHECK(error_of<double>("k: .inf\n") == "nothing");
   CHECK(lacks(error_of<double>("k: [1]\n"), {"config.5: ", "a list of 1"}) == "");
   CHECK(lacks(error_of<bool>("k: maybe\n"), {"config.5: ", "true or false"}) == "");
   CHECK(lacks(error_of<std::string>("k: 42\n"), {"config.5: ", "in quotes"}) == "");

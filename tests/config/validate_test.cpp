@@ -172,3 +172,23 @@ TEST_CASE("the geometry of a valid configuration") {
   config.trl.generation_batch_size = 24;
   CHECK(geometry_of(config).steps_per_generation == 6);
 }
+
+TEST_CASE("enormous integers are out of range, as they were written") {
+  CHECK(lacks(error_of([](RunConfig& c) { c.micro_batch_size = 9223372036854775807; }, {"micro_batch_size"}),
+              {"config.6: ", "found 9223372036854775807", "at most 1000000000", "c.yaml:9"}) == "");
+  const auto rank = [](std::int64_t r) {
+    return error_of(
+        [&](RunConfig& c) {
+          c.lora.emplace();
+          c.lora->r = r;
+        },
+        {"lora_r"});
+  };
+  CHECK(rank(16384) == "nothing");
+  for (const std::int64_t r : {std::int64_t{1000000000}, std::int64_t{16385}, std::int64_t{0}, std::int64_t{-1}})
+    CHECK(lacks(rank(r), {"config.6: ", "lora_r", std::to_string(r), "1 to 16384", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of([](RunConfig& c) {
+                c.lora.emplace().rank_pattern = {{"q_proj", 1000000000}};
+              }),
+              {"config.6: ", "lora_rank_pattern", "1000000000"}) == "");
+}

@@ -26,3 +26,7 @@ TEST_CASE("the nearest name is offered only when it is near") {
   CHECK(nearest_name("lr", names).empty());
   CHECK(nearest_name("beta", {}).empty());
 }
+
+TEST_CASE("a name of a megabyte is near to nothing, at once") {
+  CHECK(nearest_name(std::string(1000000, 'x'), {"learning_rate", "x"}).empty());
+}

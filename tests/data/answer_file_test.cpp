@@ -72,6 +72,10 @@ TEST_CASE("reference columns fit the data they were made for") {
   write_reference(file, "k", {{-1.5, -2.5}, {}});
   CHECK(read_reference(file, "k", 2)->rows == std::vector<double>{-1.5, -2.5});
   CHECK_THROWS_WITH(read_reference(file, "k", 3), Catch::StartsWith("[rlalgo.data.27]"));
+  write_reference(file, "k", {{-1.5, -2.5}, {-1.0}});
+  CHECK_THROWS_WITH(
+      read_reference(file, "k", 2),
+      Catch::StartsWith("[rlalgo.data.27]") && Catch::Contains("found 2 log-probs, 1 of mismatched completions"));
 }
 
 TEST_CASE("the identity is that of tokens, boundaries and labels") {

@@ -47,3 +47,13 @@ TEST_CASE("files that are not well formed are data.29, with the line") {
   CHECK(lacks(error("a,a\n1,2\n"), {"data.29: ", "two columns called a"}) == "");
   CHECK(lacks(error("a,\n1,2\n"), {"data.29: ", "without a name"}) == "");
 }
+
+TEST_CASE("a record without end, and one of very many cells, are data.30 with the line") {
+  const auto error = [](const std::string& text) { return raised_by([&] { (void)rows(text); }); };
+  CHECK(lacks(error("a,b\n1," + std::string(100000, ',') + "\n"), {"data.30: ", "4096", "rows.csv:2"}) == "");
+  CHECK(lacks(error(std::string(100000, ',')), {"data.30: ", "columns", "rows.csv:1"}) == "");
+  std::string open = "a,b\n1,2\n1,\"";
+  const std::string line(std::size_t{1} << 20U, 'x');
+  for (int i = 0; i < 65; ++i) open += line + "\n";
+  CHECK(lacks(error(open + "\"\n"), {"data.30: ", "too long", "rows.csv:3", "quote"}) == "");
+}

@@ -38,3 +38,11 @@ TEST_CASE("what is no call is text") {
     CHECK(assistant_message(text) == Json{{"role", "assistant"}, {"content", text}});
   }
 }
+
+TEST_CASE("a call whose arguments are nested very deeply is text") {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  for (const std::string& arguments : {"{\"x\": " + deep + "}", "\"{" + deep + "}\""}) {
+    const std::string text = R"(<tool_call>{"name": "a", "arguments": )" + arguments + "}</tool_call>";
+    CHECK(assistant_message(text) == Json{{"role", "assistant"}, {"content", text}});
+  }
+}

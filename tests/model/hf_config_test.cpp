@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <rlalgo/model/hf_config.hpp>
 
 #include <cmath>
@@ -168,8 +170,17 @@ TEST_CASE("files: missing directory, missing and broken config.json, end ids") {
   CHECK(lacks(read(scratch.path()), {"model.8", "not valid JSON"}) == "");
   scratch.write("config.json", "[]");
   CHECK(lacks(read(scratch.path()), {"model.8", "array"}) == "");
+  scratch.write("config.json", "{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}");
+  CHECK(lacks(read(scratch.path()), {"model.8", "200 levels"}) == "");
+  scratch.write("config.json", "{\"a\": 1e999}");
+  CHECK(lacks(read(scratch.path()), {"model.8", "1e999"}) == "");
   scratch.write("config.json", llama.dump());
   CHECK(read(scratch.path()) == "nothing");
+  std::filesystem::create_directory(scratch.path() / "pipe");
+  REQUIRE(::mkfifo((scratch.path() / "pipe/config.json").c_str(), 0600) == 0);
+  CHECK(lacks(read(scratch.path() / "pipe"), {"model.8", "a named pipe", "config.json"}) == "");
+  std::filesystem::create_symlink("loop", scratch.path() / "loop");
+  CHECK(lacks(read(scratch.path() / "loop"), {"core.7", "symbolic links", "loop"}) == "");
   CHECK(model::eos_token_ids(scratch.path()) == std::vector<std::int64_t>{2});
   CHECK_FALSE(model::read_generation_config(scratch.path()).has_value());
   scratch.write("generation_config.json",

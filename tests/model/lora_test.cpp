@@ -272,6 +272,7 @@ TEST_CASE("wrong settings are refused by number") {
   CHECK(lacks(attach({}), {"model.23", "target_modules"}) == "");
   CHECK(lacks(attach({.target_modules = {"q_proj"}, .modules_to_save = {"head"}}), {"model.23", "head"}) == "");
   CHECK(lacks(attach({.r = 0, .target_modules = {"q_proj"}}), {"model.24", "r"}) == "");
+  CHECK(lacks(attach({.r = 1000000000, .target_modules = {"q_proj"}}), {"model.24", "1000000000", "1 to 16384"}) == "");
   CHECK(lacks(attach({.r = 3, .target_modules = {"q_proj"}, .init = model::LoraInit::orthogonal}),
               {"model.24", "even"}) == "");
   CHECK(lacks(attach({.r = 99, .target_modules = {"q_proj"}, .init = model::LoraInit::pissa}), {"model.24", "99"}) ==

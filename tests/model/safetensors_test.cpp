@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <rlalgo/model/safetensors.hpp>
 
 #include <cstdint>
@@ -118,6 +120,11 @@ TEST_CASE("damaged files are refused by number, with file and tensor") {
   CHECK(lacks(error(with_length(0, "{}")), {"model.2"}) == "");
   CHECK(lacks(error(file_of("<html>", 16)), {"model.3", "not JSON"}) == "");
   CHECK(lacks(error(file_of("[1,2]", 16)), {"model.3", "array"}) == "");
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  CHECK(lacks(error(file_of("{\"w\":" + deep + "}", 16)), {"model.3", "200 levels"}) == "");
+  std::string wide = "{" + good;
+  for (int i = 0; i < 200000; ++i) wide += ",\"t" + std::to_string(i) + "\":{}";
+  CHECK(lacks(error(file_of(wide + "}", 16)), {"model.3", "20000 members"}) == "");
   CHECK(lacks(error(file_of("{\"w\":{\"dtype\":\"F32\",\"shape\":[4]}}", 16)), {"model.3", "tensor w"}) == "");
   CHECK(lacks(error(file_of("{" + entry("w", "F32", "[-4]", 0, 16) + "}", 16)), {"model.3", "tensor w"}) == "");
   CHECK(lacks(error(file_of("{" + entry("w", "F32", "[4]", -1, 16) + "}", 16)), {"model.3", "tensor w"}) == "");
@@ -143,6 +150,10 @@ TEST_CASE("damaged files are refused by number, with file and tensor") {
   CHECK(lacks(raised_by([&] { (void)model::read_safetensors(scratch.path() / "none"); }),
               {"model.1", "No such file"}) == "");
   CHECK(lacks(raised_by([&] { (void)model::read_safetensors(scratch.path()); }), {"model.1", "directory"}) == "");
+  REQUIRE(::mkfifo((scratch.path() / "fifo").c_str(), 0600) == 0);
+  CHECK(lacks(raised_by([&] { (void)model::read_safetensors(scratch.path() / "fifo"); }),
+              {"model.1", "a named pipe"}) == "");
+  CHECK(lacks(raised_by([&] { (void)model::read_safetensors("/dev/zero"); }), {"model.1", "a device"}) == "");
 }
 
 TEST_CASE("every prefix of a file is refused") {

@@ -167,6 +167,20 @@ def configuration_of_a_transform():
     assert answer["kind"] == "shape" and answer["row"] == 0
 
 
+@case
+def every_answer_becomes_one_line():
+    assert json.loads(host.line_of({"a": "größer 😀"})) == {"a": "größer 😀"}
+    assert json.loads(host.line_of({"a": "x\ud83d", "b": "\ud83d\ude00", "c": "\udc80"})) == {"a": "x\ufffd", "b": "😀", "c": "\ufffd"}
+    assert host.line_of({"a": "b\n"}).count(b"\n") == 1
+    for no_json in ({"a": float("nan")}, {"a": object()}, {"a": {1j: 2}}):
+        answer = json.loads(host.line_of(no_json))
+        assert answer["error"] and answer["kind"] == "value" and "cannot be JSON" in answer["message"], answer
+    deep = []
+    for _ in range(100000):
+        deep = [deep]
+    assert "cannot be JSON" in json.loads(host.line_of(deep))["message"]
+
+
 class Served:
     """A program as the library starts it: host.py and the program as text, a socket as descriptor 3."""
 

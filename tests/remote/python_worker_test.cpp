@@ -74,6 +74,26 @@ def raises(completions, **kwargs):
 def inner(completions):
     raise ValueError("no number in " + completions[0])
 
+def half_a_character(completions, **kwargs):
+    raise ValueError("cut: \ud83d end")
+
+def half_in_a_log(completions, log_extra, **kwargs):
+    log_extra("text", ["\ud83d", "a\udc80b"])
+    return [1.0, 1.0]
+
+def five_megabytes(completions, **kwargs):
+    raise ValueError("x" * 5000000 + "end")
+
+def colours(completions, **kwargs):
+    raise ValueError("\x1b[31mred\rgone")
+
+def deep_log(completions, log_extra, **kwargs):
+    value = []
+    for _ in range(kwargs["depth"][0]):
+        value = [value]
+    log_extra("deep", [value, value])
+    return [1.0, 1.0]
+
 def missing(completions, no_such_column):
     return []
 
@@ -268,6 +288,21 @@ TEST_CASE("an exception arrives with the user's traceback, and the worker lives 
                        Catch::Contains("rewards.py\", line") && Catch::Contains("in inner") &&
                        Catch::Contains("raise ValueError"));
   CHECK_THAT(text, !Catch::Contains("<string>"));
+  const std::string half = bench.error(3, "rewards.half_a_character");
+  CHECK_THAT(half, Catch::Contains("ValueError: cut: ") && Catch::Contains("\xef\xbf\xbd end") &&
+                       Catch::Contains("rewards.py") && !Catch::Contains("descriptor"));
+  const std::string large = bench.error(3, "rewards.five_megabytes");
+  CHECK(large.size() < 20000);
+  CHECK_THAT(large, Catch::Contains("bytes left out") && Catch::Contains("xend") && Catch::Contains("Traceback"));
+  CHECK_THAT(bench.error(3, "rewards.colours"), Catch::Contains("\\x1b[31mred\\x0dgone") && !Catch::Contains("\x1b"));
+  CHECK(bench.call("rewards.half_in_a_log") == Values{1, 1});
+  bench.columns.assign(2, Json{{"depth", 100}});
+  CHECK(bench.call("rewards.deep_log") == Values{1, 1});
+  bench.columns.assign(2, Json{{"depth", 300}});
+  CHECK_THAT(bench.error(5, "rewards.deep_log"), Catch::Contains("nested more than 200 levels deep"));
+  bench.columns.assign(2, Json{{"depth", 100000}});
+  CHECK_THAT(bench.error(3, "rewards.deep_log"), Catch::Contains("RecursionError"));
+  bench.columns.assign(2, Json::object());
   CHECK_THAT(bench.error(3, "rewards.missing"), Catch::Contains("no_such_column"));
   CHECK_THAT(bench.error(3, "rewards.exits"), Catch::Contains("SystemExit: 3"));
   CHECK(bench.call("rewards.length") == Values{3, 3});

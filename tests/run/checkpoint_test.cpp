@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <fstream>
 
@@ -211,4 +213,18 @@ TEST_CASE("a checkpoint of before digests is read, its files checked by size") {
   CHECK(loaded.run_id.empty());
   fs::resize_file(path / "optimizer.safetensors", 3);
   CHECK(fake::error_of([&] { (void)read_checkpoint(path); }) == "run.5");
+}
+
+TEST_CASE("a state file that is nested too deeply, or no file, is a damaged checkpoint") {
+  const fake::TempDir dir;
+  const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
+  const auto refused = [&] { return message_of([&] { (void)read_checkpoint(path); }); };
+  const std::string before = fake::read(path / state_file);
+  rlalgo::core::write_file(path / state_file, before.substr(0, before.rfind('}')) + ", \"x\": " +
+                                                  std::string(100000, '[') + std::string(100000, ']') + "}");
+  CHECK(refused().starts_with("[rlalgo.run.5] the checkpoint is damaged"));
+  CHECK(refused().find("200 levels") != std::string::npos);
+  fs::remove(path / state_file);
+  REQUIRE(::mkfifo((path / state_file).c_str(), 0600) == 0);
+  CHECK(refused().find("a named pipe") != std::string::npos);
 }

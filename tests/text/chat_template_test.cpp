@@ -186,6 +186,9 @@ TEST_CASE("reads the template of a model directory") {
   directory.write("chat_template.jinja", "a\n{% if %}");
   CHECK_THROWS_WITH(ChatTemplate::from_directory(directory.path()),
                     Catch::Contains("[rlalgo.text.6]") && Catch::Contains("chat_template.jinja, line 2"));
+  directory.write("tokenizer_config.json", R"({"chat_template": )" + std::string(100000, '['));
+  CHECK_THROWS_WITH(ChatTemplate::from_directory(directory.path()),
+                    Catch::Contains("[rlalgo.text.2]") && Catch::Contains("200 levels"));
   directory.write("tokenizer_config.json", "{");
   CHECK_THROWS_WITH(ChatTemplate::from_directory(directory.path()), Catch::Contains("[rlalgo.text.2]"));
 }

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <support/catch.hpp>
 
 #include <atomic>
@@ -386,4 +388,30 @@ TEST_CASE("says what is wrong with a tokenizer") {
   CHECK(
       has(error_of(tiny("[]", R"("post_processor": {"type": "BertProcessing", "cls": ["x", 99], "sep": ["y", 1]}, )")),
           "99"));
+}
+
+TEST_CASE("a tokenizer file is a regular file, and no deeper than others") {
+  const std::filesystem::path directory =
+      std::filesystem::temp_directory_path() / ("rlalgo_text_fifo_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(directory);
+  const auto error = [&] {
+    try {
+      (void)Tokenizer::from_directory(directory);
+    } catch (const rlalgo::core::Error& raised) {
+      return std::string(raised.what());
+    }
+    return std::string();
+  };
+  REQUIRE(::mkfifo((directory / "tokenizer.json").c_str(), 0600) == 0);
+  CHECK_THAT(error(), Catch::Contains("[rlalgo.text.1]") && Catch::Contains("a named pipe"));
+  std::filesystem::remove(directory / "tokenizer.json");
+  std::filesystem::create_symlink("/dev/zero", directory / "tokenizer.json");
+  CHECK_THAT(error(), Catch::Contains("[rlalgo.text.1]") && Catch::Contains("a device"));
+  std::filesystem::remove(directory / "tokenizer.json");
+  std::filesystem::create_symlink("tokenizer.json", directory / "tokenizer.json");
+  CHECK_THAT(error(), Catch::Contains("[rlalgo.text.1]") && Catch::Contains("symbolic links"));
+  std::filesystem::remove(directory / "tokenizer.json");
+  std::ofstream(directory / "tokenizer.json") << R"({"model": {"extra": )" << std::string(100000, '[');
+  CHECK_THAT(error(), Catch::Contains("[rlalgo.text.2]") && Catch::Contains("deep"));
+  std::filesystem::remove_all(directory);
 }

@@ -2,19 +2,19 @@
 //
 // Anchors, aliases and merge keys (<<) are resolved; of a key written twice the last wins, with a warning, as in
 // PyYAML. Tags other than YAML's own scalar and collection tags are refused. A directory stands for the only .yml/.yaml
-// file in it. The only header that includes yaml-cpp.
+// file in it. What the file may hold, its aliases resolved, is bounded (DocumentLimits). The only header that includes
+// yaml-cpp.
 //
-// Errors (usage): [rlalgo.config.1] the file cannot be read; [rlalgo.config.2] not YAML, with file:line:column;
-// [rlalgo.config.3] not one mapping of keys.
+// Errors (usage): [rlalgo.config.1] the file cannot be read, or is no regular file; [rlalgo.config.2] not YAML, with
+// file:line:column; [rlalgo.config.3] not one mapping of keys; [rlalgo.config.28] beyond one of the limits.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -24,8 +24,18 @@
 
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::config {
+
+// What a configuration may hold at most. An alias counts as what it stands for.
+struct DocumentLimits {
+  std::uint64_t file = std::uint64_t{1} << 20U;  // bytes
+  std::size_t depth = 64;                        // levels of lists and sections
+  std::size_t values = 100'000;
+  std::size_t text = std::size_t{16} << 20U;  // bytes of all values
+  std::size_t keys = 10'000;                  // of one section
+};
 
 struct Document {
   std::string file;  // as given, or the file found in a directory
@@ -35,8 +45,6 @@ struct Document {
 };
 
 namespace detail {
-
-inline constexpr int deepest = 64;
 
 // Whether the quoted scalar that begins at (line, column), both 0-based, column in characters, is closed. yaml-cpp
 // reads an unclosed one up to the end of the file without a word.
@@ -78,10 +86,20 @@ class YamlReader {
          .remedy = remedy});
   }
 
-  Node convert(const YAML::Node& source, int depth = 0) const {
-    if (depth > deepest)
+  [[noreturn]] void too_much(const Place& place, const std::string& found) const {
+    core::raise_usage("config", 28,
+                      {.what = "the configuration is larger than what is read",
+                       .found = found,
+                       .where = place.text(),
+                       .remedy = "anchors count wherever they are used (*name, <<); keep data in files of its own"});
+  }
+
+  Node convert(const YAML::Node& source, std::size_t depth = 0) {
+    if (depth > limits_.depth)
       fail(place(source.Mark()),
-           "values nested more than " + std::to_string(deepest) + " deep, or an alias inside itself");
+           "values nested more than " + std::to_string(limits_.depth) + " deep, or an alias inside itself");
+    if (++values_ > limits_.values)
+      too_much(place(source.Mark()), "more than " + std::to_string(limits_.values) + " values");
     check_tag(source);
     switch (source.Type()) {
       case YAML::NodeType::Scalar:
@@ -106,20 +124,26 @@ class YamlReader {
       if (tag == std::string("tag:yaml.org,2002:") + known) return;
     fail(place(source.Mark()), "the tag " + tag, "remove the tag: only plain YAML values are read");
   }
-  [[nodiscard]] Node scalar(const YAML::Node& source) const {
+  [[nodiscard]] Node scalar(const YAML::Node& source) {
     const std::string& tag = source.Tag();
+    count_text(source);
     if (tag == "!" && !quote_is_closed(text_, source.Mark().line, source.Mark().column))
       fail(place(source.Mark()), "a quote that is never closed");
     return make_scalar(source.Scalar(), tag == "!" || tag == "tag:yaml.org,2002:str", place(source.Mark()));
   }
-  [[nodiscard]] Node sequence(const YAML::Node& source, int depth) const {
+  void count_text(const YAML::Node& source) {
+    bytes_ += source.Scalar().size();
+    if (bytes_ > limits_.text)
+      too_much(place(source.Mark()), "values of more than " + std::to_string(limits_.text) + " bytes in all");
+  }
+  [[nodiscard]] Node sequence(const YAML::Node& source, std::size_t depth) {
     Node out;
     out.kind = Kind::sequence;
     out.place = place(source.Mark());
     for (const auto& item : source) out.items.push_back(convert(item, depth + 1));
     return out;
   }
-  [[nodiscard]] Node mapping(const YAML::Node& source, int depth) const {
+  [[nodiscard]] Node mapping(const YAML::Node& source, std::size_t depth) {
     Node out;
     out.kind = Kind::mapping;
     out.place = place(source.Mark());
@@ -127,6 +151,8 @@ class YamlReader {
     for (const auto& entry : source) {
       const Place at = place(entry.first.Mark());
       if (!entry.first.IsScalar()) fail(at, "a key that is not a word");
+      if (out.members.size() == limits_.keys || merged.size() == limits_.keys) too_many_keys(at);
+      count_text(entry.first);
       const std::string key = entry.first.Scalar();
       Node value = convert(entry.second, depth + 1);
       if (value.place.line == 0) value.place = at;
@@ -148,15 +174,23 @@ class YamlReader {
     }
     for (Node& base : merged) {
       if (base.kind != Kind::mapping) fail(base.place, "<< with something else than a mapping");
-      for (Member& member : base.members)
-        if (out.find(member.key) == nullptr) out.members.push_back(std::move(member));
+      for (Member& member : base.members) {
+        if (out.find(member.key) != nullptr) continue;
+        if (out.members.size() == limits_.keys) too_many_keys(base.place);
+        out.members.push_back(std::move(member));
+      }
     }
     return out;
+  }
+  [[noreturn]] void too_many_keys(const Place& at) const {
+    too_much(at, "a section of more than " + std::to_string(limits_.keys) + " keys");
   }
 
   std::string file_;
   std::string_view text_;
   std::vector<std::string>& warnings_;
+  DocumentLimits limits_;
+  std::size_t values_ = 0, bytes_ = 0;  // converted so far
 };
 
 // JSON may be indented with tabs, YAML may not: outside of strings a tab is a blank.
@@ -190,7 +224,7 @@ inline std::filesystem::path only_yaml_file(const std::filesystem::path& directo
 // One YAML value, such as a command-line override.
 [[nodiscard]] inline Node parse_value(const std::string& text, const Place& place) {
   std::vector<std::string> warnings;
-  const detail::YamlReader reader(place.file, text, warnings);
+  detail::YamlReader reader(place.file, text, warnings);
   try {
     Node node = reader.convert(YAML::Load(text));
     const auto stamp = [&](const auto& self, Node& at) -> void {
@@ -211,7 +245,7 @@ inline std::filesystem::path only_yaml_file(const std::filesystem::path& directo
 // The tree of a configuration text; `file` names it in messages.
 [[nodiscard]] inline Document parse_document(std::string text, const std::string& file) {
   Document document{.file = file, .text = std::move(text), .root = {}, .warnings = {}};
-  const detail::YamlReader reader(file, document.text, document.warnings);
+  detail::YamlReader reader(file, document.text, document.warnings);
   try {
     const bool json = std::filesystem::path(file).extension() == ".json";
     const std::vector<YAML::Node> roots =
@@ -238,15 +272,11 @@ inline std::filesystem::path only_yaml_file(const std::filesystem::path& directo
   std::error_code error;
   const std::filesystem::path path =
       std::filesystem::is_directory(given, error) ? detail::only_yaml_file(given) : given;
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  core::FileText file = core::read_regular_file(path, DocumentLimits{}.file);
+  if (!file.problem.empty())
     core::raise_usage("config", 1,
-                      {.what = "cannot read the configuration",
-                       .found = std::strerror(errno != 0 ? errno : EIO),
-                       .where = path.string()});
-  }
-  return parse_document(std::string(std::istreambuf_iterator<char>(file), {}), path.string());
+                      {.what = "cannot read the configuration", .found = file.problem, .where = path.string()});
+  return parse_document(std::move(file.text), path.string());
 }
 
 }  // namespace rlalgo::config

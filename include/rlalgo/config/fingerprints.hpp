@@ -25,6 +25,7 @@
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/digest.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/rollout.hpp>
 
@@ -44,8 +45,7 @@ namespace rlalgo::config {
 
 // A directory with a config.json, or "organisation/name": module.function has no slash and is no directory.
 [[nodiscard]] inline bool names_reward_model(const std::string& name) {
-  return name.find('/') != std::string::npos ||
-         std::filesystem::is_regular_file(std::filesystem::path(name) / "config.json");
+  return name.find('/') != std::string::npos || core::is_regular_file(std::filesystem::path(name) / "config.json");
 }
 
 [[nodiscard]] inline std::string rows_fingerprint(std::span<const data::TokenizedPrompt> prompts) {

@@ -19,6 +19,7 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/adapter_files.hpp>
@@ -74,7 +75,7 @@ struct LanguageModel {
     tokenizer.save(target);
     if (chosen_template)
       core::write_file(target / "chat_template.jinja", chat_template->source());
-    else if (std::filesystem::exists(directory / "chat_template.jinja"))
+    else if (core::exists(directory / "chat_template.jinja"))
       core::write_file(target / "chat_template.jinja", chat_template->source());
   }
 };
@@ -82,12 +83,12 @@ struct LanguageModel {
 // A directory, or an id in the hub cache.
 [[nodiscard]] inline std::filesystem::path resolve_model(const std::string& name, const std::string& place,
                                                          const std::string& revision = {}) {
-  if (std::filesystem::exists(name)) return name;
+  if (core::is_directory(name)) return name;
   if (data::is_hub_id(name))
     if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name, revision)) return *cached;
   core::raise_usage("config", 20,
                     {.what = "there is no such model",
-                     .found = name,
+                     .found = name + (core::exists(name) ? ", which is no directory" : ""),
                      .expected = "a directory, or an id in the local cache " + data::hub_cache_directory().string(),
                      .where = place,
                      .remedy = "give the path of a Hugging Face model directory; nothing is downloaded"});
@@ -121,15 +122,15 @@ struct ModelPlaces {
       .adapter = {},
       .tokenizer = {},
       .base_model = config.base_model};
-  if (model::is_adapter_directory(out.base) && !std::filesystem::exists(out.base / "model.safetensors") &&
-      !std::filesystem::exists(out.base / "model.safetensors.index.json")) {
+  if (model::is_adapter_directory(out.base) && !core::exists(out.base / "model.safetensors") &&
+      !core::exists(out.base / "model.safetensors.index.json")) {
     out.adapter = out.base;
     out.base_model = model::adapter_base_model(out.adapter);
     out.base = resolve_model(out.base_model, (out.adapter / model::adapter_config_file).string());
   }
   out.tokenizer = config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
-                  : !out.adapter.empty() && std::filesystem::exists(out.adapter / "tokenizer.json") ? out.adapter
-                                                                                                    : out.base;
+                  : !out.adapter.empty() && core::exists(out.adapter / "tokenizer.json") ? out.adapter
+                                                                                         : out.base;
   return out;
 }
 

@@ -7,15 +7,15 @@
 // Errors: those of data/load.hpp, data/transform.hpp, data/prompt.hpp and data/split.hpp.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/split.hpp>
@@ -37,9 +37,8 @@ inline void note_shadowed_python(const data::Json& type, std::vector<std::string
   const std::string& name = type.get_ref<const std::string&>();
   const std::string function = name.substr(name.find('.') + 1);
   const std::string file = name.substr(0, name.find('.')) + ".py";
-  std::ifstream stream(file);
-  if (!stream) return;
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  constexpr std::uint64_t most = std::uint64_t{1} << 20U;  // bytes of a module that is looked into
+  const std::string text = core::read_regular_file(file, most).text;
   if (text.find("def " + function) != std::string::npos)
     notes.push_back("datasets type " + name + " is the built-in transform; the function of that name in " + file +
                     " is not run");

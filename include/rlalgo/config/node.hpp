@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/printable.hpp>
 #include <rlalgo/data/rollout.hpp>
 
 namespace rlalgo::config {
@@ -126,7 +127,26 @@ inline bool all_of(std::string_view text, std::string_view allowed) {
   if (magnitude.find_first_of(".eE") == std::string_view::npos) return std::nullopt;
   double value = 0.0;
   const auto [end, error] = std::from_chars(magnitude.data(), magnitude.data() + magnitude.size(), value);
-  if (error != std::errc() || end != magnitude.data() + magnitude.size()) return std::nullopt;
+  if (end != magnitude.data() + magnitude.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) {  // infinity and zero, as in Python
+    const std::size_t exponent = magnitude.find_first_of("eE");
+    const bool small = exponent != std::string_view::npos ? magnitude[exponent + 1] == '-'
+                                                          : magnitude.front() == '0' || magnitude.front() == '.';
+    value = small ? 0.0 : std::numeric_limits<double>::infinity();
+  } else if (error != std::errc()) {
+    return std::nullopt;
+  }
+  return negative ? -value : value;
+}
+
+// A decimal integer that 64 bits do not hold.
+[[nodiscard]] inline std::optional<double> parse_large_integer(std::string_view text) {
+  if (text.empty() || text.front() == '_') return std::nullopt;
+  const std::string bare = detail::bare_number(text);
+  const bool negative = !bare.empty() && bare.front() == '-';
+  const std::string_view digits = std::string_view(bare).substr(negative ? 1 : 0);
+  if (!detail::all_of(digits, "0123456789") || digits.front() == '0') return std::nullopt;
+  const double value = parse_number(std::string(digits) + ".").value_or(std::numeric_limits<double>::infinity());
   return negative ? -value : value;
 }
 
@@ -158,7 +178,7 @@ inline bool all_of(std::string_view text, std::string_view allowed) {
     node.kind = Kind::integer;
     node.integer = *integer;
     node.number = static_cast<double>(*integer);
-  } else if (const auto number = parse_number(text)) {
+  } else if (auto number = parse_number(text); number || (number = parse_large_integer(text))) {
     node.kind = Kind::number;
     node.number = *number;
   } else {
@@ -176,11 +196,11 @@ inline bool all_of(std::string_view text, std::string_view allowed) {
     case Kind::boolean:
       return "the boolean " + node.text;
     case Kind::integer:
-      return "the integer " + node.text;
+      return "the integer " + core::shortened(node.text, 60);
     case Kind::number:
-      return "the number " + node.text;
+      return std::isnan(node.number) ? node.text + " (not a number)" : "the number " + core::shortened(node.text, 60);
     case Kind::string:
-      return "the text \"" + (node.text.size() > 60 ? node.text.substr(0, 57) + "…" : node.text) + "\"";
+      return "the text \"" + core::shortened(node.text, 60) + "\"";
     case Kind::sequence:
       return "a list of " + std::to_string(node.items.size());
     case Kind::mapping:

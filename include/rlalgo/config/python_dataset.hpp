@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/remote/python_transform.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
@@ -63,7 +64,7 @@ namespace rlalgo::config {
 [[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, std::size_t index,
                                                      const RunConfig& c) {
   std::filesystem::path tokenizer = c.tokenizer_config.value_or(c.base_model);
-  if (!std::filesystem::exists(tokenizer))
+  if (!core::exists(tokenizer))
     tokenizer = data::find_in_hub_cache(data::HubKind::models, tokenizer.string(), c.model_revision.value_or(""))
                     .value_or(tokenizer);
   remote::PythonTransform transform(entry.type.get<std::string>(), c.keys,

@@ -5,13 +5,15 @@
 // are read, finish() raises for the first key that was neither read nor recognised.
 //
 // Errors (usage): [rlalgo.config.4] unknown key, with file:line and the nearest match; [rlalgo.config.5] wrong type;
-// [rlalgo.config.6] not one of the allowed words.
+// [rlalgo.config.6] not one of the allowed words, or a number that
+// its type does not hold.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -68,6 +70,14 @@ data::Json as_json(const std::optional<T>& value) {
                      .remedy = remedy});
 }
 
+[[noreturn]] inline void raise_range(const std::string& key, const Node& node, const std::string& expected) {
+  core::raise_usage("config", 6,
+                    {.what = "the value of " + key + " is out of range",
+                     .found = describe(node),
+                     .expected = expected,
+                     .where = node.place.text()});
+}
+
 inline bool lower_equal(const std::string& text, std::string_view word) {
   if (text.size() != word.size()) return false;
   for (std::size_t i = 0; i < word.size(); ++i)
@@ -95,6 +105,10 @@ inline void convert(const Node& node, const std::string& key, double& out) {
     if (const auto integer = parse_integer(node.text); !value && integer) value = static_cast<double>(*integer);
   }
   if (!value || std::isnan(*value)) raise_type(key, node, "a number");
+  // Tensors are of float32 at most: what it does not hold would fail somewhere inside.
+  constexpr double most = std::numeric_limits<float>::max();
+  if (std::isfinite(*value) && std::abs(*value) > most)
+    raise_range(key, node, "a number from -3.4e38 to 3.4e38, the range of float32");
   out = *value;
 }
 
@@ -105,7 +119,9 @@ inline void convert(const Node& node, const std::string& key, std::int64_t& out)
   const std::optional<double> real = node.kind == Kind::number   ? std::optional<double>(node.number)
                                      : node.kind == Kind::string ? parse_number(node.text)
                                                                  : std::nullopt;
-  if (!value && real && std::floor(*real) == *real && std::abs(*real) < 9e15) value = static_cast<std::int64_t>(*real);
+  const bool whole = real && std::floor(*real) == *real;
+  if (!value && whole && std::abs(*real) < 9e15) value = static_cast<std::int64_t>(*real);
+  if (!value && whole) raise_range(key, node, "a whole number that 64 bits hold");
   if (!value) raise_type(key, node, "an integer");
   out = *value;
 }

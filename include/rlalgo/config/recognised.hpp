@@ -100,6 +100,8 @@ struct RecognisedKey {
   static constexpr std::string_view loader = "rows are read once, in this process";
   static constexpr std::string_view supervised = "it concerns supervised training";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
+  static constexpr std::string_view single_turns =
+      "completions are single turns: there is no trl.environment_factory and no trl.tools";
   static constexpr std::string_view other_recipe = "it concerns another rl";
   static const std::vector<RecognisedKey> keys = {
       {"rl_adapter_ref_model", other_recipe},
@@ -309,6 +311,8 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> idle_trl_keys() {
   static constexpr std::string_view asynchronous = "it concerns asynchronous generation";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
+  static constexpr std::string_view single_turns =
+      "completions are single turns: there is no trl.environment_factory and no trl.tools";
   static constexpr std::string_view other_recipe = "it concerns another rl or another loss_type";
   static const std::vector<RecognisedKey> keys = {
       {"prefetch_depth", asynchronous},
@@ -332,7 +336,9 @@ struct RecognisedKey {
       {"model_init_kwargs", "the model is described by its directory"},
       {"trust_remote_code", "no Python code of a model is run"},
       {"log_multimodal", "there are no images"},
-      {"max_tool_calling_iterations", "completions are single turns"},
+      {"max_tool_calling_iterations", single_turns},
+      {"max_turns", single_turns},
+      {"environment_timeout", single_turns},
       {"num_completions_to_print", "completions go to samples.jsonl and report.html"},
       {"log_unique_prompts", "completions go to samples.jsonl and report.html"},
       {"ref_model_mixup_alpha", "trl.sync_ref_model is not on"},

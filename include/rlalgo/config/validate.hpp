@@ -36,17 +36,13 @@ class Validator {
   explicit Validator(const RunConfig& config) : config_(config) {}
 
   void range(const std::string& key, double value, bool holds, const std::string& expected) const {
-    if (holds && !std::isnan(value)) return;
-    core::raise_usage("config", 6,
-                      {.what = "the value of " + key + " is out of range",
-                       .found = spelled(value),
-                       .expected = expected,
-                       .where = config_.place(key)});
+    if (!holds || std::isnan(value)) out_of_range(key, spelled(value), expected);
   }
   // Counts stay below 10^9, so that products of two of them cannot overflow.
   void count(const std::string& key, std::int64_t value, std::int64_t least) const {
-    range(key, static_cast<double>(value), value >= least && value <= most,
-          value < least ? std::to_string(least) + " or more" : "at most " + std::to_string(most));
+    if (value >= least && value <= most) return;
+    out_of_range(key, std::to_string(value),
+                 value < least ? std::to_string(least) + " or more" : "at most " + std::to_string(most));
   }
   void at_least(const std::string& key, double value, double least) const {
     range(key, value, value >= least && std::isfinite(value), spelled(least) + " or more");
@@ -209,9 +205,11 @@ class Validator {
     count("micro_batch_size", c.micro_batch_size, 1);
     count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1);
     count("trl.num_iterations", t.num_iterations, 1);
-    range("trl.num_generations", static_cast<double>(t.num_generations),
-          t.num_generations >= 2 && t.num_generations <= most,
-          "2 or more: the completions of a group are compared with each other");
+    if (t.num_generations >= 2)
+      count("trl.num_generations", t.num_generations, 2);
+    else
+      out_of_range("trl.num_generations", std::to_string(t.num_generations),
+                   "2 or more: the completions of a group are compared with each other");
     not_both("trl.generation_batch_size", "trl.steps_per_generation",
              "remove one: generation_batch_size = micro_batch_size × steps_per_generation");
     const std::int64_t b = c.micro_batch_size;
@@ -293,8 +291,29 @@ class Validator {
          .remedy = "remove the key, or set rl: grpo"});
   }
 
+  // A rank beyond the smaller side of a matrix adds nothing; no matrix of the models that are read is larger.
+  void adapter() const {
+    if (!config_.lora) return;
+    const auto rank = [&](const std::string& key, std::int64_t value) {
+      if (value < 1 || value > model::largest_rank)
+        out_of_range(
+            key, std::to_string(value),
+            "1 to " + std::to_string(model::largest_rank) + ": a rank beyond the sides of a matrix adds nothing");
+    };
+    if (config_.was_set("lora_r")) rank("lora_r", config_.lora->r);
+    for (const auto& [pattern, value] : config_.lora->rank_pattern) rank("lora_rank_pattern", value);
+  }
+
  private:
   static constexpr std::int64_t most = 1000000000;
+
+  [[noreturn]] void out_of_range(const std::string& key, const std::string& found, const std::string& expected) const {
+    core::raise_usage("config", 6,
+                      {.what = "the value of " + key + " is out of range",
+                       .found = found,
+                       .expected = expected,
+                       .where = config_.place(key)});
+  }
 
   [[noreturn]] void synced_reference_conflict(const char* what, const char* remedy) const {
     core::raise_usage("config", 8,
@@ -357,6 +376,7 @@ class Validator {
 inline void validate(const RunConfig& config) {
   const detail::Validator rules(config);
   rules.data();
+  rules.adapter();
   if (is_preference(config)) {
     rules.optimization();
     rules.cadence();

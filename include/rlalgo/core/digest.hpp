@@ -5,10 +5,9 @@
 // Source: Yann Collet, xxHash specification (XXH64, seed 0); file_digest() is what `xxhsum -H64` prints.
 // Measured 2026-11-22 on one core of an x86-64 virtual machine, g++ 12 -O2: see docs/performance.md.
 // Words are read in the byte order of the machine, which is little-endian everywhere this library runs.
-// Errors: [rlalgo.core.1] a file that cannot be read.
+// Errors: [rlalgo.core.1] a file that cannot be read, or is no regular file.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include <string_view>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::core {
 
@@ -114,19 +114,21 @@ class Digest {
 
 // The digest of a file's bytes.
 [[nodiscard]] inline std::string file_digest(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) raise_file_error("cannot open the file", path, errno);
+  const RegularFile file(path);
+  if (!file.problem().empty())
+    raise("core", 1,
+          {.what = "cannot open the file",
+           .found = file.problem(),
+           .where = path.string(),
+           .remedy = "check the path and its permissions"});
   Digest digest;
   std::string piece(std::size_t{1} << 20U, '\0');
   for (;;) {
-    const ssize_t n = ::read(file, piece.data(), piece.size());
+    const ssize_t n = ::read(file.descriptor(), piece.data(), piece.size());
     if (n < 0 && errno == EINTR) continue;
-    const int error = n < 0 ? errno : 0;
-    if (n > 0) digest.update({piece.data(), static_cast<std::size_t>(n)});
-    if (n > 0) continue;
-    ::close(file);
-    if (error != 0) raise_file_error("cannot read the file", path, error);
-    return digest.hex();
+    if (n < 0) raise_file_error("cannot read the file", path, errno);
+    if (n == 0) return digest.hex();
+    digest.update({piece.data(), static_cast<std::size_t>(n)});
   }
 }
 

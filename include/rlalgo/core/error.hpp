@@ -2,13 +2,20 @@
 //
 //   [rlalgo.<room>.<number>] what: found …, expected …, at …; remedy
 //
+// What an error quotes may come from anybody: control characters are shown as escapes (line ends stay in `found` and
+// `where`, which hold tracebacks), and a part longer than `longest_part` bytes loses its middle.
+//
 // Every (room, number) pair raised in the library has one entry in docs/errors.md; scripts/check_architecture.py
 // proves that on each CI run.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include <rlalgo/core/printable.hpp>
 
 namespace rlalgo::core {
 
@@ -31,19 +38,25 @@ class Error : public std::runtime_error {
   // The process exit status this error asks for: 1 for a failed run, 2 for wrong usage.
   [[nodiscard]] virtual int exit_code() const noexcept { return 1; }
 
+  static constexpr std::size_t longest_part = 8192;  // bytes
+
   static std::string render(const std::string& room, int number, const ErrorText& text) {
-    std::string out = "[rlalgo." + room + "." + std::to_string(number) + "] " + text.what;
+    const auto shown = [](const std::string& part, std::string_view keep) {
+      return printable(shortened(part, longest_part), keep);
+    };
+    constexpr std::string_view one_line = "\t", lines = "\n\t";
+    std::string out = "[rlalgo." + room + "." + std::to_string(number) + "] " + shown(text.what, one_line);
     std::string facts;
-    const auto add = [&](const char* label, const std::string& value) {
+    const auto add = [&](const char* label, const std::string& value, std::string_view keep) {
       if (value.empty()) return;
       facts += facts.empty() ? "" : ", ";
-      facts += label + value;
+      facts += label + shown(value, keep);
     };
-    add("found ", text.found);
-    add("expected ", text.expected);
-    add("at ", text.where);
+    add("found ", text.found, lines);
+    add("expected ", text.expected, one_line);
+    add("at ", text.where, lines);
     if (!facts.empty()) out += ": " + facts;
-    if (!text.remedy.empty()) out += "; " + text.remedy;
+    if (!text.remedy.empty()) out += "; " + shown(text.remedy, one_line);
     return out;
   }
 

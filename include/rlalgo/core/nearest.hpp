@@ -32,6 +32,8 @@ namespace rlalgo::core {
 
 // The nearest of `names`, or "" when none is near.
 [[nodiscard]] inline std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
+  constexpr std::size_t longest = 256;  // the distance costs the product of the lengths; no name of ours is near
+  if (name.size() > longest) return {};
   const auto folded = [](std::string_view text) {
     std::string out(text);
     for (char& c : out) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

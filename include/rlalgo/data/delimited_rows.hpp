@@ -7,7 +7,7 @@
 //
 // Departures from pandas (which `datasets` uses): NA, None, null, nan … are texts; only an empty cell is null.
 // Errors: [rlalgo.data.29] a record with more cells than the header, a quote that is not closed, a header with an empty
-// or doubled name; those of detail/input_file.hpp.
+// or doubled name; [rlalgo.data.30] too many columns; those of detail/input_file.hpp.
 #pragma once
 
 #include <cctype>
@@ -39,6 +39,7 @@ class DelimitedRecords {
 
  private:
   bool read(std::string& line);
+  [[noreturn]] void refuse_columns() const;
 
   InputFile file_;
   char separator_;

@@ -5,7 +5,8 @@
 // object per line is read line by line, in bounded memory; the others are read whole.
 //
 // Errors: [rlalgo.data.2], [rlalgo.data.6] and [rlalgo.data.28] of detail/input_file.hpp; [rlalgo.data.3] not valid
-// JSON, with file:line; [rlalgo.data.4] a row is not an object, or `field` is not there.
+// JSON, with file:line; [rlalgo.data.4] a row is not an object, or `field` is not there; [rlalgo.data.30] JSON beyond the
+// limits of core/bounded_json.hpp, or a row of too many columns.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/table.hpp>
@@ -43,10 +45,7 @@ namespace detail {
 // 1-based line of a byte offset.
 std::int64_t line_of(std::string_view text, std::size_t byte);
 
-// The part of nlohmann's message that says what is wrong, without its own numbering and position.
-std::string json_reason(const char* what);
-
-[[noreturn]] void raise_invalid_json(const std::string& file, std::int64_t line, const char* what);
+[[noreturn]] void raise_invalid_json(const core::JsonProblem& problem, const std::string& file, std::int64_t line);
 
 void require_object(const Json& value, const Origin& origin);
 

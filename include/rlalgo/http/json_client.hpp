@@ -7,7 +7,7 @@
 //   [rlalgo.http.2] the server refuses with an HTTP status
 //   [rlalgo.http.3] the answer is not JSON
 //   [rlalgo.http.5] a server that was waited for is not up in time
-//   [rlalgo.http.6] the answer is larger than the limit, nested deeper than 200 levels, or no HTTP
+//   [rlalgo.http.6] the answer is larger than the limit, beyond the limits of core/bounded_json.hpp, or no HTTP
 //   [rlalgo.http.7] the call was given up
 #pragma once
 
@@ -22,9 +22,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/json_depth.hpp>
 #include <rlalgo/http/client.hpp>
 
 namespace rlalgo::http {
@@ -96,8 +96,6 @@ class JsonClient {
  private:
   static constexpr double shortest_look = 1.0;  // seconds, also when the wait is over
 
-  static constexpr std::size_t deepest = 200;  // levels of an answer
-
   static ClientConfig once(ClientConfig config) {
     config.retries.retries = 0;
     return config;
@@ -129,16 +127,12 @@ class JsonClient {
     if (!result.ok()) refuse(result, where);
     const std::string& body = result.response().body;
     if (body.empty()) return nullptr;
-    if (const std::size_t depth = core::json_depth(body); depth > deepest)
-      core::raise("http", 6,
-                  {.what = "a server's answer cannot be read",
-                   .found = "JSON nested " + std::to_string(depth) + " levels deep",
-                   .expected = "at most " + std::to_string(deepest),
-                   .where = where});
-    Json answer = Json::parse(body, nullptr, false);
-    if (answer.is_discarded())
+    auto [answer, problem] = core::read_json<Json>(body);
+    if (problem.beyond_limit)
+      core::raise("http", 6, {.what = "a server's answer cannot be read", .found = problem.text, .where = where});
+    if (!problem.text.empty())
       core::raise("http", 3, {.what = "a server's answer is not JSON", .found = shortened(body), .where = where});
-    return answer;
+    return std::move(answer);
   }
 
   static std::string rounded(double seconds) {

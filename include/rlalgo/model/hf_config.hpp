@@ -44,6 +44,9 @@ struct GenerationConfig {
 
 namespace detail {
 
+inline constexpr std::uint64_t largest_json_file = std::uint64_t{64} << 20U;  // bytes
+
+// The object in a JSON file. [rlalgo.model.8]
 [[nodiscard]] Json read_json_file(const std::filesystem::path& path);
 
 // Typed access to the fields of one JSON object; null counts as absent, as in transformers.

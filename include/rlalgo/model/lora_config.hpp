@@ -31,6 +31,8 @@ enum class LoraInit {
   orthogonal  // B A = 0, both nonzero
 };
 
+inline constexpr std::int64_t largest_rank = 16384;  // the smaller side of the largest matrix of known models
+
 struct LoraConfig {
   std::int64_t r = 8;
   double alpha = 8.0;

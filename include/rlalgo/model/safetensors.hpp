@@ -66,7 +66,7 @@ class MappedFile {
   void release(std::size_t begin, std::size_t end) const;
 
  private:
-  [[noreturn]] static void fail(const char* what, const std::filesystem::path& path, int error);
+  [[noreturn]] static void fail(const char* what, const std::filesystem::path& path, const std::string& reason);
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -68,6 +68,7 @@ struct LoadedCheckpoint {
 
 namespace detail {
 
+inline constexpr std::uint64_t largest_state_file = std::uint64_t{4} << 30U;  // bytes; it holds rollouts
 Json read_json(const std::filesystem::path& path);
 
 }  // namespace detail

@@ -9,13 +9,14 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <utility>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/loss/entropy_bonus.hpp>
 #include <rlalgo/trainer/companion.hpp>
@@ -42,8 +43,8 @@ class EntropyControl final : public Companion {
 
   void restore(const std::filesystem::path& directory) override {
     if (!coefficient_->is_adaptive()) return;
-    std::ifstream in(directory / file);
-    const data::Json state = data::Json::parse(in, nullptr, false);
+    constexpr std::uint64_t most = 4096;  // bytes
+    const data::Json state = core::read_json<data::Json>(core::read_regular_file(directory / file, most).text).value;
     if (!state.is_object() || !state.contains("entropy_coef") || !state["entropy_coef"].is_number() ||
         !state.contains("last_world_entropy"))
       core::raise("trainer", 30,

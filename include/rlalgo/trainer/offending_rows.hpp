@@ -18,6 +18,7 @@
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
@@ -72,7 +73,7 @@ namespace detail {
 inline std::filesystem::path free_name(const std::filesystem::path& directory, std::int64_t step) {
   const std::string stem = "offending_rows-step-" + std::to_string(step);
   std::filesystem::path path = directory / (stem + ".jsonl");
-  for (int n = 2; std::filesystem::exists(path); ++n) path = directory / (stem + "-" + std::to_string(n) + ".jsonl");
+  for (int n = 2; core::exists(path); ++n) path = directory / (stem + "-" + std::to_string(n) + ".jsonl");
   return path;
 }
 

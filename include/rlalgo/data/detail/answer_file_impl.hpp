@@ -197,8 +197,9 @@ RLALGO_INLINE std::optional<ReferenceColumns> read_reference(const std::filesyst
   if (!good)
     core::raise("data", 27,
                 {.what = "the reference log-probs on disk do not fit the data",
-                 .found = std::to_string(out.rows.size()) + " numbers",
-                 .expected = std::to_string(answers),
+                 .found = std::to_string(out.rows.size()) + " log-probs, " + std::to_string(out.mismatched.size()) +
+                          " of mismatched completions, " + (in->done() ? "and no more" : "and more bytes behind"),
+                 .expected = std::to_string(answers) + " log-probs",
                  .where = path.string(),
                  .remedy = "delete the file: it is made again"});
   return out;

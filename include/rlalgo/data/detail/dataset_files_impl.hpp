@@ -16,6 +16,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
@@ -54,11 +55,12 @@ RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_
 }
 
 RLALGO_INLINE std::vector<fs::path> expand_pattern(const std::string& pattern) {
+  std::error_code error;
   glob_t matches{};
   std::vector<fs::path> out;
   if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &matches) == 0)
     for (std::size_t i = 0; i < matches.gl_pathc; ++i)
-      if (!fs::is_directory(matches.gl_pathv[i])) out.emplace_back(matches.gl_pathv[i]);
+      if (!fs::is_directory(matches.gl_pathv[i], error)) out.emplace_back(matches.gl_pathv[i]);
   ::globfree(&matches);
   return out;  // sorted by glob
 }
@@ -113,9 +115,10 @@ RLALGO_INLINE std::string split_named_in(const std::string& text) {
 RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& ds_type) {
   std::vector<fs::path> files;
   fs::path unread;
+  std::error_code error;  // of a link that leads nowhere: no file
   for (const auto& entry : fs::recursive_directory_iterator(directory, fs::directory_options::skip_permission_denied)) {
     const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file() || name.starts_with('.')) continue;
+    if (!entry.is_regular_file(error) || name.starts_with('.')) continue;
     if (name == "dataset_info.json" || name == "dataset_infos.json" || name == "state.json") continue;
     const std::string format = format_of(entry.path(), "", false);
     if (!format.empty() && (ds_type.empty() || format_of(entry.path(), ds_type, false) == format))
@@ -145,7 +148,6 @@ RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& 
 }
 
 RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
-  std::error_code error;
   if (source.path.empty()) {
     if (source.data_files.empty())
       core::raise("data", 1,
@@ -153,7 +155,7 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
     return {{"train", expand_data_files(source.data_files, {})}};
   }
   fs::path root = source.path;
-  if (!fs::exists(root, error)) {
+  if (!core::exists(root)) {
     const auto cached = find_in_hub_cache(HubKind::datasets, source.path, source.revision);
     if (!cached) {
       core::raise("data", 1,
@@ -166,9 +168,9 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
                                        source.path + ") or give a local path"
                                  : "relative paths start from the working directory, " + fs::current_path().string()});
     }
-    root = !source.name.empty() && fs::is_directory(*cached / source.name, error) ? *cached / source.name : *cached;
+    root = !source.name.empty() && core::is_directory(*cached / source.name) ? *cached / source.name : *cached;
   }
-  if (!fs::is_directory(root, error)) return {{"train", {root}}};
+  if (!core::is_directory(root)) return {{"train", {root}}};
   if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, root)}};
   return discover(root, source.ds_type);
 }

@@ -55,10 +55,12 @@ RLALGO_INLINE bool DelimitedRecords::next(std::vector<std::string>& cells) {
   begin_ = number_;
   cells.assign(1, "");
   bool quoted = false, fresh = true;  // fresh: nothing of the cell was read yet
+  std::uint64_t bytes = line.size();
   for (std::size_t i = 0;; ++i) {
     if (i == line.size()) {
       if (!quoted) return true;
       if (!read(line)) fail("a quote is not closed");
+      if ((bytes += line.size() + 1) > file_.limits().line) file_.refuse_line(begin_);
       cells.back() += '\n';
       i = static_cast<std::size_t>(-1);
     } else if (quoted && line[i] == '"' && i + 1 < line.size() && line[i + 1] == '"') {
@@ -67,6 +69,7 @@ RLALGO_INLINE bool DelimitedRecords::next(std::vector<std::string>& cells) {
       quoted = !quoted;
       fresh = false;
     } else if (!quoted && line[i] == separator_) {
+      if (cells.size() == file_.limits().columns) refuse_columns();
       cells.emplace_back();
       fresh = true;
     } else {
@@ -82,6 +85,12 @@ RLALGO_INLINE void DelimitedRecords::fail(const std::string& found) const {
                .found = found,
                .expected = "a header line, then as many cells per record",
                .where = file_.path().string() + ":" + std::to_string(begin_)});
+}
+
+RLALGO_INLINE void DelimitedRecords::refuse_columns() const {
+  raise_beyond_limit("a dataset row has too many columns", "more than " + std::to_string(file_.limits().columns),
+                     "at most that", file_.path().string() + ":" + std::to_string(begin_),
+                     "check the separator, or put what belongs together under one name");
 }
 
 RLALGO_INLINE bool DelimitedRecords::read(std::string& line) {

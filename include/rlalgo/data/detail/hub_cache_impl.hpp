@@ -1,9 +1,10 @@
 // Definitions of hub_cache.hpp.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 
 namespace rlalgo::data {
@@ -53,10 +55,10 @@ RLALGO_INLINE std::optional<std::filesystem::path> find_in_hub_cache(HubKind kin
     if (commit.empty() || !fs::is_directory(snapshots / commit, error)) return std::nullopt;
     return snapshots / commit;
   };
+  constexpr std::uint64_t longest_ref = 4096;  // bytes; it holds the 40 digits of a commit
   const std::string wanted = revision.empty() ? "main" : revision;
-  if (std::ifstream ref(repository / "refs" / wanted); ref) {
-    std::string commit;
-    ref >> commit;
+  if (std::string commit = core::read_regular_file(repository / "refs" / wanted, longest_ref).text; !commit.empty()) {
+    commit.erase(std::min(commit.find_first_of(" \t\r\n"), commit.size()));
     if (auto found = snapshot(commit)) return found;
   }
   if (!revision.empty()) return snapshot(revision);

@@ -18,22 +18,21 @@
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/id_arena.hpp>
 #include <rlalgo/data/rollout.hpp>
 
 namespace rlalgo::data {
 
 RLALGO_INLINE std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return nullptr;
-  const off_t size = ::lseek(descriptor, 0, SEEK_END);
-  void* map =
-      size > 0 ? ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
-  const int error = errno;
-  ::close(descriptor);
-  if (size > 0 && map == MAP_FAILED) core::raise_file_error("cannot map the file", path, error);
+  const core::RegularFile file(path);
+  if (!file.problem().empty()) return nullptr;
   auto out = std::shared_ptr<MappedFile>(new MappedFile());
-  if (size > 0) out->bytes_ = {static_cast<const char*>(map), static_cast<std::size_t>(size)};
+  const std::size_t size = file.size();
+  if (size == 0) return out;
+  void* map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (map == MAP_FAILED) core::raise_file_error("cannot map the file", path, errno);
+  out->bytes_ = {static_cast<const char*>(map), size};
   return out;
 }
 

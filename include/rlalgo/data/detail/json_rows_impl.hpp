@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
@@ -24,23 +25,25 @@ RLALGO_INLINE std::int64_t line_of(std::string_view text, std::size_t byte) {
   return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size())), '\n');
 }
 
-RLALGO_INLINE std::string json_reason(const char* what) {
-  std::string text(what);
-  if (const auto at = text.find("parse error"); at != std::string::npos)
-    if (const auto colon = text.find(": ", at); colon != std::string::npos) text = text.substr(colon + 2);
-  return text;
-}
-
-RLALGO_INLINE void raise_invalid_json(const std::string& file, std::int64_t line, const char* what) {
+RLALGO_INLINE void raise_invalid_json(const core::JsonProblem& problem, const std::string& file, std::int64_t line) {
+  const std::string where = file + ":" + std::to_string(line);
+  if (problem.beyond_limit)
+    raise_beyond_limit("the JSON of the dataset is beyond what is read", problem.text, "", where,
+                       "keep such a value as a text");
   core::raise("data", 3,
               {.what = "invalid JSON",
-               .found = json_reason(what),
+               .found = problem.text,
                .expected = "one JSON object per line, or one array of objects",
-               .where = file + ":" + std::to_string(line)});
+               .where = where});
 }
 
 RLALGO_INLINE void require_object(const Json& value, const Origin& origin) {
-  if (value.is_object()) return;
+  if (value.is_object()) {
+    constexpr std::size_t most = InputLimits{}.columns;
+    if (value.size() <= most) return;
+    raise_beyond_limit("a dataset row has too many columns", std::to_string(value.size()),
+                       "at most " + std::to_string(most), origin.text(), "put what belongs together under one name");
+  }
   core::raise("data", 4,
               {.what = "a dataset row is not an object",
                .found = value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60),
@@ -54,11 +57,9 @@ RLALGO_INLINE void append_object(Table& table, Json value, Origin origin) {
 }
 
 RLALGO_INLINE Json parse_whole(const std::string& text, const std::string& file) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    raise_invalid_json(file, line_of(text, error.byte), error.what());
-  }
+  auto [value, problem] = core::read_json<Json>(text);
+  if (!problem.text.empty()) raise_invalid_json(problem, file, line_of(text, problem.byte));
+  return std::move(value);
 }
 
 RLALGO_INLINE void append_items(Table& table, Json items, const std::shared_ptr<const std::string>& file) {
@@ -81,6 +82,8 @@ RLALGO_INLINE void append_field(Table& table, const std::string& text, const std
 
 RLALGO_INLINE void append_concatenated(Table& table, const std::string& text,
                                        const std::shared_ptr<const std::string>& file) {
+  if (const core::JsonProblem excess = core::json_excess(text); !excess.text.empty())
+    raise_invalid_json(excess, *file, line_of(text, excess.byte));
   std::istringstream stream(text);
   while ((stream >> std::ws).good()) {
     const std::size_t begin = static_cast<std::size_t>(stream.tellg());
@@ -88,23 +91,24 @@ RLALGO_INLINE void append_concatenated(Table& table, const std::string& text,
     try {
       stream >> value;
     } catch (const Json::parse_error& error) {
-      raise_invalid_json(*file, line_of(text, begin + error.byte), error.what());
+      raise_invalid_json({.text = core::json_reason(error.what())}, *file, line_of(text, begin + error.byte));
+    } catch (const Json::exception& error) {  // a number that no double holds
+      raise_invalid_json({.text = core::json_reason(error.what())}, *file, line_of(text, begin));
     }
     append_object(table, std::move(value), {file, line_of(text, begin), -1});
   }
 }
 
 RLALGO_INLINE Json parse_row(const std::string& text, const Origin& origin) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    raise_invalid_json(*origin.file, origin.line, error.what());
-  }
+  auto [value, problem] = core::read_json<Json>(text);
+  if (!problem.text.empty()) raise_invalid_json(problem, *origin.file, origin.line);
+  return std::move(value);
 }
 
 RLALGO_INLINE std::unique_ptr<JsonLines> JsonLines::open(const std::filesystem::path& path) {
   auto out = std::unique_ptr<JsonLines>(new JsonLines(path));
-  if (!out->advance()) return out;  // an empty file
+  if (out->file_.first_letter() == '[') return nullptr;  // an array may be one line of any length
+  if (!out->advance()) return out;                       // an empty file
   const std::string_view first = std::string_view(out->line_).substr(out->line_.find_first_not_of(" \t\r"));
   if (first.front() == '[') return nullptr;
   if (Json::accept(first)) return out;

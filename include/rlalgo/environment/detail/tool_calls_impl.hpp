@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/environment/tool_calls.hpp>
 
@@ -18,10 +19,10 @@ namespace detail {
 
 RLALGO_INLINE std::optional<nlohmann::ordered_json> tool_call(std::string_view text) {
   using Json = nlohmann::ordered_json;
-  const Json call = Json::parse(text, nullptr, false);
+  const Json call = core::read_json<Json>(text).value;
   if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) return std::nullopt;
   Json arguments = call.contains("arguments") ? call["arguments"] : Json::object();
-  if (arguments.is_string()) arguments = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+  if (arguments.is_string()) arguments = core::read_json<Json>(arguments.get_ref<const std::string&>()).value;
   if (!arguments.is_object()) return std::nullopt;
   return Json{{"type", "function"}, {"function", {{"name", call["name"]}, {"arguments", std::move(arguments)}}}};
 }

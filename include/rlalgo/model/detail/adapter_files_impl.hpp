@@ -16,6 +16,7 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -26,7 +27,7 @@
 namespace rlalgo::model {
 
 RLALGO_INLINE bool is_adapter_directory(const std::filesystem::path& directory) {
-  return std::filesystem::exists(directory / adapter_config_file);
+  return core::exists(directory / adapter_config_file);
 }
 
 RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& base_model) {
@@ -172,7 +173,7 @@ RLALGO_INLINE LoraConfig parse_adapter_config(const Json& json, const std::strin
 
 RLALGO_INLINE LoraConfig read_adapter_config(const std::filesystem::path& directory) {
   const auto path = directory / adapter_config_file;
-  if (!std::filesystem::exists(path))
+  if (!core::exists(path))
     core::raise("model", 28,
                 {.what = "there is no adapter in the directory",
                  .found = std::string("no ") + adapter_config_file,

@@ -15,6 +15,7 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
@@ -66,15 +67,15 @@ RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory
 RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& directory) {
   const auto single = directory / "model.safetensors";
   const auto index = directory / "model.safetensors.index.json";
-  if (std::filesystem::exists(single)) {
+  if (core::exists(single)) {
     add(std::make_unique<SafetensorsFile>(single));
-  } else if (std::filesystem::exists(index)) {
+  } else if (core::exists(index)) {
     read_index(directory, index);
-  } else if (const auto adapter = directory / "adapter_model.safetensors"; std::filesystem::exists(adapter)) {
+  } else if (const auto adapter = directory / "adapter_model.safetensors"; core::exists(adapter)) {
     add(std::make_unique<SafetensorsFile>(adapter));
   } else {
-    const bool pickled = std::filesystem::exists(directory / "pytorch_model.bin") ||
-                         std::filesystem::exists(directory / "pytorch_model.bin.index.json");
+    const bool pickled =
+        core::exists(directory / "pytorch_model.bin") || core::exists(directory / "pytorch_model.bin.index.json");
     core::raise("model", 13,
                 {.what = "no weights in the model directory",
                  .found = pickled ? "only pytorch_model.bin, a Python pickle" : "",
@@ -119,7 +120,7 @@ RLALGO_INLINE void CheckpointFiles::read_index(const std::filesystem::path& dire
     if (std::find(shards.begin(), shards.end(), home[name]) == shards.end()) shards.push_back(home[name]);
   }
   for (const auto& shard : shards) {
-    if (!std::filesystem::exists(directory / shard)) fail("a shard is missing", "", shard);
+    if (!core::exists(directory / shard)) fail("a shard is missing", "", shard);
     add(std::make_unique<SafetensorsFile>(directory / shard));
   }
   for (const auto& [name, shard] : home) {

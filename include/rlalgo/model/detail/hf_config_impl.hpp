@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -15,8 +14,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/hf_config.hpp>
 
@@ -25,25 +26,21 @@ namespace rlalgo::model {
 namespace detail {
 
 RLALGO_INLINE Json read_json_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
+  const std::string name = path.filename().string();
+  const core::FileText file = core::read_regular_file(path, largest_json_file);
+  if (!file.problem.empty())
     core::raise("model", 8,
-                {.what = path.filename().string() + " is missing or unreadable",
+                {.what = name + " is missing or unreadable",
+                 .found = file.problem,
                  .where = path.string(),
                  .remedy = "base_model must name a Hugging Face model directory"});
-  }
-  try {
-    Json json = Json::parse(stream);
-    if (json.is_object()) return json;
+  auto [json, problem] = core::read_json<Json>(file.text);
+  if (!problem.text.empty())
+    core::raise("model", 8, {.what = name + " is not valid JSON", .found = problem.text, .where = path.string()});
+  if (!json.is_object())
     core::raise("model", 8,
-                {.what = path.filename().string() + " is not a JSON object",
-                 .found = json.type_name(),
-                 .where = path.string()});
-  } catch (const nlohmann::json::exception& error) {
-    core::raise(
-        "model", 8,
-        {.what = path.filename().string() + " is not valid JSON", .found = error.what(), .where = path.string()});
-  }
+                {.what = name + " is not a JSON object", .found = json.type_name(), .where = path.string()});
+  return std::move(json);
 }
 
 RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta) {
@@ -302,7 +299,7 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
 }
 
 RLALGO_INLINE HfConfig read_hf_config(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory)) {
+  if (!core::is_directory(directory)) {
     core::raise("model", 7,
                 {.what = "the model directory does not exist",
                  .found = directory.string(),
@@ -315,7 +312,7 @@ RLALGO_INLINE HfConfig read_hf_config(const std::filesystem::path& directory) {
 
 RLALGO_INLINE std::optional<GenerationConfig> read_generation_config(const std::filesystem::path& directory) {
   const auto path = directory / "generation_config.json";
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!core::exists(path)) return std::nullopt;
   GenerationConfig out;
   out.json = detail::read_json_file(path);
   const detail::JsonFields fields(out.json, path.string());

@@ -38,10 +38,14 @@ RLALGO_INLINE void check_lora(const LoraConfig& c) {
   const auto require = [](bool good, const char* name, const auto& found, const char* expected) {
     if (!good) detail::raise_lora_setting(name, std::to_string(found), expected);
   };
-  require(c.r >= 1, "r", c.r, "1 or more");
+  const auto rank = [&](const char* name, std::int64_t r) {
+    if (r < 1 || r > largest_rank)
+      detail::raise_lora_setting(name, std::to_string(r), "1 to " + std::to_string(largest_rank));
+  };
+  rank("r", c.r);
   require(std::isfinite(c.alpha) && c.alpha > 0, "alpha", c.alpha, "above 0");
   require(c.dropout >= 0 && c.dropout < 1, "dropout", c.dropout, "0 to below 1");
-  for (const auto& [key, rank] : c.rank_pattern) require(rank >= 1, "rank_pattern", rank, "1 or more");
+  for (const auto& [key, r] : c.rank_pattern) rank("rank_pattern", r);
   for (const auto& [key, alpha] : c.alpha_pattern)
     require(std::isfinite(alpha) && alpha > 0, "alpha_pattern", alpha, "above 0");
 }

@@ -15,6 +15,7 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -164,7 +165,7 @@ RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::f
                                error);
     if (error) core::raise_file_error("cannot copy the file", from, error.value());
   };
-  const bool own_tokenizer = std::filesystem::exists(adapter / "tokenizer.json");
+  const bool own_tokenizer = core::exists(adapter / "tokenizer.json");
   for (const auto& file : detail::side_files(base))
     if (!own_tokenizer || !detail::is_tokenizer_file(file.filename().string())) copy(file);
   if (own_tokenizer)

@@ -1,9 +1,7 @@
 // Definitions of safetensors.hpp.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,8 +24,10 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -49,24 +49,13 @@ RLALGO_INLINE const SafetensorsDtype* find_dtype(at::ScalarType type) {
 }
 
 RLALGO_INLINE MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot open the weights file", path, errno);
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const int error = S_ISREG(status.st_mode) ? errno : EISDIR;
-    ::close(descriptor);
-    fail("cannot read the weights file", path, error);
-  }
-  size_ = static_cast<std::size_t>(status.st_size);
-  if (size_ > 0) {
-    void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
-    const int error = errno;
-    ::close(descriptor);
-    if (address == MAP_FAILED) fail("cannot map the weights file", path, error);
-    data_ = static_cast<std::byte*>(address);
-  } else {
-    ::close(descriptor);
-  }
+  const core::RegularFile file(path);
+  if (!file.problem().empty()) fail("cannot open the weights file", path, file.problem());
+  if (file.size() == 0) return;
+  void* address = ::mmap(nullptr, file.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE, file.descriptor(), 0);
+  if (address == MAP_FAILED) fail("cannot map the weights file", path, std::strerror(errno));
+  data_ = static_cast<std::byte*>(address);
+  size_ = file.size();
 }
 
 RLALGO_INLINE MappedFile::~MappedFile() {
@@ -80,12 +69,9 @@ RLALGO_INLINE void MappedFile::release(std::size_t begin, std::size_t end) const
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }
 
-RLALGO_INLINE void MappedFile::fail(const char* what, const std::filesystem::path& path, int error) {
+RLALGO_INLINE void MappedFile::fail(const char* what, const std::filesystem::path& path, const std::string& reason) {
   core::raise("model", 1,
-              {.what = what,
-               .found = std::strerror(error),
-               .where = path.string(),
-               .remedy = "check the path and its permissions"});
+              {.what = what, .found = reason, .where = path.string(), .remedy = "check the path and its permissions"});
 }
 
 }  // namespace detail
@@ -213,9 +199,11 @@ RLALGO_INLINE void SafetensorsFile::parse() {
          "2 to " + std::to_string(std::min<std::uint64_t>(largest_header, bytes.size() - 8)));
   }
   data_ = bytes.subspan(8 + length);
+  const std::string_view header_text(reinterpret_cast<const char*>(bytes.data() + 8), length);
+  if (const core::JsonProblem excess = core::json_excess(header_text); !excess.text.empty())
+    fail(3, "the safetensors header is beyond what is read", excess.text, "");
   nlohmann::ordered_json header;
   try {
-    const char* text = reinterpret_cast<const char*>(bytes.data() + 8);
     std::set<std::string> names;
     // The parser would let a later duplicate of a key win in silence.
     const auto unique = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::ordered_json& parsed) {
@@ -225,9 +213,9 @@ RLALGO_INLINE void SafetensorsFile::parse() {
       }
       return true;
     };
-    header = nlohmann::ordered_json::parse(text, text + length, unique);
+    header = nlohmann::ordered_json::parse(header_text, unique);
   } catch (const nlohmann::json::exception& error) {
-    fail(3, "the safetensors header is not JSON", error.what(), "");
+    fail(3, "the safetensors header is not JSON", core::json_reason(error.what()), "");
   }
   if (!header.is_object()) fail(3, "the safetensors header is not a JSON object", header.type_name(), "object");
   for (const auto& [name, value] : header.items()) {

@@ -79,6 +79,19 @@ def accepted(function, arguments):
     return {k: v for k, v in arguments.items() if k in names}
 
 
+def line_of(answer):
+    # JSON in UTF-8, which has no half characters: a lone surrogate becomes U+FFFD.
+    try:
+        text = json.dumps(answer, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = json.dumps(Refusal("value", "the answer cannot be JSON: %s" % error).answer, ensure_ascii=False)
+    try:
+        line = text.encode("utf-8")
+    except UnicodeEncodeError:
+        line = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
+    return line + b"\n"
+
+
 def serve(load, work):
     # Answers questions until there are none.
     channel = socket.socket(fileno=3)
@@ -91,12 +104,14 @@ def serve(load, work):
                 answer = load(question) if question["op"] == "load" else work(question, line)
             except Refusal as refusal:
                 answer = refusal.answer
+            except RecursionError as error:
+                answer = Refusal("value", "the answer is nested too deeply: %s" % error).answer
             for stream in (sys.stdout, sys.stderr):
                 try:
                     stream.flush()
                 except Exception:
                     pass
-            channel.sendall(json.dumps(answer, allow_nan=False).encode("ascii") + b"\n")
+            channel.sendall(line_of(answer))
 )PYTHON";
 
 }  // namespace rlalgo::remote::detail

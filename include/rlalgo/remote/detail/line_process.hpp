@@ -30,7 +30,8 @@ namespace rlalgo::remote::detail {
 
 class LineProcess {
  public:
-  enum class Outcome { answered, late, gone };
+  enum class Outcome { answered, late, gone, too_long };
+  static constexpr std::size_t longest_answer = std::size_t{1} << 30U;  // bytes
 
   LineProcess() = default;
   LineProcess(const LineProcess&) = delete;
@@ -102,13 +103,15 @@ class LineProcess {
       }
     }
     char block[65536];
-    for (;;) {
-      const std::size_t end = received_.find('\n');
+    for (std::size_t seen = 0;;) {
+      const std::size_t end = received_.find('\n', seen);
       if (end != std::string::npos) {
         answer = received_.substr(0, end);
         received_.erase(0, end + 1);
         return Outcome::answered;
       }
+      seen = received_.size();
+      if (seen > longest_answer) return Outcome::too_long;
       const ssize_t n = ::recv(channel_, block, sizeof block, MSG_DONTWAIT);
       if (n > 0)
         received_.append(block, static_cast<std::size_t>(n));

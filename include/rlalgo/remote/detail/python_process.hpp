@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/remote/detail/line_process.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
@@ -52,9 +53,14 @@ class PythonProcess {
     }
     if (outcome == LineProcess::Outcome::gone)
       return Failure{.trouble = Trouble::ended, .found = process_.stop(dying_seconds), .seconds = watch.seconds()};
-    Json answer = Json::parse(text, nullptr, false);
+    if (outcome == LineProcess::Outcome::too_long) {
+      process_.stop(0.0);
+      return too_much("more than " + std::to_string(LineProcess::longest_answer) + " bytes");
+    }
+    auto [answer, problem] = core::read_json<Json>(text);
+    if (problem.beyond_limit) return too_much(problem.text);
     if (!answer.is_object()) return unreadable(text);
-    if (!answer.contains("error")) return answer;
+    if (!answer.contains("error")) return std::move(answer);
     const std::string trace = answer.value("traceback", "");
     std::string found = answer.value("message", "") + (trace.empty() ? "" : "\n" + trace);
     return Failure{.trouble = Trouble::refused, .found = std::move(found), .answer = std::move(answer)};
@@ -67,6 +73,11 @@ class PythonProcess {
   }
 
  private:
+  // An answer that keeps to the protocol and is more than is read.
+  static Failure too_much(const std::string& found) {
+    const std::string text = "an answer that is beyond what is read: " + found;
+    return {.trouble = Trouble::refused, .found = text, .answer = {{"kind", "value"}, {"message", text}}};
+  }
   static constexpr double dying_seconds = 5.0;  // what a process that closed its channel is given to end by itself
   std::string program_;
   LineProcess process_;

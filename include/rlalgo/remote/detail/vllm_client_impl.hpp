@@ -72,8 +72,8 @@ RLALGO_INLINE void VllmClient::read(const Json& answer, const std::vector<std::s
   const bool known = answer.contains("logprobs") && !answer["logprobs"].is_null();
   const Json& values = known ? list(answer, "logprobs") : ids;
   const Json& tokens = known ? list(answer, "logprob_token_ids") : ids;
-  if (values.size() != expected || tokens.size() != expected)
-    wrong(std::to_string(values.size()) + " lists of log-probs", std::to_string(expected));
+  for (const auto& [lists, name] : {std::pair(&values, "logprobs"), std::pair(&tokens, "logprob_token_ids")})
+    if (lists->size() != expected) wrong(std::to_string(lists->size()) + " lists in " + name, std::to_string(expected));
   for (std::size_t s = 0; s < expected; ++s) {
     data::Completion completion = completion_of(ids[s], sampling);
     if (known) completion.log_probs = log_probs_of(completion.ids, values[s], tokens[s]);
@@ -109,8 +109,12 @@ RLALGO_INLINE data::Completion VllmClient::completion_of(const Json& ids,
 
 RLALGO_INLINE std::vector<float> VllmClient::log_probs_of(const std::vector<data::TokenId>& ids, const Json& values,
                                                           const Json& tokens) const {
-  if (!values.is_array() || values.size() != ids.size() || !tokens.is_array() || tokens.size() != ids.size())
-    wrong(std::to_string(values.size()) + " log-probs of a completion", std::to_string(ids.size()));
+  for (const auto& [given, name] : {std::pair(&values, "logprobs"), std::pair(&tokens, "logprob_token_ids")}) {
+    if (!given->is_array()) wrong(std::string(given->type_name()) + " as " + name + " of a completion", "a list");
+    if (given->size() != ids.size())
+      wrong(std::to_string(given->size()) + " " + name + " of a completion",
+            std::to_string(ids.size()) + ", one per token");
+  }
   std::vector<float> out;
   for (std::size_t t = 0; t < ids.size(); ++t) {
     const Json& candidates = tokens[t];

@@ -5,16 +5,16 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/step.hpp>
@@ -106,16 +106,18 @@ RLALGO_INLINE void rotate_checkpoints(const std::filesystem::path& output_dir, s
 namespace detail {
 
 RLALGO_INLINE Json read_json(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded())
+  const auto damaged = [&](const std::string& found) {
     core::raise("run", 5,
                 {.what = "the checkpoint is damaged",
-                 .found = in ? "text that is not JSON" : "a file that cannot be read",
+                 .found = found,
                  .where = path.string(),
                  .remedy = "resume from another checkpoint"});
-  return json;
+  };
+  const core::FileText file = core::read_regular_file(path, largest_state_file);
+  if (!file.problem.empty()) damaged("a file that cannot be read (" + file.problem + ")");
+  auto [json, problem] = core::read_json<Json>(file.text);
+  if (!problem.text.empty()) damaged("text that is not JSON (" + problem.text + ")");
+  return std::move(json);
 }
 
 }  // namespace detail
@@ -154,14 +156,14 @@ RLALGO_INLINE void check_file(const std::filesystem::path& checkpoint, const std
 }  // namespace detail
 
 RLALGO_INLINE LoadedCheckpoint read_checkpoint(const std::filesystem::path& path, Verify verify) {
-  if (!std::filesystem::is_directory(path))
+  if (!core::is_directory(path))
     core::raise("run", 4,
                 {.what = "resume_from_checkpoint names no checkpoint",
-                 .found = std::filesystem::exists(path) ? "a file" : "nothing",
+                 .found = core::exists(path) ? "a file" : "nothing",
                  .expected = "a checkpoint-<step> directory",
                  .where = path.string(),
                  .remedy = "give the path of a checkpoint of this run, or leave the key out to start afresh"});
-  if (!std::filesystem::exists(path / state_file))
+  if (!core::exists(path / state_file))
     core::raise("run", 4,
                 {.what = "resume_from_checkpoint names a directory that is no checkpoint",
                  .found = std::string("no ") + state_file,

@@ -168,7 +168,8 @@ class ByteFile {
  private:
   void open() {
     if (descriptor_ >= 0) return;
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    // A FIFO without a reader is an error (O_NONBLOCK), not a wait.
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (descriptor_ < 0) core::raise_file_error("cannot open the file", path_, errno);
   }
   void close() noexcept {

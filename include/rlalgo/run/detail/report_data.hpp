@@ -7,14 +7,15 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/report_chart.hpp>
 #include <rlalgo/run/health.hpp>
@@ -34,29 +35,34 @@ struct ReportData {
   std::vector<std::int64_t> checkpoints;
 };
 
+inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
+
 // The objects of a JSONL file. Errors: [rlalgo.run.11] a line that is no object with a whole number "step".
 [[nodiscard]] inline std::vector<Json> read_lines(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  core::FileText file = core::read_regular_file(path, largest_log);
+  const auto damaged = [&](const std::string& found, const std::string& where) {
+    core::raise("run", 11,
+                {.what = "a log of the run is damaged",
+                 .found = found,
+                 .expected = "a JSON object with \"step\"",
+                 .where = where,
+                 .remedy = "remove or mend the line"});
+  };
+  if (!file.problem.empty() && !file.absent) damaged(file.problem, path.string());
+  const std::string& text = file.text;
   std::vector<Json> out;
   std::size_t number = 1;
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
-    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                            text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    Json line = core::read_json<Json>(std::string_view(text).substr(begin, end - begin)).value;
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer())
-      core::raise("run", 11,
-                  {.what = "a log of the run is damaged",
-                   .found = "a line that is no record",
-                   .expected = "a JSON object with \"step\"",
-                   .where = path.string() + ":" + std::to_string(number),
-                   .remedy = "remove or mend the line"});
+      damaged("a line that is no record", path.string() + ":" + std::to_string(number));
     out.push_back(std::move(line));
   }
   return out;
 }
 
 [[nodiscard]] inline ReportData read_report_data(const std::filesystem::path& output_dir) {
-  if (!std::filesystem::exists(output_dir / metrics_file))
+  if (!core::exists(output_dir / metrics_file))
     core::raise("run", 10,
                 {.what = "there is no run to report on",
                  .found = std::string("no ") + metrics_file,
@@ -75,7 +81,8 @@ struct ReportData {
   }
   data.samples = read_lines(output_dir / samples_file);
   data.run = read_run_info(output_dir);
-  if (std::ifstream in(output_dir / pairs_file); in) data.pairs = Json::parse(in, nullptr, false);
+  if (const core::FileText pairs = core::read_regular_file(output_dir / pairs_file, largest_log); !pairs.absent)
+    data.pairs = core::read_json<Json>(pairs.text).value;
   for (const Checkpoint& checkpoint : list_checkpoints(output_dir)) data.checkpoints.push_back(checkpoint.step);
   return data;
 }

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/run/run_info.hpp>
 #include <rlalgo/run/step.hpp>
 
@@ -32,9 +32,8 @@ RLALGO_INLINE void write_run_info(const std::filesystem::path& output_dir, const
 }
 
 RLALGO_INLINE Json read_run_info(const std::filesystem::path& output_dir) {
-  std::ifstream in(output_dir / run_info_file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Json json = Json::parse(text, nullptr, false);
+  constexpr std::uint64_t most = std::uint64_t{64} << 20U;  // bytes
+  Json json = core::read_json<Json>(core::read_regular_file(output_dir / run_info_file, most).text).value;
   return json.is_object() ? json : Json::object();
 }
 

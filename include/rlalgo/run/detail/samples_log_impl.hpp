@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/run/detail/durable.hpp>
 #include <rlalgo/run/samples_log.hpp>
@@ -36,7 +37,7 @@ RLALGO_INLINE void SamplesLog::cut(std::int64_t step) {
   std::ifstream in(file_.path(), std::ios::binary);
   std::string line;
   while (step > 0 && std::getline(in, line)) {
-    const Json entry = Json::parse(line, nullptr, false);
+    const Json entry = core::read_json<Json>(line).value;
     const bool whole = entry.is_object() && entry.contains("step") && entry["step"].is_number_integer() && !in.eof();
     if (whole && entry["step"].get<std::int64_t>() <= step) kept += line + '\n';
   }

@@ -59,7 +59,7 @@ RLALGO_INLINE ChatTemplate ChatTemplate::select(std::string choice, const std::o
       not_found("chat_template is 'jinja', but chat_template_jinja is missing", "",
                 "give chat_template_jinja: the template, or the path of its file");
     std::error_code status;
-    const bool file = jinja->size() < 4096 && std::filesystem::is_regular_file(*jinja, status);
+    const bool file = jinja->size() < 4096 && std::filesystem::exists(*jinja, status);
     return from_source(file ? *detail::read_if_present(*jinja) : *jinja, special_tokens,
                        file ? *jinja : "chat_template_jinja");
   }

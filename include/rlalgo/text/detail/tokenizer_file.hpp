@@ -1,14 +1,13 @@
 // Reads the JSON files of a tokenizer. tokenizer.json is parsed as a stream: its vocabulary and merges, 150,000 entries
 // and more, go to flat lists and never become JSON objects.
 //
-// Errors: [rlalgo.text.1] a file cannot be read. [rlalgo.text.2] it is not valid JSON, or a field has the wrong form.
+// Errors: [rlalgo.text.1] a file cannot be read, is no regular file, or larger than largest_tokenizer_file.
+// [rlalgo.text.2] it is not valid JSON, beyond the limits of core/bounded_json.hpp, or a field has the wrong form.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +16,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::text::detail {
 
@@ -31,25 +32,27 @@ using Json = nlohmann::ordered_json;
                .remedy = "copy the model directory again; a file of a few hundred bytes may be a Git LFS pointer"});
 }
 
+inline constexpr std::uint64_t largest_tokenizer_file = std::uint64_t{256}
+                                                        << 20U;  // bytes; the largest known has 35 MB
+
 // Nothing if the file does not exist.
 [[nodiscard]] inline std::optional<std::string> read_if_present(const std::filesystem::path& path) {
-  std::error_code status;
-  if (!std::filesystem::exists(path, status)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.is_open() || file.bad() || std::filesystem::is_directory(path, status)) {
+  core::FileText file = core::read_regular_file(path, largest_tokenizer_file);
+  if (file.absent) return std::nullopt;
+  if (!file.problem.empty()) {
     core::raise("text", 1,
-                {.what = "cannot read a tokenizer file", .where = path.string(), .remedy = "check its permissions"});
+                {.what = "cannot read a tokenizer file",
+                 .found = file.problem,
+                 .where = path.string(),
+                 .remedy = "check the file and its permissions"});
   }
-  return text;
+  return std::move(file.text);
 }
 
 [[nodiscard]] inline Json parse_json(const std::string& text, const std::string& where) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    raise_bad_json(where, error.what());
-  }
+  auto [json, problem] = core::read_json<Json>(text);
+  if (!problem.text.empty()) raise_bad_json(where, problem.text);
+  return std::move(json);
 }
 
 // Null if the file does not exist.
