@@ -186,6 +186,8 @@ class Program:
     def start(self, folder, *arguments, stdin=subprocess.DEVNULL, stdout=None, environment=None, limit_memory=True):
         """A process whose output goes to the files `stdout` and `stderr` of the folder, away from the terminal's signals."""
         def prepare():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_DFL)  # of nohup and of a shell's background
             if limit_memory:  # address space: what a bomb may take of this machine
                 import resource
                 resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
