@@ -204,7 +204,7 @@ def arguments_at(text, begin):
 
 def find_raised(sources):
     """Yields (room, number or None, where). A function that passes its own parameter on as the number is followed."""
-    raising = re.compile(r"\b(?:raise(?:_usage)?|(?:core::)?(?:Usage)?Error)\s*[({]\s*(?=\")")
+    raising = re.compile(r"\b(?:raise(?:_usage|_interrupted)?|(?:core::)?(?:Usage)?Error)\s*[({]\s*(?=\")")
     for source in sources:
         wrappers = []
         for match in raising.finditer(source.code):

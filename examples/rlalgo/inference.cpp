@@ -71,7 +71,7 @@ int complete(const InferenceOptions& options) {
   const rlalgo::inference::Request request{.prompt = model.encode(prompt)};
   engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.seed)}, hooks);
   std::cout << stream.finish() << std::endl;
-  return run::Interrupt::requested() ? run::Interrupt::exit_code : 0;
+  return run::Interrupt::requested() ? run::Interrupt::exit_code() : 0;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // rlalgo: the command line. `rlalgo VERB …`; see verbs.hpp.
 //
-// Exit status: 0 done, 1 failed (also when standard output could not take the result), 2 wrong usage, 130 interrupted.
+// Exit status: 0 done, 1 failed (also when standard output could not take the result), 2 wrong usage, 128 + the number of
+// the signal that ended it (run/interrupt.hpp): 130 after Ctrl-C.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/nearest.hpp>
+#include <rlalgo/run/interrupt.hpp>
 
 #include "log.hpp"
 #include "verbs.hpp"
@@ -24,6 +27,7 @@
 namespace {
 
 namespace cli = rlalgo::cli;
+using Stage = rlalgo::run::Interrupt::Stage;
 
 struct Verb {
   std::string_view name;
@@ -31,17 +35,19 @@ struct Verb {
   std::string_view what;
   cli::Run (*add)(CLI::App&);
   bool prints_result = true;  // false: what it prints is progress, and its result is on disk
+  Stage stage = Stage::at_once;
 };
 
 constexpr std::array<Verb, 9> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
-     cli::train, false},
+     cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
-     "tokenizes preference data once, for later runs; --debug prints rows token by token", cli::preprocess},
+     "tokenizes preference data once, for later runs; --debug prints rows token by token", cli::preprocess, true,
+     Stage::starting},
     {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] …",
      "reads a prompt from standard input and streams a completion", cli::inference},
     {"merge-lora", "merge-lora CONFIG.yaml | --model BASE --lora-model-dir DIR --output-dir DIR",
-     "writes a model with its adapter added to the weights", cli::merge_lora},
+     "writes a model with its adapter added to the weights", cli::merge_lora, true, Stage::starting},
     {"tokenize", "tokenize --model DIR …", "JSON lines: texts and conversations to token ids", cli::tokenize},
     {"score", "score --model DIR …", "JSON lines: log-probs of given tokens", cli::score},
     {"generate", "generate --model DIR …", "JSON lines: completions of many prompts, batched", cli::generate},
@@ -126,6 +132,7 @@ int run(const Verb& verb, std::vector<std::string> words) {
     cli::require_output();
     return 0;
   }
+  const rlalgo::run::Interrupt interrupt(verb.stage);
   return start();
 }
 
@@ -189,6 +196,9 @@ void require_output() {
 int main(int argc, char** argv) {
   try {
     return command({argv + 1, argv + argc});
+  } catch (const rlalgo::core::Interrupted& stop) {
+    std::cerr << "interrupted" << std::endl;
+    return stop.exit_code();
   } catch (const rlalgo::core::Error& error) {
     cli::fail(error.what());
     return error.exit_code();

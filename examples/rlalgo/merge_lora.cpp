@@ -3,10 +3,14 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/places.hpp>
+#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
+#include <rlalgo/run/output_trial.hpp>
 
 #include "verbs.hpp"
 
@@ -30,7 +34,13 @@ int merge(MergeOptions o) {
     core::raise_usage("cli", 14,
                       {.what = "`rlalgo merge-lora` needs a configuration file, or --model, --lora-model-dir and "
                                "--output-dir"});
-  model::merge_adapter(config::resolve_model(o.model, "--model", revision), o.lora_model_dir, o.output_dir);
+  const std::filesystem::path base = config::resolve_model(o.model, "--model", revision);
+  o.lora_model_dir = core::expand_home(o.lora_model_dir, "--lora-model-dir");
+  o.output_dir = core::expand_home(o.output_dir, "--output-dir");
+  const std::vector<config::ReadPlace> read = {{"the base model", base}, {"the adapter", o.lora_model_dir, true}};
+  config::refuse_overlap("--output-dir", o.output_dir, read);
+  const run::OutputTrial output(o.output_dir);
+  model::merge_adapter(base, o.lora_model_dir, o.output_dir);
   std::cout << "merged model in " << o.output_dir << "\n";
   return 0;
 }

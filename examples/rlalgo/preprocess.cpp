@@ -10,6 +10,8 @@
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/places.hpp>
+#include <rlalgo/run/output_trial.hpp>
 #include <rlalgo/run/terminal.hpp>
 
 #include "log.hpp"
@@ -49,25 +51,27 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   const auto debug = std::find(rest.begin(), rest.end(), "--debug");
   const bool show = debug != rest.end();
   if (show) rest.erase(debug);
-  config::RunConfig run = config::load_run_config(file, rest);
-  if (!config::is_preference(run))
+  config::RunConfig settings = config::load_run_config(file, rest);
+  if (!config::is_preference(settings))
     core::raise_usage("cli", 10,
                       {.what = "`rlalgo preprocess` prepares preference data",
-                       .found = "rl: " + run.rl,
+                       .found = "rl: " + settings.rl,
                        .expected = "rl: dpo, ipo, kto, orpo, simpo or cpo",
                        .remedy = "prompts of online methods are tokenized when the run starts"});
-  for (const std::string& text : run.warnings) warning(text);
-  if (!run.preference.dataset_prepared_path) run.preference.dataset_prepared_path = "last_run_prepared";
-  const config::LanguageModel model = config::load_language_model(run);
+  for (const std::string& text : settings.warnings) warning(text);
+  if (!settings.preference.dataset_prepared_path) settings.preference.dataset_prepared_path = "last_run_prepared";
+  config::check_places(settings);
+  const run::OutputTrial output(*settings.preference.dataset_prepared_path);
+  const config::LanguageModel model = config::load_text_half(settings, config::find_model(settings));
   RowCounter counter;
-  const config::PreferenceData data =
-      config::load_preferences(run, model, config::text_tools(model, run.trl.chat_template_kwargs), counter.progress());
+  const config::PreferenceData data = config::load_preferences(
+      settings, model, config::text_tools(model, settings.trl.chat_template_kwargs), counter.progress());
   counter.end();
   for (const std::string& note : data.notes) std::cout << note << "\n";
   const std::size_t shown = show ? std::min<std::size_t>(5, data.train->examples()) * data.train->per_example() : 0;
   for (std::size_t i = 0; i < shown; ++i) print_answer(*data.train, i, model, run::shows_colours(STDOUT_FILENO));
-  std::cout << "prepared in " << *run.preference.dataset_prepared_path
-            << "; train with dataset_prepared_path: " << *run.preference.dataset_prepared_path << "\n";
+  std::cout << "prepared in " << *settings.preference.dataset_prepared_path
+            << "; train with dataset_prepared_path: " << *settings.preference.dataset_prepared_path << "\n";
   return 0;
 }
 

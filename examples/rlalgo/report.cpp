@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/run/report.hpp>
 
 #include "verbs.hpp"
@@ -18,7 +19,7 @@ Run report(CLI::App& app) {
     if (words->size() != 1)
       core::raise_usage("cli", 3,
                         {.what = "`rlalgo report` takes one argument", .expected = "the output_dir of a run"});
-    const std::filesystem::path directory = words->front();
+    const std::filesystem::path directory = core::expand_home(words->front(), "OUTPUT_DIR");
     run::write_report(directory);
     std::cout << (directory / "report.html").string() << "\n";
     return 0;

@@ -42,7 +42,8 @@ Run train(CLI::App& app) {
 Everything after CONFIG overrides the file: --key value, --section.key value (dashes or underscores), for example
   rlalgo train config.yaml --learning-rate 2e-6 --trl.num-generations 16
   rlalgo train config.yaml --resume-from-checkpoint out/checkpoint-40
-The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130.)");
+The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130; SIGTERM,
+SIGHUP and SIGQUIT do the same, with 128 + the signal.)");
   return [&app, file] { return train_as(*file, app.remaining()); };
 }
 

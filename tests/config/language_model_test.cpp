@@ -78,3 +78,26 @@ TEST_CASE("a model is loaded by its directory alone") {
   CHECK_FALSE(model.encode("How many pears?").empty());
   CHECK_THROWS_WITH(config::LanguageModel::load("/nowhere/at/all"), Catch::Matchers::Contains("[rlalgo.config.20]"));
 }
+
+TEST_CASE("texts and names are judged without the weights") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  fs::copy(quickstart, folder, fs::copy_options::recursive);
+  std::ofstream(folder / "model.safetensors") << "no weights";
+  config::RunConfig run = run_with(folder.string());
+  const auto half = [&] { return config::load_text_half(run, config::find_model(run)); };
+  CHECK(half().decoder == nullptr);
+  CHECK(half().max_positions > 0);
+  CHECK(half().encode("How many pears?") == config::LanguageModel::load(quickstart.string()).encode("How many pears?"));
+  CHECK_THROWS_WITH(config::load_language_model(run), Catch::Contains("[rlalgo.model."));
+  run.unfrozen_parameters = {"model.norm"};
+  CHECK_NOTHROW(half());
+  run.unfrozen_parameters = {"model.nowhere"};
+  CHECK_THROWS_WITH(half(), Catch::Contains("[rlalgo.model.23]") && Catch::Contains("model.nowhere"));
+  run.unfrozen_parameters.clear();
+  run.lora = model::LoraConfig{.target_modules = {"q_proj"}};
+  CHECK_NOTHROW(half());
+  run.lora->target_modules = {"no_proj"};
+  CHECK_THROWS_WITH(half(), Catch::Contains("[rlalgo.model.23]") && Catch::Contains("no_proj"));
+  fs::remove_all(folder);
+}

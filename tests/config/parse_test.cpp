@@ -528,3 +528,31 @@ TEST_CASE("every field that a key sets is compared by a resume: changing the key
     CHECK(changed[key] != value);
   }
 }
+
+TEST_CASE("~ is the home directory in every key that is a path") {
+  const rlalgo::support::ScopedVariable home("HOME", "/home/somebody");
+  const RunConfig config = parse(
+      "base_model: ~/models/m\nrl: grpo\ndatasets:\n  - path: ~/rows\n    data_files: [~/rows/a.jsonl, b.jsonl]\n"
+      "test_datasets:\n  - path: ~/test.jsonl\nlearning_rate: 1e-6\nmicro_batch_size: 8\n"
+      "tokenizer_config: ~/t\nlora_model_dir: ~/a\nadapter: lora\nchat_template: jinja\n"
+      "chat_template_jinja: ~/c.jinja\noutput_dir: ~\nresume_from_checkpoint: ~/out/checkpoint-1\n"
+      "trl:\n  reward_funcs: [rewards.correct, ~/judge]\n",
+      {"--output-dir=~/out"});
+  const std::string at = "/home/somebody/";
+  CHECK(config.base_model == at + "models/m");
+  CHECK(config.datasets[0].source.path == at + "rows");
+  CHECK(config.datasets[0].source.data_files == std::vector<std::string>{at + "rows/a.jsonl", "b.jsonl"});
+  CHECK(config.test_datasets[0].source.path == at + "test.jsonl");
+  CHECK(config.tokenizer_config == at + "t");
+  CHECK(config.lora_model_dir == at + "a");
+  CHECK(config.chat_template_jinja == at + "c.jinja");
+  CHECK(config.output_dir == at + "out");
+  CHECK(config.resume_from_checkpoint == at + "out/checkpoint-1");
+  CHECK(config.trl.reward_funcs.back() == at + "judge");
+  CHECK(config.settings["output_dir"] == at + "out");
+  CHECK(parse("rl: dpo\nbase_model: m\ndatasets:\n  - path: p.jsonl\nlearning_rate: 1e-6\n"
+              "dataset_prepared_path: ~/prepared\n")
+            .preference.dataset_prepared_path == at + "prepared");
+  CHECK_THAT(error_of(minimal + "output_dir: ~no-such-user-here/x\n"),
+             Catch::Contains("core.9") && Catch::Contains("c.yaml:"));
+}

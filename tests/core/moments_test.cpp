@@ -62,3 +62,20 @@ TEST_CASE("an advantage is finite") {
   CHECK(finite_advantage(-1e300) == -largest);
   CHECK(finite_advantage(-0.25) == -0.25);
 }
+
+TEST_CASE("sums and squares that double cannot hold are scaled first") {
+  const Moments m = moments(std::vector<double>{1e308, 0, 0, -1e308});  // std₁ = 1e308·√(2/3)
+  CHECK(m.mean == Approx(0.0).margin(1e293));
+  CHECK(m.deviation == Approx(1e308 * std::sqrt(2.0 / 3.0)));
+  const Moments sum = moments(std::vector<double>{1.7e308, 1.6e308, 1.5e308, nan_value});
+  CHECK(sum.mean == Approx(1.6e308));
+  CHECK(sum.deviation == Approx(1e307));
+  CHECK(sum.count == 3);
+  const Moments squares = moments(std::vector<double>{1e200, -1e200});
+  CHECK(squares.deviation == Approx(std::sqrt(2.0) * 1e200));
+  // On both sides of the limit the same numbers come out, but for the scale.
+  const Moments below = moments(std::vector<double>{0x1p+499, 0x1.8p+498, -0x1p+490});
+  const Moments above = moments(std::vector<double>{0x1p+509, 0x1.8p+508, -0x1p+500});
+  CHECK(above.mean == std::ldexp(below.mean, 10));
+  CHECK(above.deviation == std::ldexp(below.deviation, 10));
+}

@@ -114,3 +114,24 @@ TEST_CASE("a server is waited for, also one that drips, and told about once") {
   CHECK_THROWS_WITH(client.wait_until_up("/health/", 30.0, "", {}, stop.get_token()),
                     Catch::Contains("[rlalgo.http.7]"));
 }
+
+TEST_CASE("a client whose token is asked to stop gives up what is under way, and everything after") {
+  RawServer silent([](RawPeer& peer, int) { (void)peer.receive(); });
+  std::stop_source source;
+  http::ClientConfig config = quick(silent.url(), 5);
+  config.call_seconds = 60;
+  config.stop = source.get_token();
+  http::JsonClient client(config);
+  const core::Stopwatch watch;
+  std::thread asks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    source.request_stop();
+  });
+  CHECK_THROWS_AS(client.get("/x"), core::Interrupted);
+  asks.join();
+  CHECK_THROWS_WITH(client.post("/x", {}), Catch::Contains("[rlalgo.http.7]"));
+  CHECK_THROWS_AS(client.wait_until_up("/health/", 60.0, ""), core::Interrupted);
+  std::stop_source own;  // of one call: instead of the client's
+  CHECK_THROWS_WITH(client.get("/x", {.seconds = 0.2, .stop = own.get_token()}), Catch::Contains("[rlalgo.http.1]"));
+  CHECK(watch.seconds() < 20.0);
+}

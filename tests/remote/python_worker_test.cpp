@@ -21,6 +21,7 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/remote/python_worker.hpp>
 
 using namespace rlalgo;
@@ -116,6 +117,36 @@ def hangs(completions, **kwargs):
         f.write("%d %d" % (os.getpid(), child.pid))
     while True:
         time.sleep(0.05)
+
+def started_elsewhere(pid_file):
+    # A session of its own, a double fork, and one without environment; then this process.
+    script = 'import os, sys, time; open(sys.argv[1], "a").write("%d " % os.getpid()); time.sleep(1000)'
+    begun = [sys.executable, "-c", script, pid_file]
+    subprocess.Popen(begun, start_new_session=True)
+    subprocess.Popen(begun, start_new_session=True, env={})
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(begun[0], begun)
+        os._exit(0)
+    os.waitpid(first, 0)
+    while len(open(pid_file).read().split()) < 3 if os.path.exists(pid_file) else True:
+        time.sleep(0.01)
+    with open(pid_file, "a") as f:
+        f.write("%d " % os.getpid())
+
+def leaves(completions, **kwargs):
+    started_elsewhere(kwargs["pid_file"][0])
+    return [1.0 for _ in completions]
+
+def leaves_and_dies(completions, **kwargs):
+    started_elsewhere(kwargs["pid_file"][0])
+    os._exit(6)
+
+def leaves_and_holds_the_interpreter(completions, **kwargs):
+    started_elsewhere(kwargs["pid_file"][0])
+    sum(range(10 ** 15))
 
 def spins(completions, **kwargs):
     while True:
@@ -484,10 +515,49 @@ TEST_CASE("exit handlers run at the end of a run") {
   CHECK(std::filesystem::exists(directory.path() / "done"));
 }
 
+TEST_CASE("what a function starts ends with it, in whatever session it is") {
+  const auto pids_of = [](const std::string& pid_file) {
+    std::vector<pid_t> out;
+    std::ifstream file(pid_file);
+    for (pid_t pid = 0; file >> pid;) out.push_back(pid);
+    return out;
+  };
+  rlalgo::support::ScratchDirectory directory;
+  const std::string pid_file = (directory.path() / "pids").string();
+  {
+    Bench bench(4.0);
+    bench.columns = {{{"pid_file", pid_file}}, {{"pid_file", pid_file}}};
+    SECTION("at the end of a run") { CHECK(bench.call("rewards.leaves") == Values{1, 1}); }
+    SECTION("when it dies") { CHECK_THAT(bench.error(7, "rewards.leaves_and_dies"), Catch::Contains("exit status 6")); }
+    SECTION("when it hangs, and no thread of Python runs any more") {
+      (void)bench.error(6, "rewards.leaves_and_holds_the_interpreter");
+    }
+  }
+  const std::vector<pid_t> pids = pids_of(pid_file);
+  REQUIRE(pids.size() == 4);
+  for (const pid_t pid : pids) CHECK(gone_within(pid, 0.5));  // they are gone already
+}
+
+TEST_CASE("a stop that is asked for while Python starts is not waited with") {
+  Bench bench;
+  bench.directory.write("slow.py", "import time\ntime.sleep(1000)\n");
+  const core::Stopwatch watch;
+  std::thread asks([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    core::Interruption::request(15);
+  });
+  CHECK_THROWS_AS(bench.worker->load("slow.f"), core::Interrupted);
+  asks.join();
+  core::Interruption::clear();
+  CHECK(watch.seconds() < 30.0);
+}
+
 TEST_CASE("when the trainer is killed in the middle of a call, Python goes too") {
   rlalgo::support::ScratchDirectory directory;
   directory.write("rewards.py", rewards_py);
+  const std::string function = GENERATE("rewards.hangs", "rewards.leaves_and_holds_the_interpreter");
   const std::string pid_file = (directory.path() / "pids").string();
+  const std::size_t expected = function == "rewards.hangs" ? 2 : 4;
   const pid_t trainer = ::fork();
   if (trainer == 0) {
     PythonConfig config;
@@ -497,23 +567,23 @@ TEST_CASE("when the trainer is killed in the middle of a call, Python goes too")
     const rlalgo::support::Prompts prompts = {"p"};
     const std::vector<Json> completions = {"x"}, columns = {{{"pid_file", pid_file}}};
     const std::vector<std::span<const std::int32_t>> ids(1);
-    (void)worker.load("rewards.hangs");
+    (void)worker.load(function);
     (void)worker.call(
-        "rewards.hangs",
+        function,
         {.prompts = prompts, .completions = completions, .texts = texts, .completion_ids = ids, .columns = columns});
     ::_exit(0);
   }
   REQUIRE(trainer > 0);
-  pid_t python = 0, child = 0;
-  for (const core::Deadline deadline(60.0); child == 0 && !deadline.passed();) {
+  std::vector<pid_t> started;
+  for (const core::Deadline deadline(60.0); started.size() < expected && !deadline.passed();) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::ifstream(pid_file) >> python >> child;
+    started.clear();
+    std::ifstream file(pid_file);
+    for (pid_t pid = 0; file >> pid;) started.push_back(pid);
   }
   ::kill(trainer, SIGKILL);
   int status = 0;
   ::waitpid(trainer, &status, 0);
-  REQUIRE(python > 0);
-  REQUIRE(child > 0);
-  CHECK(gone_within(python, 20.0));
-  CHECK(gone_within(child, 20.0));
+  REQUIRE(started.size() == expected);
+  for (const pid_t pid : started) CHECK(gone_within(pid, 20.0));
 }

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -101,4 +102,66 @@ TEST_CASE("a function that always fails is not asked without end") {
                                .columns = rows});
   CHECK(values.size() == 1000);
   CHECK(calls < 100);
+}
+
+namespace {
+
+// Values in turn, whatever the texts are.
+struct Given {
+  std::vector<double> values;
+  std::vector<double> operator()(const reward::RewardCall&) const { return values; }
+};
+
+struct Scored {
+  std::vector<double> values;
+  reward::RewardLog log;
+};
+
+Scored given(Guarded& guarded, std::size_t rows, std::int64_t step) {
+  Scored out;
+  const rlalgo::support::Prompts prompts(rows, "p");
+  const std::vector<std::string> texts(rows, "t");
+  const std::vector<Json> completions(rows, "t"), columns(rows, Json::object());
+  const std::vector<std::span<const std::int32_t>> ids(rows);
+  out.values = reward::evaluate(guarded, {.prompts = prompts,
+                                          .completions = completions,
+                                          .texts = texts,
+                                          .completion_ids = ids,
+                                          .columns = columns,
+                                          .step = step,
+                                          .log = &out.log});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("infinite and too large values are failures of their own completion") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Given values{{1, -infinity, 1e308, -3.4e38, 3.5e38, infinity, std::nan("")}};
+  for (const OnFailure policy : {OnFailure::nan, OnFailure::zero}) {
+    Guarded guarded(reward::from("wild", values), policy);
+    const Scored scored = given(guarded, 7, 3);
+    for (const std::size_t i : {1U, 2U, 4U, 5U})
+      CHECK((policy == OnFailure::nan ? std::isnan(scored.values[i]) : scored.values[i] == 0.0));
+    CHECK(scored.values[0] == 1);
+    CHECK(scored.values[3] == -3.4e38);
+    CHECK(std::isnan(scored.values[6]));
+    REQUIRE(scored.log.metrics.size() == 1);
+    CHECK(scored.log.metrics[0].second == Approx(4.0 / 7));
+    REQUIRE(scored.log.warnings.size() == 1);
+    CHECK_THAT(scored.log.warnings[0], Catch::Contains("failed for 4 of 7") && Catch::Contains("it returned -inf"));
+  }
+  Guarded strict(reward::from("wild", values), OnFailure::error);
+  CHECK_THROWS_WITH(given(strict, 7, 3), Catch::Contains("[rlalgo.reward.10]") && Catch::Contains("'wild'") &&
+                                             Catch::Contains("found -inf for completion 2 of 7") &&
+                                             Catch::Contains("step 3"));
+}
+
+TEST_CASE("a step with several calls is warned of once, and counted each time") {
+  Guarded guarded(reward::from("wild", Given{{std::numeric_limits<double>::infinity()}}), OnFailure::zero);
+  CHECK(given(guarded, 1, 0).log.warnings.size() == 1);
+  const Scored again = given(guarded, 1, 0);
+  CHECK(again.log.warnings.empty());
+  CHECK(again.log.metrics.at(0).second == 1.0);
+  CHECK(given(guarded, 1, 1).log.warnings.size() == 1);
 }

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -50,4 +52,19 @@ TEST_CASE("a call returns one value per completion or fails with a number") {
                     Catch::Contains("[rlalgo.reward.2]") && Catch::Contains("no such key: answer"));
   fake.fault = 2;
   CHECK_THROWS_WITH(reward::evaluate(fake, call), Catch::Contains("[rlalgo.remote.6]"));
+}
+
+TEST_CASE("a value is a number that float32 can hold, or NaN") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {0.0, -1e38, 3.4e38, std::nan("")}) CHECK(reward::is_usable(value));
+  for (const double value : {infinity, -infinity, 1e308, -3.5e38}) {
+    CHECK_FALSE(reward::is_usable(value));
+    const std::vector<std::string> texts = {"a", "b"};
+    reward::RewardCall call;
+    call.texts = texts;
+    Fake fake;
+    fake.values = {1, value};
+    CHECK_THROWS_WITH(reward::evaluate(fake, call),
+                      Catch::Contains("[rlalgo.reward.10]") && Catch::Contains("completion 2 of 2"));
+  }
 }

@@ -133,6 +133,7 @@ class Run {
   std::function<void(std::int64_t)> before_step;  // may throw, kill, wait …
   int chunks = 1;                                 // a file is written in so many pieces …
   std::chrono::microseconds pause{0};             // … with a pause after each
+  std::function<void()> after_chunk;
 
  private:
   void save(const fs::path& path, const std::vector<double>& values) const {
@@ -144,6 +145,7 @@ class Run {
       const std::size_t end = size * static_cast<std::size_t>(c + 1) / static_cast<std::size_t>(chunks);
       file.write(bytes + begin, end - begin);
       if (pause.count() > 0) std::this_thread::sleep_for(pause);
+      if (after_chunk) after_chunk();
     }
     file.commit();
   }

@@ -29,6 +29,9 @@ TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
   CHECK(state("rewards/answer/mean", 0.0) == State::alarm);
   CHECK(state("rewards/penalty/mean", -0.3) == State::well);
   CHECK(state("rewards/penalty/mean", -0.1) == State::watch);
+  CHECK(state("rewards/answer/failed", 0.0) == State::well);
+  CHECK(state("rewards/answer/failed", 0.05) == State::watch);
+  CHECK(state("rewards/answer/failed", 0.5) == State::alarm);
   CHECK(state("reward_std", 0.2) == State::well);
   CHECK(state("reward_std", 0.0) == State::alarm);
   CHECK(state("frac_reward_zero_std", 0.7) == State::well);

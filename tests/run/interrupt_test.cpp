@@ -1,59 +1,192 @@
 #include <rlalgo/run/interrupt.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 
+#include <rlalgo/core/clock.hpp>
 #include <support/catch.hpp>
 
 #include "run/files.hpp"
 
+using rlalgo::core::Interruption;
 using rlalgo::run::Interrupt;
+using Stage = Interrupt::Stage;
 
-TEST_CASE("the first signal is a request, and handlers are put back") {
-  struct sigaction before = {};
-  ::sigaction(SIGTERM, nullptr, &before);
-  {
-    const Interrupt interrupt;
-    CHECK_FALSE(Interrupt::requested());
-    std::raise(SIGTERM);
-    CHECK(Interrupt::requested());
-  }
-  {
-    const Interrupt again;
-    CHECK_FALSE(Interrupt::requested());
-  }
-  struct sigaction after = {};
-  ::sigaction(SIGTERM, nullptr, &after);
-  CHECK(after.sa_handler == before.sa_handler);
+namespace {
+
+// What a child wrote to standard error, and how it ended.
+struct Ended {
+  int status = 0;
+  std::string text;
+};
+
+Ended ended(const std::function<int()>& work) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  Ended out;
+  out.status = fake::in_child([&] {
+    ::close(ends[0]);
+    ::dup2(ends[1], STDERR_FILENO);
+    return work();
+  });
+  ::close(ends[1]);
+  char block[1000];
+  for (ssize_t n = 0; (n = ::read(ends[0], block, sizeof block)) > 0;) out.text.append(block, static_cast<size_t>(n));
+  ::close(ends[0]);
+  return out;
 }
 
-TEST_CASE("the second signal ends the process at once with status 130") {
-  const int status = fake::in_child([] {
-    const Interrupt interrupt;
+void (*handler_of(int signal))(int) {
+  struct sigaction now = {};
+  ::sigaction(signal, nullptr, &now);
+  return now.sa_handler;
+}
+
+}  // namespace
+
+TEST_CASE("the first signal is a request, and handlers are put back") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    const auto before = handler_of(signal);
+    {
+      const Interrupt interrupt;
+      CHECK_FALSE(Interrupt::requested());
+      std::raise(signal);
+      CHECK(Interrupt::requested());
+      CHECK(Interrupt::exit_code() == 128 + signal);
+    }
+    CHECK_FALSE(Interrupt::requested());
+    CHECK(handler_of(signal) == before);
+  }
+}
+
+TEST_CASE("the token is asked to stop by the first signal") {
+  CHECK_FALSE(Interrupt::token().stop_possible());
+  const Interrupt interrupt;
+  const std::stop_token token = Interrupt::token();
+  CHECK_FALSE(token.stop_requested());
+  std::raise(SIGINT);
+  for (const rlalgo::core::Deadline deadline(20.0); !token.stop_requested() && !deadline.passed();)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(token.stop_requested());
+}
+
+TEST_CASE("an inner one is the outer's: a request from before it is still one, and is forgotten with the outermost") {
+  {
+    const Interrupt outer(Stage::starting);
+    CHECK_FALSE(Interruption::deferred());
     std::raise(SIGINT);
+    const Interrupt inner;
+    CHECK(Interruption::deferred());
+    CHECK(Interrupt::requested());
+  }
+  CHECK_FALSE(Interrupt::requested());
+  const Interrupt again;
+  CHECK_FALSE(Interrupt::requested());
+}
+
+TEST_CASE("the second signal ends the process at once, with the status of the first") {
+  const Ended out = ended([] {
+    const Interrupt interrupt;
+    std::raise(SIGTERM);
     std::raise(SIGINT);
     return 0;
   });
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 130);
+  REQUIRE(WIFEXITED(out.status));
+  CHECK(WEXITSTATUS(out.status) == 143);
+}
+
+TEST_CASE("a second SIGQUIT does what it does without us") {
+  const Ended out = ended([] {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    const Interrupt interrupt;
+    std::raise(SIGQUIT);
+    std::raise(SIGQUIT);
+    return 0;
+  });
+  REQUIRE(WIFSIGNALED(out.status));
+  CHECK(WTERMSIG(out.status) == SIGQUIT);
+}
+
+TEST_CASE("a start-up that does not look at requests is ended after two seconds, one that does ends itself") {
+  const rlalgo::core::Stopwatch watch;
+  const Ended stubborn = ended([] {
+    const Interrupt interrupt(Stage::starting);
+    std::raise(SIGTERM);
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+    return 0;
+  });
+  REQUIRE(WIFEXITED(stubborn.status));
+  CHECK(WEXITSTATUS(stubborn.status) == 143);
+  CHECK(watch.seconds() >= 1.9);
+  CHECK_THAT(stubborn.text, Catch::Contains("stopping; interrupt again") && Catch::Contains("\ninterrupted\n"));
+  const Ended polite = ended([] {
+    const Interrupt interrupt(Stage::starting);
+    std::raise(SIGINT);
+    try {
+      rlalgo::core::stop_if_interrupted();
+    } catch (const rlalgo::core::Interrupted& stop) {
+      return stop.exit_code();
+    }
+    return 1;
+  });
+  REQUIRE(WIFEXITED(polite.status));
+  CHECK(WEXITSTATUS(polite.status) == 130);
+}
+
+TEST_CASE("a run that began meanwhile is not cut off") {
+  const Ended out = ended([] {
+    const Interrupt interrupt(Stage::starting);
+    std::raise(SIGTERM);
+    const Interrupt loop;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2300));
+    return 7;
+  });
+  REQUIRE(WIFEXITED(out.status));
+  CHECK(WEXITSTATUS(out.status) == 7);
+}
+
+TEST_CASE("with nothing to put in order the first signal ends the process, and says so") {
+  const Ended out = ended([] {
+    const Interrupt interrupt(Stage::at_once);
+    std::raise(SIGINT);
+    return 0;
+  });
+  REQUIRE(WIFEXITED(out.status));
+  CHECK(WEXITSTATUS(out.status) == 130);
+  CHECK(out.text == "\ninterrupted\n");
+}
+
+TEST_CASE("nohup: hangups and quits that are ignored stay ignored") {
+  const Ended out = ended([] {
+    std::signal(SIGHUP, SIG_IGN);
+    std::signal(SIGQUIT, SIG_IGN);
+    const Interrupt interrupt;
+    std::raise(SIGHUP);
+    std::raise(SIGQUIT);
+    return Interrupt::requested() ? 1 : 0;
+  });
+  REQUIRE(WIFEXITED(out.status));
+  CHECK(WEXITSTATUS(out.status) == 0);
+  CHECK(out.text.empty());
 }
 
 TEST_CASE("the first signal says on standard error what it does, and leaves errno alone") {
-  const int status = fake::in_child([] {
+  const Ended out = ended([] {
     const Interrupt interrupt;
-    int ends[2];
-    if (::pipe(ends) != 0 || ::dup2(ends[1], STDERR_FILENO) < 0) return 1;
     errno = 42;
     std::raise(SIGINT);
-    if (errno != 42) return 2;
-    char text[200] = {};
-    return ::read(ends[0], text, sizeof text - 1) > 0 && std::string(text).find("again") != std::string::npos ? 0 : 3;
+    return errno == 42 ? 0 : 2;
   });
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  REQUIRE(WIFEXITED(out.status));
+  CHECK(WEXITSTATUS(out.status) == 0);
+  CHECK_THAT(out.text, Catch::Contains("stopping after this step; interrupt again"));
 }
 
 TEST_CASE("a pipe whose reader went away does not end the process") {

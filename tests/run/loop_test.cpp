@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <ctime>
 #include <fstream>
 #include <limits>
 
@@ -143,6 +144,24 @@ TEST_CASE("a run can be resumed into another directory") {
   CHECK(found.at("model.safetensors") == expected.at("model.safetensors"));
 }
 
+namespace {
+
+// kill -9 of this process, `microseconds` from now.
+void kill_soon(double microseconds) {
+  sigevent event = {};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer = {};
+  itimerspec at = {};
+  at.it_value.tv_nsec = 1 + static_cast<long>(1000.0 * microseconds);
+  if (::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || ::timer_settime(timer, 0, &at, nullptr) != 0) ::_exit(2);
+}
+
+}  // namespace
+
+// A run writes 104 pieces of weights: 16 for each of six checkpoints, 8 at the end. Each attempt dies up to 3 ms after a
+// piece that is drawn from its first 8 + 4·attempts ones: by progress, so that a busy machine changes nothing. (A piece
+// takes half a millisecond at least: no attempt among the first three comes to its end, and some attempt does.)
 TEST_CASE("kill -9 at random moments, most of them while saving") {
   const auto expected = uninterrupted(12);
   const auto every_checkpoint = uninterrupted(12, 100);
@@ -152,6 +171,10 @@ TEST_CASE("kill -9 at random moments, most of them while saving") {
   int rounds = 0;
   for (bool finished = false; !finished; ++rounds) {
     REQUIRE(rounds < 200);
+    const auto draw = [&](std::uint64_t index) {
+      return rlalgo::core::uniform({seed, rlalgo::core::Stream::test}, static_cast<std::uint64_t>(rounds), index);
+    };
+    const int last_piece = 1 + static_cast<int>(draw(0) * (8 + 4 * rounds));
     const pid_t child = ::fork();
     if (child == 0) {
       try {
@@ -160,6 +183,9 @@ TEST_CASE("kill -9 at random moments, most of them while saving") {
         fake::Run run;
         run.chunks = 8;
         run.pause = std::chrono::microseconds(500);
+        run.after_chunk = [&, pieces = 0]() mutable {
+          if (++pieces == last_piece) kill_soon(3000 * draw(1));
+        };
         Loop(config, run.callbacks()).run();
       } catch (const std::exception& error) {
         ::write(STDERR_FILENO, error.what(), std::strlen(error.what()));
@@ -167,11 +193,6 @@ TEST_CASE("kill -9 at random moments, most of them while saving") {
       }
       ::_exit(0);
     }
-    const double draw =
-        rlalgo::core::uniform({seed, rlalgo::core::Stream::test}, 0, static_cast<std::uint64_t>(rounds));
-    const double longest = 0.02 + 0.002 * rounds;  // seconds; grows, so that the test ends on a slow machine
-    std::this_thread::sleep_for(std::chrono::duration<double>(longest * draw));
-    ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
     finished = WIFEXITED(status);
@@ -523,4 +544,78 @@ TEST_CASE("an output_dir that cannot be made is a numbered error") {
   std::ofstream(dir.path / "file") << "x";
   fake::Run run;
   CHECK(fake::error_of([&] { Loop(fake::config(dir.path / "file" / "out", 4), run.callbacks()).run(); }) == "core.1");
+}
+
+TEST_CASE("a step that is given up when a stop is asked for leaves the checkpoint of the step before") {
+  const auto expected = uninterrupted(12);
+  const fake::TempDir dir;
+  LoopConfig config = fake::config(dir.path, 12);
+  const auto given_up = [](std::int64_t at) {
+    return [at](std::int64_t step) {
+      if (step != at) return;
+      std::raise(SIGTERM);
+      rlalgo::core::raise_interrupted("http", 7, {.what = "a call was given up"});
+    };
+  };
+  {
+    fake::Run run;
+    run.before_step = given_up(5);
+    Messages messages;
+    Loop loop(config, run.callbacks());
+    loop.observe(messages);
+    const Outcome outcome = loop.run();
+    CHECK(outcome.interrupted);
+    CHECK(outcome.exit_code() == 143);
+    CHECK(outcome.step == 5);
+    CHECK_THAT(messages.text, Catch::Contains("given up: [rlalgo.http.7]"));
+  }
+  CHECK(saved_steps(dir.path) == Steps{2, 4, 5});
+  CHECK(read_run_info(dir.path)["status"] == "interrupted");
+  config.resume_from_checkpoint = latest_checkpoint(dir.path);
+  fake::Run run;
+  Loop(config, run.callbacks()).run();
+  CHECK(fake::comparable(dir.path).at("model.safetensors") == expected.at("model.safetensors"));
+
+  SECTION("in the first step there is nothing to save") {
+    const fake::TempDir fresh;
+    fake::Run first;
+    first.before_step = given_up(0);
+    const Outcome outcome = Loop(fake::config(fresh.path, 4), first.callbacks()).run();
+    CHECK(outcome.interrupted);
+    CHECK(outcome.step == 0);
+    CHECK(saved_steps(fresh.path).empty());
+  }
+  SECTION("without a request it is a failure like any other") {
+    const fake::TempDir fresh;
+    fake::Run first;
+    first.before_step = [](std::int64_t) { rlalgo::core::raise_interrupted("http", 7, {.what = "somebody's token"}); };
+    CHECK(fake::error_of([&] { Loop(fake::config(fresh.path, 4), first.callbacks()).run(); }) == "http.7");
+    CHECK(read_run_info(fresh.path)["status"] == "failed");
+  }
+}
+
+TEST_CASE("SIGHUP ends a run as SIGTERM does") {
+  const fake::TempDir dir;
+  fake::Run run;
+  run.before_step = [](std::int64_t step) {
+    if (step == 2) std::raise(SIGHUP);
+  };
+  const Outcome outcome = Loop(fake::config(dir.path, 8), run.callbacks()).run();
+  CHECK(outcome.exit_code() == 129);
+  CHECK(saved_steps(dir.path) == Steps{2, 3});
+  CHECK(read_run_info(dir.path)["status"] == "interrupted");
+}
+
+TEST_CASE("what a resume would refuse is known before") {
+  const fake::TempDir dir;
+  fake::Run run;
+  LoopConfig config = fake::config(dir.path, 4);
+  CHECK_NOTHROW(check_resume(config));
+  Loop(config, run.callbacks()).run();
+  config.resume_from_checkpoint = dir.path / "checkpoint-4";
+  CHECK_NOTHROW(check_resume(config));
+  config.identity["seed"] = 8;
+  CHECK(fake::error_of([&] { check_resume(config); }) == "run.6");
+  config.resume_from_checkpoint = dir.path / "checkpoint-3";
+  CHECK(fake::error_of([&] { check_resume(config); }) == "run.4");
 }

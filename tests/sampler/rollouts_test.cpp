@@ -61,10 +61,11 @@ class Length : public reward::RewardFunction {
   std::vector<double> operator()(const reward::RewardCall& call) override {
     std::vector<double> out;
     for (const auto ids : call.completion_ids) out.push_back(static_cast<double>(ids.size()));
-    if (wrong_count) out.pop_back();
+    if (wrong_count || ++calls == fails_at) out.pop_back();
     return out;
   }
   bool wrong_count = false;
+  int calls = 0, fails_at = -1;
 };
 
 // Every prompt of 0 … 15 gets one of three completions; 0 is the end token.
@@ -460,6 +461,26 @@ TEST_CASE("a reward with the wrong count is an error, and the step can be tried 
   CHECK_THROWS_WITH(sampler.next(0), Catch::Contains("[rlalgo.reward.1]") && Catch::Contains("'length'"));
   length->wrong_count = false;
   CHECK(sampler.next(0).metrics.value("num_tokens") == 2 * 2 + 3 + 2);
+}
+
+TEST_CASE("a step that fails halfway leaves the sampler as it was") {
+  Bench bench;
+  auto length = std::make_shared<Length>();
+  // Two generations a step: the second one of step 1 fails.
+  Rollouts sampler(rlalgo::support::numbered_prompts(8), bench.generator, {{length, 1.0}}, rlalgo::support::decode,
+                   config(2, 2, 1, 1, 2), [] { return std::int64_t{0}; });
+  (void)sampler.next(0);
+  const auto before = sampler.state();
+  length->fails_at = length->calls + 2;
+  CHECK_THROWS_WITH(sampler.next(1), Catch::Contains("[rlalgo.reward.1]"));
+  CHECK(sampler.state() == before);
+  const RolloutBatch again = sampler.next(1);
+  Rollouts undisturbed(rlalgo::support::numbered_prompts(8), bench.generator, {{length, 1.0}}, rlalgo::support::decode,
+                       config(2, 2, 1, 1, 2), [] { return std::int64_t{0}; });
+  (void)undisturbed.next(0);
+  const RolloutBatch other = undisturbed.next(1);
+  CHECK(rows_of(again) == rows_of(other));
+  CHECK(again.metrics.value("num_tokens") == other.metrics.value("num_tokens"));
 }
 
 namespace {

@@ -1,7 +1,13 @@
+#include <cmath>
+#include <limits>
+
 #include <support/catch.hpp>
 
+#include <rlalgo/advantage/batch_whitened.hpp>
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/advantage/leave_one_out.hpp>
+#include <rlalgo/advantage/pass_through.hpp>
+#include <rlalgo/aggregation/normalize_then_sum.hpp>
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/trainer/advantages.hpp>
@@ -62,4 +68,48 @@ TEST_CASE("fresh generations are settled: advantages, references, and old log-pr
   trainer::settle(batch, aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), scorers, {}, metrics);
   CHECK(metrics.value("kl") == 0.0);
   CHECK(g->rollouts[1].old_log_probs.size() == 2);
+}
+
+TEST_CASE("numbers that no advantage can be made of are named, whatever the estimator") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  core::Metrics metrics;
+  const auto assign = [&](const auto& aggregation, const auto& estimator, sampler::Generation& g) {
+    trainer::assign_advantages(aggregation, estimator, g, metrics);
+  };
+  for (const double bad : {infinity, -infinity, 1e308}) {
+    const auto g = generation({1, 0, bad, 1}, 4);
+    const auto named = Catch::Contains("[rlalgo.trainer.32]") && Catch::Contains("r, completion 3");
+    CHECK_THROWS_WITH(assign(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), *g), named);
+    CHECK_THROWS_WITH(assign(aggregation::SumThenNormalize(), advantage::GroupRelative<advantage::Scale::batch>(), *g),
+                      named);
+    CHECK_THROWS_WITH(assign(aggregation::SumThenNormalize(), advantage::LeaveOneOut({.normalize = true}), *g), named);
+    CHECK_THROWS_WITH(assign(aggregation::SumThenNormalize(), advantage::BatchWhitened(), *g), named);
+    CHECK_THROWS_WITH(assign(aggregation::SumThenNormalize(), advantage::PassThrough(), *g), named);
+    CHECK_THROWS_WITH(assign(aggregation::NormalizeThenSum(), advantage::GroupRelative<>(), *g), named);
+    CHECK_THROWS_WITH(assign(aggregation::SumMinusKl({.beta = 0}), advantage::LeaveOneOut(), *g), named);
+  }
+  const auto weighed = [&](double weight) {
+    const auto g = generation({1, 0, 2e10, 1}, 4);
+    g->rewards = core::RewardTable({"r"}, {weight}, 4);
+    for (std::size_t i = 0; i < 4; ++i) g->rewards(i, 0) = i == 2 ? 2e10 : 1;
+    assign(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), *g);
+  };
+  CHECK_NOTHROW(weighed(1e20));
+  CHECK_THROWS_WITH(weighed(1e30), Catch::Contains("weighted sum") && Catch::Contains("completion 3"));
+  CHECK_THROWS_WITH(weighed(std::nan("")), Catch::Contains("[rlalgo.trainer.32]") && Catch::Contains("weight"));
+
+  const auto g = generation({1, 0}, 2);
+  for (data::Rollout& r : g->rollouts) r.old_log_probs = {-1, -1}, r.reference_log_probs = {-1, -1};
+  CHECK_NOTHROW(assign(aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), *g));
+  g->rollouts[1].reference_log_probs[0] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH(assign(aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), *g),
+                    Catch::Contains("divergence") && Catch::Contains("completion 2"));
+}
+
+TEST_CASE("the largest rewards there may be are computed right") {
+  const auto g = generation({3.4e38, 0, 0, -3.4e38}, 4);
+  core::Metrics metrics;
+  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), *g, metrics);
+  CHECK(g->rollouts[0].advantage == Approx(1 / std::sqrt(2.0 / 3)));  // 1 / std₁(1, 0, 0, -1)
+  CHECK(g->rollouts[1].advantage == 0.0);
 }

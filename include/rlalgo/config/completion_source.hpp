@@ -6,7 +6,7 @@
 //                                                 HttpWeightSync, of merged weights when there is an adapter
 //
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
-// is not up yet, are told about in a line of the log.
+// is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all.
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
@@ -31,6 +31,7 @@
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
+#include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
@@ -43,6 +44,11 @@ namespace rlalgo::config {
   if (t.vllm_server_base_url) return *t.vllm_server_base_url;
   const std::string host = t.vllm_server_host == "0.0.0.0" ? "127.0.0.1" : t.vllm_server_host;
   return "http://" + host + ":" + std::to_string(t.vllm_server_port);
+}
+
+// Refuses an address that cannot be one. [rlalgo.http.4]
+inline void check_server(const RunConfig& c) {
+  if (c.trl.generates_elsewhere()) (void)http::Client({.base_url = server_url(c.trl)});
 }
 
 // Whether a server can load the adapter itself: it adds s·B A to the base model that it has, with one rank and scale.
@@ -85,7 +91,8 @@ class CompletionSource {
         .base_url = server_url(t),
         .call_seconds = t.request_timeout,
         // 500, too, as TRL's client does
-        .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }}};
+        .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }},
+        .stop = run::Interrupt::token()};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
       if (!kwargs.is_object()) kwargs = data::Json::object();

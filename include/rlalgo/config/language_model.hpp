@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,11 +20,14 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/save.hpp>
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/tokenizer.hpp>
@@ -36,9 +40,10 @@ struct LanguageModel {
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;  // none: only plain-text prompts can be used
   bool chosen_template = false;                     // chat_template is not the tokenizer's own: saved with the model
-  std::shared_ptr<model::Decoder> decoder;
-  std::optional<data::Json> generation_config;  // as on disk
-  std::vector<data::TokenId> stop_ids;          // ends of generation_config.json and config.json, and the tokenizer's
+  std::shared_ptr<model::Decoder> decoder;          // null in what load_text_half() gives
+  std::optional<data::Json> generation_config;      // as on disk
+  std::int64_t max_positions = 0;                   // max_position_embeddings
+  std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
   // adapter on it.
@@ -80,9 +85,10 @@ struct LanguageModel {
   }
 };
 
-// A directory, or an id in the hub cache.
-[[nodiscard]] inline std::filesystem::path resolve_model(const std::string& name, const std::string& place,
+// A directory (~ is the home directory), or an id in the hub cache.
+[[nodiscard]] inline std::filesystem::path resolve_model(const std::string& given, const std::string& place,
                                                          const std::string& revision = {}) {
+  const std::string name = core::expand_home(given, place);
   if (core::is_directory(name)) return name;
   if (data::is_hub_id(name))
     if (const auto cached = data::find_in_hub_cache(data::HubKind::models, name, revision)) return *cached;
@@ -134,6 +140,19 @@ struct ModelPlaces {
   return out;
 }
 
+namespace detail {
+
+// Whether the names that an adapter or unfrozen_parameters asks for are in the model, by its config.json alone.
+inline void check_parameter_names(const RunConfig& config, const ModelPlaces& places) {
+  const bool fresh_adapter = config.lora && !config.lora_model_dir && places.adapter.empty();
+  if (config.unfrozen_parameters.empty() && !fresh_adapter) return;
+  const std::unique_ptr<model::Decoder> outline = model::outline_decoder(model::read_hf_config(places.base));
+  if (!config.unfrozen_parameters.empty()) outline->train_only(config.unfrozen_parameters);
+  if (fresh_adapter) model::check_lora_targets(*outline, *config.lora);
+}
+
+}  // namespace detail
+
 [[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places) {
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float);
@@ -152,21 +171,31 @@ struct ModelPlaces {
   return out;
 }
 
-[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
-  const ModelPlaces places = find_model(config);
+// Everything of the model but its weights: texts become token ids with it. What config.json says of an adapter's or
+// unfrozen parameters' names is checked here, too.
+[[nodiscard]] inline LanguageModel load_text_half(const RunConfig& config, const ModelPlaces& places) {
+  detail::check_parameter_names(config, places);
   LanguageModel out{.directory = places.tokenizer,
                     .base_model = places.base_model,
                     .tokenizer = text::Tokenizer::from_directory(places.tokenizer),
                     .chat_template = text::ChatTemplate::from_directory(places.tokenizer),
                     .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),
-                    .decoder = load_decoder(config, places),
+                    .decoder = nullptr,
                     .generation_config = std::nullopt,
+                    .max_positions = model::read_hf_config(places.base).decoder.max_position_embeddings,
                     .stop_ids = {}};
   if (out.chosen_template)
     out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,
                                                    out.chat_template, out.tokenizer.special_tokens());
   if (const auto generation = model::read_generation_config(places.base)) out.generation_config = generation->json;
   out.stop_ids = stop_ids(places.base, &out.tokenizer);
+  return out;
+}
+
+[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
+  const ModelPlaces places = find_model(config);
+  LanguageModel out = load_text_half(config, places);
+  out.decoder = load_decoder(config, places);
   return out;
 }
 

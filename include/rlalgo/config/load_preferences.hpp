@@ -28,6 +28,7 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/data/answer_file.hpp>
 #include <rlalgo/data/numpy_permutation.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
@@ -156,7 +157,10 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
                .digests = {}};
   for (std::size_t i = 0; i < entries.size(); ++i) {
     settings.name = key + "[" + std::to_string(i) + "]";
-    if (progress) settings.progress = [&](std::int64_t rows) { progress(settings.name, rows); };
+    settings.progress = [&](std::int64_t rows) {
+      core::stop_if_interrupted();
+      if (progress) progress(settings.name, rows);
+    };
     const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools);
     const std::size_t first = out.answers.examples();
     const data::PreparedRows made = data::prepare_answers(rows, transform, settings, tools, out.answers);

@@ -73,16 +73,20 @@ namespace rlalgo::config {
   return out;
 }
 
+[[nodiscard]] inline std::shared_ptr<reward::RewardFunction> guarded(std::shared_ptr<reward::RewardFunction> function,
+                                                                     reward::OnFailure on_failure) {
+  if (on_failure == reward::OnFailure::error) return function;
+  return std::make_shared<reward::Guarded>(std::move(function), on_failure);
+}
+
 [[nodiscard]] inline std::shared_ptr<reward::RewardFunction> reward_model(const RunConfig& c, const std::string& name,
                                                                           reward::OnFailure on_failure) {
   const std::filesystem::path directory = resolve_model(name, c.place("trl.reward_funcs"));
   std::string last = std::filesystem::path(name).lexically_normal().string();
   while (last.ends_with('/')) last.pop_back();
-  std::shared_ptr<reward::RewardFunction> function =
-      std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1), c.trl.chat_template_kwargs);
-  if (on_failure != reward::OnFailure::error)
-    function = std::make_shared<reward::Guarded>(std::move(function), on_failure);
-  return function;
+  return guarded(
+      std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1), c.trl.chat_template_kwargs),
+      on_failure);
 }
 
 // Where Python modules are looked for: the working directory, then beside the configuration file.
@@ -120,7 +124,7 @@ namespace rlalgo::config {
     out.push_back({std::move(function), c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
   }
   if (environments != nullptr && !environments->reward_name().empty())
-    out.push_back({reward::column(environments->reward_name(), "environment_reward")});
+    out.push_back({guarded(reward::column(environments->reward_name(), "environment_reward"), settings.on_failure)});
   return out;
 }
 

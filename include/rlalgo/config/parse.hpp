@@ -2,13 +2,14 @@
 //
 // Order: the recipe first (a file for another recipe is told so before its keys are judged), then every key, then the
 // relations between them (config/validate.hpp). Nothing of the file is dropped: a key is read, or named in a warning,
-// or an error.
+// or an error. In paths ~ is the home directory.
 //
 // Errors (usage): [rlalgo.config.7] a required key is missing; [.8] two keys that do not go together; [.9] the recipe
 // is not in this build; and those of document.hpp, overrides.hpp, reader.hpp, validate.hpp.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@
 #include <rlalgo/config/overrides.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/validate.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/home_path.hpp>
 
 namespace rlalgo::config {
 
@@ -92,6 +95,30 @@ inline data::Json effective_settings(const RunConfig& config, const Findings& fi
   return out;
 }
 
+// Every key that is a path: ~/x and ~user/x.
+inline void expand_homes(RunConfig& config) {
+  const auto expand = [&](const std::string& key, std::string& path) {
+    path = core::expand_home(path, config.place(key));
+  };
+  const auto expand_if = [&](const std::string& key, std::optional<std::string>& path) {
+    if (path) expand(key, *path);
+  };
+  expand("base_model", config.base_model);
+  expand_if("tokenizer_config", config.tokenizer_config);
+  expand_if("lora_model_dir", config.lora_model_dir);
+  expand_if("resume_from_checkpoint", config.resume_from_checkpoint);
+  expand_if("dataset_prepared_path", config.preference.dataset_prepared_path);
+  expand("output_dir", config.output_dir);
+  if (config.chat_template_jinja && config.chat_template_jinja->starts_with("~/"))
+    expand("chat_template_jinja", *config.chat_template_jinja);
+  for (std::string& name : config.trl.reward_funcs) expand("trl.reward_funcs", name);
+  for (auto* list : {&config.datasets, &config.test_datasets})
+    for (DatasetConfig& entry : *list) {
+      entry.source.path = core::expand_home(entry.source.path, entry.place.text());
+      for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
+    }
+}
+
 inline std::vector<std::string> with_prefix(const std::vector<std::string>& names, const std::string& prefix) {
   std::vector<std::string> out;
   for (const std::string& name : names) out.push_back(prefix + name);
@@ -150,6 +177,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   reader.finish(detail::with_prefix(trl.known(), "trl."));
 
   config.given = findings.given;
+  detail::expand_homes(config);
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
@@ -169,7 +197,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
 // Reads, overrides and checks a configuration file.
 [[nodiscard]] inline RunConfig load_run_config(const std::filesystem::path& path,
                                                std::span<const std::string> overrides = {}) {
-  Document document = load_document(path);
+  Document document = load_document(core::expand_home(path.string()));
   apply_overrides(document, overrides);
   return parse_run_config(document);
 }

@@ -16,6 +16,8 @@
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/trainer/precompute_reference.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
 
@@ -35,6 +37,16 @@ struct Reference {
   return out;
 }
 
+// What is wrong with the reference that is asked for, before anything is loaded.
+inline void check_reference(const RunConfig& c, const ModelPlaces& places) {
+  const bool adapter = c.lora || c.lora_model_dir || !places.adapter.empty();
+  if (needs_reference(c) && c.preference.sync_ref_model && adapter)
+    core::raise_usage("config", 8,
+                      {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
+                       .where = c.place("trl.sync_ref_model"),
+                       .remedy = "remove one of them"});
+}
+
 // `model.decoder` is the policy before training.
 [[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data,
                                               const RowProgress& progress = {}) {
@@ -42,11 +54,6 @@ struct Reference {
   if (!needs_reference(c)) return out;
   const PreferenceConfig& p = c.preference;
   const std::shared_ptr<model::Decoder>& policy = model.decoder;
-  if (p.sync_ref_model && policy->adapter() != nullptr)
-    core::raise_usage("config", 8,
-                      {.what = "trl.sync_ref_model does not go with an adapter: policy and reference share the base",
-                       .where = c.place("trl.sync_ref_model"),
-                       .remedy = "remove one of them"});
   const bool bare = policy->adapter() != nullptr && !p.rl_adapter_ref_model.value_or(true);
   std::shared_ptr<model::Decoder> frozen = bare ? policy->without_adapter() : policy->reference();
   if (p.precompute_ref_log_probs) {
@@ -60,7 +67,10 @@ struct Reference {
                                          .ld_alpha = p.ld_alpha,
                                          .directory = p.dataset_prepared_path.value_or("last_run_prepared"),
                                          .model_identity = identity};
-      if (progress) settings.progress = [&](std::int64_t examples) { progress("reference log-probs", examples); };
+      settings.progress = [&](std::int64_t examples) {
+        core::stop_if_interrupted();
+        if (progress) progress("reference log-probs", examples);
+      };
       const bool cached = set->per_example() == 2
                               ? trainer::precompute_reference<loss::RowKind::pairs>(*frozen, set, settings)
                               : trainer::precompute_reference<loss::RowKind::unpaired>(*frozen, set, settings);

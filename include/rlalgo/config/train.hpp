@@ -3,9 +3,11 @@
 //   const RunConfig run = load_run_config("config.yaml");
 //   const run::Outcome outcome = train(run);          // outcome.step steps done; model and report in run.output_dir
 //
-// Order: data, environment, rewards, model, prompts as token ids (online) or preference data (offline), reference, then
-// the loop of run/loop.hpp with its logs, checkpoints and resume. The process' SIGINT and SIGTERM end the run with a
-// checkpoint while it is under way. Everything that the file leaves out has the default of docs/configuration.md.
+// Order: places and whether files can be made in them; data, environment, rewards; tokenizer and prompts as token ids
+// (online) or preference data (offline); what a checkpoint to resume from says; the model's weights, reference, then the
+// loop of run/loop.hpp with its logs, checkpoints and resume. So everything that can be refused without the weights is
+// refused before they are loaded. The signals of run/interrupt.hpp end the run: with a checkpoint while it is under way,
+// with a core::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
 // A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
 // rlalgo::compiled_config (core/compiled.hpp).
 //
@@ -14,12 +16,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/places.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
+#include <rlalgo/run/output_trial.hpp>
 
 namespace rlalgo::config {
 
@@ -41,6 +47,12 @@ struct Training {
 }  // namespace detail
 
 [[nodiscard]] inline run::Outcome train(const RunConfig& config, const TrainMessages& messages = {}) {
+  const run::Interrupt interrupt(run::Interrupt::Stage::starting);
+  check_places(config);
+  const run::OutputTrial output(config.output_dir);
+  std::optional<run::OutputTrial> prepared;
+  if (is_preference(config) && config.preference.dataset_prepared_path)
+    prepared.emplace(*config.preference.dataset_prepared_path);
   return is_preference(config) ? detail::Training<void>::preference(config, messages)
                                : detail::Training<void>::online(config, messages);
 }

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -119,7 +120,8 @@ class Validator {
                          .where = config_.place("trl.reward_weights"),
                          .remedy = "give one weight per function"});
     for (const double weight : t.reward_weights)
-      range("trl.reward_weights", weight, std::isfinite(weight), "finite numbers");
+      range("trl.reward_weights", weight, std::abs(weight) <= std::numeric_limits<float>::max(),
+            "finite numbers up to 3.4e38");
     range("trl.reward_timeout", t.reward_timeout, t.reward_timeout > 0 && std::isfinite(t.reward_timeout),
           "more than 0 seconds");
     count("trl.reward_num_workers", t.reward_num_workers, 1);

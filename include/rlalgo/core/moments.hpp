@@ -4,13 +4,15 @@
 //   std₁ = sqrt(Σ(x − mean)²/(n − 1))   and exactly 0 as deviation, whatever rounding Σx would have had
 //
 // NaN entries are skipped and not counted. n ≤ 1: std₁ is NaN. An infinite entry makes the mean infinite (or NaN, when
-// both signs occur) and std₁ NaN.
+// both signs occur) and std₁ NaN. Finite entries whose sum or squares double cannot hold are scaled first, exactly; a
+// std₁ that double cannot hold is infinite.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace rlalgo::core {
 
@@ -21,16 +23,27 @@ struct Moments {
 };
 
 [[nodiscard]] inline Moments moments(std::span<const double> values) {
+  constexpr double largest_plain = 0x1p+500;
+  constexpr int scale = 600;
   Moments out;
   double pivot = std::numeric_limits<double>::infinity();
-  double plain_sum = 0.0;
+  double plain_sum = 0.0, largest = 0.0;
   for (const double x : values) {
     if (std::isnan(x)) continue;
     ++out.count;
     plain_sum += x;
     pivot = std::fmin(pivot, x);
+    largest = std::fmax(largest, std::abs(x));
   }
   if (out.count == 0) return out;
+  if (largest > largest_plain && std::isfinite(largest)) {
+    std::vector<double> scaled(values.begin(), values.end());
+    for (double& x : scaled) x = std::ldexp(x, -scale);
+    out = moments(scaled);
+    out.mean = std::ldexp(out.mean, scale);
+    out.deviation = std::ldexp(out.deviation, scale);
+    return out;
+  }
   const auto n = static_cast<double>(out.count);
   if (!std::isfinite(plain_sum)) {
     out.mean = plain_sum / n;

@@ -35,11 +35,12 @@ struct ClientConfig {
   std::size_t header_limit = std::size_t{64} << 10;  // bytes
   std::size_t body_limit = std::size_t{256} << 20;   // bytes
   RetryPolicy retries = {};
+  std::stop_token stop = {};  // ends every call within milliseconds when it is asked to
 };
 
 struct CallOptions {
   double seconds = 0.0;       // instead of call_seconds, when above 0
-  std::stop_token stop = {};  // a call ends within milliseconds when it is asked to
+  std::stop_token stop = {};  // instead of the client's, when it is of some source
   // Takes the body of a 2xx response in parts as they arrive; the response's own stays empty and has no limit. A call
   // is not repeated once it was used.
   std::function<void(std::string_view)> on_body = {};
@@ -68,6 +69,7 @@ class Client {
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                std::chrono::duration<double>(std::min(seconds, longest_call_seconds)));
+    const std::stop_token& stop = options.stop.stop_possible() ? options.stop : config_.stop;
     const std::string where = request.method + " " + config_.base_url + request.target;
     request.target.insert(0, address_.path);
     bool delivered = false;
@@ -77,7 +79,7 @@ class Client {
                              .header_limit = config_.header_limit,
                              .body_limit = config_.body_limit,
                              .deadline = deadline,
-                             .stop = options.stop};
+                             .stop = stop};
     if (options.on_body)
       task.on_body = [&](std::string_view part) {
         delivered = true;
@@ -94,7 +96,7 @@ class Client {
       if (!wait || *wait >= left) return result;
       if (config_.retries.tell)
         config_.retries.tell({where, result.text(), attempt + 1, config_.retries.retries + 1, *wait});
-      if (!detail::wait_for(*wait, options.stop)) {
+      if (!detail::wait_for(*wait, stop)) {
         Result given_up = Failure{Failure::Kind::cancelled, "the next attempt", "the call was given up"};
         given_up.attempts = attempt;
         given_up.seconds = watch.seconds();

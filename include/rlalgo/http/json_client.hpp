@@ -8,7 +8,7 @@
 //   [rlalgo.http.3] the answer is not JSON
 //   [rlalgo.http.5] a server that was waited for is not up in time
 //   [rlalgo.http.6] the answer is larger than the limit, beyond the limits of core/bounded_json.hpp, or no HTTP
-//   [rlalgo.http.7] the call was given up
+//   [rlalgo.http.7] the call was given up (a core::Interrupted)
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/http/client.hpp>
 
 namespace rlalgo::http {
@@ -88,7 +89,8 @@ class JsonClient {
                      .remedy = remedy});
       }
       if (!told && tell) tell(where + ": " + result.text() + "; waiting at most " + rounded(seconds) + " s");
-      if (!detail::wait_for(std::clamp(seconds - watch.seconds(), 0.001, 1.0), stop))
+      const std::stop_token& any = stop.stop_possible() ? stop : client_.config().stop;
+      if (!detail::wait_for(std::clamp(seconds - watch.seconds(), 0.001, 1.0), any))
         give_up(Failure{Failure::Kind::cancelled, "a server to be up", "the call was given up"}, where);
     }
   }
@@ -115,7 +117,8 @@ class JsonClient {
     if (failure.kind == Failure::Kind::too_large || failure.kind == Failure::Kind::malformed)
       core::raise("http", 6, {.what = "a server's answer cannot be read", .found = failure.text(), .where = place});
     if (failure.kind == Failure::Kind::cancelled)
-      core::raise("http", 7, {.what = "a call to a server was given up", .found = failure.text(), .where = place});
+      core::raise_interrupted("http", 7,
+                              {.what = "a call to a server was given up", .found = failure.text(), .where = place});
     core::raise("http", 1,
                 {.what = "a server cannot be reached or does not answer",
                  .found = failure.text(),

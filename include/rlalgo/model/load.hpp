@@ -44,6 +44,9 @@ namespace detail {
 [[nodiscard]] std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,
                                                       at::ScalarType dtype = at::ScalarType::Float);
 
+// The decoder of a config.json whose weights have no elements: for questions about their names.
+[[nodiscard]] std::unique_ptr<Decoder> outline_decoder(HfConfig hf);
+
 }  // namespace rlalgo::model
 
 #ifndef RLALGO_COMPILED

@@ -72,6 +72,9 @@ void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed,
 
 }  // namespace detail
 
+// What attach_lora() says of the settings and of names that the model does not have; the weights are not looked at.
+void check_lora_targets(const Decoder& decoder, const LoraConfig& config);
+
 // Adds a fresh adapter. `seed` draws its first values and its dropout.
 void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed);
 

@@ -3,12 +3,14 @@
 // A function that raises is called again on halves of its rows until the completions that it fails for stand alone, so
 // that one bad row does not cost the others their reward (at most 64 calls a batch). (Values that a function takes from
 // the whole batch are then those of the part.) A process that hung or died is not asked again: its whole call failed.
-// Each failure is warned of once per call, and metric rewards/<name>/failed is the share of completions without a
+// A value that is infinite, or too large for float32, is a failure of its own completion.
+// Failures are warned of in one line per step, and metric rewards/<name>/failed is the share of completions without a
 // value. Policy `error` passes the error on and counts nothing.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -34,7 +36,7 @@ class Guarded final : public RewardFunction {
     Failures failures;
     std::vector<double> values = attempt(call.rows(0, call.size(), &log), log, failures);
     if (call.log == nullptr) return values;
-    if (failures.rows > 0)
+    if (failures.rows > 0 && std::exchange(warned_step_, call.step) != call.step)
       log.warnings.push_back("the reward '" + name() + "' failed for " + std::to_string(failures.rows) + " of " +
                              std::to_string(call.size()) + " completions, which count as " +
                              (policy_ == OnFailure::nan ? "not scored" : "0") + ": " + failures.first);
@@ -63,19 +65,31 @@ class Guarded final : public RewardFunction {
     RewardLog own;
     ++failures.calls;
     try {
-      std::vector<double> values = evaluate(*function_, call.rows(0, call.size(), &own));
+      std::vector<double> values = detail::values_of(*function_, call.rows(0, call.size(), &own));
       log = std::move(own);
+      for (double& value : values) {
+        if (is_usable(value)) continue;
+        fail(1, "it returned " + detail::number_text(value), failures);
+        value = instead();
+      }
       return values;
     } catch (const core::UsageError&) {
       throw;
     } catch (const core::Error& e) {
       log.warnings = std::move(own.warnings);
       if (call.size() > 1 && may_be_one_row(e) && failures.calls < most_calls) return halves(call, log, failures);
-      failures.rows += call.size();
-      if (failures.first.empty()) failures.first = first_line(e.what());
-      return std::vector<double>(call.size(),
-                                 policy_ == OnFailure::nan ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+      fail(call.size(), first_line(e.what()), failures);
+      return std::vector<double>(call.size(), instead());
     }
+  }
+
+  static void fail(std::size_t rows, const std::string& why, Failures& failures) {
+    failures.rows += rows;
+    if (failures.first.empty()) failures.first = why;
+  }
+
+  [[nodiscard]] double instead() const {
+    return policy_ == OnFailure::nan ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }
 
   std::vector<double> halves(const RewardCall& call, RewardLog& log, Failures& failures) {
@@ -94,6 +108,7 @@ class Guarded final : public RewardFunction {
 
   std::shared_ptr<RewardFunction> function_;
   OnFailure policy_;
+  std::int64_t warned_step_ = -1;  // a step may call several times
 };
 
 }  // namespace rlalgo::reward

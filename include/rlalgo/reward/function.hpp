@@ -1,15 +1,18 @@
 // What a reward function is: a batch of completions with their dataset columns in, one number per completion out.
 //
-// NaN = "does not apply to this completion" (Python None). `RewardFunction` is the run-time face that samplers hold; a
-// C++ callable becomes one through `from()` (reward/functor.hpp), a Python function through the remote room.
+// NaN = "does not apply to this completion" (Python None). Any other value is a finite number that float32 can hold, in
+// which losses compute. `RewardFunction` is the run-time face that samplers hold; a C++ callable becomes one through
+// `from()` (reward/functor.hpp), a Python function through the remote room.
 //
 // Errors, raised by evaluate(): [rlalgo.reward.1] the wrong number of values; [.2] the function threw; [.4] a logged
-// column of the wrong length.
+// column of the wrong length; [.10] a value that is infinite or too large.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -70,6 +73,20 @@ class RewardFunction {
   // One value per completion, NaN where the function does not apply.
   virtual std::vector<double> operator()(const RewardCall& call) = 0;
 };
+
+// Whether a value is one that advantages can be made of, or NaN.
+[[nodiscard]] inline bool is_usable(double value) {
+  return std::isnan(value) || std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max());
+}
+
+namespace detail {
+
+[[nodiscard]] std::string number_text(double value);
+
+// Calls `function` and holds it to its contract but for the size of its values.
+[[nodiscard]] std::vector<double> values_of(RewardFunction& function, const RewardCall& call);
+
+}  // namespace detail
 
 // Calls `function` and holds it to its contract. Numbered errors pass through as they are.
 [[nodiscard]] std::vector<double> evaluate(RewardFunction& function, const RewardCall& call);

@@ -1,61 +1,161 @@
-// Ctrl-C and SIGTERM: the first asks the loop to finish its step (or evaluation), save and stop, and says so on
-// standard error; the second ends the process at once.
+// Signals that ask a program to end: Ctrl-C (SIGINT), SIGTERM, SIGHUP (the terminal is gone) and SIGQUIT.
 //
-// While an Interrupt lives it owns both signals and puts the former handlers back when it dies; SIGPIPE is ignored, so
-// that a reader of the progress that goes away (`| head`) does not end the run. Only one may live at a time. A run
-// ended this way exits with status 130.
+//   Stage::at_once    the first signal ends the process, with a line: there is nothing to put in order
+//   Stage::starting   the first one asks whatever looks at core::Interruption, or has token(), to end; two seconds later
+//                     the process ends in any case
+//   Stage::running    the first one asks the loop to finish its step (or evaluation), save and stop; only what has
+//                     token() ends at once, such as the wait for a server
+//
+// Each says so on standard error. The second signal ends the process at once, SIGQUIT with a core dump as ever. The exit
+// status is 128 + the number of the first signal: 130, 143, 129, 131. SIGHUP and SIGQUIT stay ignored where they were
+// (nohup). SIGPIPE is ignored, so that a reader of the progress that goes away (`| head`) does not end the run.
+//
+// While an Interrupt lives it owns these signals, and puts the former handlers back when it dies. They nest: the
+// outermost owns the signals, an inner Stage::running is that stage while it lives. With the outermost the request is
+// forgotten.
 #pragma once
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+
+#include <rlalgo/core/interruption.hpp>
 
 namespace rlalgo::run {
 
 class Interrupt {
  public:
-  static constexpr int exit_code = 130;
+  enum class Stage { at_once, starting, running };
 
-  Interrupt() {
-    flag().store(0);
-    struct sigaction action = {};
-    action.sa_handler = &Interrupt::handle;
-    ::sigemptyset(&action.sa_mask);
-    action.sa_flags = SA_RESTART;
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
-    action.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &action, &old_pipe_);
+  explicit Interrupt(Stage stage = Stage::running) {
+    if (stage == Stage::running) deferred_.emplace();
+    if (shared().owned) return;
+    owner_ = true;
+    shared().owned = true;
+    shared().at_once = stage == Stage::at_once;
+    shared().signals = 0;
+    shared().source = std::stop_source();
+    shared().wake = ::eventfd(0, EFD_CLOEXEC);
+    core::Interruption::clear();
+    watcher_ = std::thread([this] { watch(); });
+    install();
   }
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt() {
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
+    if (!owner_) return;
+    for (std::size_t i = 0; i < ending.size(); ++i) ::sigaction(ending[i], &old_[i], nullptr);
     ::sigaction(SIGPIPE, &old_pipe_, nullptr);
+    over_ = true;
+    wake();
+    watcher_.join();
+    ::close(shared().wake.exchange(-1));
+    core::Interruption::clear();
+    shared().owned = false;
   }
 
-  [[nodiscard]] static bool requested() noexcept { return flag().load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] static bool requested() noexcept { return core::Interruption::requested(); }
+  [[nodiscard]] static int exit_code() noexcept { return core::Interruption::exit_code(); }
+  // Asked to stop by the first signal, on another thread than the handler's. Without an Interrupt: never.
+  [[nodiscard]] static std::stop_token token() {
+    return shared().owned ? shared().source.get_token() : std::stop_token();
+  }
 
  private:
-  static std::atomic<int>& flag() noexcept {
-    static std::atomic<int> value{0};
+  static constexpr std::array<int, 4> ending = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  static constexpr int patience_milliseconds = 2000;  // of Stage::starting
+
+  struct Shared {
+    std::atomic<bool> owned{false}, at_once{false};
+    std::atomic<int> signals{0};
+    std::atomic<int> wake{-1};
+    std::stop_source source{std::nostopstate};
+  };
+  static Shared& shared() noexcept {
+    static Shared value;
     return value;
   }
-  static void handle(int) {
-    if (flag().fetch_add(1) > 0) ::_exit(exit_code);
-    static constexpr char text[] = "\nstopping after this step; interrupt again to stop at once\n";
+
+  void install() {
+    struct sigaction action = {};
+    action.sa_handler = &Interrupt::handle;
+    ::sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < ending.size(); ++i) {
+      ::sigaction(ending[i], &action, &old_[i]);
+      const bool ignored = (ending[i] == SIGHUP || ending[i] == SIGQUIT) && old_[i].sa_handler == SIG_IGN;
+      if (ignored) ::sigaction(ending[i], &old_[i], nullptr);
+    }
+    action.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &action, &old_pipe_);
+  }
+
+  static void say(std::string_view text) noexcept {
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+  static void wake() noexcept {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(shared().wake, &one, sizeof one);
+  }
+
+  static void handle(int signal) {
     const int before = errno;
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
+    const bool again = shared().signals.fetch_add(1) > 0;
+    if (again && signal == SIGQUIT) {
+      ::signal(SIGQUIT, SIG_DFL);
+      ::raise(SIGQUIT);  // taken when this handler returns
+      return;
+    }
+    if (again) ::_exit(exit_code());
+    core::Interruption::request(signal);
+    const bool deferred = core::Interruption::deferred();
+    if (!deferred && shared().at_once) {
+      say("\ninterrupted\n");
+      ::_exit(exit_code());
+    }
+    say(deferred ? "\nstopping after this step; interrupt again to stop at once\n"
+                 : "\nstopping; interrupt again to stop at once\n");
+    wake();
     errno = before;
   }
-  struct sigaction old_int_ = {};
-  struct sigaction old_term_ = {};
+
+  // Waits for the first signal and does what a handler must not.
+  void watch() const {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const auto woken = [](int milliseconds) {
+      pollfd entry{shared().wake, POLLIN, 0};
+      int ready = 0;
+      do ready = ::poll(&entry, 1, milliseconds);
+      while (ready < 0 && errno == EINTR);
+      std::uint64_t count = 0;
+      return ready > 0 && ::read(shared().wake, &count, sizeof count) > 0;
+    };
+    woken(-1);
+    if (over_) return;
+    shared().source.request_stop();
+    if (woken(patience_milliseconds) || over_ || core::Interruption::deferred()) return;
+    say("interrupted\n");
+    ::_exit(exit_code());
+  }
+
+  std::optional<core::Interruption::Deferred> deferred_;
+  bool owner_ = false;
+  std::atomic<bool> over_{false};
+  std::thread watcher_;
+  std::array<struct sigaction, ending.size()> old_ = {};
   struct sigaction old_pipe_ = {};
 };
-
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
 }  // namespace rlalgo::run

@@ -1,6 +1,8 @@
 // The training loop without the algorithm: steps, logging, evaluation, checkpoints, resume, interruption.
 //
 //   for step in (resumed, max_steps]:  train_step → metric window → log? → evaluate? → save? → interrupted?
+//                                      (a step that waits for another process is given up when a stop is asked for:
+//                                      train_step raises core::Interrupted and leaves everything as it was)
 //   at the end of a run                what was not logged or evaluated yet → final files
 //
 // The loop owns output_dir and the order of things; it knows no tensor. The caller owns policy, optimizer, sampler and
@@ -103,12 +105,16 @@ struct Callbacks {
 
 struct Outcome {
   std::int64_t step = 0;     // optimizer steps done in all
-  bool interrupted = false;  // by SIGINT or SIGTERM; the exit status is then 130
-  [[nodiscard]] int exit_code() const { return interrupted ? Interrupt::exit_code : 0; }
+  bool interrupted = false;  // by a signal of run/interrupt.hpp
+  int status = 0;            // of the process then: 130 after Ctrl-C
+  [[nodiscard]] int exit_code() const { return interrupted ? status : 0; }
 };
 
 // To be called by train_step when gradients are complete and weights are still untouched; `step` is 1-based.
 void require_finite(std::int64_t step, double loss, double grad_norm);
+
+// What run() would say of LoopConfig::resume_from_checkpoint, before a model is loaded; files are compared by size only.
+void check_resume(const LoopConfig& config);
 
 class Loop {
  public:

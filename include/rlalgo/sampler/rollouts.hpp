@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -89,7 +90,38 @@ class Rollouts {
            geometry().generation_of(last) != current_number_;
   }
 
+  // An exception of the generator or of a reward leaves the sampler as it was.
   Batch next(std::int64_t step) {
+    const auto before = std::tuple(current_, current_number_, num_tokens_);
+    try {
+      return cut(step);
+    } catch (...) {
+      std::tie(current_, current_number_, num_tokens_) = before;
+      throw;
+    }
+  }
+
+  [[nodiscard]] nlohmann::ordered_json state() const {
+    const Geometry& g = config_.geometry;
+    nlohmann::ordered_json out = detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size());
+    out["next_step"] = next_step_;
+    out["num_tokens"] = num_tokens_;
+    const bool unfinished = current_ && g.generation_of(next_step_ * g.gradient_accumulation_steps) == current_number_;
+    out["generation"] = unfinished ? detail::pack_generation(*current_, current_number_) : nlohmann::ordered_json();
+    return out;
+  }
+
+  void restore(const nlohmann::ordered_json& state) {
+    try {
+      restore_checked(state);
+    } catch (const nlohmann::json::exception& e) {
+      detail::raise_state("the state is damaged", e.what());
+    }
+  }
+
+ private:
+  // The rows of optimizer step `step`, generated where they are not there.
+  Batch cut(std::int64_t step) {
     const Geometry& g = config_.geometry;
     Batch batch;
     batch.seconds = {{"generate", 0.0}, {"reward", 0.0}};
@@ -112,25 +144,6 @@ class Rollouts {
     return batch;
   }
 
-  [[nodiscard]] nlohmann::ordered_json state() const {
-    const Geometry& g = config_.geometry;
-    nlohmann::ordered_json out = detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size());
-    out["next_step"] = next_step_;
-    out["num_tokens"] = num_tokens_;
-    const bool unfinished = current_ && g.generation_of(next_step_ * g.gradient_accumulation_steps) == current_number_;
-    out["generation"] = unfinished ? detail::pack_generation(*current_, current_number_) : nlohmann::ordered_json();
-    return out;
-  }
-
-  void restore(const nlohmann::ordered_json& state) {
-    try {
-      restore_checked(state);
-    } catch (const nlohmann::json::exception& e) {
-      detail::raise_state("the state is damaged", e.what());
-    }
-  }
-
- private:
   static RolloutsConfig checked(RolloutsConfig config) {
     config.geometry.check(1);
     return config;
@@ -171,7 +184,7 @@ class Rollouts {
     if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_ + tokens));
     batch.seconds[1].second += detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids,
                                              config_.mask_truncated_completions, step, batch);
-    num_tokens_ += tokens;  // only once the generation is whole
+    num_tokens_ += tokens;
     batch.fresh.push_back(generation);
     return generation;
   }

@@ -6,19 +6,27 @@
 //
 // Invariant: when an optimizer step begins, every row that will be trained after the weights change carries
 // old_log_probs. Rows trained in the step that generated them need none: ratio 1 by definition.
+//
+// Errors: [rlalgo.trainer.32] a reward, a weight or a divergence from the reference that is infinite, or larger than
+// float32 can hold.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
 #include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/core/reward_table.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 
@@ -41,6 +49,31 @@ namespace rlalgo::trainer {
   return out;
 }
 
+// Every number that advantages are made of, whichever sampler brings it. A single infinite one would silently give its
+// whole group the advantage 0.
+inline void require_usable(const core::RewardTable& rewards, std::span<const double> divergence) {
+  const auto require = [](double value, const char* what, const std::string& where) {
+    if (reward::is_usable(value)) return;
+    core::raise("trainer", 32,
+                {.what = "no advantage can be made of " + std::string(what),
+                 .found = reward::detail::number_text(value),
+                 .expected = "a finite number up to 3.4e38",
+                 .where = where});
+  };
+  const auto number = [](double value) {  // NaN says something of a reward only
+    return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+  };
+  for (std::size_t k = 0; k < rewards.columns(); ++k) {
+    require(number(rewards.weights()[k]), "the weight of a reward", rewards.names()[k]);
+    for (std::size_t i = 0; i < rewards.rows(); ++i)
+      require(rewards(i, k), "a reward", rewards.names()[k] + ", completion " + std::to_string(i + 1));
+  }
+  for (std::size_t i = 0; i < rewards.rows(); ++i)
+    require(rewards.weighted_sum(i), "the weighted sum of the rewards", "completion " + std::to_string(i + 1));
+  for (std::size_t i = 0; i < divergence.size(); ++i)
+    require(number(divergence[i]), "the divergence from the reference", "completion " + std::to_string(i + 1));
+}
+
 // Sets Rollout::advantage and adds frac_reward_zero_std: the share of rows whose scaling deviation is at most 1e-8 (an
 // undefined deviation counts as non-zero).
 template <class G, class A>
@@ -48,6 +81,7 @@ void assign_advantages(const G& aggregation, const A& estimator, sampler::Genera
                        core::Metrics& metrics) {
   std::vector<double> divergence;
   if (aggregation::needs_divergence(aggregation)) divergence = divergences(generation, metrics);
+  require_usable(generation.rewards, divergence);
   const aggregation::Result result =
       aggregation::aggregate(aggregation, estimator, generation.rewards, generation.groups, divergence);
   double zero = 0;

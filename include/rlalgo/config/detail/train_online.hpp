@@ -19,13 +19,15 @@
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
 #include <rlalgo/config/train.hpp>
+#include <rlalgo/core/interruption.hpp>
 
 namespace rlalgo::config::detail {
 
 inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const LanguageModel& model,
                              const RunConfig& config, const data::Json& tools) {
-  const std::int64_t limit = model.decoder->config().max_position_embeddings;
+  const std::int64_t limit = model.max_positions;
   for (data::TokenizedPrompt& prompt : prompts) {
+    core::stop_if_interrupted();
     if (!tools.is_null()) require_messages(prompt, config);
     prompt.ids = model.encode(prompt.prompt, config.trl.chat_template_kwargs, tools);
     if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
@@ -46,20 +48,25 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   const std::filesystem::path file = config.file;
   const auto environments = config::environments(config, python_paths(file));
   auto rewards = weighted_rewards(config, file, environments.get());
-  const LanguageModel model = load_language_model(config);
+  const ModelPlaces places = find_model(config);
+  LanguageModel model = load_text_half(config, places);
   const data::Json tools = environments ? environments->tools() : data::Json();
   tokenize_prompts(prompts.train, model, config, tools);
   tokenize_prompts(prompts.evaluation, model, config, tools);
-
-  CompletionSource source(config, model);
-  if (environments)
-    source.play(environments,
-                dialogue(model, config.trl.chat_template_kwargs, tools,
-                         !prompts.train.empty() && prompts.train.front().prompt->is_array()),
-                {.max_turns = config.trl.max_turns, .max_length = model.decoder->config().max_position_embeddings});
   trainer::OnlineConfig settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));
+  run::check_resume(settings.trainer.loop);
+  inference::Dialogue turns;
+  if (environments)
+    turns = dialogue(model, config.trl.chat_template_kwargs, tools,
+                     !prompts.train.empty() && prompts.train.front().prompt->is_array());
+  check_server(config);
+
+  model.decoder = load_decoder(config, places);
+  CompletionSource source(config, model);
+  if (environments)
+    source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
 
   const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
   const EntropyCoefficient coefficient = entropy_coefficient(config);

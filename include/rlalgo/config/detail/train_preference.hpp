@@ -23,15 +23,20 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
     if (messages.note)
       for (const std::string& text : notes) messages.note(text);
   };
-  const LanguageModel model = load_language_model(config);
+  const ModelPlaces places = find_model(config);
+  check_reference(config, places);
+  LanguageModel model = load_text_half(config, places);
   PreferenceData data =
       load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
   prepared(data.notes);
-  Reference reference = make_reference(config, model, data, messages.progress);
-  prepared(reference.notes);
   trainer::OfflineConfig settings =
       offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
   settings.trainer.loop.settings.update(fingerprints(config, data));
+  run::check_resume(settings.trainer.loop);
+
+  model.decoder = load_decoder(config, places);
+  Reference reference = make_reference(config, model, data, messages.progress);
+  prepared(reference.notes);
   trainer::OfflineInputs inputs{
       .policy = model.decoder,
       .answers = std::move(data.train),

@@ -14,6 +14,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -82,6 +83,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                  .remedy = "config.json and the weights do not belong together"});
   }
   visit_weights(hf.decoder, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+    core::stop_if_interrupted();
     value = files.convert(name, dtype).requires_grad_(true);
   });
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
@@ -118,6 +120,15 @@ RLALGO_INLINE std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t
     value = value.to(dtype).requires_grad_(true);
   };
   visit_weights(hf.decoder, weights, fill);
+  return std::make_unique<Decoder>(std::move(hf), std::move(weights));
+}
+
+RLALGO_INLINE std::unique_ptr<Decoder> outline_decoder(HfConfig hf) {
+  DecoderWeights weights;
+  weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
+  visit_weights(hf.decoder, weights, [](const std::string&, Tensor& value, const auto&, WeightRole) {
+    value = tensor::empty({0}, at::TensorOptions().dtype(at::ScalarType::Float));
+  });
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
 }
 

@@ -134,6 +134,12 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::
 
 }  // namespace detail
 
+RLALGO_INLINE void check_lora_targets(const Decoder& decoder, const LoraConfig& config) {
+  check_lora(config);
+  const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
+  (void)lora_targets(config, modules.linears, modules.all, TargetCheck::every);
+}
+
 RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {
   detail::attach_lora(decoder, config, seed, TargetCheck::every, false);
 }

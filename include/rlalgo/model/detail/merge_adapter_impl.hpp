@@ -15,6 +15,7 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
@@ -75,6 +76,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   std::uint64_t total = 0;
   std::map<std::string, std::string> home;
   for (auto& [file, tensors] : shards) {
+    core::stop_if_interrupted();
     for (const PendingTensor& t : tensors) {
       std::uint64_t bytes = c10::elementSize(t.dtype);
       for (const std::int64_t extent : t.shape) bytes *= static_cast<std::uint64_t>(extent);

@@ -16,17 +16,117 @@ import os
 import select
 import signal
 import socket
-import threading
+import time
 import traceback
 
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
-def die_with_the_trainer(channel):
-    # Ends this process group when the trainer is gone, even in the middle of a call. (A trainer that finishes in order
-    # closes one direction only: then the loop below ends, and exit handlers run.)
+
+def process_control(option, value):
+    # prctl(2) where there is one.
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def descendants(root):
+    # The processes below `root`, by the tree of this moment.
+    children = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found, waiting = [], [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def end_descendants(seconds):
+    # Again and again, because what is killed may have left children behind, until none is left.
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0] > 0:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def watch(worker, woken):
+    # The status that the worker ended with, or None: the trainer has gone, or somebody asks the guard to end. (A trainer
+    # that finishes in order closes one direction only: then the worker ends by itself, and exit handlers run.)
     poller = select.poll()
-    poller.register(channel.fileno(), 0)
-    poller.poll()
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+    poller.register(3, 0)
+    poller.register(woken, select.POLLIN)
+    while True:
+        ready = [descriptor for descriptor, _ in poller.poll()]
+        if woken in ready and set(os.read(woken, 64)) - {signal.SIGCHLD}:
+            return None
+        try:
+            pid = -1
+            while pid != 0:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == worker:
+                    return status
+        except ChildProcessError:
+            return None
+        if 3 in ready:
+            return None
+
+
+def guard(worker, woken):
+    # Ends as the worker did, or as one that is killed.
+    status = watch(worker, woken)
+    end_descendants(5.0)
+    if status is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.WIFSIGNALED(status):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the worker has left its own
+        number = os.WTERMSIG(status)
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def become_the_worker():
+    # Returns in a child; this process stays as its guard.
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.signal(number, lambda *_: None) for number in handled]
+    signal.set_wakeup_fd(wake)
+    guarding = os.getpid()
+    worker = os.fork()
+    if worker:
+        guard(worker, woken)
+    signal.set_wakeup_fd(-1)
+    for number, handler in zip(handled, before):
+        signal.signal(number, handler)
+    os.close(woken)
+    os.close(wake)
+    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guarding:
+        os._exit(1)
 
 
 class Refusal(Exception):
@@ -94,9 +194,9 @@ def line_of(answer):
 
 def serve(load, work):
     # Answers questions until there are none.
+    become_the_worker()
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
-    threading.Thread(target=die_with_the_trainer, args=(channel,), daemon=True).start()
     with channel.makefile("rb") as questions:
         for line in questions:
             try:

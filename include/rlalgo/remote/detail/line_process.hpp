@@ -1,8 +1,11 @@
 // A child process that answers lines: one line out, one line back, each exchange under a deadline.
 //
-// The child leads a process group of its own (Ctrl-C on the terminal does not reach it, and everything it starts can be
-// ended with it) and talks on descriptor 3. Its stdin is /dev/null, its stdout is our stderr, so that nothing it prints
-// can damage the protocol. Posix only.
+// The child leads a process group of its own (Ctrl-C on the terminal does not reach it) and talks on descriptor 3. Its
+// stdin is /dev/null, its stdout is our stderr, so that nothing it prints can damage the protocol. It is to end with all
+// that it started when the channel is closed, as python/host.py does; what is still there two seconds later is killed
+// with its process group. Posix only.
+//
+// Errors: [rlalgo.core.8] a stop was asked for while the program was starting (core/interruption.hpp).
 #pragma once
 
 #include <fcntl.h>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/interruption.hpp>
 
 extern char** environ;
 
@@ -69,7 +73,7 @@ class LineProcess {
     sigset_t none, ours;
     sigemptyset(&none);
     sigemptyset(&ours);
-    for (const int s : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGHUP, SIGQUIT}) sigaddset(&ours, s);
+    for (const int s : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD}) sigaddset(&ours, s);  // SIGHUP may be ignored (nohup)
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &ours);
     posix_spawnattr_setpgroup(&attributes, 0);
@@ -134,10 +138,15 @@ class LineProcess {
 
  private:
   static constexpr int liveness_milliseconds = 250;
+  static constexpr double leaving_seconds = 2.0;  // for the child to end what it started
 
   // Waits for the channel; also notices a dead child whose descendants still hold the other end.
   Outcome wait_for(short events, const core::Deadline& deadline) {
     for (;;) {
+      if (core::Interruption::requested() && !core::Interruption::deferred()) {
+        stop(0.0);
+        core::stop_if_interrupted();
+      }
       const int left = deadline.milliseconds_left();
       if (left == 0) return Outcome::late;
       pollfd entry{channel_, events, 0};
@@ -157,6 +166,9 @@ class LineProcess {
   }
 
   void reap() {
+    ::close(std::exchange(channel_, -1));
+    for (const core::Deadline grace(leaving_seconds); !exited() && !grace.passed();)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(-child_, SIGKILL);
     int status = 0;
     pid_t result = 0;
@@ -169,7 +181,6 @@ class LineProcess {
     else if (WIFSIGNALED(status))
       ended_ = "signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")";
     child_ = -1;
-    ::close(std::exchange(channel_, -1));
   }
 
   // Orderly end: the child sees the end of its input, runs its exit handlers, and is ended after five seconds at most.

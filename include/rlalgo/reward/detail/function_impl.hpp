@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <span>
 #include <string>
@@ -41,7 +42,13 @@ RLALGO_INLINE void join_logs(const std::vector<std::pair<std::size_t, RewardLog>
   }
 }
 
-RLALGO_INLINE std::vector<double> evaluate(RewardFunction& function, const RewardCall& call) {
+RLALGO_INLINE std::string detail::number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+RLALGO_INLINE std::vector<double> detail::values_of(RewardFunction& function, const RewardCall& call) {
   std::vector<double> values;
   const std::size_t logged_before = call.log == nullptr ? 0 : call.log->extras.size();
   try {
@@ -71,6 +78,20 @@ RLALGO_INLINE std::vector<double> evaluate(RewardFunction& function, const Rewar
                    .expected = std::to_string(call.size()) + ", one per completion",
                    .where = "step " + std::to_string(call.step)});
   }
+  return values;
+}
+
+RLALGO_INLINE std::vector<double> evaluate(RewardFunction& function, const RewardCall& call) {
+  std::vector<double> values = detail::values_of(function, call);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!is_usable(values[i]))
+      core::raise(
+          "reward", 10,
+          {.what = "the reward function '" + function.name() + "' returned a value that no advantage can be made of",
+           .found = detail::number_text(values[i]) + " for completion " + std::to_string(i + 1) + " of " +
+                    std::to_string(values.size()),
+           .expected = "a finite number up to 3.4e38, or NaN (None) for a completion that cannot be scored",
+           .where = "step " + std::to_string(call.step)});
   return values;
 }
 

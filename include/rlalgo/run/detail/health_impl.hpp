@@ -25,6 +25,10 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
        "the reward is always 0: call the function on a few completions by hand; check the columns it reads, the prompt "
        "template and max_completion_length",
        true},
+      {"rewards/*/failed", 0.0, 0.01, -none, 0.1, 10,
+       "completions are left without this reward, as trl.reward_on_failure says: the function raises, hangs, or "
+       "returns "
+       "infinities; the log names the first cause of each step"},
       {"reward_std", 1e-8, none, 1e-8, none, 10,
        "all completions get the same reward, so nothing is learned: make the reward finer, the task easier, or sample "
        "warmer"},

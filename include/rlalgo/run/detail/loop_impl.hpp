@@ -15,6 +15,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/run/detail/final_files.hpp>
 #include <rlalgo/run/detail/output_lock.hpp>
@@ -44,6 +45,12 @@ RLALGO_INLINE void require_finite(std::int64_t step, double loss, double grad_no
        .where = "step " + std::to_string(step),
        .remedy = "the weights of this step are untouched; lower learning_rate, check rewards and precision, and "
                  "resume from the last checkpoint"});
+}
+
+RLALGO_INLINE void check_resume(const LoopConfig& config) {
+  if (!config.resume_from_checkpoint) return;
+  const LoadedCheckpoint checkpoint = read_checkpoint(*config.resume_from_checkpoint, Verify::sizes);
+  (void)check_resumable(checkpoint, config.identity, config.settings, config.resume_rules);
 }
 
 RLALGO_INLINE Loop::Loop(LoopConfig config, Callbacks callbacks)
@@ -99,10 +106,18 @@ RLALGO_INLINE void Loop::check() const {
 RLALGO_INLINE Outcome Loop::run_steps() {
   resume_or_start();
   announce_start();
-  if (config_.eval_first && step_ == 0) evaluate();
-  while (step_ < config_.max_steps && !Interrupt::requested()) one_step();
-  const bool interrupted = step_ < config_.max_steps;
-  if (interrupted && step_ == 0) return {step_, interrupted};  // nothing was done: nothing to save
+  bool given_up = false;
+  try {
+    if (config_.eval_first && step_ == 0 && !Interrupt::requested()) evaluate();
+    while (step_ < config_.max_steps && !Interrupt::requested()) one_step();
+  } catch (const core::Interrupted& stop) {
+    if (!Interrupt::requested()) throw;
+    given_up = true;
+    message(std::string("given up: ") + stop.what());
+  }
+  const bool interrupted = given_up || step_ < config_.max_steps;
+  const Outcome outcome{step_, interrupted, interrupted ? Interrupt::exit_code() : 0};
+  if (interrupted && step_ == 0) return outcome;  // nothing was done: nothing to save
   if (interrupted) {
     if (saved_ != step_) save_checkpoint();
   } else {
@@ -113,7 +128,7 @@ RLALGO_INLINE Outcome Loop::run_steps() {
   if (interrupted)
     message("interrupted after step " + std::to_string(step_) + "; resume with resume_from_checkpoint: " +
             (config_.output_dir / ("checkpoint-" + std::to_string(step_))).string());
-  return {step_, interrupted};
+  return outcome;
 }
 
 RLALGO_INLINE void Loop::resume_or_start() {

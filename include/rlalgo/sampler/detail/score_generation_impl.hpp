@@ -154,7 +154,7 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
   }
   for (std::size_t i = 0; i < table.rows(); ++i) values[i] = table.weighted_sum(i);
   reward_metric("reward", "reward_std", values, batch.metrics);
-  for (std::size_t i = 0; i < values.size() && table.columns() > 0; ++i)
+  for (std::size_t i = 0; i < values.size() && table.columns() > 0 && batch.warnings.empty(); ++i)
     if (std::isnan(values[i])) {
       batch.warnings.push_back("no reward function applies to the completion of dataset row " +
                                std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");

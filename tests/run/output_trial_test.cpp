@@ -1,0 +1,106 @@
+#include <rlalgo/run/output_trial.hpp>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <support/catch.hpp>
+
+#include "run/files.hpp"
+
+using rlalgo::run::OutputTrial;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string error_of(const fs::path& directory) {
+  return fake::error_of([&] { const OutputTrial trial(directory); });
+}
+
+constexpr int cannot_try = 77;
+
+}  // namespace
+
+TEST_CASE("a directory is made, and goes away while nothing was written") {
+  const fake::TempDir dir;
+  {
+    const OutputTrial trial(dir.path / "new" / "folder");
+    CHECK(fs::is_directory(dir.path / "new" / "folder"));
+    CHECK(fs::is_empty(dir.path / "new" / "folder"));
+  }
+  CHECK_FALSE(fs::exists(dir.path / "new"));
+  {
+    const OutputTrial trial(dir.path / "used");
+    std::ofstream(dir.path / "used" / "file") << "x";
+  }
+  CHECK(fs::exists(dir.path / "used" / "file"));
+  fs::create_directory(dir.path / "there");
+  { const OutputTrial trial(dir.path / "there"); }
+  CHECK(fs::exists(dir.path / "there"));  // it was there before
+  CHECK(fs::is_empty(dir.path / "there"));
+}
+
+TEST_CASE("what cannot be a directory, or take files, is told, and nothing is left behind") {
+  const fake::TempDir dir;
+  std::ofstream(dir.path / "file") << "x";
+  fs::create_symlink(dir.path / "nowhere", dir.path / "dangling");
+  fs::create_symlink(dir.path / "loop", dir.path / "loop");
+  CHECK(error_of("") == "core.1");
+  CHECK(error_of(dir.path / "file") == "core.1");
+  CHECK(error_of(dir.path / "file" / "out") == "core.1");
+  CHECK(error_of(dir.path / "dangling") == "core.1");
+  CHECK(error_of(dir.path / "loop" / "out") == "core.1");
+  CHECK(error_of(dir.path / "made" / std::string(300, 'n')) == "core.1");  // a name
+  CHECK_FALSE(fs::exists(dir.path / "made"));
+  fs::path deep = dir.path;  // a path that exists, and is too long for what a run writes below it
+  while (deep.string().size() < 3900) deep /= std::string(90, 'd');
+  CHECK(error_of(deep) == "core.1");
+  fs::remove(dir.path / "loop");
+  CHECK(fake::tree(dir.path).size() == 1);
+  CHECK(error_of("/proc/rlalgo") == "core.1");
+}
+
+TEST_CASE("a directory of somebody else") {
+  const fake::TempDir dir;
+  ::chmod(dir.path.c_str(), 0755);
+  const int status = fake::in_child([&] {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) return cannot_try;
+    if (::access(dir.path.c_str(), W_OK) == 0) return cannot_try;
+    return error_of(dir.path) == "core.1" && error_of(dir.path / "out") == "core.1" ? 0 : 1;
+  });
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == cannot_try)
+    WARN("not root: a directory of another user was not tried");
+  else
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a full device and a read-only one") {
+  const fake::TempDir dir;
+  const int status = fake::in_child([&] {
+    // File systems in a mount namespace of this child's own.
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", dir.path.c_str(), "tmpfs", 0, "size=40k") != 0)
+      return cannot_try;
+    if (error_of(dir.path / "out") != "core.1") return 1;
+    if (!fs::is_empty(dir.path)) return 2;
+    if (::mount(nullptr, dir.path.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return cannot_try;
+    return error_of(dir.path) == "core.1" && error_of(dir.path / "out") == "core.1" ? 0 : 3;
+  });
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == cannot_try)
+    WARN("no permission to mount a small file system: it was not tried");
+  else
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a run that is writing there is not disturbed") {
+  const fake::TempDir dir;
+  const rlalgo::run::detail::OutputLock running(dir.path);
+  CHECK(error_of(dir.path) == "run.3");
+}
