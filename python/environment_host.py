@@ -5,6 +5,7 @@
   {"op": "step", "said": [[episode, text], …]}                  → {"turns": [[observation, reward, done], …]}
   {"op": "call", "calls": [[episode, name, {…}], …]}            → {"results": [[text, failed], …]}
   {"op": "finish", "episodes": n}                               → {"rewards": [number | null, …]}
+A reward is a finite number, "inf" or "-inf".
 An answer with "error" instead carries "kind" (load | raised | value), "message", "traceback" and "episode". Before
 each question `random` (and numpy, when loaded) is seeded by the question itself.
 
@@ -216,9 +217,9 @@ def number(value, episode, during):
         value = float(value)
     except Exception:
         raise Refusal("value", "%s gave the reward %r, not a number" % (during, value), episode=episode)
-    if math.isinf(value):
-        raise Refusal("value", "%s gave an infinite reward" % during, episode=episode)
-    return None if math.isnan(value) else value
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
 def shown(value, episode, during):

@@ -233,6 +233,26 @@ def reward_fails_and_the_run_goes_on(c):
 
 
 @case
+def reward_infinite(c):
+    """One -inf among good values: not an advantage of 0 for its whole group, but what the failure policy says."""
+    body = """
+        def f(completions, **kwargs):
+            return [float("-inf") if i == 1 else 1e308 if i == 2 else float(i) for i in range(len(completions))]
+    """
+    reward(c, body).expect(1, "[rlalgo.reward.10]", "'f'", "found -inf for completion 2 of 8", "step 0")
+    result = reward(c, body, reward_on_failure="nan").expect(0)
+    assert (result.out + result.err).count("the reward 'f' failed for 2 of 8 completions, which count as not scored: it returned -inf") == 2, result.err
+    first, second = c.metrics()
+    assert first["rewards/f/failed"] == second["rewards/f/failed"] == 0.25
+    assert first["rewards/f/mean"] == 25 / 6 and first["reward_std"] > 0 and first["frac_reward_zero_std"] == 0
+    (c.folder / "games.py").write_text("class Wild:\n    def reset(self, **row):\n        pass\n\n"
+                                       "    def step(self, text):\n        return None, float('inf'), True\n")
+    c.train({"trl": {"environment_factory": "games.Wild"}, "max_steps": 1}).expect(1, "[rlalgo.reward.10]", "Wild", "found inf")
+    c.train({"trl": {"environment_factory": "games.Wild", "reward_on_failure": "zero"}, "max_steps": 1}).expect(0, "the reward 'Wild' failed")
+    c.train({"trl": {"reward_weights": [1e39]}}).expect(2, "[rlalgo.config.6]", "trl.reward_weights")
+
+
+@case
 def reward_not_there(c):
     reward(c, "def g(completions, **kwargs):\n    return []\n").expect(1, "[rlalgo.remote.", "rewards.f")
 

@@ -120,7 +120,7 @@ def merged_adapter(c):
     difference = lambda a, b: max(abs(x - y) for x, y in zip(a[0]["log_probs"], b[0]["log_probs"]))
     assert adapted[0]["ids"] == merged[0]["ids"] and difference(adapted, merged) < 0.03  # merged weights are bf16 as the base
     assert difference(adapted, plain) > 0.1, "the adapter changes nothing"
-    c.run("merge-lora", "config.yaml", "--output-dir", "out").expect(2, "[rlalgo.model.31]")
+    c.run("merge-lora", "config.yaml", "--output-dir", "out").expect(2, "[rlalgo.config.31]")
     c.run("merge-lora").expect(2, "[rlalgo.cli.14]")
 
 

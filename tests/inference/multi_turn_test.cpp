@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -204,6 +205,25 @@ TEST_CASE(
   CHECK(run(100, {.max_length = 8}).ids.size() == 7);
   CHECK(run(100, {.max_turns = 4}).episode->turns == 4);
   CHECK(run(30, {}).episode->turns == 5);  // an environment that never ends
+}
+
+TEST_CASE("an episode with rewards of both infinities is not one without a reward") {
+  struct Wild {
+    Json reset(const Json&, std::uint64_t) { return {}; }
+    environment::Turn step(const std::string&) {
+      const double infinite = std::numeric_limits<double>::infinity();
+      ++turn;
+      return {"12", turn == 1 ? infinite : -infinite, turn == 2};
+    }
+    int turn = 0;
+  };
+  Echo echo;
+  MultiTurn<Echo> multi(echo, environment::each<Wild>("wild"), dialogue());
+  const data::TokenizedPrompt source = prompt_of(7, {});
+  const auto out =
+      multi.generate(std::vector<Request>{{.prompt = source.ids, .count = 1, .source = &source}}, limit(100), {1, 2});
+  CHECK(out[0][0].episode->turns == 2);
+  CHECK(std::isinf(out[0][0].episode->reward));
 }
 
 TEST_CASE("a turn that was cut off is heard, and is the last") {

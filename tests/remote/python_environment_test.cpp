@@ -2,6 +2,7 @@
 #include <support/scratch.hpp>
 
 #include <cmath>
+#include <limits>
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/remote/python_environment.hpp>
@@ -44,6 +45,8 @@ class Countdown:
             return "just text"
         if text == "word":
             return None, "much", True
+        if text in ("inf", "-inf"):
+            return None, float(text), True
         if text == "five":
             return "again", 1.0, False, True, {}
         if text == "draw":
@@ -281,6 +284,15 @@ TEST_CASE("what cannot be loaded or offered is named") {
   remote::PythonConfig none;
   none.python = "/no/python";
   CHECK(lacks(raised_by([&] { PythonEnvironment("games.Countdown", {}, none); }), {"remote.5"}) == "");
+}
+
+TEST_CASE("an infinite reward comes through: what becomes of it is the failure policy's to say") {
+  const Workshop shop;
+  remote::PythonSteps all(shop.make("games.Countdown"));
+  all.begin(std::vector<Start>(2, {{{"start", 2}}, 7}));
+  const auto turns = all.step(std::vector<Said>{say(0, "inf"), say(1, "-inf")});
+  CHECK(turns[0].reward == std::numeric_limits<double>::infinity());
+  CHECK(turns[1].reward == -std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("an environment that raises, hangs, dies or answers something else is an error with its episode") {

@@ -45,6 +45,15 @@ TEST_CASE("a directory is made, and goes away while nothing was written") {
   CHECK(fs::is_empty(dir.path / "there"));
 }
 
+TEST_CASE("a path is walked as the system walks it") {
+  const fake::TempDir dir;
+  fs::create_directories(dir.path / "elsewhere" / "deep");
+  fs::create_directory_symlink(dir.path / "elsewhere" / "deep", dir.path / "link");
+  const OutputTrial trial(dir.path / "link" / ".." / "out" / "." / "");
+  CHECK(fs::is_directory(dir.path / "elsewhere" / "out"));
+  CHECK_FALSE(fs::exists(dir.path / "out"));
+}
+
 TEST_CASE("what cannot be a directory, or take files, is told, and nothing is left behind") {
   const fake::TempDir dir;
   std::ofstream(dir.path / "file") << "x";

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -193,12 +194,19 @@ class MultiTurn {
     for (std::size_t k = 0; k < live.size(); ++k) {
       Playing& one = all[live[k]];
       const environment::Turn& turn = turns[k];
-      one.episode.reward += turn.reward;
+      one.episode.reward = sum(one.episode.reward, turn.reward);
       const bool last = config_.max_turns > 0 && one.episode.turns >= config_.max_turns;
       if (turn.done || last || turn.observation.is_null() || one.completion.finish != data::Finish::stop) continue;
       if (show(one, turn.observation, sampling)) on.push_back(live[k]);
     }
     return on;
+  }
+
+  // NaN says that there is no reward; ∞ − ∞ does not, and stays infinite: a failure of the reward.
+  static double sum(double before, double more) {
+    const double out = before + more;
+    const bool lost = std::isnan(out) && !std::isnan(before) && !std::isnan(more);
+    return lost ? std::numeric_limits<double>::infinity() : out;
   }
 
   // Appends an observation, if the model can still answer it.
@@ -229,7 +237,7 @@ class MultiTurn {
     std::vector<std::vector<data::Completion>> out(requests.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       data::Episode& episode = all[i].episode;
-      episode.reward = rewards ? episode.reward + endings[i].reward : std::numeric_limits<double>::quiet_NaN();
+      episode.reward = rewards ? sum(episode.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
       episode.has_tools = tools;
       episode.tool_calls = endings[i].tool_calls;
       episode.tool_failures = endings[i].tool_failures;

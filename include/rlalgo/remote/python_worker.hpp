@@ -79,8 +79,6 @@ class PythonWorker {
 
   static Json arguments(const reward::RewardCall& call);
 
-  static double number(const Json& value);
-
   Json ask(const Json& question, const std::string& function, double seconds, const std::string& where);
 
   [[noreturn]] void outside_protocol(const std::string& function, const std::string& found);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/reward/function.hpp>
 
 namespace rlalgo::reward {
@@ -74,6 +75,8 @@ class Guarded final : public RewardFunction {
       }
       return values;
     } catch (const core::UsageError&) {
+      throw;
+    } catch (const core::Interrupted&) {
       throw;
     } catch (const core::Error& e) {
       log.warnings = std::move(own.warnings);

@@ -9,7 +9,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <string>
@@ -40,21 +39,18 @@ class OutputTrial {
   ~OutputTrial() { remove_empty(); }
 
  private:
+  // Part by part as the system walks it: `..` behind a link is not the part before.
   void make(const std::filesystem::path& directory) {
-    std::vector<std::filesystem::path> missing;
-    std::error_code unknown;
-    for (auto at = std::filesystem::absolute(directory).lexically_normal();
-         !std::filesystem::exists(std::filesystem::symlink_status(at, unknown)) && at.has_relative_path();
-         at = at.parent_path())
-      missing.push_back(at);
-    std::reverse(missing.begin(), missing.end());
-    for (const auto& one : missing) {
-      std::error_code error;
-      if (std::filesystem::create_directory(one, error)) made_.push_back(one);
-      if (error) core::raise_file_error("cannot create the directory", one, error.value());
+    std::filesystem::path at;
+    std::error_code error;
+    for (const auto& part : std::filesystem::absolute(directory)) {
+      at /= part;
+      if (part.empty() || std::filesystem::exists(std::filesystem::symlink_status(at, error))) continue;
+      if (std::filesystem::create_directory(at, error)) made_.push_back(at);
+      if (error) core::raise_file_error("cannot create the directory", at, error.value());
     }
-    if (!std::filesystem::is_directory(directory, unknown))
-      core::raise_file_error("cannot create the directory", directory, EEXIST);
+    if (!std::filesystem::is_directory(directory, error))
+      core::raise_file_error("cannot create the directory", directory, error ? error.value() : ENOTDIR);
   }
 
   // As deep and as long as a checkpoint's shard and TensorBoard's events.

@@ -205,9 +205,9 @@ def number(value, episode, during):
         value = float(value)
     except Exception:
         raise Refusal("value", "%s gave the reward %r, not a number" % (during, value), episode=episode)
-    if math.isinf(value):
-        raise Refusal("value", "%s gave an infinite reward" % during, episode=episode)
-    return None if math.isnan(value) else value
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
 def shown(value, episode, during):

@@ -54,17 +54,19 @@ def descendants(root):
 def end_descendants(seconds):
     # Again and again, because what is killed may have left children behind, until none is left.
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        for pid in descendants(os.getpid()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+    while True:
         try:
             while os.waitpid(-1, os.WNOHANG)[0] > 0:
                 pass
         except ChildProcessError:
             return
+        if time.monotonic() > deadline:
+            return
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
         time.sleep(0.002)
 
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,7 +62,7 @@ RLALGO_INLINE std::vector<environment::Turn> PythonEnvironment::step(std::span<c
   const Json answer = ask({{"op", "step"}, {"said", std::move(texts)}}, "step");
   std::vector<environment::Turn> out;
   for (const Json& turn : list(answer, "turns", said.size()))
-    out.push_back({turn.at(0), turn.at(1).get<double>(), turn.at(2).get<bool>()});
+    out.push_back({turn.at(0), detail::number_of(turn.at(1)), turn.at(2).get<bool>()});
   return out;
 }
 
@@ -82,7 +81,7 @@ RLALGO_INLINE std::vector<double> PythonEnvironment::rewards(std::size_t episode
   const Json answer = ask({{"op", "finish"}, {"episodes", episodes}}, "get_reward");
   std::vector<double> out;
   for (const Json& value : list(answer, "rewards", episodes))
-    out.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    out.push_back(detail::number_of(value));
   return out;
 }
 

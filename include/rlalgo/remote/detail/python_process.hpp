@@ -5,6 +5,7 @@
 // all it started are killed.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,6 +19,14 @@
 #include <rlalgo/remote/detail/python_host.hpp>
 
 namespace rlalgo::remote::detail {
+
+// A number as our programs write it: null is NaN, "inf" and "-inf" are what JSON cannot say.
+[[nodiscard]] inline double number_of(const nlohmann::ordered_json& value) {
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (!value.is_string()) return value.get<double>();
+  const double infinite = std::numeric_limits<double>::infinity();
+  return value.get_ref<const std::string&>() == "-inf" ? -infinite : infinite;
+}
 
 class PythonProcess {
  public:

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,9 +85,9 @@ RLALGO_INLINE PythonWorker::Outcome PythonWorker::outcome(const Json& answer, co
     }
     return out;
   }
-  for (const Json& value : answer.at("values")) out.values.push_back(number(value));
+  for (const Json& value : answer.at("values")) out.values.push_back(detail::number_of(value));
   for (const Json& metric : answer.at("metrics"))
-    out.log.metrics.emplace_back(metric.at(0).get<std::string>(), number(metric.at(1)));
+    out.log.metrics.emplace_back(metric.at(0).get<std::string>(), detail::number_of(metric.at(1)));
   for (const Json& extra : answer.at("extras"))
     out.log.extras.emplace_back(extra.at(0).get<std::string>(), extra.at(1));
   return out;
@@ -111,15 +110,6 @@ RLALGO_INLINE PythonWorker::Json PythonWorker::arguments(const reward::RewardCal
   out["completions"] = Json(Json::array_t(call.completions.begin(), call.completions.end()));
   out["completion_ids"] = std::move(ids);
   return out;
-}
-
-RLALGO_INLINE double PythonWorker::number(const Json& value) {
-  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-  if (value.is_string()) {
-    const double infinite = std::numeric_limits<double>::infinity();
-    return value.get<std::string>() == "-inf" ? -infinite : infinite;
-  }
-  return value.get<double>();
 }
 
 RLALGO_INLINE PythonWorker::Json PythonWorker::ask(const Json& question, const std::string& function, double seconds,
