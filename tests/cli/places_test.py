@@ -68,7 +68,7 @@ def refused_before_the_model_is_loaded(c):
     assert not (c.folder / "out").exists(), "a run that never began leaves no directory"
     (c.folder / "file").write_text("x")
     os.symlink("nowhere", c.folder / "dangling")
-    for output in ("file", "file/out", "dangling", "n" * 300, "/proc/out", "/".join(["d" * 200] * 19)):
+    for output in ("file", "file/out", "dangling", "n" * 300, "/proc/out", "/".join(["d" * 200] * 20)):
         c.train({"base_model": "model", "output_dir": output}).expect(1, "[rlalgo.core.1]")
     model = {"base_model": "model"}
     c.train({**model, "output_dir": "~no-such-user-here/out"}).expect(2, "[rlalgo.core.9]", "config.yaml:")

@@ -80,8 +80,7 @@ RLALGO_INLINE std::vector<environment::ToolResult> PythonEnvironment::call(
 RLALGO_INLINE std::vector<double> PythonEnvironment::rewards(std::size_t episodes) {
   const Json answer = ask({{"op", "finish"}, {"episodes", episodes}}, "get_reward");
   std::vector<double> out;
-  for (const Json& value : list(answer, "rewards", episodes))
-    out.push_back(detail::number_of(value));
+  for (const Json& value : list(answer, "rewards", episodes)) out.push_back(detail::number_of(value));
   return out;
 }
 
