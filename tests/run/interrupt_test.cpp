@@ -189,6 +189,17 @@ TEST_CASE("the first signal says on standard error what it does, and leaves errn
   CHECK_THAT(out.text, Catch::Contains("stopping after this step; interrupt again"));
 }
 
+TEST_CASE("only a run that is under way minds no readers") {
+  const auto before = handler_of(SIGPIPE);
+  const Interrupt outer(Stage::at_once);
+  CHECK(handler_of(SIGPIPE) == before);
+  {
+    const Interrupt inner;
+    CHECK(handler_of(SIGPIPE) == SIG_IGN);
+  }
+  CHECK(handler_of(SIGPIPE) == before);
+}
+
 TEST_CASE("a pipe whose reader went away does not end the process") {
   const int status = fake::in_child([] {
     const Interrupt interrupt;

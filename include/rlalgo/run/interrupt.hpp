@@ -8,7 +8,8 @@
 //
 // Each says so on standard error. The second signal ends the process at once, SIGQUIT with a core dump as ever. The exit
 // status is 128 + the number of the first signal: 130, 143, 129, 131. SIGHUP and SIGQUIT stay ignored where they were
-// (nohup). SIGPIPE is ignored, so that a reader of the progress that goes away (`| head`) does not end the run.
+// (nohup). In Stage::running SIGPIPE is ignored, so that a reader of the progress that goes away (`| head`) does not end
+// the run.
 //
 // While an Interrupt lives it owns these signals, and puts the former handlers back when it dies. They nest: the
 // outermost owns the signals, an inner Stage::running is that stage while it lives. With the outermost the request is
@@ -23,6 +24,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -38,7 +40,12 @@ class Interrupt {
   enum class Stage { at_once, starting, running };
 
   explicit Interrupt(Stage stage = Stage::running) {
-    if (stage == Stage::running) deferred_.emplace();
+    if (stage == Stage::running) {
+      deferred_.emplace();
+      struct sigaction ignore = {};
+      ignore.sa_handler = SIG_IGN;
+      ::sigaction(SIGPIPE, &ignore, &old_pipe_);
+    }
     if (shared().owned) return;
     owner_ = true;
     shared().owned = true;
@@ -53,9 +60,9 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt() {
+    if (deferred_) ::sigaction(SIGPIPE, &old_pipe_, nullptr);
     if (!owner_) return;
     for (std::size_t i = 0; i < ending.size(); ++i) ::sigaction(ending[i], &old_[i], nullptr);
-    ::sigaction(SIGPIPE, &old_pipe_, nullptr);
     over_ = true;
     wake();
     watcher_.join();
@@ -96,8 +103,6 @@ class Interrupt {
       const bool ignored = (ending[i] == SIGHUP || ending[i] == SIGQUIT) && old_[i].sa_handler == SIG_IGN;
       if (ignored) ::sigaction(ending[i], &old_[i], nullptr);
     }
-    action.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &action, &old_pipe_);
   }
 
   static void say(std::string_view text) noexcept {
