@@ -38,12 +38,14 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 9> verbs = {{
+constexpr std::array<Verb, 10> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
      "tokenizes preference data once, for later runs; --debug prints rows token by token", cli::preprocess, true,
      Stage::starting},
+    {"evaluate", "evaluate CONFIG.yaml [--checkpoint DIR] [--output FILE] [--key value …]",
+     "evaluates a checkpoint on the held-out rows of a configuration", cli::evaluate, true, Stage::starting},
     {"inference", "inference CONFIG.yaml|MODEL_DIR [--chat] …",
      "reads a prompt from standard input and streams a completion", cli::inference},
     {"merge-lora", "merge-lora CONFIG.yaml | --model BASE --lora-model-dir DIR --output-dir DIR",

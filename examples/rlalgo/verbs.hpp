@@ -12,6 +12,7 @@ using Run = std::function<int()>;
 
 Run train(CLI::App& app);
 Run preprocess(CLI::App& app);
+Run evaluate(CLI::App& app);
 Run inference(CLI::App& app);
 Run merge_lora(CLI::App& app);
 Run tokenize(CLI::App& app);

@@ -216,12 +216,52 @@ TEST_CASE("schedule options") {
       Approx(0.5));
   CHECK(lacks(error_of(minimal + "lr_scheduler: cosine_with_min_lr\n"), {"config.7: ", "min_lr_rate"}) == "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_rate: 1}\n"),
-              {"config.4: ", "expected min_lr, min_lr_rate"}) == "");
+              {"config.4: ", "expected num_cycles, min_lr, min_lr_rate"}) == "");
   CHECK(parse(minimal + "lr_quadratic_warmup: true\n").lr_quadratic_warmup);
   CHECK(lacks(warning_of(minimal + "lr_quadratic_warmup: true\nlr_scheduler: linear\n"),
               {"lr_quadratic_warmup", "linear"}) == "");
   CHECK(lacks(warning_of(minimal + "lr_quadratic_warmup: true\ncosine_min_lr_ratio: 0.1\n"),
               {"cosine_min_lr_ratio", "plain cosine"}) == "");
+}
+
+TEST_CASE("each schedule has its own options") {
+  const auto with = [](const std::string& name, const std::string& options) {
+    return minimal + "lr_scheduler: " + name + "\nlr_scheduler_kwargs: {" + options + "}\n";
+  };
+  using Shape = rlalgo::optim::StableDecayConfig::Shape;
+  CHECK(parse(with("cosine_with_restarts", "num_cycles: 3")).schedule.cycles == 3.0);
+  CHECK(parse(with("polynomial", "power: 2, lr_end: 2e-7")).schedule.min_ratio == Approx(0.2));
+  CHECK(parse(minimal + "lr_scheduler: polynomial\n").schedule.min_ratio == Approx(0.1));  // 1e-7 of 1e-6
+  CHECK(parse(with("warmup_stable_decay", "num_decay_steps: 5, decay_type: 1-sqrt")).schedule.stable_decay.decay ==
+        Shape::one_minus_sqrt);
+  const auto one = parse(with("one_cycle", "anneal_strategy: linear, cycle_momentum: false, pct_start: 0.3"));
+  CHECK(one.schedule.one_cycle.straight);
+  CHECK_FALSE(one.schedule.one_cycle.cycle_momentum);
+  CHECK(one.settings["lr_scheduler_kwargs.pct_start"] == 0.3);
+  CHECK(one.settings["lr_scheduler_kwargs.div_factor"] == 25.0);
+  const auto rex = parse(minimal + "lr_scheduler: rex\ncosine_min_lr_ratio: 0.1\n");
+  CHECK(rex.warnings.empty());
+  const std::string plateau = with("reduce_lr_on_plateau", "mode: max, patience: 2") + "val_set_size: 0.1\n";
+  const auto follows = parse(plateau + "metric_for_best_model: eval_reward\n");
+  CHECK(follows.schedule.plateau.grows);
+  CHECK(follows.schedule.plateau.patience == 2);
+  CHECK(follows.metric_for_best_model == "eval_reward");
+
+  CHECK(lacks(error_of(with("polynomial", "lr_end: 1e-6")), {"config.6: ", "learning_rate", "c.yaml:10"}) == "");
+  CHECK(lacks(error_of(minimal + "lr_scheduler: warmup_stable_decay\n"), {"config.7: ", "num_decay_steps: 100"}) == "");
+  CHECK(lacks(error_of(with("warmup_stable_decay", "num_decay_steps: 0")), {"config.6: ", "num_decay_steps"}) == "");
+  CHECK(lacks(error_of(with("warmup_stable_decay", "num_decay_steps: 2, decay_type: exp")),
+              {"config.6: ", "linear, cosine, 1-sqrt"}) == "");
+  CHECK(lacks(error_of(with("cosine_warmup_with_min_lr", "min_lr: 1e-7, min_lr_rate: 0.1")), {"config.8: "}) == "");
+  CHECK(lacks(error_of(with("one_cycle", "max_lr: 1")), {"config.4: ", "max_lr"}) == "");
+  CHECK(lacks(error_of(with("one_cycle", "pct_start: 1.5")), {"config.6: ", "lr_scheduler_kwargs.pct_start"}) == "");
+  CHECK(lacks(error_of(with("rex", "gamma: 1")), {"config.10: ", "lr_scheduler_kwargs"}) == "");
+  CHECK(lacks(error_of(with("reduce_lr_on_plateau", "patience: 2")), {"config.14: ", "val_set_size"}) == "");
+  CHECK(lacks(error_of(plateau + "eval_strategy: 'no'\n"), {"config.8: ", "eval_strategy"}) == "");
+  CHECK(lacks(error_of(minimal + "metric_for_best_model: reward\n"), {"config.10: "}) == "");
+  CHECK(lacks(warning_of(with("cosine", "num_cycles: 2") + "cosine_min_lr_ratio: 0.1\n"),
+              {"lr_scheduler_kwargs", "plain cosine"}) == "");
+  CHECK(lacks(warning_of(plateau + "warmup_steps: 3\n"), {"warmup_steps", "reduce_lr_on_plateau"}) == "");
 }
 
 TEST_CASE("batch_size stands for the accumulation") {
@@ -276,9 +316,8 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
         "");
-  CHECK(lacks(error_of(minimal + "lr_scheduler: rex\n"), {"config.10: ", "lr_scheduler rex", "linear, cosine"}) == "");
-  CHECK(lacks(error_of(minimal + "lr_scheduler_kwargs: {num_cycles: 2}\n"), {"config.10: ", "lr_scheduler_kwargs"}) ==
-        "");
+  CHECK(lacks(error_of(minimal + "lr_scheduler: linear\nlr_scheduler_kwargs: {num_cycles: 2}\n"),
+              {"config.10: ", "lr_scheduler_kwargs"}) == "");
   CHECK(lacks(error_of(minimal + "optimizer: muon\n"), {"config.10: ", "optimizer muon", "adamw_torch"}) == "");
   CHECK(lacks(error_of(minimal + "optimizer: adamm\n"), {"config.6: "}) == "");
   CHECK(lacks(error_of(minimal + "save_strategy: best\n"), {"config.10: ", "save_strategy best"}) == "");

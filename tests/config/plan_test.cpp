@@ -1,5 +1,12 @@
 #include <support/scratch.hpp>
 
+#include <fstream>
+#include <set>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/supported.hpp>
 #include <rlalgo/config/validate.hpp>
@@ -160,7 +167,36 @@ TEST_CASE("the schedule takes the cosine keys only where they act") {
   CHECK(schedule_of(config, plan).constant_ratio == 0.0);
 }
 
-TEST_CASE("every schedule that the configuration accepts exists") {
-  for (const std::string& name : schedulers().supported)
-    CHECK_NOTHROW(rlalgo::optim::Schedule({.name = name, .total_steps = 10}));
+// tests/golden/optim/schedules.json: what transformers, torch and axolotl give (scripts/fixtures/optim_schedules.py).
+TEST_CASE("the file format's schedules give the rates and momenta of transformers, torch and axolotl") {
+  std::ifstream stream(std::string(rlalgo::support::test_dir) + "/golden/optim/schedules.json");
+  const nlohmann::json cases = nlohmann::json::parse(stream);
+  std::set<std::string> names;
+  for (const nlohmann::json& golden : cases) {
+    nlohmann::json keys = {{"base_model", "m"},
+                           {"rl", "dpo"},
+                           {"datasets", {{{"path", "d.jsonl"}}}},
+                           {"test_datasets", {{{"path", "e.jsonl"}}}},
+                           {"micro_batch_size", 1},
+                           {"max_steps", golden["total_steps"]}};
+    for (const char* key : {"learning_rate", "warmup_steps", "lr_scheduler", "lr_scheduler_kwargs",
+                            "cosine_min_lr_ratio", "cosine_constant_lr_ratio", "lr_quadratic_warmup"})
+      if (golden.contains(key)) keys[key] = golden[key];
+    const auto text = keys.dump();
+    INFO(text);
+    const RunConfig config = parse_run_config(parse_document(text, "c.yaml"));
+    names.insert(config.lr_scheduler);
+    rlalgo::optim::Schedule schedule(schedule_of(config, make_plan(config, 1000, true)));
+    const auto& rates = golden["rates"];
+    for (std::size_t t = 0; t < rates.size(); ++t) {
+      INFO("step " << t);
+      const auto step = static_cast<std::int64_t>(t);
+      CHECK(schedule(step) == Approx(rates[t].get<double>()).epsilon(1e-12).margin(1e-18));
+      CHECK(schedule.momentum(step).has_value() == golden.contains("momenta"));
+      if (golden.contains("momenta")) CHECK(*schedule.momentum(step) == Approx(golden["momenta"][t].get<double>()));
+      if (golden.contains("metrics")) schedule.observe(golden["metrics"][t].get<double>());
+    }
+  }
+  const auto& all = schedulers().supported;
+  CHECK(names == std::set<std::string>(all.begin(), all.end()));
 }

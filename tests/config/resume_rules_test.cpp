@@ -49,3 +49,14 @@ TEST_CASE("rules come from the tables and from force_resume") {
   CHECK_FALSE(rules.force);
   CHECK(resume_rules(parse("dpo", "force_resume: true\n")).force);
 }
+
+TEST_CASE("a rate that follows evaluations depends on when they are") {
+  const auto rules = [](const std::string& schedule) {
+    return resume_rules(parse("dpo", "val_set_size: 0.1\nlr_scheduler: " + schedule + "\n"));
+  };
+  for (const std::string_view key : evaluation_keys()) {
+    INFO(key);
+    CHECK(rules("cosine").free.contains(std::string(key)));
+    CHECK_FALSE(rules("reduce_lr_on_plateau").free.contains(std::string(key)));
+  }
+}

@@ -56,6 +56,16 @@ TEST_CASE("one AdamW step by hand") {
   CHECK(state[2].second.item<float>() == 1.0f);
 }
 
+TEST_CASE("a momentum that is moved counts from the next update on, its correction included") {
+  std::vector<Parameter> p = {{"w", at::ones({1}, at::kDouble).requires_grad_(), false}};
+  AdamW optimizer(p, {.epsilon = 1e-30});
+  p[0].value.mutable_grad() = at::full({1}, 2.0, at::kDouble);
+  optimizer.step(0.1);  // m = 0.2, m̂ = 2: p = 0.9
+  optimizer.set_momentum(0.5);
+  optimizer.step(0.1);  // m = 0.5·0.2 + 0.5·2 = 1.1, m̂ = 1.1/(1 − 0.5²), v̂ = 4
+  CHECK(p[0].value.item<double>() == Approx(0.9 - 0.1 * (1.1 / 0.75) / 2).epsilon(1e-14));
+}
+
 // Reference: torch 2.11 (Python), torch.optim.AdamW(fused=True) with a decayed and an undecayed group, 25 steps of
 // clip_grad_norm_(1.5) and a falling rate, on the same start values and gradients.
 TEST_CASE("AdamW and clipping walk the path of torch.optim.AdamW bit by bit") {

@@ -43,4 +43,6 @@ TEST_CASE("an optimizer is made of parameters and a Config, updates, and has a s
   STATIC_REQUIRE_FALSE(Optimizer<WithoutState>);
   STATIC_REQUIRE_FALSE(Optimizer<WithoutParameters>);
   STATIC_REQUIRE_FALSE(Optimizer<WithoutStep>);
+  STATIC_REQUIRE(rlalgo::optim::HasMomentum<rlalgo::optim::AdamW>);
+  STATIC_REQUIRE_FALSE(rlalgo::optim::HasMomentum<Descent>);
 }

@@ -174,6 +174,53 @@ TEST_CASE("an optimizer of one's own trains, is saved and resumed") {
   CHECK(whole[3].item<double>() > whole[0].item<double>());
 }
 
+TEST_CASE("a schedule that follows evaluations, or moves a momentum, needs them") {
+  const auto bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
+  Pulls pulls{*bandit};
+  const auto rollouts = std::make_shared<sampler::Rollouts<Pulls>>(
+      std::vector<data::TokenizedPrompt>(3, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}}), pulls,
+      std::vector<sampler::WeightedReward>{
+          {reward::from("arm", [](const reward::Sample& s) { return static_cast<double>(s.ids.back()); })}},
+      [](auto) { return std::string("t"); },
+      sampler::RolloutsConfig{.geometry = {.micro_batch_size = 24, .num_generations = 8}},
+      sync::SharedWeights().version_source());
+  const auto make = [&]<class O>(trainer::BasicTrainerConfig<O> settings, const std::string& schedule) {
+    using Made = trainer::Trainer<RatioLoss, advantage::GroupRelative<>, sampler::Rollouts<Pulls>,
+                                  aggregation::SumThenNormalize, sync::SharedWeights, O>;
+    settings.schedule = {.name = schedule, .warmup_steps = 2, .total_steps = 6};
+    return Made(settings, {.policy = bandit,
+                           .loss = {},
+                           .estimator = advantage::GroupRelative<>(),
+                           .sampler = rollouts,
+                           .aggregation = {},
+                           .sync = {}});
+  };
+  using Catch::Matchers::Contains;
+  CHECK_NOTHROW(make(trainer::TrainerConfig(), "one_cycle"));
+  CHECK_THROWS_WITH(make(trainer::BasicTrainerConfig<Momentum>(), "one_cycle"), Contains("[rlalgo.trainer.22]"));
+  CHECK_THROWS_WITH(make(trainer::TrainerConfig(), "reduce_lr_on_plateau"), Contains("[rlalgo.trainer.23]"));
+}
+
+TEST_CASE("weights of another shape are refused before any is taken") {
+  const Folder folder;
+  Run run({.micro_batch_size = 24, .num_generations = 8}, 1, folder.path);
+  const auto bytes_of = [&] { return run.bandit->logits.detach().clone(); };
+  const at::Tensor before = bytes_of();
+  const auto save = [&](const std::string& name, std::int64_t arms) {
+    model::write_safetensors(folder.path / "model.safetensors", {{name, at::ones({arms}, at::kDouble)}});
+  };
+  using Catch::Matchers::Contains;
+  save("logits", 1);  // would be spread over all arms
+  CHECK_THROWS_WITH(run.trainer->load_weights(folder.path), Contains("[rlalgo.trainer.25]"));
+  save("weights", 4);
+  CHECK_THROWS_WITH(run.trainer->load_weights(folder.path), Contains("[rlalgo.trainer.21]"));
+  CHECK(before.equal(bytes_of()));
+  save("logits", 4);
+  run.trainer->load_weights(folder.path);
+  CHECK(bytes_of().equal(at::ones({4}, at::kDouble)));
+  CHECK(run.trainer->version() == 0);
+}
+
 TEST_CASE("the update does not depend on the split into micro-batches") {
   const Folder folder;
   std::vector<at::Tensor> logits;

@@ -3,4 +3,5 @@
 
 #include <rlalgo/config/detail/train_online.hpp>
 
-template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::online(const RunConfig&, const TrainMessages&);
+template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::online(const RunConfig&, const TrainMessages&,
+                                                                             EvaluationTask*);

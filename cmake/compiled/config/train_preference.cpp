@@ -4,4 +4,5 @@
 #include <rlalgo/config/detail/train_preference.hpp>
 
 template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::preference(const RunConfig&,
-                                                                                 const TrainMessages&);
+                                                                                 const TrainMessages&,
+                                                                                 EvaluationTask*);

@@ -120,16 +120,20 @@ inline Plan plan_around(const RunConfig& config, std::int64_t epochs, std::int64
   return detail::plan_around(config, epochs, detail::ceiling(config.warmup_ratio.value_or(0.03) * total), evaluates);
 }
 
-// The learning-rate schedule of a planned run. As in axolotl, the cosine keys act on `cosine` only:
-// cosine_constant_lr_ratio together with cosine_min_lr_ratio, and lr_quadratic_warmup with a plain cosine.
+// The learning-rate schedule of a planned run. As in axolotl, of the cosine keys cosine_min_lr_ratio acts on `cosine` and
+// `rex`, cosine_constant_lr_ratio together with it on `cosine`, and lr_quadratic_warmup on a plain cosine, whose
+// num_cycles then count for nothing.
 [[nodiscard]] inline optim::ScheduleConfig schedule_of(const RunConfig& config, const Plan& plan) {
-  optim::ScheduleConfig out{.name = config.lr_scheduler,
-                            .learning_rate = config.learning_rate,
-                            .warmup_steps = plan.warmup_steps,
-                            .total_steps = plan.total_steps};
+  optim::ScheduleConfig out = config.schedule;
+  out.name = config.lr_scheduler;
+  out.learning_rate = config.learning_rate;
+  out.warmup_steps = plan.warmup_steps;
+  out.total_steps = plan.total_steps;
   const bool cosine = config.lr_scheduler == "cosine";
   out.quadratic_warmup = cosine && config.lr_quadratic_warmup;
-  if (out.quadratic_warmup || !(cosine || config.lr_scheduler == "cosine_with_min_lr")) return out;
+  if (cosine && (config.lr_quadratic_warmup || config.cosine_min_lr_ratio.value_or(0.0) != 0.0)) out.cycles.reset();
+  const bool lowered = cosine || config.lr_scheduler == "rex" || config.lr_scheduler.ends_with("_with_min_lr");
+  if (out.quadratic_warmup || !lowered) return out;
   out.min_ratio = config.cosine_min_lr_ratio.value_or(0.0);
   if (cosine && config.cosine_min_lr_ratio) out.constant_ratio = config.cosine_constant_lr_ratio.value_or(0.0);
   return out;

@@ -78,10 +78,20 @@ struct FreeKey {
   return keys;
 }
 
+// When and on what is evaluated. Free, unless the learning rate follows evaluations.
+[[nodiscard]] inline std::span<const std::string_view> evaluation_keys() {
+  static constexpr std::string_view keys[] = {"eval_batch_size", "trl.num_generations_eval", "logging_steps",
+                                              "eval_strategy",   "evaluation_strategy",      "eval_steps",
+                                              "evals_per_epoch"};
+  return keys;
+}
+
 [[nodiscard]] inline run::ResumeRules resume_rules(const RunConfig& c) {
   run::ResumeRules out{.free = {}, .extended = {}, .force = c.force_resume};
   for (const FreeKey& row : free_keys()) out.free.emplace(row.key);
   for (const FreeKey& row : extended_keys()) out.extended.emplace(row.key);
+  if (c.lr_scheduler == "reduce_lr_on_plateau")
+    for (const std::string_view key : evaluation_keys()) out.free.erase(std::string(key));
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include <rlalgo/data/chat_template_format.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
+#include <rlalgo/optim/schedule.hpp>
 
 namespace rlalgo::config {
 
@@ -161,6 +162,8 @@ struct RunConfig {
   std::optional<double> cosine_min_lr_ratio;
   std::optional<double> cosine_constant_lr_ratio;
   bool lr_quadratic_warmup = false;
+  optim::ScheduleConfig schedule;                    // what lr_scheduler_kwargs says; the rest is of schedule_of()
+  std::optional<std::string> metric_for_best_model;  // of reduce_lr_on_plateau: with or without eval_; loss unless set
   std::optional<std::int64_t> warmup_steps;
   std::optional<double> warmup_ratio;
   double weight_decay = 0.0;

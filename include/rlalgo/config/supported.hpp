@@ -15,12 +15,20 @@ struct Names {
 };
 
 [[nodiscard]] inline const Names& schedulers() {
-  static const Names names = {
-      .known = {"linear", "cosine", "constant", "constant_with_warmup", "cosine_with_restarts", "polynomial",
-                "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
-                "warmup_stable_decay", "one_cycle", "rex"},
-      .supported = {"linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr"},
-  };
+  static const std::vector<std::string> all = {"linear",
+                                               "cosine",
+                                               "constant",
+                                               "constant_with_warmup",
+                                               "cosine_with_restarts",
+                                               "polynomial",
+                                               "inverse_sqrt",
+                                               "reduce_lr_on_plateau",
+                                               "cosine_with_min_lr",
+                                               "cosine_warmup_with_min_lr",
+                                               "warmup_stable_decay",
+                                               "one_cycle",
+                                               "rex"};
+  static const Names names = {.known = all, .supported = all};
   return names;
 }
 

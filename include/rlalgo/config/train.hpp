@@ -15,6 +15,7 @@
 // environment.hpp, language_model.hpp, completion_source.hpp, the loss and trainer/trainer.hpp.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/output_trial.hpp>
+#include <rlalgo/run/step.hpp>
 
 namespace rlalgo::config {
 
@@ -38,10 +40,20 @@ struct TrainMessages {
 
 namespace detail {
 
+// Instead of a training: the evaluation of these weights.
+struct EvaluationTask {
+  std::filesystem::path weights;  // a checkpoint or a model's directory; empty: those that a training starts from
+  run::Record record = {};        // what came out
+};
+
+// `evaluation`: null to train.
 template <class Unused>
 struct Training {
-  static run::Outcome online(const RunConfig& config, const TrainMessages& messages);
-  static run::Outcome preference(const RunConfig& config, const TrainMessages& messages);
+  static run::Outcome online(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
+  static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
+  static run::Outcome of(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation) {
+    return is_preference(config) ? preference(config, messages, evaluation) : online(config, messages, evaluation);
+  }
 };
 
 }  // namespace detail
@@ -53,8 +65,7 @@ struct Training {
   std::optional<run::OutputTrial> prepared;
   if (is_preference(config) && config.preference.dataset_prepared_path)
     prepared.emplace(*config.preference.dataset_prepared_path);
-  return is_preference(config) ? detail::Training<void>::preference(config, messages)
-                               : detail::Training<void>::online(config, messages);
+  return detail::Training<void>::of(config, messages, nullptr);
 }
 
 }  // namespace rlalgo::config

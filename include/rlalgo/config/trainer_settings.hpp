@@ -43,6 +43,7 @@ inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
   t.optimizer = {
       .beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
   t.schedule = schedule_of(c, plan);
+  t.schedule_metric = c.metric_for_best_model.value_or("loss");
   run::LoopConfig& loop = t.loop;
   loop.output_dir = c.output_dir;
   loop.title = method + " on " + std::filesystem::path(c.base_model).filename().string();

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <rlalgo/config/method_keys.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -72,6 +73,49 @@ class Validator {
     if (c.warmup_ratio) fraction("warmup_ratio", *c.warmup_ratio);
     if (c.cosine_min_lr_ratio) fraction("cosine_min_lr_ratio", *c.cosine_min_lr_ratio);
     if (c.cosine_constant_lr_ratio) fraction("cosine_constant_lr_ratio", *c.cosine_constant_lr_ratio);
+  }
+
+  // The options of the schedule, and what it follows.
+  void schedule() const {
+    const RunConfig& c = config_;
+    const optim::ScheduleConfig& s = c.schedule;
+    const auto key = [](const char* name) { return std::string("lr_scheduler_kwargs.") + name; };
+    const auto share = [&](const char* name, double value) { fraction(key(name), value); };
+    const auto above = [&](const char* name, double value) {
+      range(key(name), value, value > 0 && std::isfinite(value), "more than 0");
+    };
+    if (s.cycles) above("num_cycles", *s.cycles);
+    if (s.first_ratio) share("warmup_lr_rate", *s.first_ratio);
+    above("power", s.power);
+    count(key("timescale"), s.timescale, 0);
+    fraction(c.lr_scheduler == "polynomial" ? key("lr_end") : key("min_lr_ratio"), s.min_ratio);
+    if (s.one_cycle.rise_share) share("pct_start", *s.one_cycle.rise_share);
+    above("div_factor", s.one_cycle.div_factor);
+    above("final_div_factor", s.one_cycle.final_div_factor);
+    for (const auto& [name, value] :
+         {std::pair{"base_momentum", s.one_cycle.base_momentum}, std::pair{"max_momentum", s.one_cycle.max_momentum},
+          std::pair{"factor", s.plateau.factor}})
+      range(key(name), value, value >= 0 && value < 1, "from 0 up to, not including, 1");
+    count(key("patience"), s.plateau.patience, 0);
+    count(key("cooldown"), s.plateau.cooldown, 0);
+    at_least(key("threshold"), s.plateau.threshold, 0);
+    at_least(key("min_lr"), s.plateau.min_rate, 0);
+    at_least(key("eps"), s.plateau.epsilon, 0);
+    const bool phases = c.lr_scheduler == "warmup_stable_decay";
+    if (phases) count(key("num_decay_steps"), s.stable_decay.decay_steps, 1);
+    if (s.stable_decay.stable_steps) count(key("num_stable_steps"), *s.stable_decay.stable_steps, 0);
+    if (c.lr_scheduler != "reduce_lr_on_plateau") return;
+    if (c.val_set_size <= 0 && c.test_datasets.empty())
+      core::raise_usage(
+          "config", 14,
+          {.what = "lr_scheduler: reduce_lr_on_plateau follows evaluations, and there is nothing to evaluate on",
+           .where = c.place("lr_scheduler"),
+           .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets"});
+    if (c.eval_strategy == "no")
+      core::raise_usage("config", 8,
+                        {.what = "lr_scheduler: reduce_lr_on_plateau does not go with eval_strategy: no",
+                         .where = c.place("eval_strategy"),
+                         .remedy = "set eval_strategy: epoch or steps, or take another schedule"});
   }
 
   void cadence() const {
@@ -381,6 +425,7 @@ inline void validate(const RunConfig& config) {
   rules.adapter();
   if (is_preference(config)) {
     rules.optimization();
+    rules.schedule();
     rules.cadence();
     return;
   }
@@ -392,6 +437,7 @@ inline void validate(const RunConfig& config) {
   rules.aggregation();
   rules.estimator();
   rules.optimization();
+  rules.schedule();
   rules.cadence();
 }
 

@@ -42,6 +42,9 @@ class AdamW {
   // One update with this learning rate, from the gradients in place.
   void step(double learning_rate);
 
+  // β₁ from the next update on.
+  void set_momentum(double beta1) { config_.beta1 = beta1; }
+
   // Drops the gradients and their memory.
   void zero_grad();
 

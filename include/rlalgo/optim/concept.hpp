@@ -5,6 +5,9 @@
 //   o.state()           every tensor that a resumed run needs, by name, sharing memory with the optimizer
 //   o.load_state(s)     takes over such tensors: all of them, or an error and nothing
 //
+// and, where it has one, of its momentum (Adam's β₁):
+//   o.set_momentum(β)   from the next update on; asked for by schedules that move it (one_cycle)
+//
 // It is constructed from all parameters of the policy and its Config; those that do not require a gradient have no
 // state. Equal gradients give equal bits, whatever the number of threads: a resumed run must repeat the one it resumes.
 #pragma once
@@ -30,6 +33,11 @@ concept Optimizer = requires(O optimizer, const O constant, const std::map<std::
   optimizer.zero_grad();
   { constant.state() } -> std::same_as<std::vector<std::pair<std::string, tensor::Tensor>>>;
   optimizer.load_state(state);
+};
+
+template <class O>
+concept HasMomentum = requires(O optimizer) {
+  optimizer.set_momentum(0.9);
 };
 
 }  // namespace rlalgo::optim

@@ -63,6 +63,15 @@ struct Record {
   return out + "}";
 }
 
+// The record of an evaluation: its metrics by the names they have in metrics.jsonl.
+[[nodiscard]] inline Record evaluation_record(std::int64_t step, double epoch, const core::Metrics& metrics,
+                                              double seconds) {
+  Record record{step, epoch, {}};
+  for (const auto& [name, value] : metrics.values()) record.values.emplace_back("eval_" + name, value);
+  record.values.emplace_back("time/eval", seconds);
+  return record;
+}
+
 // Inverse of to_line; entries that are not numbers read as NaN. Throws nlohmann's exception when step is missing.
 [[nodiscard]] inline Record to_record(const Json& line) {
   Record record;

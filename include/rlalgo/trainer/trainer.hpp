@@ -11,7 +11,9 @@
 // micro-batches and w ranks give the gradient of one. Loop control, logging, checkpoints and resume are in run/loop.hpp.
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
-// parameter; [rlalgo.run.9] a loss or gradient that is not finite, before the weights are touched; the others of
+// parameter; [.22] the schedule moves a momentum that the optimizer does not have; [.23] it follows evaluations, and
+// there are none; [.25] a checkpoint has a parameter of another shape; [.26] evaluations do not have the metric that the
+// schedule follows; [rlalgo.run.9] a loss or gradient that is not finite, before the weights are touched; the others of
 // offending_rows.hpp, loop.hpp and checkpoint.hpp.
 #pragma once
 
@@ -74,6 +76,7 @@ struct BasicTrainerConfig {
   bool skip_zero_advantages = false;
   typename O::Config optimizer;
   optim::ScheduleConfig schedule;
+  std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes
   run::LoopConfig loop;
 };
 using TrainerConfig = BasicTrainerConfig<>;
@@ -179,6 +182,17 @@ class Trainer {
       core::raise("trainer", 20,
                   {.what = "the loss compares with a reference model, but there is none",
                    .remedy = "pass Parts::reference, or use a loss without a KL penalty"});
+    if (!optim::HasMomentum<O> && schedule_.moves_momentum())
+      core::raise_usage(
+          "trainer", 22,
+          {.what = "the schedule moves the optimizer's momentum, and this optimizer has none to set",
+           .found = config_.schedule.name,
+           .remedy = "give the optimizer a set_momentum(double), or set one_cycle.cycle_momentum = false"});
+    if (schedule_.observes() && parts_.evaluation == nullptr)
+      core::raise_usage("trainer", 23,
+                        {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
+                         .found = config_.schedule.name,
+                         .remedy = "pass Parts::evaluation, or take another schedule"});
   }
 
   // Optimizer step number `index` (0-based): one update of the weights.
@@ -205,6 +219,8 @@ class Trainer {
     if (!std::isfinite(result.grad_norm)) blame("gradient", batch.rows, counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
+    if constexpr (optim::HasMomentum<O>)
+      if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
     ++version_;
@@ -222,7 +238,13 @@ class Trainer {
     run::Callbacks callbacks;
     callbacks.train_step = [this](std::int64_t index) { return step(index); };
     if constexpr (sampler::Finite<S>)
-      if (parts_.evaluation) callbacks.evaluate = [this] { return evaluate(); };
+      if (parts_.evaluation)
+        callbacks.evaluate = [this] {
+          core::Metrics metrics = evaluate();
+          summarize("evaluation");
+          if (schedule_.observes() && version_ > 0) schedule_.observe(observed(metrics));
+          return metrics;
+        };
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
     callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
@@ -237,6 +259,58 @@ class Trainer {
     run::Loop loop(config_.loop, std::move(callbacks));
     for (run::Observer* observer : observers) loop.observe(*observer);
     return loop.run();
+  }
+
+  // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
+  // differ by the weights only.
+  [[nodiscard]] core::Metrics evaluate() requires sampler::Finite<S> {
+    const c10::AutoGradMode no_gradient(false);
+    S& split = *parts_.evaluation;
+    const run::Json start = split.state();
+    core::Metrics total;
+    summary_ = {};
+    for (std::int64_t index = 0; index < split.steps(); ++index) {
+      publish_for(split, index);
+      const Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
+      total.merge(batch.metrics);
+      const loss::Counts counts = global_counts(batch.counts);
+      const double loss = accumulate(batch, counts, total);
+      total.mean("loss", loss * counts.rows, counts.rows);
+    }
+    split.restore(start);
+    return total;
+  }
+
+  [[nodiscard]] bool has_evaluation() const { return parts_.evaluation != nullptr; }
+
+  // Takes the trained parameters from a directory with safetensors. Of a checkpoint, `state` is what the run's owner
+  // left in it: the version and what companions know come along, so that an evaluation repeats the run's. Weights are
+  // copied into the tensors that the policy and its generator already share.
+  void load_weights(const std::filesystem::path& directory, const run::Json* state = nullptr) {
+    const c10::AutoGradMode no_gradient(false);
+    const model::CheckpointFiles files(directory);
+    const char* remedy = "name a checkpoint of this model: base_model and adapter as the run had them";
+    std::vector<tensor::Tensor> values;
+    for (const model::Parameter& p : parameters_) {
+      if (!files.contains(p.name))
+        core::raise("trainer", 21,
+                    {.what = "the checkpoint lacks a trained parameter",
+                     .found = "no tensor " + p.name,
+                     .where = directory.string(),
+                     .remedy = remedy});
+      values.push_back(files.read(p.name));
+      if (values.back().sizes() != p.value.sizes())
+        core::raise("trainer", 25,
+                    {.what = "the checkpoint has a parameter of another shape",
+                     .found = p.name + " of " + std::to_string(values.back().numel()) + " numbers",
+                     .expected = std::to_string(p.value.numel()) + ", or in other dimensions",
+                     .where = directory.string(),
+                     .remedy = remedy});
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) parameters_[i].value.copy_(values[i]);
+    if (state == nullptr) return;
+    for (const auto& companion : parts_.companions) companion->restore(directory);
+    version_ = state->at("version").template get<std::int64_t>();
   }
 
   [[nodiscard]] std::int64_t version() const noexcept { return version_; }
@@ -315,25 +389,19 @@ class Trainer {
     }
   }
 
-  // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
-  // differ by the weights only.
-  core::Metrics evaluate() {
-    const c10::AutoGradMode no_gradient(false);
-    S& split = *parts_.evaluation;
-    const run::Json start = split.state();
-    core::Metrics total;
-    summary_ = {};
-    for (std::int64_t index = 0; index < split.steps(); ++index) {
-      publish_for(split, index);
-      const Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
-      total.merge(batch.metrics);
-      const loss::Counts counts = global_counts(batch.counts);
-      const double loss = accumulate(batch, counts, total);
-      total.mean("loss", loss * counts.rows, counts.rows);
+  // What the schedule follows; the name may be that of the record, with eval_.
+  [[nodiscard]] double observed(const core::Metrics& metrics) const {
+    std::string name = config_.schedule_metric, known;
+    if (name.starts_with("eval_")) name.erase(0, 5);
+    for (const auto& [key, value] : metrics.values()) {
+      if (key == name) return value;
+      known += (known.empty() ? "" : ", ") + key;
     }
-    split.restore(start);
-    summarize("evaluation");
-    return total;
+    core::raise_usage("trainer", 26,
+                      {.what = "the schedule follows a metric that evaluations do not have",
+                       .found = config_.schedule_metric,
+                       .expected = "one of " + known,
+                       .remedy = "set metric_for_best_model to one of them"});
   }
 
   void save_model(const std::filesystem::path& directory) const {
@@ -349,28 +417,34 @@ class Trainer {
     run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
     if constexpr (sampler::SummarizedRows<Rows>)
       if (parts_.evaluation == nullptr) state["summary"] = summary_.state(parts_.decode);
+    if (schedule_.observes()) state["schedule"] = schedule_state();
     return state;
   }
 
-  // Weights are copied into the tensors that the policy and its generator already share.
   void restore_state(const std::filesystem::path& directory, const run::Json& state) {
-    const c10::AutoGradMode no_gradient(false);
-    const model::CheckpointFiles files(directory);
-    for (model::Parameter& p : parameters_) {
-      if (!files.contains(p.name))
-        core::raise("trainer", 21,
-                    {.what = "the checkpoint lacks a trained parameter",
-                     .found = "no tensor " + p.name,
-                     .where = directory.string(),
-                     .remedy = "resume with the base_model that the run was started with"});
-      p.value.copy_(files.read(p.name));
-    }
+    load_weights(directory, &state);
     optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
-    for (const auto& companion : parts_.companions) companion->restore(directory);
     parts_.sampler->restore(state.at("sampler"));
-    version_ = state.at("version").get<std::int64_t>();
     if constexpr (sampler::SummarizedRows<Rows>)
       if (state.contains("summary")) summary_.restore(state["summary"]);
+    if (schedule_.observes() && state.contains("schedule")) restore_schedule(state["schedule"]);
+  }
+
+  // A number that JSON keeps to the bit; no best value yet is null.
+  [[nodiscard]] run::Json schedule_state() const {
+    const optim::PlateauState& s = schedule_.state();
+    return {{"rate", s.rate},
+            {"best", s.best ? run::Json(*s.best) : run::Json()},
+            {"bad", s.bad},
+            {"cooldown", s.cooldown}};
+  }
+  void restore_schedule(const run::Json& saved) {
+    optim::PlateauState s{.rate = saved.at("rate").template get<double>(),
+                          .best = {},
+                          .bad = saved.at("bad").template get<std::int64_t>(),
+                          .cooldown = saved.at("cooldown").template get<std::int64_t>()};
+    if (!saved.at("best").is_null()) s.best = saved.at("best").template get<double>();
+    schedule_.restore(s);
   }
 
   static constexpr const char* optimizer_file = "optimizer.safetensors";

@@ -39,12 +39,19 @@ inline void warn_of_schedule(Reader& reader, const RunConfig& config) {
   };
   const bool cosine = config.lr_scheduler == "cosine";
   const std::string other = "lr_scheduler is " + config.lr_scheduler;
-  if (reader.given("cosine_min_lr_ratio") && !cosine) idle("cosine_min_lr_ratio", other);
+  if (reader.given("cosine_min_lr_ratio") && !cosine && config.lr_scheduler != "rex")
+    idle("cosine_min_lr_ratio", other);
   if (reader.given("cosine_min_lr_ratio") && cosine && config.lr_quadratic_warmup)
     idle("cosine_min_lr_ratio", "lr_quadratic_warmup goes with a plain cosine");
   if (config.cosine_constant_lr_ratio && (!cosine || !config.cosine_min_lr_ratio || config.lr_quadratic_warmup))
     idle("cosine_constant_lr_ratio", "it needs lr_scheduler: cosine, cosine_min_lr_ratio and a linear warm-up");
   if (config.lr_quadratic_warmup && !cosine) idle("lr_quadratic_warmup", other);
+  if (cosine && config.schedule.cycles &&
+      (config.lr_quadratic_warmup || config.cosine_min_lr_ratio.value_or(0.0) != 0.0))
+    idle("lr_scheduler_kwargs", "num_cycles goes with a plain cosine and a linear warm-up");
+  if (config.lr_scheduler == "reduce_lr_on_plateau")
+    for (const char* key : {"warmup_steps", "warmup_ratio"})
+      if (reader.given(key)) idle(key, "reduce_lr_on_plateau starts at learning_rate");
 }
 
 inline void read_related_keys(Reader& reader, RunConfig& config) {

@@ -7,6 +7,7 @@
 
 #include <rlalgo/config/detail/read_datasets.hpp>
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_schedule.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
@@ -82,30 +83,6 @@ inline void read_data(Reader& reader, RunConfig& config) {
   config.seed = static_cast<std::uint64_t>(seed);
 }
 
-// `lr_scheduler_kwargs`: only cosine_with_min_lr has options, min_lr_rate (a ratio) or min_lr (a rate).
-inline void read_schedule_options(Reader& reader, RunConfig& config) {
-  const Node* options = reader.take("lr_scheduler_kwargs");
-  const bool minimum = config.lr_scheduler == "cosine_with_min_lr";
-  if (options != nullptr && options->kind == Kind::mapping && !minimum && !options->members.empty())
-    raise_lacking("lr_scheduler_kwargs for lr_scheduler: " + config.lr_scheduler, *options, "remove them");
-  if (options != nullptr) {
-    std::optional<double> rate, ratio;
-    Reader nested(*options, "lr_scheduler_kwargs.", reader.findings());
-    nested.read("min_lr", rate);
-    nested.read("min_lr_rate", ratio);
-    nested.finish();
-    if (ratio)
-      config.cosine_min_lr_ratio = ratio;
-    else if (rate && config.learning_rate > 0)
-      config.cosine_min_lr_ratio = *rate / config.learning_rate;
-  }
-  if (minimum && !config.cosine_min_lr_ratio)
-    core::raise_usage("config", 7,
-                      {.what = "lr_scheduler: cosine_with_min_lr has no minimum",
-                       .expected = "lr_scheduler_kwargs: {min_lr_rate: 0.1}",
-                       .where = reader.section().find("lr_scheduler")->place.text()});
-}
-
 inline void read_optimization(Reader& reader, RunConfig& config) {
   reader.read("micro_batch_size", config.micro_batch_size);
   reader.read("gradient_accumulation_steps", config.gradient_accumulation_steps);
@@ -118,11 +95,7 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
     reader.findings().warnings.push_back("optimizer " + config.optimizer +
                                          " trains as AdamW with a full float32 state");
   reader.read("learning_rate", config.learning_rate);
-  read_name(reader, "lr_scheduler", config.lr_scheduler, schedulers());
-  reader.read("cosine_min_lr_ratio", config.cosine_min_lr_ratio);
-  reader.read("cosine_constant_lr_ratio", config.cosine_constant_lr_ratio);
-  reader.read("lr_quadratic_warmup", config.lr_quadratic_warmup);
-  read_schedule_options(reader, config);
+  read_schedule(reader, config);
   reader.read("warmup_steps", config.warmup_steps);
   reader.read("warmup_ratio", config.warmup_ratio);
   reader.read("weight_decay", config.weight_decay);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/environment.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -41,7 +42,8 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
 }
 
 template <class Unused>
-run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages) {
+run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
+                                      EvaluationTask* evaluation) {
   Prompts prompts = load_prompts(config);
   if (messages.note)
     for (const std::string& text : prompts.notes) messages.note(text);
@@ -84,7 +86,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer = trainer::make_online(settings, std::move(loss), estimator(config), reward_aggregation(config),
                                         std::move(inputs));
-    return trainer.run();
+    return carry_out(trainer, config, *model.decoder, evaluation, messages);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/offline.hpp>
@@ -17,7 +18,8 @@
 namespace rlalgo::config::detail {
 
 template <class Unused>
-run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages) {
+run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMessages& messages,
+                                          EvaluationTask* evaluation) {
   const auto prepared = [&](const std::vector<std::string>& notes) {
     if (messages.prepared) messages.prepared();
     if (messages.note)
@@ -45,8 +47,10 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .evaluation = std::move(data.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
-  return with_preference_loss(
-      config, [&](auto loss) { return trainer::make_offline(settings, std::move(loss), std::move(inputs)).run(); });
+  return with_preference_loss(config, [&](auto loss) {
+    auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
+    return carry_out(trainer, config, *model.decoder, evaluation, messages);
+  });
 }
 
 }  // namespace rlalgo::config::detail

@@ -213,10 +213,7 @@ RLALGO_INLINE void Loop::one_step() {
 RLALGO_INLINE void Loop::evaluate() {
   const core::Stopwatch watch;
   const core::Metrics metrics = callbacks_.evaluate();
-  Record record{step_, epoch_, {}};
-  for (const auto& [name, value] : metrics.values()) record.values.emplace_back("eval_" + name, value);
-  record.values.emplace_back("time/eval", watch.seconds());
-  emit(record);
+  emit(evaluation_record(step_, epoch_, metrics, watch.seconds()));
   evaluated_ = step_;
 }
 

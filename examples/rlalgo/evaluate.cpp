@@ -1,0 +1,91 @@
+// The evaluation of a configuration on a checkpoint: one JSON object on standard output and in a file.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/evaluate.hpp>
+#include <rlalgo/config/parse.hpp>
+#include <rlalgo/core/atomic_file.hpp>
+
+#include "log.hpp"
+#include "row_counter.hpp"
+#include "verbs.hpp"
+
+namespace rlalgo::cli {
+
+namespace {
+
+struct EvaluateOptions {
+  std::string config, checkpoint, output;
+};
+
+// Takes `--name VALUE` or `--name=VALUE` out of words that are overrides otherwise.
+void take_option(std::vector<std::string>& words, const std::string& name, std::string& value) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool joined = words[i].starts_with(name + "=");
+    if (!joined && words[i] != name) continue;
+    if (!joined && i + 1 == words.size())
+      core::raise_usage("cli", 8, {.what = "an option lacks its value", .found = name, .where = "rlalgo evaluate"});
+    value = joined ? words[i].substr(name.size() + 1) : words[i + 1];
+    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
+    words.erase(at, at + (joined ? 1 : 2));
+    return;
+  }
+}
+
+// A record as in metrics.jsonl, with what was evaluated before it.
+std::string to_text(const config::Evaluation& evaluation) {
+  return "{\"model\": " + run::Json(evaluation.model).dump(-1, ' ', false, run::Json::error_handler_t::replace) + ", " +
+         run::to_line(evaluation.record).substr(1) + "\n";
+}
+
+int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
+  if (o.config.empty())
+    core::raise_usage("cli", 18,
+                      {.what = "`rlalgo evaluate` needs a configuration file",
+                       .expected = "rlalgo evaluate CONFIG.yaml [--checkpoint DIR] [--output FILE] [--key value …]"});
+  take_option(rest, "--checkpoint", o.checkpoint);
+  take_option(rest, "--output", o.output);
+  const config::RunConfig settings = config::load_run_config(o.config, rest);
+  for (const std::string& text : settings.warnings) warning(text);
+  RowCounter counter;
+  const config::Evaluation evaluation = config::evaluate(
+      settings, o.checkpoint, {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }});
+  const std::string text = to_text(evaluation);
+  const std::filesystem::path file = o.output.empty() ? std::filesystem::path(settings.output_dir) / "eval_results.json"
+                                                      : std::filesystem::path(o.output);
+  std::error_code error;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
+  if (error) core::raise_file_error("cannot create the directory", file.parent_path(), error.value());
+  core::write_file(file, text);
+  std::cout << text;
+  return 0;
+}
+
+}  // namespace
+
+Run evaluate(CLI::App& app) {
+  const auto options = std::make_shared<EvaluateOptions>();
+  app.prefix_command();
+  app.add_option("CONFIG", options->config, "the configuration of the training (YAML), with held-out rows")
+      ->type_name("");
+  app.add_option(
+         "--checkpoint", options->checkpoint,
+         "what is evaluated: a checkpoint, a model's or adapter's directory, or `last`, the newest checkpoint in "
+         "output_dir; default: the model that a training starts from")
+      ->type_name("DIR");
+  app.add_option("--output", options->output, "where the result goes as well; default: output_dir/eval_results.json")
+      ->type_name("FILE");
+  app.footer(R"(
+Everything else after CONFIG overrides the file: --key value, --section.key value, for example
+  rlalgo evaluate config.yaml --checkpoint out/checkpoint-40
+  rlalgo evaluate config.yaml --checkpoint out --val-set-size 0.2
+writes one JSON object: "model", "step", "epoch", and the metrics as metrics.jsonl has them for that checkpoint
+(eval_loss, eval_reward, eval_rewards/accuracies …), "time/eval" in seconds. Notes go to standard error.)");
+  return [&app, options] { return evaluate_as(*options, app.remaining()); };
+}
+
+}  // namespace rlalgo::cli
