@@ -15,7 +15,7 @@ foreach(_component IN LISTS RLALGO_COMPONENTS)
     install(TARGETS rlalgo_${_component} EXPORT rlalgo_${_component}
       FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT Development)
   endif()
-  install(EXPORT rlalgo_${_component} FILE rlalgo-${_component}.cmake NAMESPACE rlalgo:: DESTINATION ${_rlalgo_package}
+  install(EXPORT rlalgo_${_component} FILE rlalgo-${_component}-targets.cmake NAMESPACE rlalgo:: DESTINATION ${_rlalgo_package}
     COMPONENT Development)
 endforeach()
 write_basic_package_version_file(rlalgoConfigVersion.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)

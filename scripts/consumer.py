@@ -68,6 +68,12 @@ def main():
             if part not in flat:
                 raise Broken(f"{part!r} is not in\n{text}")
 
+    def one_config(prefix):
+        # find_package takes either name: a component called config must not be taken for the package.
+        found = sorted(p.name for p in prefix.rglob("*.cmake") if p.name in ("rlalgoConfig.cmake", "rlalgo-config.cmake"))
+        if found != ["rlalgoConfig.cmake"]:
+            raise Broken(f"the installation holds {found}")
+
     def case(name, function):
         try:
             function()
@@ -78,6 +84,7 @@ def main():
     torch = f"-DRLALGO_TORCH_ROOT={torch_root}"
     if way == "find_package":
         prefix = installed(build, work / "prefix")
+        case("find_package/one file of the package's name", lambda: one_config(work / "prefix"))
         case("find_package", lambda: built_and_run("rlalgo", "rlalgo", prefix, torch))
         case("config", lambda: built_and_run("config", "config", prefix, f"-DTorch_DIR={torch_root}/share/cmake/Torch"))
     elif way == "add_subdirectory":

@@ -8,11 +8,15 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/advantage/none.hpp>
@@ -154,6 +158,49 @@ struct Likelihood {
     return result;
   }
 };
+
+// [optimizer]
+class Momentum {
+ public:
+  struct Config {
+    double decay = 0.9;
+  };
+  Momentum(std::vector<model::Parameter> parameters, Config config)
+      : parameters_(std::move(parameters)), config_(config) {
+    for (const model::Parameter& p : parameters_) velocity_.push_back(at::zeros_like(p.value.detach()));
+  }
+
+  void step(double rate) {
+    const c10::AutoGradMode no_gradient(false);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& gradient = parameters_[i].value.grad();
+      if (!gradient.defined()) continue;  // left alone
+      velocity_[i].mul_(config_.decay).add_(gradient);
+      parameters_[i].value.sub_(velocity_[i], rate);
+    }
+  }
+  void zero_grad() {
+    for (model::Parameter& p : parameters_) p.value.mutable_grad() = at::Tensor();
+  }
+  void set_momentum(double decay) { config_.decay = decay; }  // for one_cycle; an optimizer without it is one, too
+
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state() const {
+    std::vector<std::pair<std::string, at::Tensor>> out;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) out.emplace_back(parameters_[i].name + ".v", velocity_[i]);
+    return out;
+  }
+  void load_state(const std::map<std::string, at::Tensor>& state) {
+    std::vector<at::Tensor> found;
+    for (const auto& [name, velocity] : this->state()) found.push_back(state.at(name));  // all of them, or none
+    const c10::AutoGradMode no_gradient(false);
+    for (std::size_t i = 0; i < found.size(); ++i) velocity_[i].copy_(found[i]);
+  }
+
+ private:
+  std::vector<model::Parameter> parameters_;
+  Config config_;
+  std::vector<at::Tensor> velocity_;  // as the parameters
+};
 // [end]
 
 double probability(const Bandit& bandit, std::int64_t machine) {
@@ -219,4 +266,35 @@ TEST_CASE("docs/extending.md: a rank is how many it beats") {
   const std::vector<double> rewards = {3.0, 1.0, 2.0, NAN};
   const auto estimate = ranked(rewards, core::Groups::uniform(4, 4));
   CHECK(estimate.advantage == std::vector<double>{0.5, -0.5, 0.0, 0.0});
+}
+
+TEST_CASE("docs/extending.md: an optimizer") {
+  const support::ScratchDirectory scratch;
+  trainer::TrainerConfig settings = steps(40, scratch);
+  const auto run = [&] {
+    // [optimizer in a run]
+    trainer::BasicTrainerConfig<Momentum> config;
+    config.optimizer.decay = 0.5;
+    config.schedule = {.name = "constant", .learning_rate = 0.5};
+    config.loop = settings.loop;
+    const auto bandit = std::make_shared<Bandit>();
+    using OwnTrainer =
+        trainer::Trainer<Likelihood, advantage::None, Demonstrations, aggregation::None, sync::NoSync, Momentum>;
+    OwnTrainer trainer(config, {.policy = bandit,
+                                .loss = {},
+                                .estimator = {},
+                                .sampler = std::make_shared<Demonstrations>(std::vector<data::TokenId>{1, 1, 3, 1}),
+                                .aggregation = {},
+                                .sync = {}});
+    trainer.run();
+    // [end]
+    return bandit->logits.detach().clone();
+  };
+  static_assert(optim::Optimizer<Momentum> && optim::HasMomentum<Momentum>);
+  settings.loop.save = run::Cadence::steps(20);
+  const at::Tensor whole = run();
+  CHECK(at::softmax(whole, 0)[1].item<double>() == Approx(0.75).margin(0.1));
+  settings.loop.resume_from_checkpoint = scratch.path() / "out/checkpoint-20";
+  settings.loop.output_dir = scratch.path() / "again";
+  CHECK(whole.equal(run()));  // the velocity of step 20 came back
 }
