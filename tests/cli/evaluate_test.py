@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import BASE, QUICKSTART, main  # noqa: E402
 
 CASES = {}
-SAVED = {"save_steps": 1, "save_strategy": "steps", "eval_steps": 1, "eval_strategy": "steps"}
+SAVED = {"save_steps": 1, "save_strategy": "steps", "save_total_limit": 9, "eval_steps": 1, "eval_strategy": "steps", "warmup_steps": 0}
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True, "lora_dropout": 0.1}
 
 
@@ -32,39 +32,47 @@ def logged(c, step):
     return {k: v for k, v in records[0].items() if k != "time/eval"}
 
 
-def same(c, steps=2):
-    for step in range(steps + 1):
-        words = ["--checkpoint", f"out/checkpoint-{step}"] if step else []
+def same(c, model=True):
+    """Evaluations of the start, of each checkpoint, of the newest and of the final model (which has no synced reference)."""
+    assert logged(c, 0) != logged(c, 2), "nothing was learned"
+    where = {"out/checkpoint-1": 1, "out/checkpoint-2": 2, "last": 2, **({"out": 2} if model else {})}
+    for words, step in [([], 0)] + [(["--checkpoint", name], step) for name, step in where.items()]:
         ours, theirs = evaluated(c, *words), logged(c, step)
-        assert ours == theirs, f"step {step}: {ours} and {theirs}"
-    assert evaluated(c, "--checkpoint", "out") == logged(c, steps)
-    assert evaluated(c, "--checkpoint=last", "--output", "there/result.json") == logged(c, steps)
+        assert ours == theirs, f"{words}: {ours} and {theirs}"
+    assert evaluated(c, "--checkpoint=last", "--output", "there/result.json") == logged(c, 2)
+
+
+def rewards(c):
+    """Rewards that differ from completion to completion."""
+    (c.folder / "rewards.py").write_text("def bytes(completions, **kwargs):\n    return [sum(str(x).encode()) % 97 / 97 for x in completions]\n")
+    return {"reward_funcs": ["rewards.bytes"]}
 
 
 @case
 def rollouts(c):
     """Generated completions, rewards and a KL penalty; the metrics of an evaluation of its own geometry."""
     c.train({**SAVED, "val_set_size": 0.004, "eval_batch_size": 3,
-             "trl": {"beta": 0.05, "num_generations_eval": 2, "sync_ref_model": True, "ref_model_sync_steps": 1}}).expect(0)
+             "trl": {**rewards(c), "beta": 0.05, "num_generations_eval": 2, "sync_ref_model": True, "ref_model_sync_steps": 1}}).expect(0)
     assert "eval_reward" in logged(c, 2) and "eval_kl" in logged(c, 2)
-    assert logged(c, 0)["eval_loss"] != logged(c, 2)["eval_loss"]
-    same(c)
+    same(c, model=False)
+    c.run("evaluate", "config.yaml", "--checkpoint", "out").expect(0, "in checkpoints only")
 
 
 @case
 def adapter(c):
-    c.train({**SAVED, **LORA, "val_set_size": 0.004}).expect(0)
+    c.train({**SAVED, **LORA, "val_set_size": 0.004, "trl": rewards(c)}).expect(0)
     same(c)
-    other = [("--lora-alpha", "16"), ("--lora-r", "8")]
-    for words in other:
-        c.run("evaluate", "config.yaml", "--checkpoint", "last", *words).expect(1, "[rlalgo.")
     c.run("evaluate", "config.yaml", "--checkpoint", "last", "--lora-alpha", "16").expect(1, "[rlalgo.config.29]", "lora_alpha: 8")
+    c.run("evaluate", "config.yaml", "--checkpoint", "last", "--lora-r", "8").expect(1, "[rlalgo.config.29]", "r: 4")
+    fewer = {"lora_target_linear": False, "lora_target_modules": ["q_proj"]}
+    c.config({**SAVED, **LORA, **fewer, "val_set_size": 0.004, "trl": rewards(c)})
+    c.run("evaluate", "config.yaml", "--checkpoint", "last").expect(1, "[rlalgo.config.29]", "lora_")
     c.run("evaluate", "config.yaml", "--checkpoint", QUICKSTART / "model").expect(1, "[rlalgo.trainer.21]")
 
 
 @case
 def bfloat16(c):
-    c.train({**SAVED, "bf16": True, "val_set_size": 0.004}).expect(0)
+    c.train({**SAVED, "bf16": True, "val_set_size": 0.004, "trl": rewards(c)}).expect(0)
     same(c)
 
 
@@ -81,7 +89,7 @@ def preferences(c):
         c.run("train", "config.yaml").expect(0)
         assert {"eval_loss", "eval_rewards/accuracies", "eval_rewards/margins"} <= logged(c, 2).keys()
         pairs = (c.folder / "out/pairs.json").read_bytes()
-        same(c)
+        same(c, model="trl" not in change)
         assert (c.folder / "out/pairs.json").read_bytes() == pairs, "an evaluation changed the run's pairs"
 
 

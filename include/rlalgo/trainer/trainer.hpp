@@ -282,6 +282,7 @@ class Trainer {
   }
 
   [[nodiscard]] bool has_evaluation() const { return parts_.evaluation != nullptr; }
+  [[nodiscard]] bool has_companions() const { return !parts_.companions.empty(); }
 
   // Takes the trained parameters from a directory with safetensors. Of a checkpoint, `state` is what the run's owner
   // left in it: the version and what companions know come along, so that an evaluation repeats the run's. Weights are

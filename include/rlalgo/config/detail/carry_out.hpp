@@ -74,7 +74,8 @@ inline void require_adapter(const std::filesystem::path& weights, const model::D
       raise_other_model(weights, std::string(key) + ": " + other.at(key).dump(), own.at(key).dump());
   std::set<std::string> names;
   for (const auto& [name, value] : model::adapter_tensors(decoder)) names.insert(name);
-  for (const auto& [name, place] : model::CheckpointFiles(weights).places())
+  const model::CheckpointFiles files(weights);
+  for (const auto& [name, place] : files.places())
     if (name.find(".lora_") != std::string::npos && !names.contains(name))
       raise_other_model(weights, "tensor " + name, "the modules that lora_target_modules names");
 }
@@ -123,6 +124,9 @@ void evaluate_weights(Trainer& trainer, const RunConfig& config, const model::De
       task.record.step = checkpoint.step;
       task.record.epoch = checkpoint.state["epoch"].template get<double>();
     } else {
+      if (messages.note && trainer.has_companions())
+        messages.note(
+            "a synced reference and an adaptive coefficient are in checkpoints only: they are as at the start");
       trainer.load_weights(task.weights);
       read_progress(task.weights, task.record);
     }
