@@ -80,7 +80,7 @@ TEST_CASE("an evaluation gives the numbers that a training logs at the checkpoin
 
   std::map<std::string, fs::file_time_type> after;
   for (const auto& entry : fs::recursive_directory_iterator(out)) after[entry.path()] = entry.last_write_time();
-  CHECK(before == after);
+  CHECK((before == after));
 }
 
 TEST_CASE("another setting than in training is told, and no obstacle") {

@@ -291,24 +291,23 @@ class Trainer {
     const c10::AutoGradMode no_gradient(false);
     const model::CheckpointFiles files(directory);
     const char* remedy = "name a checkpoint of this model: base_model and adapter as the run had them";
-    std::vector<tensor::Tensor> values;
     for (const model::Parameter& p : parameters_) {
-      if (!files.contains(p.name))
+      const auto found = files.places().find(p.name);
+      if (found == files.places().end())
         core::raise("trainer", 21,
                     {.what = "the checkpoint lacks a trained parameter",
                      .found = "no tensor " + p.name,
                      .where = directory.string(),
                      .remedy = remedy});
-      values.push_back(files.read(p.name));
-      if (values.back().sizes() != p.value.sizes())
+      if (const auto& shape = found->second.entry->shape; shape != p.value.sizes().vec())
         core::raise("trainer", 25,
                     {.what = "the checkpoint has a parameter of another shape",
-                     .found = p.name + " of " + std::to_string(values.back().numel()) + " numbers",
-                     .expected = std::to_string(p.value.numel()) + ", or in other dimensions",
+                     .found = p.name + " " + run::Json(shape).dump(),
+                     .expected = run::Json(p.value.sizes().vec()).dump(),
                      .where = directory.string(),
                      .remedy = remedy});
     }
-    for (std::size_t i = 0; i < values.size(); ++i) parameters_[i].value.copy_(values[i]);
+    for (model::Parameter& p : parameters_) p.value.copy_(files.read(p.name));
     if (state == nullptr) return;
     for (const auto& companion : parts_.companions) companion->restore(directory);
     version_ = state->at("version").template get<std::int64_t>();
