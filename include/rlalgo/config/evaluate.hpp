@@ -64,7 +64,7 @@ namespace detail {
   detail::EvaluationTask task{.weights = detail::find_weights(config, checkpoint, messages)};
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
-  (void)detail::Training<void>::of(config, messages, &task);
+  (void)detail::train_or_evaluate(config, messages, &task);
   return {.model = task.weights.empty() ? config.base_model : task.weights.string(), .record = std::move(task.record)};
 }
 

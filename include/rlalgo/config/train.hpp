@@ -51,10 +51,14 @@ template <class Unused>
 struct Training {
   static run::Outcome online(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
   static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
-  static run::Outcome of(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation) {
-    return is_preference(config) ? preference(config, messages, evaluation) : online(config, messages, evaluation);
-  }
 };
+
+// No member: those of Training are compiled elsewhere.
+[[nodiscard]] inline run::Outcome train_or_evaluate(const RunConfig& config, const TrainMessages& messages,
+                                                    EvaluationTask* evaluation) {
+  return is_preference(config) ? Training<void>::preference(config, messages, evaluation)
+                               : Training<void>::online(config, messages, evaluation);
+}
 
 }  // namespace detail
 
@@ -65,7 +69,7 @@ struct Training {
   std::optional<run::OutputTrial> prepared;
   if (is_preference(config) && config.preference.dataset_prepared_path)
     prepared.emplace(*config.preference.dataset_prepared_path);
-  return detail::Training<void>::of(config, messages, nullptr);
+  return detail::train_or_evaluate(config, messages, nullptr);
 }
 
 }  // namespace rlalgo::config
