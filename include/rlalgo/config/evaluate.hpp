@@ -10,8 +10,8 @@
 //   a directory    a checkpoint, or a model or adapter of the same shape: the output_dir of a finished run
 // Nothing is written to output_dir.
 //
-// Errors: [rlalgo.config.28] there is nothing to evaluate on (usage); [.29] the weights are of another model; [.30] there
-// is no such checkpoint (usage); those of train.hpp, run/checkpoint.hpp and Trainer::load_weights().
+// Errors: [rlalgo.config.29] the weights are of another model; [.30] there is no such checkpoint (usage); [.31] there
+// is nothing to evaluate on (usage); those of train.hpp, run/checkpoint.hpp and Trainer::load_weights().
 #pragma once
 
 #include <filesystem>
