@@ -106,7 +106,7 @@ def on_other_rows(c):
 def refusals(c):
     c.run("evaluate").expect(2, "[rlalgo.cli.18]")
     c.train({"save_steps": 1, "save_strategy": "steps"}).expect(0)
-    c.run("evaluate", "config.yaml").expect(2, "[rlalgo.config.31]", "val_set_size")
+    c.run("evaluate", "config.yaml").expect(2, "[rlalgo.config.32]", "val_set_size")
     held_out = ["--val-set-size", "0.004"]
     c.run("evaluate", "config.yaml", *held_out, "--checkpoint").expect(2, "[rlalgo.cli.8]", "--checkpoint")
     c.run("evaluate", "config.yaml", *held_out, "--checkpoint", "none").expect(2, "[rlalgo.config.30]", "none")

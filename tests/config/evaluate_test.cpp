@@ -100,7 +100,7 @@ TEST_CASE("another setting than in training is told, and no obstacle") {
 TEST_CASE("nothing to evaluate on, no checkpoint, a damaged one, and one of another model") {
   const support::ScratchDirectory scratch;
   const fs::path out = scratch.path() / "out";
-  CHECK_THROWS_WITH((void)config::evaluate(two_steps(scratch, "")), Contains("[rlalgo.config.31]"));
+  CHECK_THROWS_WITH((void)config::evaluate(two_steps(scratch, "")), Contains("[rlalgo.config.32]"));
   const config::RunConfig run = two_steps(scratch);
   CHECK_THROWS_WITH((void)config::evaluate(run, "last"),
                     Contains("[rlalgo.config.30]") && Contains("no whole checkpoint"));

@@ -10,7 +10,7 @@
 //   a directory    a checkpoint, or a model or adapter of the same shape: the output_dir of a finished run
 // Nothing is written to output_dir.
 //
-// Errors: [rlalgo.config.29] the weights are of another model; [.30] there is no such checkpoint (usage); [.31] there
+// Errors: [rlalgo.config.29] the weights are of another model; [.30] there is no such checkpoint (usage); [.32] there
 // is nothing to evaluate on (usage); those of train.hpp, run/checkpoint.hpp and Trainer::load_weights().
 #pragma once
 
@@ -22,6 +22,7 @@
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/train.hpp>
+#include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/resume.hpp>
 
 namespace rlalgo::config {
@@ -61,6 +62,7 @@ namespace detail {
                                          const TrainMessages& messages = {}) {
   if (config.val_set_size <= 0 && config.test_datasets.empty())
     detail::raise_nothing_to_evaluate(config, "neither val_set_size nor test_datasets");
+  const run::Interrupt interrupt(run::Interrupt::Stage::starting);
   detail::EvaluationTask task{.weights = detail::find_weights(config, checkpoint, messages)};
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;

@@ -4,7 +4,7 @@
 // What it must share with the configuration is the model: parameters by name and shape, the architecture of its
 // config.json, and for an adapter or a reference the base model's weights. Other settings may differ; they are told.
 //
-// Errors: [rlalgo.config.29] the weights are of another model; [.31] there is nothing to evaluate on (usage); those of
+// Errors: [rlalgo.config.29] the weights are of another model; [.32] there is nothing to evaluate on (usage); those of
 // run/checkpoint.hpp and Trainer::load_weights().
 #pragma once
 
@@ -27,7 +27,7 @@
 namespace rlalgo::config::detail {
 
 [[noreturn]] inline void raise_nothing_to_evaluate(const RunConfig& config, const std::string& found) {
-  core::raise_usage("config", 31,
+  core::raise_usage("config", 32,
                     {.what = "there is nothing to evaluate on",
                      .found = found,
                      .where = config.file,
