@@ -19,7 +19,9 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/nearest.hpp>
+#include <rlalgo/core/passive_waiting.hpp>
 #include <rlalgo/run/interrupt.hpp>
+#include <rlalgo/tensor/threads.hpp>
 
 #include "log.hpp"
 #include "verbs.hpp"
@@ -28,6 +30,9 @@ namespace {
 
 namespace cli = rlalgo::cli;
 using Stage = rlalgo::run::Interrupt::Stage;
+
+// Before LibTorch's OpenMP starts.
+[[gnu::section(".preinit_array"), gnu::used]] constexpr auto first = rlalgo::core::wait_passively;
 
 struct Verb {
   std::string_view name;
@@ -196,6 +201,7 @@ void require_output() {
 }  // namespace rlalgo::cli
 
 int main(int argc, char** argv) {
+  const rlalgo::tensor::ThreadLimit one_a_processor(0.0);
   try {
     return command({argv + 1, argv + argc});
   } catch (const rlalgo::core::Interrupted& stop) {

@@ -1,5 +1,7 @@
 #include <support/catch.hpp>
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -11,6 +13,18 @@
 #include <rlalgo/core/thread_pool.hpp>
 
 using rlalgo::core::ThreadPool;
+
+namespace {
+// Of all threads of this process.
+double processor_seconds() {
+  rusage usage{};
+  REQUIRE(::getrusage(RUSAGE_SELF, &usage) == 0);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+}  // namespace
 
 TEST_CASE("every task runs exactly once, whatever the number of threads") {
   for (const int threads : {1, 2, 5}) {
@@ -92,4 +106,24 @@ TEST_CASE("after a worker stalls, the caller works alone for a while and then sh
   REQUIRE(worker_holds_one);
   CHECK_FALSE(shared());
   CHECK(shared_in_time());
+}
+
+TEST_CASE("who waits takes no processor time: idle workers, and the caller for a long last task") {
+  ThreadPool pool(4);
+  std::atomic<bool> worker_sleeps{false};
+  const rlalgo::core::Deadline deadline(20.0);
+  double spent = 0.0;
+  while (!worker_sleeps && !deadline.passed()) {
+    const double before = processor_seconds();
+    pool.run(64, [&](std::uint32_t, int thread) {
+      if (thread != 0 && !worker_sleeps.exchange(true)) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      if (!worker_sleeps) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    });
+    spent = processor_seconds() - before;
+  }
+  REQUIRE(worker_sleeps);
+  CHECK(spent < 0.1);  // of 0.4 s that the caller and two workers waited
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(processor_seconds() - before < 0.05);
 }

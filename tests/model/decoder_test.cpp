@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/philox.hpp>
@@ -362,4 +363,37 @@ TEST_CASE("wrong use is refused by number") {
   CHECK(lacks(raised_by([&] { loss.backward(); }), {"model.18", "twice"}) == "");
   CHECK(lacks(raised_by([&] { (void)model::random_decoder(policy->hf_config(), 1, at::kLong)->logits(whole({1})); }),
               {"model.15", "Long"}) == "");
+}
+
+namespace {
+
+// How many threads there are while a layer is computed.
+struct Watch final : model::LayerGate {
+  void acquire(const Visit&) override { threads.push_back(at::get_num_threads()); }
+  void release(const Visit&) noexcept override {}
+  void gradient_ready(std::int64_t) override {}
+  std::vector<int> threads;
+};
+
+}  // namespace
+
+TEST_CASE("passes of small products run on one thread and leave the number as it was") {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  const auto policy = decoder(support::small_config("qwen3"));
+  const auto watch = std::make_shared<Watch>();
+  policy->set_gate(watch);
+  const std::vector<Row> rows = {{draw(1, 5), draw(2, 9)}};
+  (void)policy->score(model::build_tree(views(rows)), {});
+  (void)policy->features(model::build_tree(views(rows)), std::vector<std::int64_t>{1});
+  REQUIRE_FALSE(watch->threads.empty());
+  for (const int threads : watch->threads) CHECK(threads == 1);
+  CHECK(at::get_num_threads() == 2);
+  at::set_num_threads(before);
+  // q, k, v, o, gate, up and down, a multiplication and an addition for each weight and token
+  double weights = 0;
+  for (const auto& [name, value] : policy->named_tensors())
+    if (name.find("layers.0.") != std::string::npos && name.find("proj.weight") != std::string::npos)
+      weights += static_cast<double>(value.numel());
+  CHECK(policy->product_flops(100) == Approx(2 * 100 * weights / 7));
 }

@@ -2,6 +2,8 @@
 #include <fstream>
 #include <iterator>
 
+#include <ATen/Parallel.h>
+
 #include <support/bandit.hpp>
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
@@ -253,6 +255,65 @@ TEST_CASE("a kind of rows of one's own trains, evaluates, is completed, summariz
   CHECK(text_of(scratch.path() / "evaluated/blocks.txt") == "evaluation2:3");
   blocks->poisoned = 2;
   CHECK_THROWS_WITH(trainer.step(2), Catch::Contains("[rlalgo.trainer.31]") && Catch::Contains("dataset rows 2"));
+}
+
+namespace {
+
+// What happens in a step, in order: P a micro-batch is scored, S the summary gets its rows.
+std::string order;
+
+struct Noted final : model::Policy {
+  std::shared_ptr<Bandit> bandit = std::make_shared<Bandit>(4, at::kDouble);
+  std::vector<int> threads;
+  model::Scores score(const model::TokenTree& tree, const model::ScoreOptions& options) override {
+    order += 'P';
+    threads.push_back(at::get_num_threads());
+    return bandit->score(tree, options);
+  }
+  std::vector<model::Parameter> parameters() override { return bandit->parameters(); }
+  [[nodiscard]] double product_flops(std::int64_t tokens) const override { return 1e3 * static_cast<double>(tokens); }
+};
+
+struct NotedRows : BlockRows {
+  struct Summary : BlockRows::Summary {
+    void add(std::span<const Document* const> rows, const loss::Result& result) {
+      order += 'S';
+      CHECK_FALSE(result.value.requires_grad());
+      BlockRows::Summary::add(rows, result);
+    }
+  };
+};
+
+struct NotedBlocks : Blocks {
+  using Rows = NotedRows;
+};
+
+using NotedTrainer = trainer::Trainer<BlockLikelihood, advantage::None, NotedBlocks, aggregation::None, sync::NoSync>;
+
+}  // namespace
+
+TEST_CASE("nothing is read of a micro-batch before all are under way, and the one that is not finite is still named") {
+  const support::ScratchDirectory scratch;
+  const auto policy = std::make_shared<Noted>();
+  const auto blocks = std::make_shared<NotedBlocks>();
+  trainer::TrainerConfig config;
+  config.schedule = {.name = "constant", .learning_rate = 0.1};
+  config.loop.output_dir = scratch.path();
+  NotedTrainer trainer(
+      config, {.policy = policy, .loss = {}, .estimator = {}, .sampler = blocks, .aggregation = {}, .sync = {}});
+  order.clear();
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  CHECK(trainer.step(0).loss == Approx(2 * std::log(4.0)));
+  CHECK(order == "PPSS");
+  CHECK(policy->threads == std::vector<int>{1, 1});  // products of a few operations
+  CHECK(at::get_num_threads() == 2);
+  at::set_num_threads(threads);
+  const at::Tensor weights = policy->bandit->logits.detach().clone();
+  blocks->poisoned = 0;  // of the first micro-batch
+  CHECK_THROWS_WITH(trainer.step(1), Catch::Contains("[rlalgo.trainer.31]") && Catch::Contains("the loss") &&
+                                         Catch::Contains("1 of 2 answers, dataset rows 0"));
+  CHECK(policy->bandit->logits.detach().equal(weights));
 }
 
 namespace {

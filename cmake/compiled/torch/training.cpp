@@ -2,3 +2,4 @@
 #include <rlalgo/optim/detail/adamw_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
+#include <rlalgo/tensor/detail/threads_impl.hpp>

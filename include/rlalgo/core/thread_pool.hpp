@@ -2,9 +2,9 @@
 //
 // run(tasks, f) calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()), the caller being
 // thread 0 and taking part. It waits only for tasks that a worker has claimed: a worker that the scheduler keeps off
-// the core (a busy neighbour) delays nothing, since the caller takes the tasks it would have done. Idle workers spin
-// for `spin_seconds` and then sleep in the kernel until the next run; parked workers are the only wait without a
-// deadline.
+// the core (a busy neighbour) delays nothing, since the caller takes the tasks it would have done. Whoever waits, an idle
+// worker or the caller for the last tasks, spins for `spin_seconds` at most, which bridges the gap between two phases,
+// and then sleeps on a condition variable; parked workers are the only wait without a deadline.
 //
 // One run at a time per pool (a mutex serialises callers); f must not call run of the same pool. If a task
 // throws, the first exception (in time) is rethrown; whether the other tasks still ran is not specified.
@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -31,15 +33,14 @@ class ThreadPool {
 
  public:
   // `threads` includes the caller; workers start at the first run that can use them.
-  explicit ThreadPool(int threads, double spin_seconds = 50e-6)
+  explicit ThreadPool(int threads, double spin_seconds = 20e-6)
       : threads_(threads < 1 ? 1 : threads),
         spin_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(spin_seconds))) {}
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool() {
     stop_.store(true);
-    epoch_.fetch_add(1);
-    epoch_.notify_all();
+    wake(workers_.size());
     for (std::thread& worker : workers_) worker.join();
   }
 
@@ -59,10 +60,7 @@ class ThreadPool {
     unfinished_.store(tasks, std::memory_order_relaxed);
     ++generation_;
     ticket_.store(generation_ << 32U | tasks);  // publishes invoke_, function_ and tasks_
-    if (sleepers_.load() > 0) {
-      epoch_.fetch_add(1);
-      epoch_.notify_all();
-    }
+    if (sleepers_.load() > 0) wake(tasks - 1);
     std::uint32_t own = 0;
     while (work(0)) ++own;
     wait_for_claimed(begin, own);
@@ -74,6 +72,15 @@ class ThreadPool {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
+  }
+
+  // Wakes up to `count` sleeping workers.
+  void wake(std::size_t count) {
+    { const std::lock_guard lock(sleep_mutex_); }  // who counts as a sleeper either waits or will look again
+    if (count >= workers_.size())
+      awake_.notify_all();
+    else
+      for (; count > 0; --count) awake_.notify_one();
   }
 
   void start() {
@@ -93,7 +100,10 @@ class ThreadPool {
       const std::lock_guard lock(error_mutex_);
       if (!error_) error_ = std::current_exception();
     }
-    if (unfinished_.fetch_sub(1) == 1 && thread != 0) unfinished_.notify_one();
+    if (unfinished_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
+      { const std::lock_guard lock(sleep_mutex_); }
+      finished_.notify_one();
+    }
     return true;
   }
 
@@ -114,7 +124,12 @@ class ThreadPool {
       penalty_ -= penalty_ / 64;
       return;
     }
-    for (std::uint32_t left = unfinished_.load(); left != 0; left = unfinished_.load()) unfinished_.wait(left);
+    {
+      std::unique_lock lock(sleep_mutex_);
+      caller_sleeps_.store(true);
+      finished_.wait(lock, [this] { return unfinished_.load() == 0; });
+      caller_sleeps_.store(false);
+    }
     now = Clock::now();
     // A wait far longer than the caller's own tasks took means that a worker lost its core.
     if (own == 0 || now - idle < 4 * ((idle - begin) / own) + stall) return;
@@ -134,11 +149,11 @@ class ThreadPool {
         }
       } while (!found && Clock::now() < give_up);
       if (found) continue;
-      // Either this worker sees the new ticket below, or run() sees the sleeper and moves the epoch (both are
-      // sequentially consistent): no wake-up is lost.
+      // Either this worker sees the new ticket below, or run() sees the sleeper and wakes it (both are sequentially
+      // consistent): no wake-up is lost. The same holds for the caller that sleeps and `unfinished_`.
+      std::unique_lock lock(sleep_mutex_);
       sleepers_.fetch_add(1);
-      const std::uint32_t epoch = epoch_.load();
-      if (static_cast<std::uint32_t>(ticket_.load()) == 0 && !stop_.load()) epoch_.wait(epoch);
+      awake_.wait(lock, [this] { return static_cast<std::uint32_t>(ticket_.load()) != 0 || stop_.load(); });
       sleepers_.fetch_sub(1);
     }
   }
@@ -158,8 +173,9 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint64_t> ticket_{0};
   alignas(64) std::atomic<std::uint32_t> unfinished_{0};
   alignas(64) std::atomic<std::uint32_t> sleepers_{0};
-  std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> caller_sleeps_{false}, stop_{false};
+  std::mutex sleep_mutex_;
+  std::condition_variable awake_, finished_;
 };
 
 }  // namespace rlalgo::core

@@ -20,8 +20,6 @@
 #include <span>
 #include <vector>
 
-#include <ATen/Parallel.h>
-
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
@@ -39,9 +37,9 @@ namespace rlalgo::inference {
 struct EngineConfig {
   std::int64_t max_slots = 32;     // completions decoded at the same time
   std::int64_t prefill_rows = 64;  // prompt tokens added to one pass
-  int threads = 0;                 // at most so many, as the size of the work asks for; 0 = as many as LibTorch may use
-  std::size_t cache_bytes = 0;     // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
-  bool keep_prefixes = false;      // reuse what an earlier call computed, until the owner says weights_changed()
+  int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
+  std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
+  bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
 };
 
 // What a caller may watch and stop while generate() runs. Both are called on the thread of generate().

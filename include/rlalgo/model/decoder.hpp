@@ -51,6 +51,9 @@ class Decoder : public Policy {
 
   RLALGO_INLINE Scores score(const TokenTree& tree, const ScoreOptions& options) override;
 
+  // The mean over the products of a layer.
+  [[nodiscard]] RLALGO_INLINE double product_flops(std::int64_t tokens) const override;
+
   RLALGO_INLINE std::vector<Tensor> features(const TokenTree& tree, std::span<const std::int64_t> layers) override;
 
   // [T, H] after the final norm, with graph unless gradients are disabled.

@@ -50,6 +50,9 @@ class Policy {
   virtual Scores score(const TokenTree& tree, const ScoreOptions& options) = 0;
   // Trained parameters, in a fixed order that checkpoints rely on.
   virtual std::vector<Parameter> parameters() = 0;
+  // Floating-point operations of a typical matrix product in a pass over so many tokens, by which the number of threads
+  // is chosen (tensor/threads.hpp); 0 = not known.
+  [[nodiscard]] virtual double product_flops(std::int64_t /*tokens*/) const { return 0.0; }
   // Hidden states of all tokens at the chosen layers, [T, H] each, in the order of `layers` (one may occur twice).
   // Layers are numbered as transformers' `hidden_states`: 0 is the embedding's output, i that of layer i counted from
   // 1, and the number of layers, the last, is taken after the final norm. Layers above the highest are not run, nor is

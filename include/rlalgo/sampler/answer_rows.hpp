@@ -43,8 +43,9 @@ namespace detail {
   return needs.prompt_likelihood && a.desirable ? 1 : a.prompt_tokens;
 }
 
+// Σ of a row's log-probs, which are in host memory.
 [[nodiscard]] inline double row_total(const tensor::Tensor& log_prob, std::int64_t begin, std::int64_t length) {
-  return log_prob.detach().slice(0, begin, begin + length).to(at::kDouble).sum().item<double>();
+  return log_prob.slice(0, begin, begin + length).to(at::kDouble).sum().item<double>();
 }
 
 [[nodiscard]] inline model::TokenTree answer_tree(std::span<const data::Answer* const> rows, const loss::Needs& needs) {
@@ -81,7 +82,8 @@ inline void score_references(model::Policy& reference, Answers rows, double temp
   const c10::AutoGradMode no_gradient(false);
   std::vector<model::Sequence> views;
   for (const data::Answer* a : rows) views.push_back({a->prompt(), a->mismatched});
-  const tensor::Tensor log_prob = policy.score(model::build_tree(views), {.temperature = temperature}).log_prob;
+  const tensor::Tensor log_prob =
+      policy.score(model::build_tree(views), {.temperature = temperature}).log_prob.to(at::Device(at::kCPU));
   std::vector<double> out;
   std::int64_t begin = 0;
   for (const data::Answer* a : rows) {
@@ -191,9 +193,9 @@ struct AnswerRows {
    public:
     void add(View rows, const loss::Result& result) {
       if (!result.margins.defined()) return;
+      const tensor::Tensor margins = result.margins.detach().to(at::kCPU, at::kDouble).contiguous();  // [P]
       for (std::size_t i = 0; 2 * i + 1 < rows.size(); ++i)
-        pairs_.add(result.margins.select(0, static_cast<std::int64_t>(i)).template item<double>(), *rows[2 * i],
-                   *rows[2 * i + 1]);
+        pairs_.add(margins.template const_data_ptr<double>()[i], *rows[2 * i], *rows[2 * i + 1]);
     }
     void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
                const data::Decode& decode) const {

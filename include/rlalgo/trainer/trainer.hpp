@@ -42,6 +42,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>
 #include <rlalgo/optim/concept.hpp>
@@ -51,7 +52,9 @@
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/sync/concept.hpp>
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
+#include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/experience.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
@@ -193,6 +196,8 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
+    for (const model::Parameter& p : parameters_)
+      mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
   }
 
   // Optimizer step number `index` (0-based): one update of the weights.
@@ -211,6 +216,7 @@ class Trainer {
     result.seconds.emplace_back("train", train_watch.seconds());
 
     core::Stopwatch optimizer_watch;
+    const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
     std::vector<tensor::Tensor> gradients;
     for (const model::Parameter& p : parameters_)
       if (p.value.grad().defined()) gradients.push_back(p.value.grad());
@@ -344,33 +350,58 @@ class Trainer {
     return counts;
   }
 
+  // A micro-batch that was computed; no graph.
+  struct Done {
+    std::span<const Row* const> rows;
+    std::size_t part;
+    tensor::Tensor log_prob;  // [N]
+    loss::Result result;
+  };
+
   // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
-  // rank.
+  // rank. Nothing waits for the device until all micro-batches are under way.
   double accumulate(const Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
-    double total = 0.0;
+    std::vector<Done> done;
     loss::Metrics reported;
     std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       const std::span<const Row* const> part = batch.parts[p];
       ++draw;
       if (part.empty()) continue;
+      const model::TokenTree tree = Rows::tree(part, L::needs);
+      const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
       const model::Scores scores =
-          parts_.policy->score(Rows::tree(part, L::needs), {.temperature = config_.temperature,
-                                                            .entropy = true,
-                                                            .entropy_gradient = loss::active_needs(parts_.loss).entropy,
-                                                            .draw = draw,
-                                                            .token_statistics = L::needs.token_statistics,
-                                                            .collision = L::needs.collision});
-      const loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
-      const double value = result.value.template item<double>();
-      if (c10::GradMode::is_enabled() && !std::isfinite(value)) blame("loss", part, counts);
-      if constexpr (sampler::SummarizedRows<Rows>) summary_.add(part, result);
+          parts_.policy->score(tree, {.temperature = config_.temperature,
+                                      .entropy = true,
+                                      .entropy_gradient = loss::active_needs(parts_.loss).entropy,
+                                      .draw = draw,
+                                      .token_statistics = L::needs.token_statistics,
+                                      .collision = L::needs.collision});
+      loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
-      if (batch.remember) batch.remember(p, scores.log_prob);
+      result.value = result.value.detach();
       reported.merge(result.metrics);
-      total += value;
+      done.push_back({part, p, scores.log_prob.detach(), std::move(result)});
     }
+    const double total = finish(batch, done, counts);
     reported.read_into(metrics);
+    return total;
+  }
+
+  // What the host keeps of the micro-batches, in their order; the sum of their losses.
+  double finish(const Batch& batch, std::span<const Done> done, const loss::Counts& counts) {
+    if (done.empty()) return 0.0;
+    std::vector<tensor::Tensor> each;
+    for (const Done& one : done) each.push_back(one.result.value.reshape({}));
+    const tensor::Tensor values = tensor::stack(each).to(at::Device(at::kCPU), at::kDouble);  // [micro-batches]
+    const double* value = values.template const_data_ptr<double>();
+    double total = 0.0;
+    for (const Done& one : done) {
+      if (c10::GradMode::is_enabled() && !std::isfinite(*value)) blame("loss", one.rows, counts);
+      if constexpr (sampler::SummarizedRows<Rows>) summary_.add(one.rows, one.result);
+      if (batch.remember) batch.remember(one.part, one.log_prob);
+      total += *value++;
+    }
     return total;
   }
 
@@ -452,6 +483,7 @@ class Trainer {
   Config config_;
   Parts parts_;
   std::vector<model::Parameter> parameters_;
+  double mean_elements_ = 0.0;  // of a parameter
   O optimizer_;
   optim::Schedule schedule_;
   Stage experience_;

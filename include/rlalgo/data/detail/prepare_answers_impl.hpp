@@ -16,6 +16,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
+#include <rlalgo/core/processors.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/json_rows.hpp>
@@ -39,8 +40,7 @@ RLALGO_INLINE AnswerMaker::AnswerMaker(const PrepareConfig& config, const RowTra
       transform_(transform),
       tokenizer_(config.tokens, tools),
       unit_(config.tokens.family == PreferenceFamily::unpaired ? 1 : 2),
-      pool_(config.threads > 0 ? config.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))) {
-}
+      pool_(config.threads > 0 ? config.threads : core::usable_processors()) {}
 
 RLALGO_INLINE void AnswerMaker::add(std::vector<Record>& records, AnswerSet& out, PreparedRows& done) {
   const std::size_t count = (records.size() + piece_rows - 1) / piece_rows;

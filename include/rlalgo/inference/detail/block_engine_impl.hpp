@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
-#include <ATen/Parallel.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::inference {
 
@@ -23,7 +22,7 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
     : decoder_(decoder),
       weights_(weights),
       engine_(engine),
-      pool_(engine.threads > 0 ? engine.threads : at::get_num_threads()),
+      pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
       cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
       forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),
       draws_(static_cast<std::size_t>(pool_.threads())) {

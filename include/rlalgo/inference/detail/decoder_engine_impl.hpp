@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/Parallel.h>
-
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/thread_pool.hpp>
@@ -28,6 +26,7 @@
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::inference {
 
@@ -35,7 +34,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
                                            Scheduler::TextStreams text, std::vector<data::TokenId> eos_ids)
     : decoder_(decoder),
       engine_(checked(engine)),
-      pool_(engine_.threads > 0 ? engine_.threads : at::get_num_threads()),
+      pool_(engine_.threads > 0 ? engine_.threads : tensor::available_threads()),
       cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
       forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows, engine_.max_slots),
       scheduler_(decoder_, forward_, cache_, pool_,

@@ -27,6 +27,7 @@
 #include <rlalgo/tensor/custom_gradient.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
+#include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::model {
 
@@ -37,7 +38,16 @@ RLALGO_INLINE Decoder::Decoder(HfConfig hf, DecoderWeights weights)
   if (config().tied_embeddings && !weights_.lm_head.defined()) weights_.lm_head = weights_.embedding;
 }
 
+RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
+  const DecoderConfig& c = config();
+  // q and o; k and v; gate, up and down: seven products
+  const std::int64_t weights =
+      c.hidden_size * (2 * c.heads * c.head_dim + 2 * c.kv_heads * c.head_dim + 3 * c.intermediate_size);
+  return 2.0 * static_cast<double>(tokens) * static_cast<double>(weights) / 7.0;
+}
+
 RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& options) {
+  const auto limit = tensor::ThreadLimit::of_products(product_flops(tree.tokens()));
   // Rows whose hidden state is needed, each once: children of one prompt share its last token.
   std::vector<std::int64_t> rows = tree.source;
   std::sort(rows.begin(), rows.end());
@@ -230,6 +240,7 @@ RLALGO_INLINE Tensor Decoder::head() const {
 }
 
 RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps& taps) {
+  const auto limit = tensor::ThreadLimit::of_products(product_flops(tree.tokens()));
   for (const std::int64_t id : tree.ids) {
     if (id < 0 || id >= config().vocab_size) {
       core::raise("model", 17,
