@@ -272,6 +272,42 @@ TEST_CASE("weights updated in place are seen at the next call") {
     for (std::size_t j = 0; j < after[r].size(); ++j) CHECK(same(after[r][j], fresh[r][j]));
 }
 
+TEST_CASE("kept prefixes change no bit of the calls they serve, and are forgotten with the weights") {
+  const model::DecoderConfig config = reference::tiny("qwen3");
+  const model::DecoderWeights weights = reference::random_weights(config, 4);
+  LocalEngine keeping(config, weights, {.max_slots = 4, .threads = 1, .keep_prefixes = true});
+  LocalEngine plain(config, weights, {.max_slots = 4, .threads = 1});
+  SamplingConfig sampling;
+  sampling.max_new_tokens = 20;
+  std::vector<Request> requests;
+  for (std::uint32_t r = 0; r < 6; ++r) requests.push_back({.prompt = prompt_of(70, r / 2), .first_index = r});
+  const auto turn = [&](std::uint64_t step) {  // both engines; the next turn goes on where this one ends
+    const auto kept = keeping.generate(requests, sampling, {.seed = 3, .step = step});
+    const auto fresh = plain.generate(requests, sampling, {.seed = 3, .step = step});
+    for (std::size_t r = 0; r < requests.size(); ++r) {
+      REQUIRE(same(kept[r][0], fresh[r][0]));
+      requests[r].prompt.insert(requests[r].prompt.end(), fresh[r][0].ids.begin(), fresh[r][0].ids.end());
+    }
+  };
+  const auto reused = [&](std::uint64_t step) {  // tokens that a turn took from an earlier call or from its neighbours
+    const std::uint64_t kept = keeping.counts().cached_tokens, fresh = plain.counts().cached_tokens;
+    turn(step);
+    return std::pair(keeping.counts().cached_tokens - kept, plain.counts().cached_tokens - fresh);
+  };
+  turn(0);
+  for (std::uint64_t step = 1; step < 3; ++step) {
+    const auto [kept, fresh] = reused(step);
+    CHECK(kept > fresh);
+  }
+  {
+    const at::NoGradGuard guard;
+    weights.embedding.mul_(1.1);
+  }
+  keeping.weights_changed();
+  const auto [kept, fresh] = reused(3);
+  CHECK(kept == fresh);
+}
+
 TEST_CASE("bf16 weights generate as their values in f32 do") {
   Job job;
   job.config = reference::tiny("qwen2");

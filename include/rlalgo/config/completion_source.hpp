@@ -1,7 +1,8 @@
 // Who makes the completions, as the configuration says: this process's engine on the trainer's own tensors, or a
 // server.
 //
-//   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights
+//   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights; what it has computed of a prompt serves the
+//                                                 next turns and batches under the same version of the weights
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
 //                                                 HttpWeightSync, of merged weights when there is an adapter
 //
@@ -80,8 +81,10 @@ class CompletionSource {
       : owner_(std::move(owner)), generator_(std::move(generator)), sync_(std::move(sync)) {}
 
   static CompletionSource local(const LanguageModel& model) {
-    const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights());
-    return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SharedWeights())};
+    const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights(),
+                                                                 inference::EngineConfig{.keep_prefixes = true});
+    return {engine, inference::AnyGenerator(*engine),
+            sync::AnySync(sync::SharedWeights([engine] { engine->weights_changed(); }))};
   }
 
   static CompletionSource server(const RunConfig& c, const LanguageModel& model, std::ostream& log) {

@@ -23,6 +23,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
 
@@ -44,6 +45,9 @@ class LocalEngine {
     if (!view_) view_ = engine_.view(weights_);
     return engine_.generate(requests, sampling, key, hooks, view_);
   }
+
+  // Tokens computed and reused so far.
+  [[nodiscard]] Scheduler::Counts counts() { return engine_.scheduler().counts(); }
 
   // The values, or the tensors, are others than at the last call.
   void weights_changed() {
