@@ -1,28 +1,177 @@
 #include "json_lines.hpp"
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <iostream>
 #include <utility>
 
 #include <rlalgo/core/bounded_json.hpp>
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+
+#include "log.hpp"
 
 namespace rlalgo::cli {
 
-std::vector<JsonLines::Line> JsonLines::next(std::size_t most) {
-  std::vector<Line> out;
-  std::string text;
-  while (out.size() < most && (out.empty() || std::cin.rdbuf()->in_avail() > 0) && std::getline(std::cin, text)) {
-    ++number_;
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    auto [object, problem] = core::read_json<Json>(text);
-    Line line{number_, std::move(object)};
-    if (problem.beyond_limit) wrong_line(line, "a line holds " + problem.text, "less");
-    if (!line.object.is_object()) wrong_line(line, "a line is not a JSON object", "{\"key\": value, …}");
-    out.push_back(std::move(line));
+std::optional<Line> LineReader::next(double seconds) {
+  const core::Stopwatch watch;
+  for (bool asked = false; true;) {
+    while (std::optional<std::string> text = take()) {
+      ++number_;
+      if (text->find_first_not_of(" \t\r") != std::string::npos) return Line{number_, std::move(*text), {}};
+    }
+    if (ended_ || (asked && watch.seconds() >= seconds)) return std::nullopt;
+    asked = fill(std::max(0.0, seconds - watch.seconds()));
+    if (!asked && !ended_) return std::nullopt;
   }
-  return out;
 }
 
-void wrong_line(const JsonLines::Line& line, const std::string& what, const std::string& expected) {
-  core::raise("cli", 11, {.what = what, .expected = expected, .where = line.where()});
+std::optional<std::string> LineReader::take() {
+  const std::size_t at = buffer_.find('\n', std::max(begin_, searched_));
+  if (at == std::string::npos && !(ended_ && begin_ < buffer_.size())) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    searched_ = buffer_.size();
+    return std::nullopt;
+  }
+  const std::size_t end = at == std::string::npos ? buffer_.size() : at;
+  std::string line = buffer_.substr(begin_, end - begin_);
+  begin_ = std::min(end + 1, buffer_.size());
+  searched_ = begin_;
+  return line;
+}
+
+bool LineReader::fill(double seconds) {
+  const auto break_off = [&](std::function<void()> raise) {
+    failure_ = std::move(raise);
+    ended_ = true;
+    buffer_.clear();
+    begin_ = searched_ = 0;
+    return false;
+  };
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  const int most = std::isinf(seconds) ? -1 : static_cast<int>(std::ceil(seconds * 1e3));
+  if (const int ready = ::poll(&input, 1, most); ready == 0 || (ready < 0 && errno == EINTR)) return ready < 0;
+  char chunk[1U << 16U];
+  const ssize_t count = ::read(STDIN_FILENO, chunk, sizeof chunk);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (count < 0)
+    return break_off([reason = std::string(std::strerror(errno))] {
+      core::raise("cli", 21, {.what = "standard input cannot be read", .found = reason});
+    });
+  ended_ = count == 0;
+  buffer_.append(chunk, static_cast<std::size_t>(count));
+  if (buffer_.size() - begin_ > longest_line && !has_line())
+    return break_off([line = number_ + 1] {
+      core::raise("cli", 19,
+                  {.what = "a line of standard input is too long",
+                   .found = "more than " + std::to_string(longest_line) + " bytes",
+                   .where = "line " + std::to_string(line),
+                   .remedy = "one JSON object a line"});
+    });
+  return count > 0;
+}
+
+void LineReader::require_complete() const {
+  if (failure_) failure_();
+}
+
+void wrong_line(const Line& line, const std::string& what, const std::string& expected, const std::string& found) {
+  core::raise("cli", 11, {.what = what, .found = found, .expected = expected, .where = line.where()});
+}
+
+void parse(Line& line) {
+  auto [object, problem] = core::read_json<Json>(line.text);
+  if (problem.beyond_limit) wrong_line(line, "a line holds " + problem.text, "less");
+  line.object = std::move(object);
+  if (!line.object.is_object()) wrong_line(line, "a line is not a JSON object", "{\"key\": value, …}");
+  line.text = {};
+}
+
+void Answers::Turn::add(const Json& object) {
+  text_ += object.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+void Answers::Turn::end() {
+  if (!done_) waiting_ += bytes();
+  done_ = true;
+}
+
+void Answers::Turn::fail(const std::string& text) {
+  text_.clear();
+  add({{"error", text}, {"index", line_ - 1}});
+  error_ = text;
+  end();
+}
+
+Answers::Turn& Answers::open(const Line& line) {
+  turns_.push_back(std::unique_ptr<Turn>(new Turn(line.number, waiting_)));
+  ++lines_;
+  return *turns_.back();
+}
+
+void Answers::attempt(const Line& line, Turn& turn, const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const core::Error& error) {
+    const std::string text = error.what();
+    turn.fail(text.find(line.where()) == std::string::npos ? text + " (" + line.where() + ")" : text);
+  } catch (const Json::exception& error) {
+    turn.fail(core::Error::render(
+        "cli", 11, {.what = "a line holds a value of the wrong type", .found = error.what(), .where = line.where()}));
+  }
+}
+
+bool Answers::print() {
+  bool any = false;
+  for (; !turns_.empty() && turns_.front()->done_; turns_.pop_front()) {
+    const Turn& turn = *turns_.front();
+    if (!turn.error_.empty() && ++failed_ <= errors_told) fail(turn.error_);
+    std::cout << turn.text_;
+    waiting_ -= turn.bytes();
+    any = true;
+  }
+  return any;
+}
+
+void Answers::flush() { require_output(); }
+
+std::optional<Line> Answers::next(LineReader& lines) {
+  if (!lines.has_line()) flush();
+  if (std::optional<Line> line = lines.next(0.0)) return line;
+  flush();
+  return lines.next(patience);
+}
+
+int Answers::finish(const LineReader& lines) {
+  print();
+  flush();
+  lines.require_complete();
+  if (failed_ == 0) return 0;
+  core::raise("cli", 20,
+              {.what = "not every line was answered",
+               .found = std::to_string(failed_) + " of " + std::to_string(lines_) + " with an error",
+               .remedy = "the answer of each says why, {\"error\": …}"});
+}
+
+int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f) {
+  LineReader lines;
+  Answers answers;
+  while (std::optional<Line> line = answers.next(lines)) {
+    Answers::Turn& turn = answers.open(*line);
+    answers.attempt(*line, turn, [&] {
+      parse(*line);
+      f(*line, turn);
+    });
+    turn.end();
+    answers.print();
+  }
+  return answers.finish(lines);
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
@@ -54,7 +203,7 @@ const text::Tokenizer& LineModel::needed_tokenizer() const {
 
 namespace {
 
-std::vector<data::TokenId> given_ids(const JsonLines::Line& line, const Json& list, std::int64_t vocabulary) {
+std::vector<data::TokenId> given_ids(const Line& line, const Json& list, std::int64_t vocabulary) {
   std::vector<data::TokenId> ids;
   if (!list.is_array()) wrong_line(line, "ids is no list", "a list of token ids");
   for (const Json& id : list) {
@@ -68,7 +217,7 @@ std::vector<data::TokenId> given_ids(const JsonLines::Line& line, const Json& li
 
 }  // namespace
 
-std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const LineModel& model, const std::string& text_key,
+std::vector<data::TokenId> prompt_ids(const Line& line, const LineModel& model, const std::string& text_key,
                                       bool generation_prompt, bool special_tokens,
                                       std::optional<std::string>* rendered) {
   const Json& object = line.object;
@@ -98,11 +247,6 @@ std::vector<data::TokenId> prompt_ids(const JsonLines::Line& line, const LineMod
   const std::string text = model.chat_template->render(object["messages"], chat);
   if (rendered != nullptr) *rendered = text;
   return model.needed_tokenizer().encode(text, false);
-}
-
-void answer(const Json& object) {
-  std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  require_output();
 }
 
 }  // namespace rlalgo::cli

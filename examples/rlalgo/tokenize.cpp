@@ -7,15 +7,13 @@ namespace {
 
 int tokenize_lines(const ModelOptions& options, bool special_tokens) {
   const LineModel model = load_model(options, "tokenize", false);
-  JsonLines lines;
-  for (auto batch = lines.next(1); !batch.empty(); batch = lines.next(1)) {
+  return answer_each([&](const Line& line, Answers::Turn& turn) {
     std::optional<std::string> rendered;
-    const auto ids = prompt_ids(batch[0], model, "text", false, special_tokens, &rendered);
-    answer({{"ids", ids},
-            {"rendered", rendered ? Json(*rendered) : Json(nullptr)},
-            {"decoded", model.needed_tokenizer().decode(ids, false)}});
-  }
-  return 0;
+    const auto ids = prompt_ids(line, model, "text", false, special_tokens, &rendered);
+    turn.add({{"ids", ids},
+              {"rendered", rendered ? Json(*rendered) : Json(nullptr)},
+              {"decoded", model.needed_tokenizer().decode(ids, false)}});
+  });
 }
 
 }  // namespace
@@ -28,7 +26,8 @@ Run tokenize(CLI::App& app) {
   app.footer(R"(
 reads JSON lines:  {"text": …}, {"ids": […]}, or {"messages": […], "add_generation_prompt": false, "tools": […],
                    "chat_template_kwargs": {…}}
-writes:            {"ids": […], "rendered": the text that was tokenized, "decoded": the ids as text, special tokens shown})");
+writes:            {"ids": […], "rendered": the text that was tokenized, "decoded": the ids as text, special tokens shown},
+                   in the order of the input. A line that is wrong: {"error": text, "index": line}, exit status 1)");
   return [options, plain] { return tokenize_lines(*options, !*plain); };
 }
 

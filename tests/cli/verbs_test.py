@@ -1,7 +1,10 @@
 """tokenize, score, generate, merge-lora, and training on completions of a server."""
 import http.server
 import json
+import os
 import pathlib
+import select
+import subprocess
 import sys
 import threading
 import time
@@ -105,6 +108,179 @@ def bad_lines(c):
     c.run("score").expect(2, "[rlalgo.cli.12]")
     c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "--model")
     c.run("tokenize", "--model", c.folder / "nowhere").expect(2, "[rlalgo.config.20]")
+
+
+@case
+def a_bad_line_costs_no_other_line_its_answer(c):
+    good = {"ids": list(range(5, 25))}
+    bad = ["[1]", "{", '{"ids": [99999999]}', "[" * 100000, '{"ids": [5], "messages": []}']
+    for verb, options, extra in [("tokenize", (), {}), ("score", (), {}), ("score", ("--batch", "1"), {}),
+                                 ("score", ("--engine",), {}), ("generate", (), {"max_new_tokens": 3})]:
+        text = json.dumps(dict(good, **extra)) + "\n"
+        alone = lines(c.run(verb, "--model", MODEL, *options, stdin=text).expect(0))[0]
+        mixed = "\n" + bad[0] + "\n" + text + "\n".join(bad[1:3]) + "\n" + text + "\n".join(bad[3:])  # the last has no newline
+        result = c.run(verb, "--model", MODEL, *options, stdin=mixed).expect(1, "[rlalgo.cli.11]", "[rlalgo.cli.20]", "5 of 7")
+        out = lines(result)
+        assert ["error" in o for o in out] == [True, False, True, True, False, True, True], (verb, out)
+        assert [o["index"] for o in out if "error" in o] == [1, 3, 4, 6, 7], out
+        assert "line 2" in out[0]["error"] and "99999999" in out[3]["error"] and "nested" in out[5]["error"], out
+        for o in (out[1], out[4]):
+            if verb == "score" and not options:  # a pass over two lines may round otherwise
+                assert o["ids"] == alone["ids"] and max(abs(a - b) for a, b in zip(o["log_probs"], alone["log_probs"])) < 1e-5
+            else:
+                assert {k: v for k, v in o.items() if k != "index"} == {k: v for k, v in alone.items() if k != "index"}
+    for key, value in [("n", 1.5), ("n", 1e300), ("seed", -1), ("top_k", -1), ("max_new_tokens", 0), ("temperature", -1),
+                       ("top_p", 0), ("add_generation_prompt", "yes"), ("n", "2")]:
+        row = {"messages": [{"role": "user", "content": "a"}], key: value}
+        c.run("generate", "--model", MODEL, stdin=json.dumps(row) + "\n").expect(1, "[rlalgo.", "line 1", "1 of 1")
+
+
+def rows_of_many_kinds():
+    """24 lines of different prompts, lengths and settings."""
+    return [{"ids": [5 + (7 * r + t * t) % 400 for t in range(3 + 5 * (r % 7))], "max_new_tokens": 4 + 3 * (r % 9),
+             "temperature": [0, 1, 0.7][r % 3], "top_k": [0, 20][r % 2], "top_p": [1, 0.9][r // 2 % 2], "seed": r % 4,
+             "repetition_penalty": [1, 1.1][r // 3 % 2], "n": [1, 1, 3][r % 3]} for r in range(24)]
+
+
+@case
+def lines_of_different_settings_share_a_batch(c):
+    rows = rows_of_many_kinds()
+    together = ask(c, "generate", rows)
+    assert [(o["index"], o["sample"]) for o in together] == [(r, k) for r, row in enumerate(rows) for k in range(row["n"])]
+    for batch in ("1", "5", "64"):
+        assert ask(c, "generate", rows, "--batch", batch) == together, f"--batch {batch} changes a completion"
+    for r in (0, 7, 14, 23):
+        single = ask(c, "generate", [rows[r]])
+        assert [dict(o, index=r) for o in single] == [o for o in together if o["index"] == r], "a line depends on the others"
+
+
+@case
+def a_file_and_a_pipe_give_the_same(c):
+    ids = list(range(5, 25))
+    many = "".join(json.dumps({"ids": [30 + r] + ids, "max_new_tokens": 100, "temperature": 0.01, "seed": r}) + "\n" for r in range(16))
+    (c.folder / "many.jsonl").write_text(many)
+    with open(c.folder / "many.jsonl") as file:
+        filed = subprocess.run([c.program, "generate", "--model", MODEL], stdin=file, capture_output=True, text=True, timeout=120)
+    assert filed.returncode == 0 and len(filed.stdout.splitlines()) == 16, filed.stderr
+    piped = c.run("generate", "--model", MODEL, stdin=many).expect(0)
+    assert piped.out == filed.stdout
+
+
+class Talk:
+    """A program that is asked line by line."""
+
+    def __init__(self, c, *arguments):
+        self.process = subprocess.Popen([c.program, *map(str, arguments)], cwd=c.folder, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+        self.rest = b""
+
+    def say(self, text):
+        self.process.stdin.write(text.encode())
+
+    def hear(self, seconds=60):
+        """The next line of the answer; None when there is none in that time."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            if not select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                return None
+            chunk = os.read(self.process.stdout.fileno(), 65536)
+            assert chunk, "the program ended"
+            self.rest += chunk
+        line, self.rest = self.rest.split(b"\n", 1)
+        return json.loads(line)
+
+    def end(self):
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        return self.process.wait(timeout=60), (self.rest + rest).decode().splitlines()
+
+
+@case
+def an_interactive_writer_is_answered_line_by_line(c):
+    row = {"ids": list(range(5, 25))}
+    for verb, options, extra in [("tokenize", (), {}), ("score", (), {}), ("score", ("--engine",), {}),
+                                 ("generate", (), {"max_new_tokens": 3})]:
+        talk = Talk(c, verb, "--model", MODEL, *options)
+        text = json.dumps(dict(row, **extra))
+        for _ in range(3):
+            talk.say(text + "\n")
+            assert talk.hear() is not None, f"{verb} keeps an answer back"
+        talk.say("\n" + text + "\n\n \n")  # blank lines behind it
+        assert talk.hear() is not None, f"{verb} keeps an answer back"
+        talk.say("nonsense\n")
+        assert "error" in talk.hear()
+        talk.say(text[:10])
+        assert talk.hear(0.3) is None, "half a line was answered"
+        talk.say(text[10:] + "\n")
+        assert talk.hear() is not None
+        talk.say(text)  # the last line of an input may lack its end
+        status, rest = talk.end()
+        assert status == 1 and len(rest) == 1 and "error" not in json.loads(rest[0]), (status, rest)
+
+
+@case
+def answers_come_in_the_order_of_the_input_as_soon_as_they_may(c):
+    ids = list(range(5, 25))
+    talk = Talk(c, "generate", "--model", MODEL)
+    # The first line is long; the second has ended long before it, and a third arrives while both are under way.
+    talk.say(json.dumps({"ids": ids, "max_new_tokens": 200, "temperature": 0, "repetition_penalty": 1.3, "n": 1}) + "\n")
+    talk.say(json.dumps({"ids": ids, "max_new_tokens": 2}) + "\n")
+    talk.say(json.dumps({"ids": ids, "max_new_tokens": 1}) + "\n")
+    assert [talk.hear()["index"] for _ in range(3)] == [0, 1, 2]
+    assert talk.end() == (0, [])
+
+
+@case
+def an_endless_input_needs_no_more_memory_than_a_long_one(c):
+    row = json.dumps({"ids": [5, 6], "max_new_tokens": 1, "ignored": "x" * 250000}) + "\n"
+    for verb, text in [("tokenize", row), ("score", row), ("generate", row), ("tokenize", "\n" * 250000)]:
+        process = subprocess.Popen([c.program, verb, "--model", MODEL], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, bufsize=0)
+
+        def resident():
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            return int(status.split("VmRSS:")[1].split()[0])
+        sizes = []
+        for count in (40, 160):
+            for _ in range(count):
+                process.stdin.write(text.encode())  # blocks until the program has read nearly all
+            sizes.append(resident())
+        process.kill()
+        process.communicate()
+        assert sizes[1] < sizes[0] + 25000, f"{verb} grows with its input: {sizes} kB after 10 and 50 MB"
+    with open("/dev/zero") as zeros:  # one line without an end
+        done = subprocess.run([c.program, "tokenize", "--model", MODEL], stdin=zeros, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "[rlalgo.cli.19]" in done.stderr, done.stderr
+    directory = os.open("/", os.O_RDONLY)
+    try:
+        done = subprocess.run([c.program, "generate", "--model", MODEL], stdin=directory, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(directory)
+    assert done.returncode == 1 and "[rlalgo.cli.21]" in done.stderr, done.stderr
+
+
+@case
+def lines_before_an_input_that_breaks_are_answered(c):
+    row = json.dumps({"ids": list(range(5, 25)), "max_new_tokens": 2}) + "\n"
+    for verb in ("tokenize", "score", "generate"):
+        result = c.run(verb, "--model", MODEL, stdin=row * 3 + "x" * (65 << 20)).expect(1, "[rlalgo.cli.19]", "line 4")
+        assert len(lines(result)) == 3
+
+
+@case
+def waiting_is_passive_unless_the_user_says_otherwise(c):
+    def said(**env):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+        done = subprocess.run([c.program, "version"], capture_output=True, text=True, timeout=60,
+                              env={**clean, "OMP_DISPLAY_ENV": "verbose", **env})
+        assert done.returncode == 0 and done.stdout.startswith("rlalgo "), done.stderr
+        seen = [line.split("'")[1] for line in done.stderr.splitlines() if "GOMP_SPINCOUNT" in line]
+        assert len(seen) == 1, f"OpenMP started {len(seen)} times\n{done.stderr}"
+        return seen[0]
+    assert said() == "0"
+    assert int(said(OMP_WAIT_POLICY="active")) > 1000000
+    assert said(GOMP_SPINCOUNT="777") == "777"
+    assert said(OMP_WAIT_POLICY="passive") == "0"
 
 
 @case
