@@ -10,6 +10,7 @@
 #include <rlalgo/dapo.hpp>
 #include <rlalgo/dpo.hpp>
 #include <rlalgo/dr_grpo.hpp>
+#include <rlalgo/ebft.hpp>
 #include <rlalgo/gdpo.hpp>
 #include <rlalgo/grpo.hpp>
 #include <rlalgo/gspo.hpp>
@@ -21,4 +22,5 @@
 #include <rlalgo/rloo.hpp>
 #include <rlalgo/sapo.hpp>
 #include <rlalgo/simpo.hpp>
+#include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/vespo.hpp>

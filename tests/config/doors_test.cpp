@@ -19,6 +19,7 @@
 #include <rlalgo/dapo.hpp>
 #include <rlalgo/dpo.hpp>
 #include <rlalgo/dr_grpo.hpp>
+#include <rlalgo/ebft.hpp>
 #include <rlalgo/gdpo.hpp>
 #include <rlalgo/grpo.hpp>
 #include <rlalgo/gspo.hpp>
@@ -30,6 +31,7 @@
 #include <rlalgo/rloo.hpp>
 #include <rlalgo/sapo.hpp>
 #include <rlalgo/simpo.hpp>
+#include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/vespo.hpp>
 
 using namespace rlalgo;
@@ -253,6 +255,35 @@ TEST_CASE("doors with a surrogate of their own are its row, the paper's constant
   compare_own_surrogates();
 }
 
+void compare_feature_matching() {
+  config::RunConfig run = run_of("ebft");
+  run.ebft.rl_coef = 0.7;
+  run.ebft.ce_coef = 0.3;
+  compared().insert("ebft.hpp");
+  const EbftLoss<>::Config weights{.policy = 0.7, .cross_entropy = 0.3, .prefix = "ebft/"};
+  for (unsigned seed = 1; seed <= 5; ++seed)
+    check_same(outcome_of(EbftLoss<>(weights, DapoLoss<>({.surrogate = config::clipped_ratio(run)})), seed),
+               policy_gradient_row(run, seed));
+  // config/detail/train_strided.hpp calls this door itself.
+  CHECK(config::find_row(config::matching_modes(), "strided")->door == "strided_ebft.hpp");
+  compared().insert("strided_ebft.hpp");
+}
+
+TEST_CASE("ebft.hpp is the row of rl: ebft") {
+  compare_feature_matching();
+  config::RunConfig run = run_of("ebft");
+  CHECK(advantages(config::reward_aggregation(run), config::estimator(run)) ==
+        advantages(feature::MatchingAdvantage<>(), advantage::PassThrough()));
+  run.ebft.advantage_estimator = "group_norm";
+  CHECK(advantages(config::reward_aggregation(run), config::estimator(run)) ==
+        advantages(feature::MatchingAdvantage<feature::GroupNorm>(), advantage::PassThrough()));
+  run.given["trl.scale_rewards"] = {};
+  check_advantages(run, aggregation::SumThenNormalize(), advantage::GroupRelative<>());
+  run.given["ebft.advantage_estimator"] = {};
+  CHECK(advantages(config::reward_aggregation(run), config::estimator(run)) ==
+        advantages(feature::MatchingAdvantage<feature::GroupNorm>(), advantage::PassThrough()));
+}
+
 TEST_CASE("the second argument of a door is trl.importance_sampling_level") {
   config::RunConfig run = run_of("grpo", "dapo");
   run.trl.importance_sampling_level = "sequence_token";
@@ -371,5 +402,6 @@ TEST_CASE("no door was left out") {
   compare_grpo_family();
   compare_own_surrogates();
   compare_preference_recipes();
+  compare_feature_matching();
   CHECK(compared() == doors);
 }

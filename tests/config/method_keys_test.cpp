@@ -24,12 +24,20 @@ std::string read(const fs::path& path) {
 
 const MethodKey* find_key(std::string_view name) { return find_row(method_keys(), name); }
 
-// A minimal configuration of a recipe, with `line` at the top and `section` in trl.
-std::string error_of(const Recipe& recipe, const std::string& line, const std::string& section) {
+// A minimal configuration of a recipe with `key: value`, wherever it belongs.
+std::string error_of(const Recipe& recipe, std::string_view key, const std::string& value) {
+  const auto in = [&](std::string_view prefix) {
+    return key.starts_with(prefix) ? "  " + std::string(key.substr(prefix.size())) + ": " + value + "\n" : "";
+  };
+  const std::string line = key.find('.') == std::string_view::npos ? std::string(key) + ": " + value + "\n" : "";
   std::string text = "base_model: ./m\nrl: " + std::string(recipe.name) +
                      "\ndatasets: [{path: rows.jsonl, type: chatml.intel}]\nlearning_rate: 1e-6\nmicro_batch_size: 8\n";
-  text += line + "trl:\n  chat_template_kwargs: {}\n" + section;
-  if (recipe.generates) text += "  reward_funcs: [rewards.correct]\n";
+  text += line + "trl:\n  chat_template_kwargs: {}\n" + in("trl.");
+  if (recipe.matches_features) {
+    const bool strided = reads(*find_row(matching_modes(), "strided"), key);
+    text += std::string("ebft:\n  mode: ") + (strided ? "strided\n" : "structured\n") + in("ebft.");
+  } else if (recipe.generates)
+    text += "  reward_funcs: [rewards.correct]\n";
   return raised_by([&] { (void)parse_run_config(parse_document(text, "c.yaml")); });
 }
 
@@ -64,6 +72,7 @@ TEST_CASE("every key of a row is in the table, and every key of the table is a r
   take(recipes());
   take(policy_objectives());
   take(estimators());
+  take(matching_modes());
   std::set<std::string_view> all;
   for (const MethodKey& key : method_keys()) {
     INFO(key.name);
@@ -93,6 +102,9 @@ TEST_CASE("docs/configuration.md lists every key of a method and every name of a
   name_anywhere(estimators());
   name_anywhere(aggregations());
   name_anywhere(pair_objectives());
+  name_anywhere(matching_modes());
+  name_anywhere(matching_estimators());
+  name_anywhere(poolings());
   name_anywhere(preference_losses());
   for (const Recipe& row : recipes()) CHECK((!row.supported || text.find(row.name) != std::string::npos));
 }
@@ -104,10 +116,7 @@ TEST_CASE("a key that the recipe does not read is refused where another recipe o
     for (const MethodKey& key : method_keys()) {
       if (!key.exclusive || readers_of(key.name, recipe).empty()) continue;
       INFO("rl: " << recipe.name << ", " << key.name);
-      const bool section = key.name.starts_with("trl.");
-      const std::string line =
-          (section ? "  " : "") + std::string(key.name.substr(section ? 4 : 0)) + ": " + value_of(key, recipe) + "\n";
-      const std::string error = error_of(recipe, section ? "" : line, section ? line : "");
+      const std::string error = error_of(recipe, key.name, value_of(key, recipe));
       const bool other = error.find("config.8") != std::string::npos &&
                          error.find(std::string(key.name) + " does not go with rl: ") != std::string::npos;
       CHECK(other == !reads(recipe, key.name));
@@ -133,12 +142,12 @@ TEST_CASE("every number of a method has its range checked") {
   for (const Recipe& recipe : recipes()) {
     if (!recipe.supported) continue;
     for (const MethodKey& key : method_keys()) {
-      if (key.value == nullptr || readers_of(key.name, recipe).empty() || !reads(recipe, key.name)) continue;
+      const bool of_a_mode = key.name.starts_with("ebft.") && recipe.matches_features;
+      if (key.value == nullptr || !(of_a_mode || reads(recipe, key.name))) continue;
       INFO("rl: " << recipe.name << ", " << key.name);
-      const bool section = key.name.starts_with("trl.");
-      const std::string line = (section ? "  " : "") + std::string(key.name.substr(section ? 4 : 0)) +
-                               (std::isinf(key.range.low) ? ": .inf\n" : ": -1.5\n");
-      CHECK(lacks(error_of(recipe, section ? "" : line, section ? line : ""),
+      const bool whole = key.range.expected == "1 or more" || key.name == "ebft.min_completion_prefix";
+      const std::string value = std::isinf(key.range.low) ? ".inf" : whole ? "-1" : "-1.5";
+      CHECK(lacks(error_of(recipe, key.name, value),
                   {"config.6: ", std::string(key.name), std::string(key.range.expected)}) == "");
     }
   }

@@ -300,13 +300,91 @@ TEST_CASE("unknown keys name file, line and the nearest known key") {
   CHECK(exit_code_of([&] { (void)parse(minimal + "zzzz: 5\n"); }) == 2);
 }
 
-TEST_CASE("recipes: known ones that are not in this build are told so before anything else") {
-  for (const char* name : {"ebft"}) {
-    INFO(name);
-    CHECK(lacks(error_of("rl: " + std::string(name) + "\nunknown_key: 1\n"),
-                {"config.9: ", name, "expected grpo", "c.yaml:1"}) == "");
-  }
+TEST_CASE("a recipe is judged before anything else") {
   CHECK(lacks(error_of("rl: gpro\n"), {"config.6: ", "did you mean grpo?"}) == "");
+}
+
+namespace {
+const std::string matching =
+    "base_model: ./m\n"
+    "rl: ebft\n"
+    "datasets: [{path: rows.jsonl, type: ebft_pretrain.transform}]\n"
+    "learning_rate: 1e-6\n"
+    "micro_batch_size: 8\n"
+    "ebft:\n";  // 6 lines
+}  // namespace
+
+TEST_CASE("feature matching: every key reaches its field") {
+  const RunConfig c = parse(matching + R"(  mode: strided
+  feature_layers: [0.5, 1]
+  feature_model: ./f
+  feature_normalization: per_layer
+  embed_method: mean_pooling
+  use_whitening: true
+  whitening_space: sample
+  alignment_coef: 2
+  diversity_coef: 0.5
+  rl_coef: 0.25
+  ce_coef: 0.1
+  advantage_estimator: group_norm
+  stride: 2
+  context_length: 4
+  generate_max_len: 3
+  n_samples_per_prompt: 5
+  min_completion_prefix: 6
+  temperature: 0
+  top_p: 0.9
+  mask_thinking_ce: true
+  save_rollouts: true
+sequence_len: 64
+)");
+  const EbftConfig& e = c.ebft;
+  CHECK(c.warnings.empty());
+  CHECK(is_strided(c));
+  CHECK(e.feature_layers == std::vector<double>{0.5, 1.0});
+  CHECK(e.feature_model == "./f");
+  CHECK(e.feature_normalization == "per_layer");
+  CHECK(e.embed_method == "mean_pooling");
+  CHECK(e.use_whitening);
+  CHECK(e.whitening_space == "sample");
+  CHECK(e.alignment_coef == 2.0);
+  CHECK(e.diversity_coef == 0.5);
+  CHECK(e.rl_coef == 0.25);
+  CHECK(e.ce_coef == 0.1);
+  CHECK(e.advantage_estimator == "group_norm");
+  CHECK(e.stride == 2);
+  CHECK(e.context_length == 4);
+  CHECK(e.generate_max_len == 3);
+  CHECK(e.n_samples_per_prompt == 5);
+  CHECK(e.min_completion_prefix == 6);
+  CHECK(e.temperature == 0.0);
+  CHECK(e.top_p == 0.9);
+  CHECK(e.mask_thinking_ce);
+  CHECK(e.save_rollouts);
+  CHECK(e.sequence_len == 64);
+  CHECK(c.settings.contains("ebft.stride"));  // what a resume compares
+  CHECK(parse(matching + "  whitening: sample\n").ebft.whitening_space == "sample");
+}
+
+TEST_CASE("feature matching: contradictions") {
+  CHECK(lacks(error_of("base_model: m\nrl: ebft\ndatasets: [{path: x}]\nlearning_rate: 1\n"),
+              {"config.7: ", "section ebft"}) == "");
+  CHECK(lacks(error_of(matching + "  mode: strided\n  strid: 4\n"), {"config.4: ", "ebft.strid", "ebft.stride"}) == "");
+  for (const char* method : {"concat", "completion_mean"})
+    CHECK(lacks(error_of(matching + "  mode: strided\n  embed_method: " + method + "\n"),
+                {"config.8: ", method, "c.yaml:8"}) == "");
+  CHECK(lacks(error_of(matching + "  mode: strided\n  n_samples_per_prompt: 1\n"), {"config.8: ", "reinforce"}) == "");
+  CHECK(error_of(matching + "  mode: strided\n  n_samples_per_prompt: 1\n  advantage_estimator: reinforce\n").empty());
+  for (const char* layers : {"[-0.1]", "[1.5]", "[]"})
+    CHECK(lacks(error_of(matching + "  feature_layers: " + layers + "\n"), {"config.6: ", "ebft.feature_layers"}) ==
+          "");
+  CHECK(lacks(error_of(matching + "  mode: structured\ntrl: {reward_funcs: [x.y]}\n"),
+              {"config.8: ", "trl.reward_funcs"}) == "");
+  CHECK(lacks(error_of(matching + "  whitening: sample\n  whitening_space: feature\n"), {"config.8: "}) == "");
+  CHECK(warning_of(matching + "  feature_layers: [0.5, 0.5]\n").find("more than once") != std::string::npos);
+  CHECK(warning_of(matching + "  stride: 4\n").find("ebft.stride has no effect") != std::string::npos);
+  CHECK(parse(matching + "  mode: structured\n").warnings.empty());
+  CHECK(parse(matching + "  mode: structured\ntrl: {temperature: 0}\n").trl.temperature == 0.0);
 }
 
 TEST_CASE("what this build lacks is an error that says what works, never ignored") {

@@ -47,6 +47,40 @@ TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   CHECK_FALSE(RolloutRows::idle(b));
 }
 
+TEST_CASE("answers stand behind all completions, at temperature 1 and without mask, where the loss asks for them") {
+  data::Rollout a, b;
+  a.prompt_ids = b.prompt_ids = {4, 5};
+  a.completion_ids = {6};
+  b.completion_ids = {7, 8};
+  a.answer_ids = {9, 10, 11};
+  a.old_log_probs = {-1.0F};
+  b.old_log_probs = {-2.0F, -3.0F};
+  std::vector<data::Rollout*> rows = {&a, &b};
+  CHECK(RolloutRows::tree(rows).targets() == 3);
+  CHECK(RolloutRows::tree(rows).untempered == 0);
+  const loss::Needs needs{.old_log_prob = true, .answer_likelihood = true};
+  const model::TokenTree tree = RolloutRows::tree(rows, needs);
+  CHECK(tree.target == std::vector<std::int64_t>{6, 7, 8, 9, 10, 11});
+  CHECK(tree.untempered == 3);
+  const model::Scores scores{at::tensor({-.1, -.2, -.3, -.4, -.5, -.6}, at::kDouble), {}};
+  const loss::Scored scored = RolloutRows::collate(rows, scores, needs);
+  CHECK(values(scored.mask) == std::vector<double>{1, 1, 1, 0, 0, 0});
+  CHECK(values(scored.likelihood_mask) == std::vector<double>{0, 0, 0, 1, 1, 1});
+  CHECK(values(scored.row) == std::vector<double>{0, 1, 1, 0, 0, 0});
+  CHECK(values(scored.row_length) == std::vector<double>{1, 2});
+  CHECK(values(scored.old_log_prob) == std::vector<double>{-1, -2, -3, 0, 0, 0});
+  loss::Counts counts;
+  RolloutRows::count(rows, needs, counts);
+  CHECK(counts.rows == 2);
+  CHECK(counts.tokens == 3);
+  CHECK(counts.likelihood_tokens == 3);
+  CHECK_FALSE(RolloutRows::idle(a));  // of advantage 0, but it brings an answer
+  CHECK(RolloutRows::idle(b));
+  b.old_log_probs.clear();
+  RolloutRows::remember(rows, scores.log_prob);
+  CHECK(b.old_log_probs == std::vector<float>{-.2F, -.3F});
+}
+
 TEST_CASE("old log-probs are remembered once, others are stored whenever they are scored") {
   data::Rollout a, b;
   a.completion_ids = {1};

@@ -124,6 +124,18 @@ TEST_CASE("S = a: one generation a step, groups in order, micro-batches of b row
   CHECK(bench.first_token->last_step == 1);
 }
 
+TEST_CASE("prompts may limit their completions: the largest limit of a generation holds, below the sampling's") {
+  Bench bench;
+  RolloutsConfig limited = config(4, 2, 2, 1, 4);
+  limited.sampling.max_new_tokens = 105;
+  limited.completion_limit = [](const data::TokenizedPrompt& prompt) { return prompt.row; };  // 100, 101, …
+  Rollouts sampler = bench.sampler(limited);
+  for (std::int64_t step = 0; step < 4; ++step) (void)sampler.next(step);
+  std::vector<std::int64_t> limits;
+  for (const auto& call : bench.generator.calls) limits.push_back(call.max_new_tokens);
+  CHECK(limits == std::vector<std::int64_t>{101, 103, 105, 105});
+}
+
 TEST_CASE("G divides N but not b: a group straddles micro-batches") {
   Bench bench;
   Rollouts sampler = bench.sampler(config(4, 3, 3, 1, 6));

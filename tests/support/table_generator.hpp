@@ -22,14 +22,15 @@ class TableGenerator {
   struct Call {
     std::vector<inference::Request> requests;
     inference::DrawKey key;
+    std::int64_t max_new_tokens;
   };
 
   explicit TableGenerator(std::vector<std::vector<data::Completion>> table) : table_(std::move(table)) {}
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
-                                                      const inference::SamplingConfig& /*sampling*/,
+                                                      const inference::SamplingConfig& sampling,
                                                       inference::DrawKey key) {
-    calls.push_back({{requests.begin(), requests.end()}, key});
+    calls.push_back({{requests.begin(), requests.end()}, key, sampling.max_new_tokens});
     std::vector<std::vector<data::Completion>> out;
     for (const inference::Request& request : requests) {
       const auto& choices = table_.at(static_cast<std::size_t>(request.prompt.at(0)));

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/rollout.hpp>
@@ -67,7 +68,7 @@ namespace rlalgo::config {
     if (python) sources.push_back(std::make_shared<remote::PythonTools>(python));
     out = std::make_shared<environment::ToolLoop>(std::move(sources), t.max_tool_calling_iterations);
   }
-  if (t.reward_funcs.empty() && (!out || out->reward_name().empty()))
+  if (t.reward_funcs.empty() && !matches_features(c) && (!out || out->reward_name().empty()))
     core::raise_usage("config", 24,
                       {.what = "nothing gives a reward",
                        .expected = "trl.reward_funcs, or an environment with step or get_reward",

@@ -77,6 +77,14 @@ inline void add_base(const RunConfig& c, bool reference, data::Json& out) {
     out["weights of lora_model_dir"] = weights_identity(resolve_model(*c.lora_model_dir, c.place("lora_model_dir")));
 }
 
+// The frozen network whose hidden states are features is read again.
+inline void add_features(const RunConfig& c, data::Json& out) {
+  if (!matches_features(c)) return;
+  if (!c.ebft.feature_model) return add_base(c, true, out);
+  out["weights of ebft.feature_model"] =
+      weights_identity(resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model")));
+}
+
 }  // namespace detail
 
 // Of a run that learns from its own completions.
@@ -93,6 +101,7 @@ inline void add_base(const RunConfig& c, bool reference, data::Json& out) {
   if (c.trl.environment_factory) detail::add_code(c, *c.trl.environment_factory, out);
   for (const std::string& tool : c.trl.tools) detail::add_code(c, tool, out);
   detail::add_base(c, c.beta != 0.0, out);
+  detail::add_features(c, out);
   return out;
 }
 

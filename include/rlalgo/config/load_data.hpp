@@ -7,7 +7,7 @@
 // Errors: those of data/load.hpp, data/transform.hpp, data/prompt.hpp and data/split.hpp.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -17,6 +17,7 @@
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
+#include <rlalgo/data/matching_transform.hpp>
 #include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/split.hpp>
 #include <rlalgo/data/transform.hpp>
@@ -51,6 +52,12 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
     const std::string where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text();
     if (is_python_dataset(entries[i], data::transform_names(), config)) {
       tables.push_back(load_python_dataset(entries[i], i, config));
+      continue;
+    }
+    const std::vector<std::string>& ours = data::matching_transform_names();
+    if (entries[i].type.is_string() &&
+        std::find(ours.begin(), ours.end(), entries[i].type.get_ref<const std::string&>()) != ours.end()) {
+      tables.push_back(data::matching_table(entries[i].type.get<std::string>(), data::load(entries[i].source)));
       continue;
     }
     const data::RowTransform transform = data::make_transform(entries[i].type, where);

@@ -43,6 +43,7 @@ struct MethodKey {
   static constexpr Range positive{"more than 0", 0.0, std::numeric_limits<double>::infinity(), true};
   static constexpr Range not_negative{"0 or more", 0.0};
   static constexpr Range finite{"a finite number"};
+  static constexpr Range counted{"1 or more", 1.0, 1e9};
   static const std::vector<MethodKey> keys = {
       {"trl.loss_type", "surrogate and reduction, or the loss of a preference recipe", true},
       {"trl.scale_rewards", "what divides an advantage: group, batch, none", true},
@@ -110,6 +111,36 @@ struct MethodKey {
        [](C c) -> Value { return c.preference.discopop_tau; }},
       {"trl.alpha", "shape of AlphaPO", true, finite, [](C c) -> Value { return c.preference.alpha; }},
       {"trl.sync_ref_model", "the reference follows the policy", true},
+      {"ebft.alignment_coef", "weight of the alignment with the ground truth", false, finite,
+       [](C c) -> Value { return c.ebft.alignment_coef; }},
+      {"ebft.diversity_coef", "weight of the similarity among the samples", false, finite,
+       [](C c) -> Value { return c.ebft.diversity_coef; }},
+      {"ebft.rl_coef", "weight of the policy loss", false, finite, [](C c) -> Value { return c.ebft.rl_coef; }},
+      {"ebft.ce_coef", "weight of the likelihood of ground truth or document; 0: not computed", false, not_negative,
+       [](C c) -> Value { return c.ebft.ce_coef; }},
+      {"ebft.adaptive_max_tokens", "completions are limited by the longest ground truth of their batch"},
+      {"ebft.gt_length_multiplier",
+       "of the ground truth's tokens, for that limit",
+       false,
+       {"0.1 or more", 0.1},
+       [](C c) -> Value { return c.ebft.gt_length_multiplier; }},
+      {"ebft.stride", "tokens between anchors", false, counted, [](C c) -> Value { return c.ebft.stride; }},
+      {"ebft.context_length", "tokens before the first anchor", false, counted,
+       [](C c) -> Value { return c.ebft.context_length; }},
+      {"ebft.generate_max_len", "tokens of a block", false, counted,
+       [](C c) -> Value { return c.ebft.generate_max_len; }},
+      {"ebft.n_samples_per_prompt", "samples of a block", false, counted,
+       [](C c) -> Value { return c.ebft.n_samples_per_prompt; }},
+      {"ebft.min_completion_prefix", "tokens of an answer before its first anchor", false, not_negative,
+       [](C c) -> Value { return c.ebft.min_completion_prefix; }},
+      {"ebft.temperature", "of the blocks' tokens; 0: the most likely one", false, not_negative,
+       [](C c) -> Value { return c.ebft.temperature; }},
+      {"ebft.top_p",
+       "share of the probability that blocks are drawn from",
+       false,
+       {"from 0 (the most likely token) to 1 (all)", 0.0, 1.0},
+       [](C c) -> Value { return c.ebft.top_p; }},
+      {"ebft.mask_thinking_ce", "thoughts have no likelihood term (ebft_reasoning.transform_strided)"},
   };
   return keys;
 }

@@ -83,6 +83,21 @@ const Row& row_of_part(const std::vector<Row>& rows, Part part) {
   return out;
 }
 
+// Whether rewards are those of feature matching.
+[[nodiscard]] inline bool matches_features(const RunConfig& c) { return recipe_of(c).matches_features; }
+[[nodiscard]] inline const MatchingEstimator& matching_estimator_of(const RunConfig& c) {
+  return detail::row_of(matching_estimators(), c.ebft.advantage_estimator, 22, "advantage estimator",
+                        c.place("ebft.advantage_estimator"));
+}
+[[nodiscard]] inline const PoolingRow& pooling_of(const RunConfig& c) {
+  return detail::row_of(poolings(), c.ebft.embed_method, 22, "embed_method", c.place("ebft.embed_method"));
+}
+// Whether a run learns from blocks at the anchors of documents.
+[[nodiscard]] inline bool is_strided(const RunConfig& c) {
+  return matches_features(c) &&
+         detail::row_of(matching_modes(), c.ebft.mode, 22, "ebft.mode", c.place("ebft.mode")).strided;
+}
+
 // Whether a recipe learns from a dataset of preferences, not from its own completions.
 [[nodiscard]] inline bool is_preference(const RunConfig& c) { return !recipe_of(c).generates; }
 
@@ -96,7 +111,7 @@ const Row& row_of_part(const std::vector<Row>& rows, Part part) {
 
 // Rows of advantage 0 do not change the gradient.
 [[nodiscard]] inline bool idle_rows_are_free(const RunConfig& c) {
-  return c.beta == 0.0 && !c.trl.pays_entropy() && objective_of(c).idle_rows_are_free &&
+  return c.beta == 0.0 && !matches_features(c) && !c.trl.pays_entropy() && objective_of(c).idle_rows_are_free &&
          c.trl.top_entropy_quantile == 1.0;
 }
 

@@ -8,6 +8,9 @@
 //   trl.multi_objective_aggregation aggregations()        several rewards → one advantage
 //   dpo_loss_type                   pair_objectives()     the objective of a pair
 //   trl.loss_type, kto cpo simpo    preference_losses()   value function, or level and objective
+//   ebft.mode                       matching_modes()      completions of prompts, or blocks of documents
+//   ebft.advantage_estimator        matching_estimators() advantages of a group's alignment and diversity
+//   ebft.embed_method               poolings()            which tokens are the feature of a text or a block
 //
 // Rows hold parts, not types: config/policy_gradient.hpp and config/preference.hpp turn a part into the type of loss/,
 // advantage/ or aggregation/ that it names, and every other header of config/ asks a row, never for a name. A method is
@@ -24,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/config/matching_methods.hpp>
 #include <rlalgo/config/supported.hpp>
 #include <rlalgo/data/preference_row.hpp>
 
@@ -140,6 +144,7 @@ struct Recipe {
   std::optional<AggregationPart> aggregation_part = {};
   bool penalty_in_reward = false;  // the KL penalty is part of the reward: none in the loss
   bool plain = false;              // no entropy bonus, no correction for a server's log-probs
+  bool matches_features = false;   // rewards are those of feature matching (section ebft), not functions
 
   // With preferences
   PreferenceFamilyLoss loss = PreferenceFamilyLoss::direct;
@@ -395,7 +400,15 @@ struct Recipe {
        .beta = 0.1,
        .loss = Loss::contrastive,
        .ends_with_id = true},
-      {.name = "ebft", .summary = "energy-based fine-tuning", .door = {}, .page = {}, .keys = {}, .supported = false},
+      {.name = "ebft",
+       .summary = "completions, or blocks, whose features match those of the ground truth",
+       .door = "ebft.hpp",
+       .page = "ebft.md",
+       .keys = {"trl.loss_type", "trl.scale_rewards", "trl.delta", "trl.importance_sampling_level",
+                "trl.top_entropy_quantile", "trl.off_policy_mask_threshold", "trl.entropy_coef",
+                "trl.use_adaptive_entropy", "ebft.alignment_coef", "ebft.diversity_coef", "ebft.rl_coef",
+                "ebft.ce_coef"},
+       .matches_features = true},
   };
   return rows;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/config/entropy.hpp>
+#include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -51,6 +52,7 @@ namespace rlalgo::config {
                   .shuffle = c.trl.shuffle_dataset,
                   .sampling = sampling(c, model.stop_ids),
                   .mask_truncated_completions = c.trl.mask_truncated_completions};
+  out.rollouts.completion_limit = completion_limit(c, model);
   out.evaluation_generations = c.trl.num_generations_eval.value_or(0);
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
 

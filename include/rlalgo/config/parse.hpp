@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_adapter.hpp>
+#include <rlalgo/config/detail/read_ebft.hpp>
 #include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
@@ -158,6 +159,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::read_preference(reader, trl, config);
   else
     detail::read_trl(trl, config.trl);
+  if (matches_features(config)) detail::read_ebft(reader, config.ebft, document.file);
 
   detail::read_model(reader, config);
   detail::read_adapter(reader, config);
@@ -181,7 +183,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  if (!preference && !config.trl.environment_factory)
+  if (!preference && !matches_features(config) && !config.trl.environment_factory)
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
   if (preference) detail::validate_preference(config);

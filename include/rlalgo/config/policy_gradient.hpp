@@ -25,9 +25,11 @@
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
 #include <rlalgo/config/entropy.hpp>
+#include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/feature/matching_advantage.hpp>
 #include <rlalgo/loss/any_loss.hpp>
 #include <rlalgo/loss/any_parts.hpp>
 #include <rlalgo/loss/cispo.hpp>
@@ -50,6 +52,7 @@
 #include <rlalgo/loss/token_ratio.hpp>
 #include <rlalgo/loss/top_entropy.hpp>
 #include <rlalgo/loss/vespo.hpp>
+#include <rlalgo/loss/with_cross_entropy.hpp>
 
 namespace rlalgo::config {
 
@@ -88,6 +91,8 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 }
 
 [[nodiscard]] inline AnyAggregation reward_aggregation(const RunConfig& c) {
+  if (estimates_from_matching(c))
+    return AnyAggregation(feature::MatchingAdvantage<feature::AnyGroupEstimator>(matching_estimator(c)));
   switch (aggregation_of(c)) {
     case AggregationPart::sum_minus_kl:
       return AnyAggregation(aggregation::SumMinusKl({.beta = c.beta, .range = c.trl.reward_clip_range}));
@@ -170,27 +175,38 @@ template <class Erased, class L>
                        .scope = step ? Bonus::Scope::step : Bonus::Scope::micro_batch}));
 }
 
+// Feature matching adds the likelihood of ground truths; rows of other recipes bring no answers.
+template <class Erased>
+[[nodiscard]] Erased with_likelihood(const RunConfig& c, Erased policy) {
+  if (!matches_features(c)) return policy;
+  return Erased(loss::WithCrossEntropy<Erased>(
+      {.policy = c.ebft.rl_coef, .cross_entropy = c.ebft.ce_coef, .prefix = "ebft/"}, std::move(policy)));
+}
+
 template <class Ratio, class Kl, class Visit>
 auto with_correction(const RunConfig& c, typename Kl::Config kl, const EntropyCoefficient& coefficient, Visit&& visit) {
   using namespace loss;
-  using Erased = AnyLoss<
-      Needs{
-          .old_log_prob = true, .reference_log_prob = Kl::needs_reference, .sampling_log_prob = true, .entropy = true},
-      RowKind::samples>;
+  using Erased = AnyLoss<Needs{.old_log_prob = true,
+                               .reference_log_prob = Kl::needs_reference,
+                               .sampling_log_prob = true,
+                               .entropy = true,
+                               .answer_likelihood = true},
+                         RowKind::samples>;
   if (const auto correction = sampling_correction(c)) {
     using L = PolicyGradient<AnySurrogate, Ratio, Kl, AnyReduction, AnyWeights, SamplingCorrection>;
-    return visit(with_bonus<Erased, L>(c,
-                                       {.surrogate = surrogate(c),
-                                        .ratio = {},
-                                        .kl = kl,
-                                        .reduction = reduction(c),
-                                        .weights = {weights(c), *correction}},
-                                       coefficient));
+    return visit(with_likelihood(c, with_bonus<Erased, L>(c,
+                                                          {.surrogate = surrogate(c),
+                                                           .ratio = {},
+                                                           .kl = kl,
+                                                           .reduction = reduction(c),
+                                                           .weights = {weights(c), *correction}},
+                                                          coefficient)));
   }
   using L = PolicyGradient<AnySurrogate, Ratio, Kl, AnyReduction, AnyWeights>;
-  return visit(with_bonus<Erased, L>(
-      c, {.surrogate = surrogate(c), .ratio = {}, .kl = kl, .reduction = reduction(c), .weights = {weights(c)}},
-      coefficient));
+  return visit(with_likelihood(
+      c, with_bonus<Erased, L>(
+             c, {.surrogate = surrogate(c), .ratio = {}, .kl = kl, .reduction = reduction(c), .weights = {weights(c)}},
+             coefficient)));
 }
 
 template <class Ratio, class Visit>

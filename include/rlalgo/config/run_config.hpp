@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/ebft_config.hpp>
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/config/preference_config.hpp>
 #include <rlalgo/data/chat_template_format.hpp>
@@ -191,6 +192,7 @@ struct RunConfig {
 
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
+  EbftConfig ebft;              // rl: ebft
 
   // Derived
   std::vector<std::string> warnings;           // to be shown once, in order

@@ -51,11 +51,13 @@ template <class Unused>
 struct Training {
   static run::Outcome online(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
   static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
+  static run::Outcome strided(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
 };
 
 // No member: those of Training are compiled elsewhere.
 [[nodiscard]] inline run::Outcome train_or_evaluate(const RunConfig& config, const TrainMessages& messages,
                                                     EvaluationTask* evaluation) {
+  if (is_strided(config)) return Training<void>::strided(config, messages, evaluation);
   return is_preference(config) ? Training<void>::preference(config, messages, evaluation)
                                : Training<void>::online(config, messages, evaluation);
 }
@@ -79,4 +81,5 @@ extern template struct rlalgo::config::detail::Training<void>;
 #else
 #include <rlalgo/config/detail/train_online.hpp>
 #include <rlalgo/config/detail/train_preference.hpp>
+#include <rlalgo/config/detail/train_strided.hpp>
 #endif

@@ -151,7 +151,7 @@ class Validator {
 
   void rollouts() const {
     const TrlConfig& t = config_.trl;
-    if (t.reward_funcs.empty() && !t.environment_factory)
+    if (t.reward_funcs.empty() && !t.environment_factory && !matches_features(config_))
       core::raise_usage("config", 7,
                         {.what = "trl.reward_funcs is empty",
                          .expected = "at least one function, such as rewards.correct",
@@ -180,7 +180,8 @@ class Validator {
     range("trl.environment_timeout", t.environment_timeout,
           t.environment_timeout > 0 && std::isfinite(t.environment_timeout), "more than 0 seconds");
     if (t.num_generations_eval) count("trl.num_generations_eval", *t.num_generations_eval, 1);
-    range("trl.temperature", t.temperature, t.temperature > 0 && std::isfinite(t.temperature),
+    const bool greedy = matches_features(config_) && t.temperature == 0;  // log-probs are then those at 1
+    range("trl.temperature", t.temperature, (t.temperature > 0 || greedy) && std::isfinite(t.temperature),
           "more than 0 (log-probs are divided by it)");
     range("trl.top_p", t.top_p, t.top_p > 0 && t.top_p <= 1, "more than 0, at most 1 (1 = off)");
     count("trl.top_k", t.top_k, 0);
@@ -280,6 +281,40 @@ class Validator {
                 "a multiple of trl.num_generations (" + std::to_string(t.num_generations) + ")",
                 "set " + key + ": " + std::to_string(next(b * steps) / b) +
                     " (the next that works), or change trl.num_generations");
+  }
+
+  // The section ebft.
+  void feature_matching() const {
+    const EbftConfig& e = config_.ebft;
+    method_ranges();
+    for (const double layer : e.feature_layers)
+      range("ebft.feature_layers", layer, layer >= 0 && layer <= 1, "relative depths from 0 to 1");
+    if (e.feature_layers.empty()) range("ebft.feature_layers", 0, false, "one relative depth or more");
+    for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools"})
+      if (config_.was_set(key))
+        core::raise_usage("config", 8,
+                          {.what = std::string(key) + " does not go with rl: ebft: features are its reward",
+                           .where = config_.place(key),
+                           .remedy = "remove the key, or set rl: grpo"});
+    const bool strided = is_strided(config_);
+    const PoolingRow& pooling = pooling_of(config_);
+    if (strided && !pooling.blocks)
+      core::raise_usage("config", 8,
+                        {.what = "ebft.embed_method: " + e.embed_method + " has no meaning for blocks",
+                         .expected = "last_token or mean_pooling",
+                         .where = config_.place("ebft.embed_method"),
+                         .remedy = "choose one, or ebft.mode: structured"});
+    const std::int64_t samples = strided ? e.n_samples_per_prompt : config_.trl.num_generations;
+    if (samples == 1 && matching_estimator_of(config_).compares)
+      core::raise_usage(
+          "config", 8,
+          {.what = "one sample has nothing to be compared with: ebft.advantage_estimator: " + e.advantage_estimator,
+           .where = config_.place(strided ? "ebft.n_samples_per_prompt" : "trl.num_generations"),
+           .remedy = "set ebft.advantage_estimator: reinforce, or more samples"});
+    if (!strided) return;
+    count("micro_batch_size", config_.micro_batch_size, 1);
+    count("gradient_accumulation_steps", config_.gradient_accumulation_steps, 1);
+    count("sequence_len", e.sequence_len, 1);
   }
 
   // The range that each key of a method has by itself.
@@ -426,6 +461,12 @@ inline void validate(const RunConfig& config) {
   if (is_preference(config)) {
     rules.optimization();
     rules.schedule();
+    rules.cadence();
+    return;
+  }
+  if (matches_features(config)) rules.feature_matching();
+  if (is_strided(config)) {
+    rules.optimization();
     rules.cadence();
     return;
   }

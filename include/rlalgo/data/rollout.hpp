@@ -19,10 +19,11 @@ enum class Finish { stop, length, aborted };  // ended by an end token, by the l
 
 // A dataset row that can be prompted: the tokens to feed the model, and everything the rewards may ask for.
 struct TokenizedPrompt {
-  std::int64_t row = 0;      // index in the dataset
-  std::vector<TokenId> ids;  // rendered and tokenized, generation prompt included
-  SharedJson prompt;         // the source: a string, or a list of {"role", "content"} messages
-  Json columns;              // the other dataset columns, an object
+  std::int64_t row = 0;                  // index in the dataset
+  std::vector<TokenId> ids;              // rendered and tokenized, generation prompt included
+  SharedJson prompt;                     // the source: a string, or a list of {"role", "content"} messages
+  Json columns;                          // the other dataset columns, an object
+  std::vector<TokenId> answer_ids = {};  // an answer that is known, for losses with a likelihood term; mostly none
 };
 
 // What else happened in a completion of several turns, in which an environment or tools answered the model.
@@ -63,6 +64,8 @@ struct Rollout {
   std::int64_t weights_version = 0;  // version of the weights that generated it
   std::vector<double> rewards;       // one per reward function, NaN = not applicable
   double advantage = 0.0;
+  // A known answer to the prompt, whose likelihood the loss may add; the first row of a group has it.
+  std::vector<TokenId> answer_ids = {};
   Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
 };

@@ -51,15 +51,20 @@ enum class WeightSource {
   erased     // known at run time only: by source()
 };
 
+// Whoever draws tokens says from which weights.
+template <class G>
+concept DrawsFromWeights = requires {
+  { G::weights } -> std::convertible_to<WeightSource>;
+};
+
 // generate() returns, for each request, its `count` completions.
 template <class G>
-concept Generator = requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling,
-                             DrawKey key) {
-  { G::weights } -> std::convertible_to<WeightSource>;
+concept Generator = DrawsFromWeights<G> &&
+    requires(G& generator, std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
   { generator.generate(requests, sampling, key) } -> std::same_as<std::vector<std::vector<data::Completion>>>;
 };
 
-template <Generator G>
+template <DrawsFromWeights G>
 [[nodiscard]] WeightSource source_of(const G& generator) {
   if constexpr (G::weights == WeightSource::erased)
     return generator.source();

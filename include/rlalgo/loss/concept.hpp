@@ -43,14 +43,17 @@ struct Needs {
   bool token_statistics = false;   // mean_logit and greedy
   bool collision = false;          // log Σ_v p_v²
   bool mismatched = false;         // log-ratios of mismatched completions (Counts::mismatched_log_ratio)
+  // Of losses over completions: log-probs of the answers that rows bring (Scored::likelihood_mask).
+  bool answer_likelihood = false;
   friend constexpr bool operator==(const Needs&, const Needs&) = default;
   friend constexpr Needs operator|(Needs a, const Needs& b);
 };
 
 // Every field of Needs: what is done to all of them is done over this list.
-inline constexpr std::array<bool Needs::*, 8> needs_fields{
-    &Needs::old_log_prob,      &Needs::reference_log_prob, &Needs::sampling_log_prob, &Needs::entropy,
-    &Needs::prompt_likelihood, &Needs::token_statistics,   &Needs::collision,         &Needs::mismatched};
+inline constexpr std::array<bool Needs::*, 9> needs_fields{
+    &Needs::old_log_prob, &Needs::reference_log_prob, &Needs::sampling_log_prob,
+    &Needs::entropy,      &Needs::prompt_likelihood,  &Needs::token_statistics,
+    &Needs::collision,    &Needs::mismatched,         &Needs::answer_likelihood};
 static_assert(sizeof(Needs) == needs_fields.size() * sizeof(bool), "a field of loss::Needs is not in needs_fields");
 
 constexpr Needs operator|(Needs a, const Needs& b) {
@@ -69,8 +72,11 @@ struct Scored {
   Tensor row_length;          // [R] Σ mask of the row (same dtype as log_prob)
   Tensor advantage;           // [R], or undefined for losses over data
 
+  // [N] 1 = token of the likelihood term: of a chosen (desirable) row, of an answer that a row brings. Undefined where
+  // no loss asks for it. Tokens of an answer have mask 0.
+  Tensor likelihood_mask;
+
   // Preference data only, undefined elsewhere.
-  Tensor likelihood_mask;         // [N] 1 = token of the likelihood term: of a chosen (desirable) row
   Tensor reference_row_log_prob;  // [R] data: Σ over the row, in place of reference_log_prob
   Tensor desirable;               // [R] 1 or 0: chosen rows, or the labels of unpaired data
   Tensor mean_logit;              // [N] data: mean of the logits over the vocabulary

@@ -125,6 +125,9 @@ class Decoder : public Policy {
   // distribution at half the temperature: both are log-probs of the same targets.
   void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores);
 
+  // States [N, H] whose products with the head are logits at each target's own temperature.
+  [[nodiscard]] static Tensor tempered(const Tensor& hidden, const TokenTree& tree, double temperature);
+
   [[nodiscard]] static Tensor index_tensor(const std::vector<std::int64_t>& values, at::Device device);
 
   // The configuration with lm_head as a tensor of its own, to be visited as well.

@@ -30,6 +30,7 @@ struct TokenTree {
   std::vector<std::int64_t> source;     // [N] index into ids
   std::vector<std::int64_t> target;     // [N] token id
   std::vector<std::int64_t> row_begin;  // [rows + 1] offsets into source/target
+  std::int64_t untempered = 0;          // so many of the last targets are scored at temperature 1, whatever is asked
 
   [[nodiscard]] std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
   [[nodiscard]] std::int64_t targets() const { return static_cast<std::int64_t>(target.size()); }

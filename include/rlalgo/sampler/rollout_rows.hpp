@@ -1,6 +1,7 @@
 // Rows of online RL: data::Rollout, a completion with rewards behind it. The seam between host data and tensors.
 //
-//   tree      prompt and completion of every row; a prompt that rows share is encoded once
+//   tree      prompt and completion of every row; a prompt that rows share is encoded once; where the loss asks for
+//             them, last of all prompt and answer of the rows that bring one, at temperature 1
 //   collate   loss::Scored: flat [N] columns, row after row, no padding
 //
 // Old log-probs: a row that the weights of now generated has none yet; its old log-prob is the detached current one
@@ -34,16 +35,16 @@ struct RolloutRows {
   using View = std::span<const Row* const>;
   static constexpr loss::RowKind kind = loss::RowKind::samples;
 
-  [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& /*needs*/ = {});
+  [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs = {});
 
-  static void count(View rows, const loss::Needs& /*needs*/, loss::Counts& counts);
+  static void count(View rows, const loss::Needs& needs, loss::Counts& counts);
 
   [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs);
 
   [[nodiscard]] static std::int64_t tokens(const Row& r);
 
-  // Of advantage 0: a surrogate alone has no gradient there.
-  [[nodiscard]] static bool idle(const Row& r) { return r.advantage == 0.0; }
+  // Of advantage 0: a surrogate alone has no gradient there. An answer has one.
+  [[nodiscard]] static bool idle(const Row& r) { return r.advantage == 0.0 && r.answer_ids.empty(); }
 
   // Scores `rows` with `policy`, at most `rows_per_part` in a pass, into one column.
   static void score(model::Policy& policy, std::span<Row* const> rows, std::size_t rows_per_part, double temperature,

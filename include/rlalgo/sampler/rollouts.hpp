@@ -14,6 +14,7 @@
 // contract, [rlalgo.sampler.7] a checkpoint of another run.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -47,6 +48,9 @@ struct RolloutsConfig {
   inference::SamplingConfig sampling;       // sampling.stop_ids also decide what counts as terminated
   bool mask_truncated_completions = false;  // completions without an end token carry no loss
   bool count_tokens = true;                 // report num_tokens; evaluation does not
+  // Tokens that the completions of a prompt may take, where prompts differ: the largest of a generation is the limit of
+  // all its completions, below sampling.max_new_tokens.
+  std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit = {};
 };
 
 template <class G>
@@ -171,11 +175,20 @@ class Rollouts {
     current_number_ = number;
   }
 
+  [[nodiscard]] inference::SamplingConfig sampling_of(const std::vector<std::size_t>& chosen) const {
+    inference::SamplingConfig out = config_.sampling;
+    if (!config_.completion_limit) return out;
+    std::int64_t limit = 1;
+    for (const std::size_t i : chosen) limit = std::max(limit, config_.completion_limit(prompts_[i]));
+    out.max_new_tokens = std::min(out.max_new_tokens, limit);
+    return out;
+  }
+
   std::shared_ptr<Generation> generate(std::int64_t number, std::int64_t step, Batch& batch) {
     const core::Stopwatch watch;
     const std::vector<std::size_t> chosen = order_.chunk(static_cast<std::uint64_t>(number));
     auto generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
-                                       config_.geometry.num_generations, config_.sampling,
+                                       config_.geometry.num_generations, sampling_of(chosen),
                                        {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
     batch.seconds[0].second += watch.seconds();
     std::int64_t tokens = 0;

@@ -39,20 +39,20 @@ concept SyncPolicy = requires(Y& sync, const Y& policy, std::int64_t version, in
 
 // A policy serves a generator whose weights it reaches.
 template <class Y, class G>
-concept SyncPolicyFor = SyncPolicy<Y> && inference::Generator<G> && Y::reaches(G::weights);
+concept SyncPolicyFor = SyncPolicy<Y> && inference::DrawsFromWeights<G> && Y::reaches(G::weights);
 
-// Says which rule is broken, in one place for all who put a policy and a generator together.
+// Says which rule is broken, in one place for all who put a policy and a generator together. What a generator makes is
+// its sampler's business: completions (inference::Generator), or blocks (inference::BlockGenerator).
 template <class Y, class G>
 struct Pairing {
-  static_assert(inference::Generator<G>,
-                "the generator is not an inference::Generator; it needs a constexpr `weights` (an "
-                "inference::WeightSource) and `std::vector<std::vector<data::Completion>> generate(std::span<const "
-                "Request>, const SamplingConfig&, DrawKey)` (inference::LocalEngine is one)");
+  static_assert(inference::DrawsFromWeights<G>,
+                "the generator does not say whose weights it draws from; it needs a constexpr `weights` (an "
+                "inference::WeightSource), as inference::LocalEngine has");
   static_assert(SyncPolicy<Y>,
                 "the sync policy is not a sync::SyncPolicy; it needs a static constexpr `bool "
                 "reaches(inference::WeightSource)`, `Published publish(std::int64_t version)` and `version_source() "
                 "const` (sync::SharedWeights is one)");
-  static_assert(!inference::Generator<G> || !SyncPolicy<Y> || SyncPolicyFor<Y, G>,
+  static_assert(!inference::DrawsFromWeights<G> || !SyncPolicy<Y> || SyncPolicyFor<Y, G>,
                 "the sync policy does not reach the weights of this generator, which would stay as they are for ever: "
                 "sync::SharedWeights (the default) serves a generator that reads the trainer's own tensors; for one "
                 "that asks a server (remote::VllmClient) pass `.sync` = sync::HttpWeightSync or sync::LoraFileSync; "
@@ -61,7 +61,7 @@ struct Pairing {
 };
 
 // The same where generator and policy are known at run time only.
-template <SyncPolicy Y, inference::Generator G>
+template <SyncPolicy Y, inference::DrawsFromWeights G>
 void require_reach(const Y& sync, const G& generator) {
   if constexpr (requires { sync.serves(inference::WeightSource::shared); })
     if (!sync.serves(inference::source_of(generator)))

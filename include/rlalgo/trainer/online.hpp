@@ -30,6 +30,10 @@ struct NoReference {
 // What the user brings. Y must reach the weights that G draws from (sync/concept.hpp).
 template <class G, class Y = sync::SharedWeights, class R = NoReference>
 struct OnlineInputs {
+  static_assert(inference::Generator<G>,
+                "the generator is not an inference::Generator; it needs a constexpr `weights` (an "
+                "inference::WeightSource) and `std::vector<std::vector<data::Completion>> generate(std::span<const "
+                "Request>, const SamplingConfig&, DrawKey)` (inference::LocalEngine is one)");
   static_assert(sync::Pairing<Y, G>::fits, "trainer::OnlineInputs: generator and sync policy do not fit, see above");
 
   std::shared_ptr<model::Policy> policy;
@@ -40,8 +44,9 @@ struct OnlineInputs {
   R reference = {};                                            // for methods with a KL penalty: a policy that stays
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
-  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
-  std::vector<std::shared_ptr<Companion>> companions = {};            // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_model = {};                 // see Trainer::Parts
+  std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
+  std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
 };
 
 // Settings of the sampling side.
@@ -84,22 +89,25 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
     evaluation = rollouts(std::move(inputs.evaluation_prompts), settings);
   }
   TrainerConfig settings = std::move(config.trainer);
-  settings.temperature = config.rollouts.sampling.temperature;
+  const double temperature = config.rollouts.sampling.temperature;
+  settings.temperature = temperature > 0 ? temperature : 1.0;  // greedy completions are scored as they are
   settings.score_rows = g.micro_batch_size;
   const auto size = static_cast<std::int64_t>(inputs.prompts.size());
   settings.steps_per_epoch =
       static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
   auto sampler = rollouts(std::move(inputs.prompts), config.rollouts);
-  return OnlineTrainer<L, A, G, Aggregation, Y>(std::move(settings), {.policy = std::move(inputs.policy),
-                                                                      .loss = std::move(loss),
-                                                                      .estimator = std::move(estimator),
-                                                                      .sampler = std::move(sampler),
-                                                                      .aggregation = std::move(aggregation),
-                                                                      .sync = std::move(inputs.sync),
-                                                                      .reference = std::move(inputs.reference),
-                                                                      .companions = std::move(inputs.companions),
-                                                                      .evaluation = std::move(evaluation),
-                                                                      .save_model = std::move(inputs.save_model)});
+  return OnlineTrainer<L, A, G, Aggregation, Y>(std::move(settings),
+                                                {.policy = std::move(inputs.policy),
+                                                 .loss = std::move(loss),
+                                                 .estimator = std::move(estimator),
+                                                 .sampler = std::move(sampler),
+                                                 .aggregation = std::move(aggregation),
+                                                 .sync = std::move(inputs.sync),
+                                                 .reference = std::move(inputs.reference),
+                                                 .companions = std::move(inputs.companions),
+                                                 .evaluation = std::move(evaluation),
+                                                 .save_model = std::move(inputs.save_model),
+                                                 .on_experience = std::move(inputs.on_experience)});
 }
 
 }  // namespace rlalgo::trainer

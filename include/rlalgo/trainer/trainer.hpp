@@ -167,7 +167,9 @@ class Trainer {
     // Batches of a held-out split; a sampler without steps() has no end to evaluate up to, and takes nullptr only.
     std::conditional_t<sampler::Finite<S>, std::shared_ptr<S>, std::nullptr_t> evaluation = nullptr;
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
-    data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
+    // Shown every training batch when it is complete, with the number of its step (from 1); may add to its metrics.
+    std::function<void(std::int64_t step, Batch&)> on_experience = {};
+    data::Decode decode = data::ids_as_text;  // for pairs.json and offending rows
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -205,6 +207,7 @@ class Trainer {
     run::StepResult result;
     const double published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
+    if (parts_.on_experience) parts_.on_experience(index + 1, batch);
     result.seconds = std::move(batch.seconds);
     if (published > 0) result.seconds.emplace_back("publish", published);
     result.metrics = std::move(batch.metrics);

@@ -15,12 +15,13 @@
 #include <rlalgo/config/detail/carry_out.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/environment.hpp>
+#include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
 #include <rlalgo/config/train.hpp>
-#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -52,6 +53,10 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto rewards = weighted_rewards(config, file, environments.get());
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
+  if (matches_features(config)) {
+    require_truths(config, model, prompts.train);
+    require_truths(config, model, prompts.evaluation);
+  }
   const data::Json tools = environments ? environments->tools() : data::Json();
   tokenize_prompts(prompts.train, model, config, tools);
   tokenize_prompts(prompts.evaluation, model, config, tools);
@@ -69,6 +74,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
+  if (matches_features(config))
+    rewards = matching_rewards(config, model, source.generator(), sampling(config, model.stop_ids));
 
   const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
   const EntropyCoefficient coefficient = entropy_coefficient(config);
@@ -83,6 +90,13 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .sync = source.sync(),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .companions = companions(config, coefficient, model, reference)};
+  if (config.ebft.save_rollouts && matches_features(config))
+    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, &model](
+                               std::int64_t step, trainer::Experience<data::Rollout>& batch) {
+      file->write(step,
+                  trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
+                                           [&](const data::Rollout& row) { return truth_ids(model, row.columns); }));
+    };
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer = trainer::make_online(settings, std::move(loss), estimator(config), reward_aggregation(config),
                                         std::move(inputs));

@@ -61,14 +61,23 @@ RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& o
                                    .spread = in_order ? Tensor() : index_tensor(compact, device()),
                                    .draw = options.draw})
                             .front();
-  const tensor::LogProbs out = tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
-                                                     {.temperature = options.temperature,
+  // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
+  const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
+  const tensor::LogProbs out = tensor::log_prob_head(mixed ? tempered(hidden, tree, options.temperature) : hidden,
+                                                     head(), index_tensor(tree.target, at::kCPU),
+                                                     {.temperature = mixed ? 1.0 : options.temperature,
                                                       .entropy = options.entropy,
                                                       .entropy_gradient = options.entropy_gradient,
                                                       .greedy = options.token_statistics});
   Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
   add_statistics(hidden.detach(), tree, options, scores);
   return scores;
+}
+
+RLALGO_INLINE Tensor Decoder::tempered(const Tensor& hidden, const TokenTree& tree, double temperature) {
+  std::vector<double> scale(tree.target.size(), 1.0 / temperature);
+  std::fill(scale.end() - static_cast<std::ptrdiff_t>(tree.untempered), scale.end(), 1.0);
+  return hidden.mul(tensor::from_values(scale, hidden.options()).unsqueeze(1));  // [N, H]
 }
 
 RLALGO_INLINE std::vector<Tensor> Decoder::features(const TokenTree& tree, std::span<const std::int64_t> layers) {

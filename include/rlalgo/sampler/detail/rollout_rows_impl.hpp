@@ -32,7 +32,7 @@ RLALGO_INLINE std::int64_t loss_tokens(const data::Rollout& r) {
 
 namespace detail {
 
-// Concatenates one column of all rows [N]; undefined when a row lacks it.
+// Concatenates one column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
 inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, RolloutColumn column,
                                   const tensor::Tensor& like) {
   std::vector<double> flat;
@@ -42,6 +42,7 @@ inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, Ro
     if (values.size() != r->completion_ids.size()) return {};
     flat.insert(flat.end(), values.begin(), values.end());
   }
+  flat.resize(static_cast<std::size_t>(like.numel()), 0.0);
   return tensor::from_values(flat, like.options().requires_grad(false));
 }
 
@@ -53,16 +54,27 @@ inline std::vector<float> slice_floats(const tensor::Tensor& column, std::int64_
 
 }  // namespace detail
 
-RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& /*needs*/) {
+RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& needs) {
   std::vector<model::Sequence> views;
   views.reserve(rows.size());
   for (const Row* r : rows) views.push_back({r->prompt_ids, r->completion_ids});
-  return model::build_tree(views);
+  std::int64_t answers = 0;
+  for (const Row* r : rows) {
+    if (!needs.answer_likelihood || r->answer_ids.empty()) continue;
+    views.push_back({r->prompt_ids, r->answer_ids});
+    answers += static_cast<std::int64_t>(r->answer_ids.size());
+  }
+  model::TokenTree out = model::build_tree(views);
+  out.untempered = answers;
+  return out;
 }
 
-RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& /*needs*/, loss::Counts& counts) {
+RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& needs, loss::Counts& counts) {
   counts.rows += static_cast<double>(rows.size());
-  for (const Row* r : rows) counts.tokens += static_cast<double>(loss_tokens(*r));
+  for (const Row* r : rows) {
+    counts.tokens += static_cast<double>(loss_tokens(*r));
+    if (needs.answer_likelihood) counts.likelihood_tokens += static_cast<double>(r->answer_ids.size());
+  }
 }
 
 RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& scores, const loss::Needs& needs) {
@@ -81,6 +93,13 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
     lengths.push_back(static_cast<double>(loss_tokens(r)));
     advantages.push_back(r.advantage);
   }
+  std::vector<double> likelihood(needs.answer_likelihood ? mask.size() : 0, 0.0);
+  for (std::size_t i = 0; i < rows.size() && needs.answer_likelihood; ++i) {
+    const std::size_t answer = rows[i]->answer_ids.size();
+    mask.insert(mask.end(), answer, 0.0);
+    likelihood.insert(likelihood.end(), answer, 1.0);
+    row.insert(row.end(), answer, static_cast<std::int64_t>(i));
+  }
   loss::Scored scored;
   scored.log_prob = scores.log_prob;                                // [N]
   scored.entropy = scores.entropy;                                  // [N]
@@ -88,6 +107,7 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
   scored.row = tensor::from_values(row, options.dtype(at::kLong));  // [N]
   scored.row_length = tensor::from_values(lengths, options);        // [R]
   scored.advantage = tensor::from_values(advantages, options);      // [R]
+  if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
   if (needs.old_log_prob) scored.old_log_prob = detail::concatenate(rows, &Row::old_log_probs, scores.log_prob);
   if (needs.reference_log_prob)
     scored.reference_log_prob = detail::concatenate(rows, &Row::reference_log_probs, scores.log_prob);

@@ -1,0 +1,6 @@
+// config::train of one kind of method, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/config/train.hpp>
+
+#include <rlalgo/config/detail/train_strided.hpp>
+
+template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::strided(const RunConfig&, const TrainMessages&, EvaluationTask*);

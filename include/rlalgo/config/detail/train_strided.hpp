@@ -1,0 +1,61 @@
+// config::train for strided energy-based fine-tuning.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/feature_matching.hpp>
+#include <rlalgo/config/fingerprints.hpp>
+#include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/train.hpp>
+#include <rlalgo/config/trainer_settings.hpp>
+#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/strided_ebft.hpp>
+#include <rlalgo/trainer/rollouts_file.hpp>
+
+namespace rlalgo::config::detail {
+
+template <class Unused>
+run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages,
+                                       EvaluationTask* evaluation) {
+  const ModelPlaces places = find_model(config);
+  LanguageModel model = load_text_half(config, places);
+  Documents documents = load_documents(config, model);
+  const auto rows = static_cast<std::int64_t>(documents.train.size());
+  const Plan plan = make_plan(config, rows, !documents.evaluation.empty());
+
+  StridedEbftConfig settings;
+  settings.loss = {.policy = config.ebft.rl_coef, .cross_entropy = config.ebft.ce_coef, .prefix = "ebft/"};
+  settings.run.sampling = strided_sampling(config);
+  settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);
+  settings.run.trainer = trainer_settings(config, plan, rows, config.rl + " (" + config.ebft.mode + ")");
+  settings.run.trainer.loop.settings.update(fingerprints(config, documents));
+  if (evaluation == nullptr) run::check_resume(settings.run.trainer.loop);
+
+  model.decoder = load_decoder(config, places);
+
+  inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
+  trainer::StridedInputs<inference::BlockEngine> inputs{
+      .policy = model.decoder,
+      .generator = engine,
+      .documents = std::move(documents.train),
+      .network = feature_network(config, model),
+      .evaluation = std::move(documents.evaluation),
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
+  if (config.ebft.save_rollouts)
+    inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
+                           stride = config.ebft.stride](std::int64_t step,
+                                                        const std::vector<sampler::StridedDocument>& shown) {
+      std::vector<data::Json> lines;
+      for (const sampler::StridedDocument& row : shown) lines.push_back(trainer::rollout_record(step, row, stride));
+      file->write(step, lines);
+    };
+  auto trainer = make_strided_ebft(std::move(settings), std::move(inputs), matching_estimator(config));
+  return carry_out(trainer, config, *model.decoder, evaluation, messages);
+}
+
+}  // namespace rlalgo::config::detail

@@ -1,0 +1,325 @@
+// From a configuration to the parts of energy-based fine-tuning: the frozen network, rewards, advantages, documents.
+//
+// The feature network is ebft.feature_model, else the policy as base_model has it: a copy, or with an adapter the same
+// tensors with the adapter off.
+// Errors: [rlalgo.config.35] a feature model with another vocabulary; [.33] a row without a ground truth; [.34] (usage) a
+// dataset's type is of the other ebft.mode; [.20] no such model; those of data/ and feature/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/fingerprints.hpp>
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/digest.hpp>
+#include <rlalgo/data/document_transform.hpp>
+#include <rlalgo/data/split.hpp>
+#include <rlalgo/feature/group_estimators.hpp>
+#include <rlalgo/feature/matching.hpp>
+#include <rlalgo/feature/network.hpp>
+#include <rlalgo/feature/pooling.hpp>
+#include <rlalgo/feature/text_matching.hpp>
+#include <rlalgo/inference/any_generator.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/loss/with_cross_entropy.hpp>
+#include <rlalgo/model/load.hpp>
+#include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sampler/strided_blocks.hpp>
+
+namespace rlalgo::config {
+
+[[nodiscard]] inline feature::FeatureNetwork feature_network(const RunConfig& c, const LanguageModel& model) {
+  std::shared_ptr<model::Decoder> network;
+  if (c.ebft.feature_model) {
+    const std::filesystem::path directory = resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model"));
+    network = model::load_decoder(directory, model.decoder->dtype());
+    network->set_trained(false);
+    const std::int64_t found = network->config().vocab_size, expected = model.decoder->config().vocab_size;
+    if (found != expected)
+      core::raise("config", 35,
+                  {.what = "the feature model has another vocabulary than the policy",
+                   .found = std::to_string(found) + " ids",
+                   .expected = std::to_string(expected),
+                   .where = c.place("ebft.feature_model"),
+                   .remedy = "name a model that shares the policy's tokenizer"});
+  } else {
+    network = model.decoder->adapter() != nullptr ? model.decoder->without_adapter() : model.decoder->frozen_copy();
+  }
+  const bool joint = c.ebft.feature_normalization == "joint";
+  auto depths = feature::tap_depths(c.ebft.feature_layers, network->config().layers);
+  return {std::move(network), std::move(depths),
+          joint ? feature::Normalization::joint : feature::Normalization::per_layer};
+}
+
+[[nodiscard]] inline feature::Pooling pooling(const RunConfig& c) {
+  switch (pooling_of(c).part) {
+    case PoolingPart::mean_pooling:
+      return feature::Pooling::mean_pooling;
+    case PoolingPart::completion_mean:
+      return feature::Pooling::completion_mean;
+    case PoolingPart::concat:
+      return feature::Pooling::concat;
+    case PoolingPart::last_token:
+      break;
+  }
+  return feature::Pooling::last_token;
+}
+
+[[nodiscard]] inline feature::MatchingConfig matching(const RunConfig& c) {
+  using feature::Whitening;
+  if (!c.ebft.use_whitening) return {};
+  return {.whitening = c.ebft.whitening_space == "sample" ? Whitening::sample : Whitening::feature};
+}
+
+[[nodiscard]] inline feature::AnyGroupEstimator matching_estimator(const RunConfig& c) {
+  using feature::AnyGroupEstimator;
+  switch (matching_estimator_of(c).part) {
+    case MatchingPart::leave_one_out:
+      return AnyGroupEstimator(feature::LeaveOneOut());
+    case MatchingPart::group_norm:
+      return AnyGroupEstimator(feature::GroupNorm());
+    case MatchingPart::reward:
+      return AnyGroupEstimator(feature::Reward());
+    case MatchingPart::leave_out_pairs:
+      break;
+  }
+  return AnyGroupEstimator(feature::LeaveOutPairs());
+}
+
+// Whether advantages are those of ebft.advantage_estimator: else trl.scale_rewards was asked for.
+[[nodiscard]] inline bool estimates_from_matching(const RunConfig& c) {
+  return matches_features(c) && (c.was_set("ebft.advantage_estimator") || !c.was_set("trl.scale_rewards"));
+}
+
+namespace detail {
+
+// Carries conversations on: the other side's turns are the dataset's, the assistant's are generated, one call for all
+// samples of a prompt and turn. Draws are those of the samples' places, at positions that no first answer reaches.
+class Conversation {
+ public:
+  Conversation(const RunConfig& c, const LanguageModel& model, inference::AnyGenerator& generator,
+               inference::SamplingConfig sampling)
+      : model_(&model),
+        generator_(&generator),
+        kwargs_(c.trl.chat_template_kwargs),
+        sampling_(std::move(sampling)),
+        seed_(c.seed) {}
+
+  std::vector<std::string> operator()(const data::Json& prompt, const data::Json& turns, const std::string& truth,
+                                      std::span<const std::string> answers, std::size_t first_row,
+                                      std::int64_t step) const {
+    const data::Json opening =
+        prompt.is_array() ? prompt : data::Json::array({data::Json{{"role", "user"}, {"content", prompt}}});
+    const auto begun = [&](const std::string& answer) {
+      data::Json out = opening;
+      out.push_back({{"role", "assistant"}, {"content", answer}});
+      return out;
+    };
+    data::Json dataset = begun(truth);
+    for (const data::Json& turn : turns) dataset.push_back(turn);
+    std::vector<data::Json> played;
+    for (const std::string& answer : answers) played.push_back(begun(answer));
+    std::uint32_t number = 0;
+    for (const data::Json& turn : turns) {
+      ++number;
+      if (turn.at("role") != "assistant") {
+        for (data::Json& messages : played) messages.push_back(turn);
+        continue;
+      }
+      std::vector<inference::Request> requests;
+      for (std::size_t j = 0; j < played.size(); ++j)
+        requests.push_back({.prompt = model_->tokenizer.encode(model_->render(played[j], true, kwargs_), false),
+                            .count = 1,
+                            .first_index = first_row + j,
+                            .first_position = number << 24U});
+      const auto replies = generator_->generate(requests, sampling_, {seed_, static_cast<std::uint64_t>(step)});
+      for (std::size_t j = 0; j < played.size(); ++j)
+        played[j].push_back({{"role", "assistant"}, {"content", model_->tokenizer.decode(replies.at(j).at(0).ids)}});
+    }
+    std::vector<std::string> out = {model_->render(dataset, false, kwargs_)};
+    for (const data::Json& messages : played) out.push_back(model_->render(messages, false, kwargs_));
+    return out;
+  }
+
+ private:
+  const LanguageModel* model_;
+  inference::AnyGenerator* generator_;
+  data::Json kwargs_;
+  inference::SamplingConfig sampling_;
+  std::uint64_t seed_;
+};
+
+}  // namespace detail
+
+// Alignment and diversity as reward functions with their weights; `model` and `generator` must outlive them.
+[[nodiscard]] inline std::vector<sampler::WeightedReward> matching_rewards(const RunConfig& c,
+                                                                           const LanguageModel& model,
+                                                                           inference::AnyGenerator& generator,
+                                                                           inference::SamplingConfig sampling) {
+  const data::Json kwargs = c.trl.chat_template_kwargs;
+  feature::Texts texts{.render =
+                           [&model, kwargs](const data::Json& prompt) {
+                             return prompt.is_string() ? prompt.get<std::string>() : model.render(prompt, true, kwargs);
+                           },
+                       .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); },
+                       .converse = detail::Conversation(c, model, generator, std::move(sampling))};
+  const feature::MatchingRewards rewards = feature::matching_rewards({feature_network(c, model),
+                                                                      std::move(texts),
+                                                                      {.pooling = pooling(c),
+                                                                       .matching = matching(c),
+                                                                       .alignment_coef = c.ebft.alignment_coef,
+                                                                       .diversity_coef = c.ebft.diversity_coef}});
+  return {{rewards.alignment, c.ebft.alignment_coef}, {rewards.diversity, -c.ebft.diversity_coef}};
+}
+
+// The ground truth of a row as tokens.
+[[nodiscard]] inline std::vector<data::TokenId> truth_ids(const LanguageModel& model, const data::Json& columns) {
+  const auto truth = columns.find(feature::TextMatching::truth_column);
+  if (truth == columns.end() || !truth->is_string()) return {};
+  return model.tokenizer.encode(truth->get_ref<const std::string&>(), false);
+}
+
+// Every prompt must have a ground truth; with a likelihood term its tokens become the prompt's answer.
+inline void require_truths(const RunConfig& c, const LanguageModel& model,
+                           std::vector<data::TokenizedPrompt>& prompts) {
+  for (data::TokenizedPrompt& prompt : prompts) {
+    std::vector<data::TokenId> truth = truth_ids(model, prompt.columns);
+    if (truth.empty())
+      core::raise("config", 33,
+                  {.what = "a row has no ground truth, so there is nothing that completions could match",
+                   .expected = "a column ground_truth with a text",
+                   .where = "dataset row " + std::to_string(prompt.row),
+                   .remedy = "drop the row, or set datasets[].type: ebft_….transform"});
+    if (c.ebft.ce_coef > 0) prompt.answer_ids = std::move(truth);
+  }
+}
+
+// Tokens that the completions of a prompt may take: gt_length_multiplier times its ground truth's, 64 at least.
+[[nodiscard]] inline std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit(
+    const RunConfig& c, const LanguageModel& model) {
+  if (!matches_features(c) || !c.ebft.adaptive_max_tokens) return nullptr;
+  return [&model, factor = c.ebft.gt_length_multiplier](const data::TokenizedPrompt& prompt) {
+    const auto tokens = static_cast<double>(truth_ids(model, prompt.columns).size());
+    return std::max<std::int64_t>(static_cast<std::int64_t>(tokens * factor), 64);
+  };
+}
+
+struct Documents {
+  std::vector<data::Document> train, evaluation;
+};
+
+namespace detail {
+
+inline data::Table load_documents(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
+                                  const data::DocumentTools& tools) {
+  const std::vector<std::string>& names = data::document_transform_names();
+  std::vector<data::Table> tables;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string type = entries[i].type.is_string() ? entries[i].type.get<std::string>() : "";
+    if (std::find(names.begin(), names.end(), type) == names.end()) {
+      std::string all;
+      for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+      core::raise_usage("config", 34,
+                        {.what = "this type does not make the documents that ebft.mode: strided trains on",
+                         .found = entries[i].type.is_null() ? "no type" : entries[i].type.dump(),
+                         .expected = all,
+                         .where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text()});
+    }
+    const data::Table rows = data::load(entries[i].source);
+    data::Table out;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const data::Document document =
+          data::document_of(type, rows.row(r), rows.where(r), tools,
+                            {.length = c.ebft.sequence_len, .mask_thinking = c.ebft.mask_thinking_ce});
+      out.append({{"ids", document.ids},
+                  {"loss_mask", document.loss_mask},
+                  {"prompt_length", document.prompt_length ? data::Json(*document.prompt_length) : data::Json()}},
+                 rows.origin(r));
+    }
+    tables.push_back(std::move(out));
+  }
+  return data::merge(
+      tables,
+      {.seed = c.seed, .shuffle = c.shuffle_merged_datasets, .shuffle_before = c.shuffle_before_merging_datasets});
+}
+
+inline std::vector<data::Document> documents_of(const data::Table& table) {
+  std::vector<data::Document> out;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const data::Json& row = table.row(i);
+    data::Document document{.row = static_cast<std::int64_t>(i),
+                            .ids = row.at("ids").get<std::vector<data::TokenId>>(),
+                            .loss_mask = row.at("loss_mask").get<std::vector<std::uint8_t>>()};
+    if (!row.at("prompt_length").is_null()) document.prompt_length = row.at("prompt_length").get<std::int64_t>();
+    out.push_back(std::move(document));
+  }
+  return out;
+}
+
+}  // namespace detail
+
+// Loads, tokenizes, merges, shuffles, deduplicates and splits as load_prompts() does.
+[[nodiscard]] inline Documents load_documents(const RunConfig& c, const LanguageModel& model) {
+  const data::DocumentTools tools{
+      .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
+      .render = [&](const data::Json& messages,
+                    bool prompt) { return model.render(messages, prompt, c.trl.chat_template_kwargs); }};
+  data::HeldOut rows;
+  rows.train = detail::load_documents(c.datasets, "datasets", c, tools);
+  if (c.dataset_exact_deduplication) rows.train = data::deduplicated(rows.train);
+  if (!c.test_datasets.empty())
+    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools);
+  else if (c.val_set_size > 0)
+    rows = data::hold_out(rows.train, c.val_set_size);
+  return {detail::documents_of(rows.train), detail::documents_of(rows.evaluation)};
+}
+
+[[nodiscard]] inline sampler::StridedConfig strided_sampling(const RunConfig& c) {
+  const EbftConfig& e = c.ebft;
+  return {.stride = e.stride,
+          .context_length = e.context_length,
+          .generate_max_len = e.generate_max_len,
+          .samples = e.n_samples_per_prompt,
+          .min_completion_prefix = e.min_completion_prefix,
+          .temperature = e.temperature,
+          .top_p = e.top_p,
+          .pooling = pooling(c),
+          .matching = matching(c),
+          .alignment_coef = e.alignment_coef,
+          .diversity_coef = e.diversity_coef,
+          .likelihood = e.ce_coef > 0,
+          .micro_batch_size = c.micro_batch_size,
+          .gradient_accumulation_steps = c.gradient_accumulation_steps,
+          .seed = c.seed,
+          .shuffle = c.trl.shuffle_dataset};
+}
+
+// Of a run over documents: what resuming it compares beside its settings.
+[[nodiscard]] inline data::Json fingerprints(const RunConfig& c, const Documents& documents) {
+  const auto digest = [](const std::vector<data::Document>& list) {
+    core::Digest out;
+    for (const data::Document& d : list) {
+      const std::int64_t sizes[] = {static_cast<std::int64_t>(d.ids.size()), d.prompt_length.value_or(-1)};
+      out.add({reinterpret_cast<const char*>(sizes), sizeof(sizes)})
+          .add({reinterpret_cast<const char*>(d.ids.data()), d.ids.size() * sizeof(data::TokenId)})
+          .add({reinterpret_cast<const char*>(d.loss_mask.data()), d.loss_mask.size()});
+    }
+    return out.hex();
+  };
+  data::Json out = {{"rows of datasets", digest(documents.train)}};
+  if (!documents.evaluation.empty()) out["held-out rows"] = digest(documents.evaluation);
+  detail::add_features(c, out);
+  return out;
+}
+
+}  // namespace rlalgo::config

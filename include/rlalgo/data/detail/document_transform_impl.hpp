@@ -1,0 +1,135 @@
+// Definitions of document_transform.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/data/document_transform.hpp>
+#include <rlalgo/data/matching_transform.hpp>
+#include <rlalgo/data/prompt.hpp>
+
+namespace rlalgo::data {
+
+namespace detail {
+
+// The first of these columns that has a value; a text, "" where there is none.
+RLALGO_INLINE std::string first_text(const Json& row, std::initializer_list<const char*> columns,
+                                     const std::string& where) {
+  for (const char* column : columns) {
+    const auto cell = row.find(column);
+    if (cell == row.end() || cell->is_null()) continue;
+    if (!cell->is_string())
+      core::raise("data", 10,
+                  {.what = std::string("the column \"") + column + "\" is no text",
+                   .found = excerpt(*cell),
+                   .expected = "a text",
+                   .where = where});
+    return cell->get<std::string>();
+  }
+  return {};
+}
+
+RLALGO_INLINE void cut(std::vector<TokenId>& ids, std::int64_t length) {
+  if (static_cast<std::int64_t>(ids.size()) > length) ids.resize(static_cast<std::size_t>(length));
+}
+
+// The id of a mark that is one token.
+RLALGO_INLINE std::optional<TokenId> single_token(const DocumentTools& tools, const std::string& mark) {
+  const std::vector<TokenId> ids = tools.encode(mark, false);
+  return ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
+}
+
+RLALGO_INLINE void mask_thoughts(Document& document, const DocumentTools& tools) {
+  const auto open = single_token(tools, "<think>"), close = single_token(tools, "</think>");
+  if (!open || !close) return;
+  const auto first = static_cast<std::size_t>(std::find(document.loss_mask.begin(), document.loss_mask.end(), 1) -
+                                              document.loss_mask.begin());
+  constexpr std::size_t opened_before = 5;  // tokens of the generation prompt in which a thought may begin
+  bool thinking = false;
+  for (std::size_t i = first - std::min(first, opened_before); i < document.ids.size(); ++i) {
+    if (document.ids[i] == *open) thinking = true;
+    const bool last = thinking && document.ids[i] == *close;
+    if (thinking) document.loss_mask[i] = 0;
+    if (last) thinking = false;
+  }
+}
+
+RLALGO_INLINE Document conversation(const Json& messages, bool last_alone, const DocumentTools& tools,
+                                    const DocumentConfig& config) {
+  Document out;
+  if (messages.empty()) {
+    out.prompt_length = 0;
+    return out;
+  }
+  out.ids = tools.encode(tools.render(messages, false), false);
+  cut(out.ids, config.length);
+  out.loss_mask.assign(out.ids.size(), 0);
+  std::vector<std::size_t> answers;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (messages[i]["role"] == "assistant") answers.push_back(i);
+  if (last_alone && answers.size() > 1) answers.erase(answers.begin(), answers.end() - 1);
+  Json shown = Json::array();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (std::find(answers.begin(), answers.end(), i) != answers.end()) {
+      const std::size_t begin = tools.encode(tools.render(shown, true), false).size();
+      shown.push_back(messages[i]);
+      const std::size_t end = tools.encode(tools.render(shown, false), false).size();
+      for (std::size_t t = begin; t < std::min(end, out.ids.size()); ++t) out.loss_mask[t] = 1;
+      continue;
+    }
+    shown.push_back(messages[i]);
+  }
+  if (config.mask_thinking && last_alone) mask_thoughts(out, tools);
+  const auto first = std::find(out.loss_mask.begin(), out.loss_mask.end(), 1);
+  out.prompt_length = first - out.loss_mask.begin();
+  return out;
+}
+
+RLALGO_INLINE Document prompt_and_completion(const Json& row, const std::string& where, const DocumentTools& tools,
+                                             const DocumentConfig& config) {
+  std::vector<TokenId> prompt = tools.encode(first_text(row, {"input", "prompt", "question"}, where), true);
+  std::vector<TokenId> completion = tools.encode(first_text(row, {"output", "completion", "answer"}, where), false);
+  if (static_cast<std::int64_t>(prompt.size() + completion.size()) > config.length) {
+    if (static_cast<std::int64_t>(prompt.size()) >= config.length) cut(prompt, config.length - 1);
+    cut(completion, std::max<std::int64_t>(config.length - static_cast<std::int64_t>(prompt.size()), 1));
+  }
+  Document out;
+  out.prompt_length = static_cast<std::int64_t>(prompt.size());
+  out.loss_mask.assign(prompt.size(), 0);
+  out.loss_mask.insert(out.loss_mask.end(), completion.size(), 1);
+  out.ids = std::move(prompt);
+  out.ids.insert(out.ids.end(), completion.begin(), completion.end());
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE const std::vector<std::string>& document_transform_names() {
+  static const std::vector<std::string> names = {"ebft_pretrain.transform", "ebft_strided_structured.transform",
+                                                 "ebft_strided_chat.transform", "ebft_reasoning.transform_strided"};
+  return names;
+}
+
+RLALGO_INLINE Document document_of(const std::string& name, const Json& row, const std::string& where,
+                                   const DocumentTools& tools, const DocumentConfig& config) {
+  if (name == "ebft_strided_structured.transform") return detail::prompt_and_completion(row, where, tools, config);
+  if (name == "ebft_strided_chat.transform" || name == "ebft_reasoning.transform_strided")
+    return detail::conversation(messages_of(row, where), name == "ebft_reasoning.transform_strided", tools, config);
+  if (!row.contains("question") && !row.contains("text"))
+    core::raise("data", 10,
+                {.what = "the row has no text", .expected = "a column \"question\" or \"text\"", .where = where});
+  Document out;
+  out.ids = tools.encode(detail::first_text(row, {row.contains("question") ? "question" : "text"}, where), true);
+  detail::cut(out.ids, config.length);
+  out.loss_mask.assign(out.ids.size(), 1);
+  return out;
+}
+
+}  // namespace rlalgo::data

@@ -1,0 +1,49 @@
+// `datasets[].type` of strided training: rows → documents of token ids.
+//
+//   ebft_pretrain.transform             question, else text, with special tokens; every token is trained
+//   ebft_strided_structured.transform   prompt (input, prompt or question; special tokens) + completion (output, completion
+//                                       or answer; none added); the completion is trained
+//   ebft_strided_chat.transform         messages through the chat template; the words of all answers are trained, and the
+//                                       prompt ends where the first begins
+//   ebft_reasoning.transform_strided    the same, of the last answer alone; with mask_thinking its thoughts are not trained
+//
+// Documents are cut at `length` tokens: a completion is cut first, and of a prompt that fills it all one token of the
+// completion is kept. There is no padding. What an answer's words are is found by rendering the conversation up to it
+// again, as axolotl 0.19 does it.
+// mask_thinking: the tokens from <think> to </think>, marks included, are not trained, also where the generation prompt
+// opens the thought; the prompt ends behind them. Where the marks are no single tokens nothing is masked.
+// Errors: [rlalgo.data.10] a row lacks a column, or it has another type; those of tokenizer and chat template.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/data/document.hpp>
+#include <rlalgo/data/table.hpp>
+
+namespace rlalgo::data {
+
+// How a model's texts are read.
+struct DocumentTools {
+  std::function<std::vector<TokenId>(const std::string& text, bool special)> encode;
+  std::function<std::string(const Json& messages, bool generation_prompt)> render;
+};
+
+struct DocumentConfig {
+  std::int64_t length = 512;  // tokens of a document at most
+  bool mask_thinking = false;
+};
+
+[[nodiscard]] const std::vector<std::string>& document_transform_names();
+
+// `name` is one of document_transform_names().
+[[nodiscard]] Document document_of(const std::string& name, const Json& row, const std::string& where,
+                                   const DocumentTools& tools, const DocumentConfig& config);
+
+}  // namespace rlalgo::data
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/data/detail/document_transform_impl.hpp>
+#endif

@@ -1,0 +1,57 @@
+// Advantages of rewards that are alignment minus diversity: an aggregation (aggregation/concept.hpp) over both columns.
+//
+//   R = c_al·alignment − c_dv·diversity       A = E(c_al·alignment, c_dv·diversity) of each group
+//
+// The estimator sees the two terms apart, which a baseline that leaves out pairs needs (group_estimators.hpp); the
+// trainer's estimator of plain rewards is not asked. The table has two columns, alignment with weight c_al and diversity
+// with weight −c_dv (text_matching.hpp). spread is the standard deviation of a group's rewards.
+// Errors: [rlalgo.feature.7] rewards of another kind.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/groups.hpp>
+#include <rlalgo/core/moments.hpp>
+#include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/feature/group_estimators.hpp>
+
+namespace rlalgo::feature {
+
+template <GroupEstimator E = LeaveOutPairs>
+class MatchingAdvantage {
+ public:
+  MatchingAdvantage() = default;
+  explicit MatchingAdvantage(E estimator) : estimator_(std::move(estimator)) {}
+
+  template <class Unused>
+  aggregation::Result operator()(const Unused&, const core::RewardTable& rewards, const core::Groups& groups) const {
+    if (rewards.columns() != 2)
+      core::raise("feature", 7,
+                  {.what = "advantages of feature matching need the columns alignment and diversity",
+                   .found = std::to_string(rewards.columns()) + " columns"});
+    aggregation::Result out;
+    for (const core::Span group : groups) {
+      std::vector<double> al, dv;
+      for (std::size_t i = group.begin; i < group.end; ++i) {
+        al.push_back(rewards.weights()[0] * rewards(i, 0));
+        dv.push_back(-rewards.weights()[1] * rewards(i, 1));
+      }
+      const std::vector<double> reward = Reward()(al, dv);
+      out.reward.insert(out.reward.end(), reward.begin(), reward.end());
+      for (const double advantage : estimator_(al, dv)) out.advantage.push_back(core::finite_advantage(advantage));
+      out.spread.insert(out.spread.end(), group.size(), group.size() == 1 ? 0.0 : core::moments(reward).deviation);
+    }
+    return out;
+  }
+
+ private:
+  E estimator_;
+};
+
+}  // namespace rlalgo::feature

@@ -1,0 +1,284 @@
+// The sampler of strided energy-based fine-tuning: documents → blocks of the current policy at every stride → features
+// of a frozen network → rewards → advantages.
+//
+//   anchors of a document of S tokens: e_k = a0 + k·stride while e_k + G ≤ S
+//   a0 = context_length; of a document with a prompt max(prompt_length + min_completion_prefix, context_length)
+//
+// Source: "Energy-based fine-tuning", arXiv 2603.12248; axolotl 0.19 `AxolotlStridedEBFTTrainer`. Departures: a0 is the
+// document's own, not the longest of the batch, so that a split into micro-batches changes nothing; anchors and windows
+// stay inside of the real document; sampling has no dropout, in float32 (docs/algorithms/ebft.md).
+// A document without blocks trains its likelihood alone; without that it is left out of its micro-batch.
+// Draws are functions of (seed, step, sample, token), so order, micro-batches and threads change none.
+// Metrics of a step: ebft/mean_reward, alignment, diversity (means over samples), cfm_loss (over blocks), num_blocks and
+// anchor_offset (over documents), advantages_std (over all samples of the step, n − 1), steps_without_blocks.
+// State: the number of the next step. Errors: [rlalgo.sampler.1] fewer documents than a step takes; [.2] a setting out
+// of range; [.7] a checkpoint of another run; those of generator and features.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/moments.hpp>
+#include <rlalgo/data/document.hpp>
+#include <rlalgo/feature/block_matching.hpp>
+#include <rlalgo/feature/group_estimators.hpp>
+#include <rlalgo/feature/matching.hpp>
+#include <rlalgo/feature/network.hpp>
+#include <rlalgo/feature/pooling.hpp>
+#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/detail/generation_state.hpp>
+#include <rlalgo/sampler/repeat_order.hpp>
+#include <rlalgo/sampler/strided_rows.hpp>
+
+namespace rlalgo::sampler {
+
+struct StridedConfig {
+  std::int64_t stride = 8;                 // tokens between anchors
+  std::int64_t context_length = 8;         // tokens before the first anchor, at least
+  std::int64_t generate_max_len = 8;       // G: tokens of a block
+  std::int64_t samples = 4;                // n: samples of a block
+  std::int64_t min_completion_prefix = 0;  // tokens of an answer before its first anchor
+  double temperature = 0.6;                // 0 = greedy
+  double top_p = 1.0;                      // 0 = the most likely token alone
+  feature::Pooling pooling = feature::Pooling::last_token;
+  feature::MatchingConfig matching;  // whitening
+  double alignment_coef = 1.0;
+  double diversity_coef = 1.0;
+  bool likelihood = false;            // the loss has a likelihood term
+  std::int64_t micro_batch_size = 1;  // documents
+  std::int64_t gradient_accumulation_steps = 1;
+  std::uint64_t seed = 42;
+  bool shuffle = true;  // permute the documents anew each epoch
+};
+
+// The first anchor of a document.
+[[nodiscard]] inline std::int64_t first_anchor(const data::Document& document, const StridedConfig& config) {
+  if (!document.prompt_length) return config.context_length;
+  return std::max(*document.prompt_length + config.min_completion_prefix, config.context_length);
+}
+
+[[nodiscard]] inline std::vector<std::int64_t> block_starts(const data::Document& document,
+                                                            const StridedConfig& config) {
+  std::vector<std::int64_t> out;
+  const auto size = static_cast<std::int64_t>(document.ids.size());
+  for (std::int64_t start = first_anchor(document, config); start + config.generate_max_len <= size;
+       start += config.stride)
+    out.push_back(start);
+  return out;
+}
+
+template <inference::BlockGenerator G, feature::GroupEstimator E = feature::LeaveOutPairs>
+class StridedBlocks {
+ public:
+  using Config = StridedConfig;
+  using Rows = StridedRows;
+  using Generator = G;
+
+  // `generator` must outlive the sampler.
+  StridedBlocks(std::vector<data::Document> documents, G& generator, feature::FeatureNetwork network, E estimator,
+                StridedConfig config)
+      : generator_(&generator),
+        network_(std::move(network)),
+        estimator_(std::move(estimator)),
+        config_(checked(config)),
+        order_({.prompts = documents.size(),
+                .prompts_per_chunk = static_cast<std::size_t>(per_step()),
+                .copies = 1,
+                .repeats = 1,
+                .shuffle = config.shuffle,
+                .seed = config.seed}) {
+    for (data::Document& document : documents)
+      documents_.push_back(std::make_shared<const data::Document>(std::move(document)));
+  }
+
+  [[nodiscard]] const StridedConfig& config() const noexcept { return config_; }
+  // Optimizer steps of one pass over the documents.
+  [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(order_.chunks_per_epoch()); }
+
+  Batch<StridedDocument> next(std::int64_t step) {
+    auto rows = std::make_shared<std::vector<StridedDocument>>();
+    double generating = 0.0, matching = 0.0;
+    std::uint64_t index = 0;
+    for (const std::size_t i : order_.chunk(static_cast<std::uint64_t>(step))) {
+      StridedDocument row{.document = documents_[i],
+                          .anchor = first_anchor(*documents_[i], config_),
+                          .likelihood = config_.likelihood,
+                          .blocks = {}};
+      core::Stopwatch watch;
+      draw(row, step, index);
+      generating += watch.seconds();
+      const core::Stopwatch reward_watch;
+      reward(row);
+      matching += reward_watch.seconds();
+      rows->push_back(std::move(row));
+    }
+    Batch<StridedDocument> batch;
+    measure(*rows, batch);
+    batch.seconds = {{"generate", generating}, {"reward", matching}};
+    const loss::Needs needs{.answer_likelihood = config_.likelihood};
+    for (std::int64_t p = 0; p < config_.gradient_accumulation_steps; ++p) {
+      std::vector<StridedDocument*> part;
+      for (std::int64_t i = p * config_.micro_batch_size; i < (p + 1) * config_.micro_batch_size; ++i)
+        if (StridedRows::trained((*rows)[static_cast<std::size_t>(i)], needs))
+          part.push_back(&(*rows)[static_cast<std::size_t>(i)]);
+      if (!part.empty()) batch.parts.push_back(std::move(part));
+    }
+    if (batch.parts.empty())  // no part reports its losses
+      for (const char* name : {"ebft/rl_loss", "ebft/ce_loss"}) batch.metrics.mean(name, 0.0, 1.0);
+    batch.owners.push_back(rows);
+    latest_ = std::move(rows);
+    next_step_ = step + 1;
+    return batch;
+  }
+
+  // All documents of the last batch, those that nothing is trained of included.
+  [[nodiscard]] const std::vector<StridedDocument>& latest() const { return *latest_; }
+
+  [[nodiscard]] nlohmann::ordered_json state() const {
+    nlohmann::ordered_json out = fingerprint();
+    out["next_step"] = next_step_;
+    return out;
+  }
+  void restore(const nlohmann::ordered_json& state) {
+    try {
+      detail::check_fingerprint(state, fingerprint());
+      next_step_ = state.at("next_step").get<std::int64_t>();
+    } catch (const nlohmann::json::exception& e) {
+      detail::raise_state("the state is damaged", e.what());
+    }
+  }
+
+ private:
+  static StridedConfig checked(const StridedConfig& c) {
+    const auto require = [](bool good, const char* name, double value, const char* expected) {
+      if (!good)
+        core::raise_usage(
+            "sampler", 2,
+            {.what = std::string(name) + " is out of range", .found = std::to_string(value), .expected = expected});
+    };
+    const auto at_least_one = [&](const char* name, std::int64_t value) {
+      require(value >= 1, name, static_cast<double>(value), "at least 1");
+    };
+    at_least_one("stride", c.stride);
+    at_least_one("context_length", c.context_length);
+    at_least_one("generate_max_len", c.generate_max_len);
+    at_least_one("n_samples_per_prompt", c.samples);
+    at_least_one("micro_batch_size", c.micro_batch_size);
+    at_least_one("gradient_accumulation_steps", c.gradient_accumulation_steps);
+    require(c.min_completion_prefix >= 0, "min_completion_prefix", static_cast<double>(c.min_completion_prefix),
+            "0 or more");
+    require(c.temperature >= 0 && std::isfinite(c.temperature), "temperature", c.temperature, "0 or more");
+    require(c.top_p >= 0 && c.top_p <= 1, "top_p", c.top_p, "from 0 to 1");
+    return c;
+  }
+
+  [[nodiscard]] std::int64_t per_step() const { return config_.micro_batch_size * config_.gradient_accumulation_steps; }
+
+  [[nodiscard]] nlohmann::ordered_json fingerprint() const {
+    return {{"micro_batch_size", config_.micro_batch_size},
+            {"gradient_accumulation_steps", config_.gradient_accumulation_steps},
+            {"seed", config_.seed},
+            {"shuffle", config_.shuffle},
+            {"documents", documents_.size()}};
+  }
+
+  // Samples of all blocks; `index` counts the samples of the step.
+  void draw(StridedDocument& row, std::int64_t step, std::uint64_t& index) {
+    inference::BlockRequest request{.document = row.document->ids,
+                                    .starts = block_starts(*row.document, config_),
+                                    .count = config_.samples,
+                                    .length = config_.generate_max_len,
+                                    .first_index = index};
+    if (request.starts.empty()) return;
+    // A share of 0 and one that rounds to it keep the most likely token.
+    const inference::SamplingConfig sampling{.temperature = config_.temperature,
+                                             .top_p = std::max(config_.top_p, 1e-30)};
+    auto samples = generator_->generate(request, sampling, {config_.seed, static_cast<std::uint64_t>(step)});
+    for (std::size_t k = 0; k < samples.size(); ++k)
+      row.blocks.push_back({.start = request.starts[k],
+                            .samples = std::move(samples[k]),
+                            .alignment = {},
+                            .diversity = {},
+                            .reward = {},
+                            .advantage = {}});
+    index += request.starts.size() * static_cast<std::uint64_t>(config_.samples);
+  }
+
+  void reward(StridedDocument& row) {
+    std::vector<feature::SampledBlock> views;
+    for (const Block& block : row.blocks) views.push_back({block.start, block.samples});
+    const auto grams = feature::block_grams(network_, row.document->ids, views, config_.pooling);
+    row.mismatch.clear();
+    for (std::size_t k = 0; k < row.blocks.size(); ++k) {
+      Block& block = row.blocks[k];
+      feature::Matching match = feature::match(grams[k], config_.matching);
+      std::vector<double> al = match.alignment, dv = match.diversity;
+      for (double& value : al) value *= config_.alignment_coef;
+      for (double& value : dv) value *= config_.diversity_coef;
+      block.reward = feature::Reward()(al, dv);
+      block.advantage = estimator_(al, dv);
+      block.alignment = std::move(match.alignment);
+      block.diversity = std::move(match.diversity);
+      row.mismatch.push_back(match.mismatch);
+    }
+  }
+
+  void measure(const std::vector<StridedDocument>& rows, Batch<StridedDocument>& batch) const {
+    std::vector<double> advantages;
+    double reward = 0, alignment = 0, diversity = 0, mismatch = 0, blocks = 0, anchors = 0, prompted = 0;
+    for (const StridedDocument& row : rows) {
+      blocks += static_cast<double>(row.blocks.size());
+      if (row.document->prompt_length) {
+        anchors += static_cast<double>(row.anchor);
+        ++prompted;
+      }
+      for (const Block& block : row.blocks) {
+        for (const double value : block.reward) reward += value;
+        for (const double value : block.alignment) alignment += value;
+        for (const double value : block.diversity) diversity += value;
+        advantages.insert(advantages.end(), block.advantage.begin(), block.advantage.end());
+      }
+      for (const double value : row.mismatch) mismatch += value;
+    }
+    constexpr double weightless = 1e-300;  // 0/0 reads as 0, and vanishes beside a step with blocks
+    const double samples = static_cast<double>(advantages.size()) + weightless;
+    core::Metrics& m = batch.metrics;
+    m.mean("ebft/mean_reward", reward, samples);
+    m.mean("ebft/alignment", alignment, samples);
+    m.mean("ebft/diversity", diversity, samples);
+    m.mean("ebft/cfm_loss", mismatch, blocks + weightless);
+    m.mean("ebft/num_blocks", blocks, static_cast<double>(rows.size()));
+    if (prompted > 0) m.mean("ebft/anchor_offset", anchors, prompted);
+    const core::Moments moments = core::moments(advantages);
+    if (advantages.size() > 1) m.mean("ebft/advantages_std", moments.deviation, 1.0);
+    m.mean("ebft/steps_without_blocks", blocks == 0 ? 1.0 : 0.0, 1.0);
+    if (blocks == 0)
+      batch.warnings.push_back(
+          "no document of the step is long enough for a block (context or prompt, and generate_max_len tokens): it "
+          "trains nothing but the likelihood of its documents");
+  }
+
+  std::vector<std::shared_ptr<const data::Document>> documents_;
+  G* generator_;
+  feature::FeatureNetwork network_;
+  E estimator_;
+  StridedConfig config_;
+  RepeatOrder order_;
+  std::shared_ptr<std::vector<StridedDocument>> latest_ = std::make_shared<std::vector<StridedDocument>>();
+  std::int64_t next_step_ = 0;
+};
+
+}  // namespace rlalgo::sampler

@@ -1,0 +1,92 @@
+// Strided training put together: a policy that continues its documents at every stride and learns from how well that
+// matches what stands there.
+//
+// What the door of the method shares with config/: documents, generator and feature network become sampler and trainer.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/advantage/none.hpp>
+#include <rlalgo/aggregation/none.hpp>
+#include <rlalgo/data/decode.hpp>
+#include <rlalgo/data/document.hpp>
+#include <rlalgo/feature/group_estimators.hpp>
+#include <rlalgo/feature/network.hpp>
+#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/sampler/strided_blocks.hpp>
+#include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/trainer.hpp>
+
+namespace rlalgo::trainer {
+
+// What the user brings.
+template <class G, class Y = sync::SharedWeights>
+struct StridedInputs {
+  std::shared_ptr<model::Policy> policy;
+  G& generator;  // must outlive the trainer
+  std::vector<data::Document> documents;
+  feature::FeatureNetwork network;                                    // frozen
+  std::vector<data::Document> evaluation = {};                        // held out; empty: no evaluation
+  Y sync = {};                                                        // how new weights reach the generator
+  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
+  std::vector<std::shared_ptr<Companion>> companions = {};            // see Trainer::Parts
+  // Shown the documents of every training step, those without blocks included, before they are trained on.
+  std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
+};
+
+struct StridedTrainerConfig {
+  sampler::StridedConfig sampling;
+  std::int64_t evaluation_batch_size = 0;  // documents per micro-batch of an evaluation; 0 = as in training
+  TrainerConfig trainer;                   // temperature and steps_per_epoch are taken from the sampling
+};
+
+template <class L, class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights>
+using StridedTrainer = Trainer<L, advantage::None, sampler::StridedBlocks<G, E>, aggregation::None, Y>;
+
+template <class L, class E, class G, class Y>
+[[nodiscard]] StridedTrainer<L, G, E, Y> make_strided(StridedTrainerConfig config, L loss, E estimator,
+                                                      StridedInputs<G, Y> inputs) {
+  using Sampler = sampler::StridedBlocks<G, E>;
+  std::shared_ptr<Sampler> evaluation;
+  if (!inputs.evaluation.empty()) {
+    sampler::StridedConfig held_out = config.sampling;
+    held_out.shuffle = false;
+    held_out.gradient_accumulation_steps = 1;
+    if (config.evaluation_batch_size > 0) held_out.micro_batch_size = config.evaluation_batch_size;
+    // Every document is evaluated: the last batch may not be cut off.
+    const auto size = static_cast<std::int64_t>(inputs.evaluation.size());
+    while (size % held_out.micro_batch_size != 0) --held_out.micro_batch_size;
+    held_out.seed = ~held_out.seed;  // draws of its own: evaluation shares no random number with training
+    evaluation =
+        std::make_shared<Sampler>(std::move(inputs.evaluation), inputs.generator, inputs.network, estimator, held_out);
+  }
+  auto sampler = std::make_shared<Sampler>(std::move(inputs.documents), inputs.generator, std::move(inputs.network),
+                                           std::move(estimator), config.sampling);
+  TrainerConfig settings = std::move(config.trainer);
+  settings.temperature = config.sampling.temperature > 0 ? config.sampling.temperature : 1.0;
+  settings.steps_per_epoch = static_cast<double>(sampler->steps());
+  std::function<void(std::int64_t, Experience<sampler::StridedDocument>&)> show;
+  if (inputs.on_documents)
+    show = [on_documents = std::move(inputs.on_documents), sampler](std::int64_t step, auto&) {
+      on_documents(step, sampler->latest());
+    };
+  return StridedTrainer<L, G, E, Y>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                          .loss = std::move(loss),
+                                                          .estimator = {},
+                                                          .sampler = std::move(sampler),
+                                                          .aggregation = {},
+                                                          .sync = std::move(inputs.sync),
+                                                          .companions = std::move(inputs.companions),
+                                                          .evaluation = std::move(evaluation),
+                                                          .save_model = std::move(inputs.save_model),
+                                                          .on_experience = std::move(show)});
+}
+
+}  // namespace rlalgo::trainer
