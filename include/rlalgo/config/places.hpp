@@ -91,6 +91,7 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
     add("the base model of base_model", model::adapter_base_model(out.back().path));
   if (config.tokenizer_config) add("tokenizer_config", *config.tokenizer_config);
   if (config.lora_model_dir) add("lora_model_dir", *config.lora_model_dir);
+  if (config.ebft.feature_model) add("ebft.feature_model", *config.ebft.feature_model);
   for (const std::string& name : config.trl.reward_funcs)
     if (names_reward_model(name)) add("the reward model " + name, name);
   return out;

@@ -101,12 +101,12 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
     row.insert(row.end(), answer, static_cast<std::int64_t>(i));
   }
   loss::Scored scored;
-  scored.log_prob = scores.log_prob;                                // [N]
-  scored.entropy = scores.entropy;                                  // [N]
-  scored.mask = tensor::from_values(mask, options);                 // [N]
-  scored.row = tensor::from_values(row, options.dtype(at::kLong));  // [N]
-  scored.row_length = tensor::from_values(lengths, options);        // [R]
-  scored.advantage = tensor::from_values(advantages, options);      // [R]
+  scored.log_prob = scores.log_prob;                                                               // [N]
+  scored.entropy = scores.entropy;                                                                 // [N]
+  scored.mask = tensor::from_values(mask, options);                                                // [N]
+  scored.row = tensor::from_values(row, options.dtype(at::kLong));                                 // [N]
+  scored.row_length = tensor::from_values(lengths, options);                                       // [R]
+  scored.advantage = tensor::from_values(advantages, options);                                     // [R]
   if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
   if (needs.old_log_prob) scored.old_log_prob = detail::concatenate(rows, &Row::old_log_probs, scores.log_prob);
   if (needs.reference_log_prob)
