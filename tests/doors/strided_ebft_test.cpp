@@ -73,7 +73,7 @@ TEST_CASE("strided ebft: a step does not depend on how it is cut into micro-batc
     CHECK(result.metrics.value("ebft/rl_loss") + 0.1 * result.metrics.value("ebft/ce_loss") ==
           Approx(result.loss).epsilon(1e-6));
     CHECK(result.metrics.value("ebft/ce_loss") > 1.0);
-    CHECK(result.metrics.value("ebft/num_blocks") == Approx(5.0));
+    CHECK(result.metrics.value("ebft/num_blocks") == Approx(4.25));  // of 16, 17, 18 and 16 tokens
   }
   CHECK(norms[0] > 0.01);
   for (const std::size_t i : {1U, 2U}) {
