@@ -63,7 +63,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   trainer::OnlineConfig settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));
-  run::check_resume(settings.trainer.loop);
+  if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
   inference::Dialogue turns;
   if (environments)
     turns = dialogue(model, config.trl.chat_template_kwargs, tools,

@@ -34,7 +34,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   trainer::OfflineConfig settings =
       offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
   settings.trainer.loop.settings.update(fingerprints(config, data));
-  run::check_resume(settings.trainer.loop);
+  if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 
   model.decoder = load_decoder(config, places);
   Reference reference = make_reference(config, model, data, messages.progress);
