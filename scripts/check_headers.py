@@ -5,14 +5,14 @@
 
 BUILD is a configured build folder (its compile_commands.json says how host and torch headers are compiled). Headers of
 floors 0-1 see no LibTorch. A header whose definitions are apart (core/compiled.hpp) is compiled with and without them;
-a detail/…_impl.hpp includes its header, which includes it, and is not compiled once more. A header that reaches
-rlalgo/tensor/tensor.hpp, or nlohmann/json.hpp, through what it includes gets just that header precompiled in front, which
-gives it nothing that it would not have: that is what most of the time would go to. Exit status: 0 only if all compile
-without a warning.
+a detail/…_impl.hpp includes its header, which includes it, and is not compiled once more. In front of a header comes, already
+precompiled, the largest of LEADS that it includes itself (through others), which gives it nothing that it would not have:
+that is what most of the time would go to. Exit status: 0 only if all compile without a warning.
 """
 
 import argparse
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -24,7 +24,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
-TENSOR, JSON = "rlalgo/tensor/tensor.hpp", "nlohmann/json.hpp"
+LEADS = {
+    "host": ["nlohmann/json.hpp", "rlalgo/data/rollout.hpp"],
+    "torch": ["nlohmann/json.hpp", "rlalgo/tensor/tensor.hpp", "rlalgo/loss/policy_gradient.hpp", "rlalgo/model/decoder.hpp",
+              "rlalgo/sampler/rows.hpp", "rlalgo/inference/decoder_engine.hpp", "rlalgo/trainer/trainer.hpp",
+              "rlalgo/config/run_config.hpp", "rlalgo/config/reader.hpp", "rlalgo/config/language_model.hpp"],
+}
 
 
 def includes(path, known={}):
@@ -34,6 +39,7 @@ def includes(path, known={}):
     return known[path]
 
 
+@functools.cache
 def closure(name):
     """Everything that `name` includes through headers of ours, and itself."""
     seen, waiting = set(), [name]
@@ -84,22 +90,29 @@ def main():
     names = sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.hpp") if not p.stem.endswith("_impl"))
     room_of = lambda name: name.split("/")[1] if name.count("/") > 1 else "doors"
     names = [n for n in names if not options.rooms or room_of(n) in options.rooms]
-    first = {}
-    for kind, header in (("host", JSON), ("torch", JSON), ("torch", TENSOR)):
-        place = folder / "first" / kind / header.replace("/", "_")
+    first = {}  # (kind, header, compiled) -> what stands in front
+    wanted = [(kind, header, compiled) for kind, headers in LEADS.items() for header in headers for compiled in (False, True)]
+
+    def precompile(lead):
+        kind, header, compiled = lead
+        place = folder / "first" / kind / (header.replace("/", "_") + (".compiled" if compiled else ""))
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"#include <{header}>\n")
-        made = compile_one(place, f"{place}.gch", kind, ["-x", "c++-header"])
-        if made.returncode:
-            sys.exit(made.stderr)
-        first[kind, header] = ["-include", str(place)]
+        place.write_text(("#define RLALGO_COMPILED\n" if compiled else "") + f"#include <{header}>\n")
+        return lead, place, compile_one(place, f"{place}.gch", kind, ["-x", "c++-header"])
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for lead, place, made in pool.map(precompile, wanted):
+            if made.returncode:
+                sys.exit(made.stderr)
+            first[lead] = ["-include", str(place)]
 
     def check(name, compiled):
         kind = "host" if room_of(name) in host_rooms else "torch"
         reached = closure(name)
-        lead = next((first[kind, h] for h in (TENSOR, JSON) if h in reached and (kind, h) in first), [])
+        leads = [h for h in LEADS[kind] if h in reached and h != name and name not in closure(h)]
+        lead = first[kind, max(leads, key=lambda h: len(closure(h))), compiled] if leads else []
         source = folder / (name.replace("/", "__") + (".compiled.cpp" if compiled else ".cpp"))
-        text = ("#define RLALGO_COMPILED\n" if compiled else "") + f"#include <{name}>\n"
+        text = ("#define RLALGO_COMPILED\n" if compiled and not leads else "") + f"#include <{name}>\n"
         if not source.exists() or source.read_text() != text:
             source.write_text(text)
         return name, compile_one(source, source.with_suffix(".o"), kind, lead)

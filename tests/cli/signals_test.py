@@ -46,10 +46,11 @@ def gone(pid):
 
 
 def asleep_in_read(process):
-    """It waits for its standard input."""
+    """It waits for its standard input, in read or poll."""
     try:
-        return pathlib.Path(f"/proc/{process.pid}/wchan").read_text() in ("pipe_read", "anon_pipe_read") or \
-            pathlib.Path(f"/proc/{process.pid}/syscall").read_text().split()[:2] == ["0", "0x0"]
+        where = pathlib.Path(f"/proc/{process.pid}/wchan").read_text()
+        call = pathlib.Path(f"/proc/{process.pid}/syscall").read_text().split()
+        return "pipe_read" in where or "poll" in where or call[:2] == ["0", "0x0"] or call[0] in ("7", "271")
     except OSError:
         return False
 

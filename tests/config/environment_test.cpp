@@ -129,6 +129,7 @@ def double(x: int) -> int:
     return 2 * x
 )");
   config::RunConfig run;
+  run.rl = "grpo";
   run.trl.reward_funcs = {"builtin.gsm8k_accuracy"};
   const auto made = [&] { return config::environments(run, {folder.path()}); };
   CHECK(made() == nullptr);

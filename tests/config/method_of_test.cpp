@@ -53,7 +53,7 @@ TEST_CASE("the losses of a preference recipe") {
 TEST_CASE("a name without a row is an error that lists the names") {
   RunConfig c;
   c.rl = "ppo";
-  CHECK(lacks(raised_by([&] { (void)recipe_of(c); }), {"config.9: ", "ppo", "grpo", "simpo or cpo"}) == "");
+  CHECK(lacks(raised_by([&] { (void)recipe_of(c); }), {"config.9: ", "ppo", "grpo", "cpo or ebft"}) == "");
   c.rl = "grpo";
   c.trl.loss_type = "ppo";
   CHECK(lacks(raised_by([&] { (void)objective_of(c); }), {"config.22: ", "luspo or vespo"}) == "");

@@ -29,7 +29,7 @@ TEST_CASE("a text within the limits becomes its value") {
     CHECK(read.value == Json::parse(text));
   }
   CHECK(read_json<Json>(nested(200)).value == Json::parse(nested(200)));
-  CHECK(read_json<Json>("[" + object_of(20000) + "," + object_of(20000) + "]").problem.text.empty());
+  CHECK(read_json<Json>("[" + object_of(20000) + ", {}]").problem.text.empty());  // seconds without optimisation
   // Brackets side by side, or in texts, are no depth.
   std::string flat = "[\"" + std::string(1000, '[') + "\"";
   for (int i = 0; i < 1000; ++i) flat += ",[{}]";

@@ -100,8 +100,6 @@ struct RecognisedKey {
   static constexpr std::string_view loader = "rows are read once, in this process";
   static constexpr std::string_view supervised = "it concerns supervised training";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
-  static constexpr std::string_view single_turns =
-      "completions are single turns: there is no trl.environment_factory and no trl.tools";
   static constexpr std::string_view other_recipe = "it concerns another rl";
   static const std::vector<RecognisedKey> keys = {
       {"rl_adapter_ref_model", other_recipe},

@@ -19,6 +19,11 @@
 
 namespace rlalgo::config::detail {
 
+// carry_out.hpp includes train.hpp, which ends with this file.
+template <class Trainer>
+run::Outcome carry_out(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder,
+                       EvaluationTask* evaluation, const TrainMessages& messages);
+
 template <class Unused>
 run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages,
                                        EvaluationTask* evaluation) {
