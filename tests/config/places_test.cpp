@@ -97,8 +97,8 @@ TEST_CASE("every place that a configuration reads is looked at") {
     wrong.output_dir = (scratch.path() / name).string();
     INFO(name);
     CHECK_THROWS_WITH(config::check_places(wrong),
-                      Catch::Contains("[rlalgo.config.31]") && Catch::Contains("output_dir is the directory of") ||
-                          Catch::Contains("output_dir contains"));
+                      Catch::Contains("[rlalgo.config.31]") && (Catch::Contains("output_dir is the directory of") ||
+                                                                Catch::Contains("output_dir contains")));
   }
   config::RunConfig prepared = run;
   prepared.preference.dataset_prepared_path = (scratch.path() / "data").string();
