@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 
 namespace rlalgo::core {
 
