@@ -27,6 +27,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/sampler/detail/scored_columns.hpp>
 #include <rlalgo/sampler/pair_extremes.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -150,16 +151,11 @@ struct AnswerRows {
       reference_rows.push_back(a.reference_row);
       reference.insert(reference.end(), a.reference_log_probs.begin(), a.reference_log_probs.end());
     }
-    loss::Scored scored;
-    scored.log_prob = scores.log_prob;                                                                            // [N]
-    scored.entropy = scores.entropy;                                                                              // [N]
+    loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
     scored.mean_logit = scores.mean_logit;                                                                        // [N]
     scored.greedy = scores.greedy;                                                                                // [N]
     scored.collision = scores.collision;                                                                          // [N]
-    scored.mask = tensor::from_values(mask, options);                                                             // [N]
     scored.likelihood_mask = tensor::from_values(likelihood, options);                                            // [N]
-    scored.row = tensor::from_values(row, options.dtype(at::kLong));                                              // [N]
-    scored.row_length = tensor::from_values(lengths, options);                                                    // [R]
     scored.desirable = tensor::from_values(desirable, options);                                                   // [R]
     if (by_row) scored.reference_row_log_prob = tensor::from_values(reference_rows, options.dtype(at::kDouble));  // [R]
     if (by_token && !by_row) scored.reference_log_prob = tensor::from_values(reference, options);                 // [N]

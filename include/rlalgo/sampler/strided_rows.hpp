@@ -21,6 +21,7 @@
 #include <rlalgo/model/anchored_tree.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/sampler/detail/scored_columns.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -63,8 +64,9 @@ struct StridedRows {
     model::TokenTree out;
     out.row_begin.push_back(0);
     std::vector<model::AnchoredDocument> places;
+    std::vector<std::vector<std::int64_t>> likelihood;  // targets of each document
     for (const Row* row : rows) {
-      const auto targets = likelihood_targets(*row, needs);
+      const auto& targets = likelihood.emplace_back(likelihood_targets(*row, needs));
       const std::int64_t last_start = row->blocks.empty() ? 0 : row->blocks.back().start;
       const std::int64_t length = std::max(last_start, targets.empty() ? 0 : targets.back());
       std::vector<model::Branch> branches;
@@ -87,7 +89,7 @@ struct StridedRows {
     }
     const std::int64_t generated = out.targets();
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      for (const std::int64_t i : likelihood_targets(*rows[r], needs)) {
+      for (const std::int64_t i : likelihood[r]) {
         out.source.push_back(places[r].begin + i - 1);
         out.target.push_back(rows[r]->document->ids[static_cast<std::size_t>(i)]);
       }
@@ -123,12 +125,7 @@ struct StridedRows {
       for (const Block& block : r->blocks)
         for (std::size_t j = 0; j < block.samples.size(); ++j) add(block.samples[j].size(), true, block.advantage[j]);
     for (const Row* r : rows) add(likelihood_targets(*r, needs).size(), false, 0.0);
-    loss::Scored scored;
-    scored.log_prob = scores.log_prob;                                                               // [N]
-    scored.entropy = scores.entropy;                                                                 // [N]
-    scored.mask = tensor::from_values(mask, options);                                                // [N]
-    scored.row = tensor::from_values(row, options.dtype(at::kLong));                                 // [N]
-    scored.row_length = tensor::from_values(lengths, options);                                       // [R]
+    loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
     scored.advantage = tensor::from_values(advantages, options);                                     // [R]
     if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
     return scored;

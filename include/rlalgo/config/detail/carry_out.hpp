@@ -13,9 +13,9 @@
 #include <string>
 #include <tuple>
 
+#include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/config/train.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>

@@ -13,6 +13,7 @@
 
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/environment.hpp>
 #include <rlalgo/config/feature_matching.hpp>
@@ -20,7 +21,6 @@
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
-#include <rlalgo/config/train.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {

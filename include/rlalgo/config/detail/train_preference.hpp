@@ -8,12 +8,12 @@
 #include <utility>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/offline.hpp>
 #include <rlalgo/config/preference.hpp>
 #include <rlalgo/config/reference.hpp>
-#include <rlalgo/config/train.hpp>
 
 namespace rlalgo::config::detail {
 

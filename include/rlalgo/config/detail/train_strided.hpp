@@ -8,21 +8,16 @@
 #include <vector>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/plan.hpp>
-#include <rlalgo/config/train.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
-
-// carry_out.hpp includes train.hpp, which ends with this file.
-template <class Trainer>
-run::Outcome carry_out(Trainer& trainer, const RunConfig& config, const model::Decoder& decoder,
-                       EvaluationTask* evaluation, const TrainMessages& messages);
 
 template <class Unused>
 run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessages& messages,

@@ -16,6 +16,7 @@
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/sampler/detail/scored_columns.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 #include <rlalgo/sampler/rows.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -100,12 +101,7 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
     likelihood.insert(likelihood.end(), answer, 1.0);
     row.insert(row.end(), answer, static_cast<std::int64_t>(i));
   }
-  loss::Scored scored;
-  scored.log_prob = scores.log_prob;                                                               // [N]
-  scored.entropy = scores.entropy;                                                                 // [N]
-  scored.mask = tensor::from_values(mask, options);                                                // [N]
-  scored.row = tensor::from_values(row, options.dtype(at::kLong));                                 // [N]
-  scored.row_length = tensor::from_values(lengths, options);                                       // [R]
+  loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);
   scored.advantage = tensor::from_values(advantages, options);                                     // [R]
   if (needs.answer_likelihood) scored.likelihood_mask = tensor::from_values(likelihood, options);  // [N]
   if (needs.old_log_prob) scored.old_log_prob = detail::concatenate(rows, &Row::old_log_probs, scores.log_prob);
