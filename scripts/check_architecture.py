@@ -39,7 +39,7 @@ FLOORS = [
     ["tensor"],
     ["loss", "model"],
     ["inference", "feature", "optim", "distributed"],
-    ["sampler", "sync", "remote"],
+    ["sampler", "sync", "remote", "serve"],
     ["trainer"],
     ["config"],
 ]

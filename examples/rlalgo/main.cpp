@@ -43,7 +43,7 @@ struct Verb {
   Stage stage = Stage::at_once;
 };
 
-constexpr std::array<Verb, 10> verbs = {{
+constexpr std::array<Verb, 11> verbs = {{
     {"train", "train CONFIG.yaml [--key value …]", "trains as the configuration says; any key can be overridden",
      cli::train, false, Stage::starting},
     {"preprocess", "preprocess CONFIG.yaml [--debug] [--key value …]",
@@ -58,6 +58,9 @@ constexpr std::array<Verb, 10> verbs = {{
     {"tokenize", "tokenize --model DIR …", "JSON lines: texts and conversations to token ids", cli::tokenize},
     {"score", "score --model DIR …", "JSON lines: log-probs of given tokens", cli::score},
     {"generate", "generate --model DIR …", "JSON lines: completions of many prompts, batched", cli::generate},
+    {"vllm-serve", "vllm-serve CONFIG.yaml|MODEL_DIR [--port 8000] …",
+     "answers generation requests over HTTP, as OpenAI's, vLLM's and TRL's servers do", cli::vllm_serve, false,
+     Stage::starting},
     {"report", "report OUTPUT_DIR", "rewrites report.html of a finished or running training", cli::report},
     {"version", "version", "prints the versions of rlalgo and of what it is built on", cli::version},
 }};

@@ -18,6 +18,7 @@ Run merge_lora(CLI::App& app);
 Run tokenize(CLI::App& app);
 Run score(CLI::App& app);
 Run generate(CLI::App& app);
+Run vllm_serve(CLI::App& app);
 Run report(CLI::App& app);
 Run version(CLI::App& app);
 

@@ -384,7 +384,34 @@ TEST_CASE("log-probs of a prompt are those of the same tokens given") {
     CHECK(found.prompt_log_probs[i].id == spec.prompt[i + 1]);
     CHECK(found.prompt_log_probs[i].log_prob == expected.completion.log_probs[i]);
     CHECK(found.prompt_top[i].size() == 3);
+    const auto& top = found.prompt_top[i];
+    const auto at = std::find_if(top.begin(), top.end(), [&](const auto& t) { return t.id == spec.prompt[i + 1]; });
+    if (at == top.end())
+      CHECK(found.prompt_ranks[i] > 3);
+    else
+      CHECK(found.prompt_ranks[i] == at - top.begin() + 1);
   }
+}
+
+TEST_CASE("a request may bring the decoder of its text, and hears which string ended it") {
+  Bench bench;
+  RequestSpec spec{.prompt = prompt_of(10, 2), .sampling = {.max_new_tokens = 30}, .text = true};
+  spec.text_stream = [] {
+    return inference::TextStream{[](TokenId id) { return std::to_string(id) + " "; }, [] { return std::string("."); }};
+  };
+  const CompletionResult whole = bench.run(spec).completions[0];
+  std::string expected;
+  for (const TokenId id : whole.completion.ids) expected += std::to_string(id) + " ";
+  CHECK(whole.text == expected + ".");
+  const std::string stop = std::to_string(whole.completion.ids[4]) + " ";
+  spec.stop_strings = {stop};
+  std::string told;
+  spec.on_token = [&](const inference::TokenEvent& event) {
+    CHECK(event.stop_text.empty() == !event.finished);
+    told += event.stop_text;
+  };
+  CHECK(bench.run(spec).completions[0].stop_text == stop);
+  CHECK(told == stop);
 }
 
 TEST_CASE("an edit of the logits decides what can be drawn") {

@@ -20,6 +20,7 @@ LESSONS = {
     "example_04_dpo_from_code": ([MODEL], "step 20/20", False),
     "example_05_environment": ([MODEL], "step 3/60", True),  # 70 s to its end
     "example_06_ebft_features": ([MODEL], "whitened alignment", False),
+    "example_07_serve": ([MODEL], "status 400", False),
 }
 
 

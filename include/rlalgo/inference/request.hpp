@@ -25,6 +25,12 @@ struct TokenLogProb {
   float log_prob;  // nats
 };
 
+// Decodes one completion as it grows. push() gives the text that an id has made certain, finish() what is left.
+struct TextStream {
+  std::function<std::string(data::TokenId)> push;
+  std::function<std::string()> finish;
+};
+
 // A token as it is drawn.
 struct TokenEvent {
   RequestId request;
@@ -33,6 +39,7 @@ struct TokenEvent {
   float log_prob;
   std::span<const TokenLogProb> top;     // RequestSpec::top_log_probs of them, the most likely first
   std::string_view text;                 // of requests with text: what can be shown now
+  std::string_view stop_text;            // the stop string that ended it
   std::optional<data::Finish> finished;  // why it is the last one
 };
 
@@ -46,6 +53,7 @@ struct CompletionResult {
 struct RequestResult {
   std::vector<CompletionResult> completions;          // [count]
   std::vector<TokenLogProb> prompt_log_probs;         // [prompt − 1]: of the second token of the prompt and so on
+  std::vector<std::int64_t> prompt_ranks;             // [prompt − 1]: 1 + the number of ids with a larger logit
   std::vector<std::vector<TokenLogProb>> prompt_top;  // [prompt − 1], where more than the prompt's own are asked for
   std::int64_t cached_tokens = 0;                     // of the prompt, taken from the prefix cache
 };
@@ -71,6 +79,7 @@ struct RequestSpec {
   bool ignore_eos = false;                     // the model's end ids (SchedulerConfig::eos_ids) are ids like others
   std::vector<std::string> stop_strings = {};  // end a completion whose text contains one; its ids stay
   bool text = false;                           // decode, also without stop strings
+  std::function<TextStream()> text_stream = nullptr;  // decodes a completion; null = the scheduler's
   LogitsEdit edit_logits = nullptr;
 
   LogProbKind log_probs = LogProbKind::drawn_from;

@@ -1,6 +1,7 @@
 // Answers one draw of a pass from its row of logits: by sampling, or by looking up a token that is given.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,6 +22,8 @@ inline void answer(Draw& draw, std::span<const float> logits, TokenDraw& token_d
   std::int64_t beside = spec.top_log_probs;
   if (draw.kind == Draw::Kind::prompt) {
     draw.drawn = token_draw.given(logits, temperature, spec.prompt[static_cast<std::size_t>(draw.index)]);
+    const float own = logits[static_cast<std::size_t>(draw.drawn.id)];
+    draw.rank = 1 + std::count_if(logits.begin(), logits.end(), [own](float logit) { return logit > own; });
     beside = *spec.prompt_log_probs;
   } else if (!spec.given.empty()) {
     draw.drawn = token_draw.given(logits, temperature, spec.given[static_cast<std::size_t>(draw.index)]);

@@ -52,7 +52,7 @@ inline bool append_token(Scheduled& request, std::int64_t j, Drawn drawn, const 
   if (spec.on_token)
     spec.on_token({request.id, j, drawn.id, drawn.log_prob,
                    top != nullptr ? std::span<const TokenLogProb>(*top) : std::span<const TokenLogProb>(), shown,
-                   finished});
+                   result.stop_text, finished});
   return finished.has_value();
 }
 

@@ -79,7 +79,7 @@ inline void check_request(const model::DecoderConfig& decoder, const RequestSpec
           "0 to the size of the vocabulary");
   const std::int64_t beside = spec.prompt_log_probs.value_or(0);
   require(beside >= 0 && beside <= decoder.vocab_size, "prompt_log_probs", beside, "0 to the size of the vocabulary");
-  if ((spec.text || !spec.stop_strings.empty()) && !has_text)
+  if ((spec.text || !spec.stop_strings.empty()) && !has_text && !spec.text_stream)
     core::raise_usage("inference", 11,
                       {.what = "a request wants text, and the scheduler cannot decode",
                        .expected = "stop ids alone",

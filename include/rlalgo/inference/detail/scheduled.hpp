@@ -19,12 +19,6 @@
 
 namespace rlalgo::inference {
 
-// Decodes one completion as it grows. push() gives the text that an id has made certain, finish() what is left.
-struct TextStream {
-  std::function<std::string(data::TokenId)> push;
-  std::function<std::string()> finish;
-};
-
 namespace detail {
 
 // The text of one completion.
@@ -89,6 +83,7 @@ struct Draw {
   std::int64_t index = 0;       // of the token in its completion, or in the prompt
   std::int64_t row = 0;         // of the logits at hand
   Drawn drawn = {};
+  std::int64_t rank = 0;  // of `prompt`
   std::vector<TokenLogProb> top = {};
 };
 

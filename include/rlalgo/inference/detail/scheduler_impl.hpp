@@ -145,7 +145,8 @@ RLALGO_INLINE void Scheduler::prepare(detail::Scheduled& request) {
     one.completion.ids.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.room, 4096)));
     one.completion.log_probs.reserve(one.completion.ids.capacity());
     one.completion.weights_version = spec.weights->version;
-    if (spec.text || !spec.stop_strings.empty()) request.texts.push_back({text_(), StopStrings(spec.stop_strings)});
+    if (spec.text || !spec.stop_strings.empty())
+      request.texts.push_back({spec.text_stream ? spec.text_stream() : text_(), StopStrings(spec.stop_strings)});
   }
   request.first.resize(count);
   if (spec.top_log_probs > 0) request.first_top.resize(count);
@@ -382,6 +383,7 @@ RLALGO_INLINE void Scheduler::take(detail::Draw& draw) {
   detail::Scheduled& request = *draw.request;
   if (draw.kind == detail::Draw::Kind::prompt) {
     request.result.prompt_log_probs.push_back({draw.drawn.id, draw.drawn.log_prob});
+    request.result.prompt_ranks.push_back(draw.rank);
     if (*request.spec.prompt_log_probs > 0) request.result.prompt_top.push_back(draw.top);
   } else if (draw.kind == detail::Draw::Kind::first) {
     const auto j = static_cast<std::size_t>(draw.completion);

@@ -1,0 +1,120 @@
+// A generation server over a model directory, or the result of a training.
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/parse.hpp>
+#include <rlalgo/run/interrupt.hpp>
+#include <rlalgo/serve/server.hpp>
+
+#include "log.hpp"
+#include "verbs.hpp"
+
+namespace rlalgo::cli {
+
+namespace {
+
+struct ServeOptions {
+  std::string model, name, dtype = "auto", api_key;
+  std::vector<std::string> allowed_paths;
+  serve::ServerConfig server;
+  int port = 8000;
+  std::int64_t max_model_len = 0, cache_megabytes = 0;
+  double drain_seconds = 30;
+};
+
+config::RunConfig model_of(const ServeOptions& options) {
+  if (options.model.empty())
+    core::raise_usage("cli", 22, {.what = "`rlalgo vllm-serve` needs a model directory or a configuration file"});
+  config::RunConfig run;
+  run.base_model = options.model;
+  if (options.model.ends_with(".yaml") || options.model.ends_with(".yml")) run = config::load_run_config(options.model);
+  if (options.dtype != "auto" && options.dtype != "float32" && options.dtype != "bfloat16")
+    core::raise_usage("cli", 7,
+                      {.what = "an option has no such value",
+                       .found = "--dtype " + options.dtype,
+                       .expected = "auto, float32 or bfloat16"});
+  if (options.dtype != "auto") run.bfloat16 = options.dtype == "bfloat16";
+  run.lora.reset();  // what is trained is loaded by the trainer
+  return run;
+}
+
+serve::ServedModel load(const ServeOptions& options) {
+  config::LanguageModel model = config::load_language_model(model_of(options));
+  return {.name = options.name.empty() ? model.base_model : options.name,
+          .root = model.base_model,
+          .decoder = std::move(model.decoder),
+          .tokenizer = std::move(model.tokenizer),
+          .chat_template = std::move(model.chat_template),
+          .stop_ids = std::move(model.stop_ids),
+          .max_model_len = options.max_model_len};
+}
+
+int serve_until_stopped(const ServeOptions& options) {
+  serve::ServerConfig config = options.server;
+  if (options.port < 0 || options.port > 65535)
+    core::raise_usage("cli", 7,
+                      {.what = "an option has no such value",
+                       .found = "--port " + std::to_string(options.port),
+                       .expected = "0 to 65535"});
+  config.http.port = static_cast<std::uint16_t>(options.port);
+  config.api_key = options.api_key;
+  for (const std::string& path : options.allowed_paths) config.allowed_paths.emplace_back(path);
+  config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
+  std::mutex telling;
+  config.tell = [&telling](const std::string& line) {
+    const std::lock_guard lock(telling);
+    note(line);
+  };
+  const run::Interrupt interrupt;
+  serve::GenerationServer server(load(options), std::move(config));
+  note("serving " + options.model + " at " + server.url());
+  while (!run::Interrupt::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  server.stop(options.drain_seconds);
+  return run::Interrupt::exit_code();
+}
+
+}  // namespace
+
+Run vllm_serve(CLI::App& app) {
+  const auto o = std::make_shared<ServeOptions>();
+  serve::ServerConfig& s = o->server;
+  app.add_option("MODEL", o->model, "a model's directory, or a configuration: its base_model")->type_name("");
+  app.add_option("--host", s.http.host, "address to listen on; another than 127.0.0.1 needs --api-key")
+      ->capture_default_str();
+  app.add_option("--port", o->port, "0: one that is free")->capture_default_str();
+  app.add_option("--api-key", o->api_key, "what requests must bring as Authorization: Bearer KEY");
+  app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
+  app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
+  app.add_option("--dtype", o->dtype, "of the weights: auto, float32, bfloat16")->capture_default_str();
+  app.add_option("--max-model-len", o->max_model_len, "tokens of prompt and completion; 0: the model's")
+      ->capture_default_str();
+  app.add_option("--max-num-seqs", s.engine.engine.max_slots, "completions computed at a time")->capture_default_str();
+  app.add_option("--prefill-rows", s.engine.engine.prefill_rows, "prompt tokens added to a step")
+      ->capture_default_str();
+  app.add_option("--kv-cache-mb", o->cache_megabytes, "memory for keys and values; 0: 1 GiB, or the longest request")
+      ->capture_default_str();
+  app.add_option("--max-waiting", s.engine.most_waiting, "requests that may wait; more are answered 429")
+      ->capture_default_str();
+  app.add_option("--request-timeout", s.request_seconds, "seconds a request may take; 0: any time")
+      ->capture_default_str();
+  app.add_option("--drain-timeout", o->drain_seconds, "seconds for requests under way after SIGTERM")
+      ->capture_default_str();
+  app.add_option("--max-logprobs", s.most_log_probs, "log-probs beside a token; -1: the vocabulary")
+      ->capture_default_str();
+  app.add_flag("--processed-logprobs", s.drawn_log_probs,
+               "OpenAI routes report the distribution that was drawn from, as TRL's always do");
+  app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
+  app.add_flag("--strict", s.strict, "a field that is not known is an error");
+  app.add_flag("--access-log", s.access_log, "a line for every request");
+  app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");
+  return [o] { return serve_until_stopped(*o); };
+}
+
+}  // namespace rlalgo::cli

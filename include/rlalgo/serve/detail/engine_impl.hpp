@@ -1,0 +1,465 @@
+// Definitions of engine.hpp.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <future>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/serve/engine.hpp>
+#include <rlalgo/serve/refusal.hpp>
+
+namespace rlalgo::serve {
+
+struct Engine::Entry {
+  Ticket ticket = 0;
+  Work work;
+  std::size_t next = 0;                                      // of its requests, the first that is not in the scheduler
+  std::size_t ended = 0;                                     // requests
+  std::vector<std::optional<inference::RequestId>> running;  // [requests]
+  std::vector<std::vector<Clock::time_point>> last_token;    // [requests][completions]
+  Clock::time_point arrival = Clock::now();
+  std::optional<Clock::time_point> deadline;
+  bool silent = false;  // its sinks are called no more
+  std::optional<core::Error> thrown;
+};
+
+namespace detail {
+
+inline double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+inline inference::RequestResult nothing_of(const inference::RequestSpec& spec) {
+  inference::RequestResult out;
+  out.completions.resize(static_cast<std::size_t>(spec.count));
+  for (auto& one : out.completions) one.completion.finish = data::Finish::aborted;
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE Engine::Engine(const model::DecoderConfig& decoder, Config config, std::vector<data::TokenId> stop_ids)
+    : config_(std::move(config)), decoder_(decoder, config_.engine, nullptr, std::move(stop_ids)) {
+  if (config_.engine.cache_bytes > 0) {
+    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim);
+    live_.page_limit = std::max<std::size_t>(1, config_.engine.cache_bytes / pages.page_bytes());
+  }
+  const std::vector<double> waits = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,  0.75,
+                                     1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0};
+  live_.first_token_seconds = live_.request_seconds = live_.queue_seconds = Histogram(waits);
+  live_.inter_token_seconds = Histogram(
+      {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0});
+  counts_ = live_;
+  thread_ = std::thread([this] { loop(); });
+}
+
+RLALGO_INLINE Engine::~Engine() {
+  drain(0.0);
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+RLALGO_INLINE void Engine::post(Call call) {
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+  }
+  changed_.notify_all();
+}
+
+RLALGO_INLINE Engine::Ticket Engine::submit(Work work) {
+  auto entry = std::make_shared<std::unique_ptr<Entry>>(std::make_unique<Entry>());
+  Ticket ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
+    // One piece of work is always taken, whatever its size.
+    if (waiting_ > 0 && waiting_ + work.requests.size() > config_.most_waiting)
+      refuse_request(429, 9,
+                     {.what = "too many requests wait",
+                      .found = std::to_string(waiting_) + " and " + std::to_string(work.requests.size()) + " more",
+                      .expected = "at most " + std::to_string(config_.most_waiting),
+                      .remedy = "try again in a moment"});
+    ticket = next_ticket_++;
+    waiting_ += work.requests.size();
+    ++unfinished_;
+    Entry& e = **entry;
+    e.ticket = ticket;
+    if (work.seconds > 0.0)
+      e.deadline = e.arrival + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(work.seconds));
+    e.running.resize(work.requests.size());
+    e.last_token.resize(work.requests.size());
+    e.work = std::move(work);
+    calls_.push_back([this, entry, ticket] {
+      entries_.emplace(ticket, std::move(*entry));
+      turns_.push_back(ticket);
+    });
+  }
+  changed_.notify_all();
+  return ticket;
+}
+
+RLALGO_INLINE void Engine::cancel(Ticket ticket) {
+  post([this, ticket] {
+    if (const auto at = entries_.find(ticket); at != entries_.end()) abort_entry(*at->second);
+  });
+}
+
+RLALGO_INLINE void Engine::call(const std::function<void(inference::DecoderEngine&)>& f, double seconds) {
+  struct State {
+    std::mutex mutex;
+    bool given_up = false;
+    std::promise<void> done;
+  };
+  const auto state = std::make_shared<State>();
+  std::future<void> done = state->done.get_future();
+  post([this, state, f] {
+    {
+      const std::lock_guard lock(state->mutex);
+      if (state->given_up) return;
+    }
+    try {
+      f(decoder_);
+      state->done.set_value();
+    } catch (...) {
+      state->done.set_exception(std::current_exception());
+    }
+  });
+  if (done.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
+    const std::lock_guard lock(state->mutex);
+    state->given_up = true;
+    refuse_request(500, 15,
+                   {.what = "the engine did not take a call in time",
+                    .found = "more than " + std::to_string(seconds) + " seconds"});
+  }
+  done.get();
+}
+
+RLALGO_INLINE void Engine::pause(PauseMode mode, std::function<void()> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    paused_ = true;
+  }
+  post([this, mode, done = std::move(done)] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!paused_) return done();  // resumed before it came to it
+    }
+    if (mode == PauseMode::abort) {
+      std::vector<Ticket> all;
+      for (const auto& [ticket, entry] : entries_) all.push_back(ticket);
+      for (const Ticket ticket : all)
+        if (const auto at = entries_.find(ticket); at != entries_.end()) abort_entry(*at->second);
+    }
+    frozen_ = mode == PauseMode::keep;
+    if (mode != PauseMode::wait || decoder_.scheduler().idle()) return done();
+    when_quiet_ = done;
+  });
+}
+
+RLALGO_INLINE void Engine::resume() {
+  {
+    const std::lock_guard lock(mutex_);
+    paused_ = false;
+  }
+  post([this] {
+    frozen_ = false;
+    if (const auto done = std::exchange(when_quiet_, nullptr)) done();
+  });
+}
+
+RLALGO_INLINE bool Engine::paused() const {
+  const std::lock_guard lock(mutex_);
+  return paused_;
+}
+
+RLALGO_INLINE std::size_t Engine::abort(const std::vector<std::string>& ids) {
+  std::size_t count = 0;
+  call([&](inference::DecoderEngine&) {
+    std::vector<Ticket> chosen;
+    for (const auto& [ticket, entry] : entries_)
+      if (ids.empty() || std::find(ids.begin(), ids.end(), entry->work.id) != ids.end()) chosen.push_back(ticket);
+    for (const Ticket ticket : chosen)
+      if (const auto at = entries_.find(ticket); at != entries_.end()) abort_entry(*at->second);
+    count = chosen.size();
+  });
+  return count;
+}
+
+RLALGO_INLINE void Engine::drain(double seconds) {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  resume();
+  std::unique_lock lock(mutex_);
+  const auto none = [&] { return unfinished_ == 0; };
+  if (quiet_.wait_for(lock, std::chrono::duration<double>(seconds), none)) return;
+  lock.unlock();
+  post([this] {
+    while (!entries_.empty()) abort_entry(*entries_.begin()->second);
+  });
+  lock.lock();
+  quiet_.wait_for(lock, std::chrono::seconds(60), none);  // a step that is under way ends first
+}
+
+RLALGO_INLINE bool Engine::draining() const {
+  const std::lock_guard lock(mutex_);
+  return draining_;
+}
+
+RLALGO_INLINE Engine::Counts Engine::counts() const {
+  const std::lock_guard lock(mutex_);
+  Counts out = counts_;
+  out.pending = waiting_;
+  return out;
+}
+
+RLALGO_INLINE bool Engine::healthy() const {
+  const std::lock_guard lock(mutex_);
+  return !stepping_ || detail::seconds_between(step_began_, Clock::now()) < config_.watchdog_seconds;
+}
+
+// The engine's thread.
+
+RLALGO_INLINE bool Engine::runnable() {
+  return !frozen_ && (!decoder_.scheduler().idle() || (!paused_ && !turns_.empty()));
+}
+
+RLALGO_INLINE double Engine::seconds_to_deadline() const {
+  double out = 1.0;
+  const auto now = Clock::now();
+  for (const auto& [ticket, entry] : entries_)
+    if (entry->deadline) out = std::min(out, detail::seconds_between(now, *entry->deadline));
+  return std::max(out, 0.0);
+}
+
+RLALGO_INLINE void Engine::loop() {
+  for (;;) {
+    std::deque<Call> calls;
+    {
+      std::unique_lock lock(mutex_);
+      if (!runnable())
+        changed_.wait_for(lock, std::chrono::duration<double>(seconds_to_deadline()),
+                          [&] { return !calls_.empty() || stop_; });
+      if (stop_ && calls_.empty()) return;
+      std::swap(calls, calls_);
+    }
+    serve_calls(calls);
+    watch_deadlines();
+    bool go = false;
+    {
+      const std::lock_guard lock(mutex_);
+      go = !paused_;
+    }
+    if (go) admit();
+    if (!frozen_ && !decoder_.scheduler().idle()) step();
+    sweep();
+    if (when_quiet_ && decoder_.scheduler().idle()) std::exchange(when_quiet_, nullptr)();
+    publish_counts();
+  }
+}
+
+RLALGO_INLINE void Engine::serve_calls(std::deque<Call>& calls) {
+  for (const Call& call : calls) call();
+}
+
+// A few more requests than there are slots, so that a slot that becomes free is taken at once.
+RLALGO_INLINE void Engine::admit() {
+  const auto enough = static_cast<std::size_t>(2 * config_.engine.max_slots);
+  while (!turns_.empty() && scheduled_ < enough) {
+    const Ticket ticket = turns_.front();
+    turns_.pop_front();
+    const auto at = entries_.find(ticket);
+    if (at == entries_.end()) continue;
+    Entry& entry = *at->second;
+    submit_next(entry);
+    if (entries_.contains(ticket) && entry.next < entry.work.requests.size()) turns_.push_back(ticket);
+  }
+}
+
+RLALGO_INLINE void Engine::submit_next(Entry& entry) {
+  const std::size_t index = entry.next++;
+  inference::RequestSpec spec = entry.work.requests[index];
+  const auto count = static_cast<std::size_t>(spec.count);
+  spec.on_token = [this, &entry, index](const inference::TokenEvent& event) { on_token(entry, index, event); };
+  spec.on_end = [this, &entry, index](inference::RequestId, inference::RequestResult&& result) {
+    on_end(entry, index, std::move(result));
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+  }
+  live_.queue_seconds.add(detail::seconds_between(entry.arrival, Clock::now()));
+  entry.last_token[index].resize(count);
+  try {
+    entry.running[index] = decoder_.scheduler().submit(std::move(spec));
+    scheduled_ += count;
+  } catch (const core::Error& error) {
+    fail(entry, Refusal(400, {}, error));
+  }
+}
+
+RLALGO_INLINE void Engine::watch_deadlines() {
+  const auto now = Clock::now();
+  std::vector<Ticket> late;
+  for (const auto& [ticket, entry] : entries_)
+    if (entry->deadline && *entry->deadline <= now) late.push_back(ticket);
+  for (const Ticket ticket : late) {
+    Entry& entry = *entries_.at(ticket);
+    fail(entry, Refusal(504, {},
+                        core::Error("serve", 14,
+                                    {.what = "the request was not done in time",
+                                     .found = "more than " + std::to_string(entry.work.seconds) + " seconds",
+                                     .remedy = "ask for fewer tokens, or raise the limit"})));
+  }
+}
+
+RLALGO_INLINE void Engine::step() {
+  {
+    const std::lock_guard lock(mutex_);
+    stepping_ = true;
+    step_began_ = Clock::now();
+  }
+  std::string failure;
+  try {
+    decoder_.scheduler().step();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stepping_ = false;
+  }
+  if (failure.empty()) return;
+  // The scheduler knows no more what belongs to whom: everybody is told, and it begins anew.
+  decoder_.scheduler().clear();
+  decoder_.scheduler().reset_prefix_cache();
+  for (auto& [ticket, entry] : entries_) entry->running.assign(entry->running.size(), std::nullopt);
+  scheduled_ = 0;
+  const core::Error error("serve", 15,
+                          {.what = "a step of the engine failed, and the requests in it with it", .found = failure});
+  while (!entries_.empty()) fail(*entries_.begin()->second, Refusal(500, {}, error));
+}
+
+RLALGO_INLINE void Engine::on_token(Entry& entry, std::size_t index, const inference::TokenEvent& event) {
+  const auto now = Clock::now();
+  Clock::time_point& last = entry.last_token[index][static_cast<std::size_t>(event.completion)];
+  if (last == Clock::time_point())
+    live_.first_token_seconds.add(detail::seconds_between(entry.arrival, now));
+  else
+    live_.inter_token_seconds.add(detail::seconds_between(last, now));
+  last = now;
+  const auto& sink = entry.work.requests[index].on_token;
+  if (!sink || entry.silent || entry.thrown) return;
+  try {
+    sink(event);
+  } catch (const std::exception& error) {
+    entry.thrown.emplace("serve", 15, core::ErrorText{.what = "an answer could not be made", .found = error.what()});
+    trouble_.push_back(entry.ticket);
+  }
+}
+
+RLALGO_INLINE void Engine::on_end(Entry& entry, std::size_t index, inference::RequestResult&& result) {
+  entry.running[index].reset();
+  scheduled_ -= std::min(scheduled_, result.completions.size());
+  for (const inference::CompletionResult& one : result.completions) {
+    if (one.completion.finish == data::Finish::stop) ++live_.stopped;
+    if (one.completion.finish == data::Finish::length) ++live_.cut;
+    if (one.completion.finish == data::Finish::aborted) ++live_.aborted;
+  }
+  if (++entry.ended == entry.work.requests.size())
+    live_.request_seconds.add(detail::seconds_between(entry.arrival, Clock::now()));
+  const auto& sink = entry.work.requests[index].on_end;
+  if (sink && !entry.silent && !entry.thrown) {
+    try {
+      sink(0, std::move(result));
+    } catch (const std::exception& error) {
+      entry.thrown.emplace("serve", 15, core::ErrorText{.what = "an answer could not be made", .found = error.what()});
+    }
+  }
+  if (entry.ended == entry.work.requests.size() || entry.thrown) trouble_.push_back(entry.ticket);
+}
+
+// Work that has ended, or whose sinks threw, outside of the scheduler's calls.
+RLALGO_INLINE void Engine::sweep() {
+  while (!trouble_.empty()) {
+    const Ticket ticket = trouble_.back();
+    trouble_.pop_back();
+    const auto at = entries_.find(ticket);
+    if (at == entries_.end()) continue;
+    Entry& entry = *at->second;
+    if (entry.thrown)
+      fail(entry, Refusal(500, {}, *entry.thrown));
+    else
+      remove(entry);
+  }
+}
+
+RLALGO_INLINE void Engine::fail(Entry& entry, const core::Error& error) {
+  entry.silent = true;
+  for (std::optional<inference::RequestId>& id : entry.running)
+    if (const auto running = std::exchange(id, std::nullopt)) decoder_.scheduler().cancel(*running);
+  ++live_.failed;
+  if (entry.work.on_failed) {
+    try {
+      entry.work.on_failed(error);
+    } catch (const std::exception&) {
+      // Nobody is left to be told.
+    }
+  }
+  remove(entry);
+}
+
+RLALGO_INLINE void Engine::abort_entry(Entry& entry) {
+  for (std::size_t i = 0; i < entry.running.size(); ++i)
+    if (const auto running = entry.running[i]) decoder_.scheduler().cancel(*running);
+  while (entry.next < entry.work.requests.size()) {
+    const std::size_t index = entry.next++;
+    {
+      const std::lock_guard lock(mutex_);
+      --waiting_;
+    }
+    scheduled_ += static_cast<std::size_t>(entry.work.requests[index].count);
+    on_end(entry, index, detail::nothing_of(entry.work.requests[index]));
+  }
+  if (entry.thrown)
+    fail(entry, Refusal(500, {}, *entry.thrown));
+  else
+    remove(entry);
+}
+
+RLALGO_INLINE void Engine::remove(Entry& entry) {
+  const std::size_t left = entry.work.requests.size() - entry.next;
+  const auto node = entries_.extract(entry.ticket);
+  const std::lock_guard lock(mutex_);
+  waiting_ -= left;
+  if (--unfinished_ == 0) quiet_.notify_all();
+}
+
+RLALGO_INLINE void Engine::publish_counts() {
+  live_.scheduler = decoder_.scheduler().counts();
+  const std::lock_guard lock(mutex_);
+  counts_ = live_;
+}
+
+}  // namespace rlalgo::serve

@@ -1,0 +1,256 @@
+// The routes of OpenAI's protocol, with vLLM's additions, and the small ones beside them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/version.hpp>
+#include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/openai_answer.hpp>
+#include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/prompts.hpp>
+
+namespace rlalgo::serve::detail {
+
+// Fields that clients send and that change nothing here.
+inline void read_without_effect(Fields& fields) {
+  for (const char* name : {"user", "store", "metadata", "best_of", "suffix", "priority", "cache_salt", "service_tier",
+                           "return_token_strs", "spaces_between_special_tokens", "parallel_tool_calls"})
+    (void)fields.find(name);
+}
+
+class OpenAiRoutes {
+ public:
+  explicit OpenAiRoutes(Service& service) : service_(service) {}
+
+  void completions(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    OpenAiRequest request;
+    const auto weights = read_common(fields, request, "cmpl-", 16);
+    const std::optional<std::int64_t> log_probs = fields.integer("logprobs", 0, service_.most_log_probs());
+    request.log_probs = log_probs;
+    request.echo = fields.flag("echo", false);
+    request.prompts = read_prompts(fields, "prompt", service_.model, fields.flag("add_special_tokens", true));
+    if (request.sampling.max_tokens == 0) {
+      if (!request.echo) fields.out_of_range("max_tokens", "0", "at least 1, or 0 with echo");
+      request.no_tokens = true;
+    }
+    start(exchange, fields, std::move(request), weights);
+  }
+
+  void chat_completions(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    OpenAiRequest request;
+    request.chat = true;
+    const Json messages = checked_messages(fields.required("messages"), "messages");
+    if (const Json* const limit = fields.find("max_completion_tokens")) {
+      Json renamed = body;
+      renamed["max_tokens"] = *limit;
+      renamed.erase("max_completion_tokens");
+      Fields again(renamed);
+      return chat(exchange, again, std::move(request), messages);
+    }
+    chat(exchange, fields, std::move(request), messages);
+  }
+
+  void models(const SharedExchange& exchange) {
+    Json cards = Json::array({base_card()});
+    for (const WeightStore::Adapter& adapter : service_.store.adapters()) cards.push_back(card_of(adapter));
+    answer_json(*exchange, {{"object", "list"}, {"data", std::move(cards)}});
+  }
+
+  void model(const SharedExchange& exchange, const std::string& name) {
+    if (name == service_.model.name) return answer_json(*exchange, base_card());
+    for (const WeightStore::Adapter& adapter : service_.store.adapters())
+      if (adapter.name == name) return answer_json(*exchange, card_of(adapter));
+    (void)service_.weights_of(name);
+    answer_json(*exchange, base_card());
+  }
+
+  void tokenize(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    check_model(fields);
+    std::vector<data::TokenId> ids;
+    if (fields.has("messages")) {
+      ids = render_chat(fields, checked_messages(fields.required("messages"), "messages"), service_.model).ids;
+    } else {
+      const std::string text = fields.required_text("prompt");
+      ids = service_.model.tokenizer.encode(text, fields.flag("add_special_tokens", true));
+    }
+    Json strings = nullptr;
+    if (fields.flag("return_token_strs", false)) {
+      strings = Json::array();
+      for (const data::TokenId id : ids) strings.push_back(service_.model.tokenizer.token(id));
+    }
+    service_.check_unread(fields);
+    answer_json(*exchange, {{"count", ids.size()},
+                            {"max_model_len", service_.model.length_limit()},
+                            {"tokens", ids},
+                            {"token_strs", std::move(strings)}});
+  }
+
+  void detokenize(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    check_model(fields);
+    (void)fields.required("tokens");
+    const std::vector<data::TokenId> ids = fields.ids("tokens", service_.vocab());
+    service_.check_unread(fields);
+    answer_json(*exchange, {{"prompt", service_.model.tokenizer.decode(ids, false)}});
+  }
+
+  void version(const SharedExchange& exchange) {
+    answer_json(*exchange, {{"version", std::string(rlalgo::version)}, {"server", "rlalgo"}});
+  }
+
+ private:
+  void check_model(Fields& fields) { (void)service_.weights_of(fields.text("model").value_or("")); }
+
+  [[nodiscard]] Json base_card() const {
+    return {{"id", service_.model.name},
+            {"object", "model"},
+            {"created", service_.started()},
+            {"owned_by", "rlalgo"},
+            {"root", service_.model.root},
+            {"parent", nullptr},
+            {"max_model_len", service_.model.length_limit()},
+            {"permission", Json::array()}};
+  }
+  [[nodiscard]] Json card_of(const WeightStore::Adapter& adapter) const {
+    return {{"id", adapter.name},
+            {"object", "model"},
+            {"created", adapter.since},
+            {"owned_by", "rlalgo"},
+            {"root", adapter.path.string()},
+            {"parent", service_.model.name},
+            {"max_model_len", service_.model.length_limit()},
+            {"permission", Json::array()}};
+  }
+
+  void chat(const SharedExchange& exchange, Fields& fields, OpenAiRequest request, const Json& messages) {
+    (void)fields.find("messages");
+    const auto weights = read_common(fields, request, "chatcmpl-", std::nullopt);
+    const bool log_probs = fields.flag("logprobs", false);
+    const auto beside = fields.integer("top_logprobs", 0, service_.most_log_probs());
+    if (beside.value_or(0) > 0 && !log_probs)
+      fields.out_of_range("top_logprobs", std::to_string(*beside), "0 without \"logprobs\": true");
+    if (log_probs) request.log_probs = beside.value_or(0);
+    read_tools(fields, request);
+    request.prompts.push_back(render_chat(fields, messages, service_.model));
+    if (request.sampling.max_tokens == 0) fields.out_of_range("max_tokens", "0", "at least 1");
+    start(exchange, fields, std::move(request), weights);
+  }
+
+  static void read_tools(Fields& fields, OpenAiRequest& request) {
+    const Json* const tools = fields.list("tools");
+    const Json* const choice = fields.find("tool_choice");
+    request.tool_calls = tools != nullptr && !tools->empty();
+    if (choice == nullptr || *choice == "auto") return;
+    if (*choice == "none") {
+      request.tool_calls = false;
+      return;
+    }
+    if (!choice->is_object() && *choice != "required")
+      fields.wrong_type("tool_choice", *choice, "\"auto\", \"none\", \"required\" or a function");
+    refuse_request(400, 12,
+                   {.what = "a tool call cannot be forced: structured output is not supported",
+                    .found = "tool_choice " + quoted(*choice),
+                    .expected = "\"auto\" or \"none\""},
+                   "tool_choice");
+  }
+
+  // Fields of both routes.
+  [[nodiscard]] inference::Forward::WeightsHandle read_common(Fields& fields, OpenAiRequest& request,
+                                                              const char* prefix,
+                                                              std::optional<std::int64_t> max_tokens) {
+    request.model = fields.text("model").value_or(service_.model.name);
+    auto weights = service_.weights_of(request.model);
+    request.id = prefix + fields.text("request_id").value_or(service_.next_id(""));
+    request.sampling = read_sampling(fields, service_.limits(), max_tokens);
+    request.prompt_log_probs = fields.integer("prompt_logprobs", -1, service_.most_log_probs());
+    if (request.prompt_log_probs == -1) {
+      if (service_.config.most_log_probs >= 0)
+        fields.out_of_range("prompt_logprobs", "-1", "0 to " + std::to_string(service_.most_log_probs()));
+      request.prompt_log_probs = service_.vocab();
+    }
+    request.stream = fields.flag("stream", false);
+    if (request.stream && request.prompt_log_probs)
+      fields.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
+    if (const Json* const options = fields.object("stream_options")) {
+      if (!request.stream) fields.out_of_range("stream_options", "an object", "nothing without \"stream\": true");
+      Fields inner(*options, "stream_options");
+      request.usage_at_end = inner.flag("include_usage", false);
+      request.usage_always = inner.flag("continuous_usage_stats", false);
+      service_.check_unread(inner);
+    }
+    request.return_ids = fields.flag("return_token_ids", false);
+    request.ids_for_tokens = fields.flag("return_tokens_as_token_ids", false);
+    read_without_effect(fields);
+    return weights;
+  }
+
+  void start(const SharedExchange& exchange, Fields& fields, OpenAiRequest request,
+             const inference::Forward::WeightsHandle& weights) {
+    if (const auto keep = fields.integer("truncate_prompt_tokens", -1, service_.model.length_limit())) {
+      const auto most = static_cast<std::size_t>(*keep < 0 ? service_.model.length_limit() - 1 : *keep);
+      if (most == 0) fields.out_of_range("truncate_prompt_tokens", "0", "at least 1, or -1");
+      for (Prompt& prompt : request.prompts)
+        if (prompt.ids.size() > most) {
+          prompt.ids.erase(prompt.ids.begin(), prompt.ids.end() - static_cast<std::ptrdiff_t>(most));
+          prompt.text.clear();
+        }
+    }
+    for (const Prompt& prompt : request.prompts) check_length(prompt, service_.model);
+    service_.check_unread(fields);
+    const auto answer = std::make_shared<OpenAiAnswer>(service_, exchange, std::move(request));
+    service_.submit(exchange, work_of(answer, weights));
+  }
+
+  // The scheduler's requests of an answer.
+  [[nodiscard]] Engine::Work work_of(const std::shared_ptr<OpenAiAnswer>& answer,
+                                     const inference::Forward::WeightsHandle& weights) const {
+    const OpenAiRequest& request = answer->request();
+    Engine::Work work{.id = request.id, .requests = {}, .on_failed = [answer](const core::Error& error) {
+                        answer->on_failed(error);
+                      }};
+    for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+      inference::RequestSpec spec = request.sampling.spec;
+      spec.prompt = request.prompts[i].ids;
+      spec.sampling.max_new_tokens = std::min(
+          spec.sampling.max_new_tokens, service_.model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
+      spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
+      spec.text = true;
+      spec.text_stream = service_.text_stream(spec.prompt, request.sampling.skip_special_tokens);
+      spec.log_probs =
+          service_.config.drawn_log_probs ? inference::LogProbKind::drawn_from : inference::LogProbKind::model;
+      spec.top_log_probs = request.log_probs.value_or(0);
+      spec.prompt_log_probs = request.prompt_log_probs;
+      if (request.echo && request.log_probs)
+        spec.prompt_log_probs = std::max(*request.log_probs, request.prompt_log_probs.value_or(0));
+      // Prompts of a list that are equal shall differ, unless a seed says what they are.
+      if (spec.key.step != 0) spec.first_index = i * static_cast<std::uint64_t>(spec.count);
+      spec.weights = weights;
+      if (request.stream)
+        spec.on_token = [answer, i](const inference::TokenEvent& event) { answer->on_token(i, event); };
+      spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {
+        answer->on_end(i, std::move(result));
+      };
+      work.requests.push_back(std::move(spec));
+    }
+    return work;
+  }
+
+  Service& service_;
+};
+
+}  // namespace rlalgo::serve::detail

@@ -1,0 +1,323 @@
+// Definitions of server.hpp.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/http/server.hpp>
+#include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/openai_routes.hpp>
+#include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/detail/target.hpp>
+#include <rlalgo/serve/detail/trl_routes.hpp>
+#include <rlalgo/serve/detail/weight_routes.hpp>
+#include <rlalgo/serve/metrics_text.hpp>
+#include <rlalgo/serve/server.hpp>
+
+namespace rlalgo::serve {
+
+namespace detail {
+
+// The bytes of both are looked at whatever they are: how long it takes says nothing of the key.
+inline bool same_key(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0U : 1U;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned>(key.empty() ? 0 : static_cast<unsigned char>(key[i % key.size()]));
+  return difference == 0;
+}
+
+// Answers requests by their method and path.
+class Router {
+ public:
+  using Route = std::function<void(const SharedExchange&, const Target&)>;
+
+  explicit Router(Service& service) : service_(service), openai_(service), trl_(service), weights_(service) {
+    const auto plain = [](auto& owner, auto member) {
+      return [&owner, member](const SharedExchange& exchange, const Target&) { (owner.*member)(exchange); };
+    };
+    add("POST", "/v1/completions", plain(openai_, &OpenAiRoutes::completions));
+    add("POST", "/v1/chat/completions", plain(openai_, &OpenAiRoutes::chat_completions));
+    add("GET", "/v1/models", plain(openai_, &OpenAiRoutes::models));
+    add("POST", "/tokenize", plain(openai_, &OpenAiRoutes::tokenize));
+    add("POST", "/detokenize", plain(openai_, &OpenAiRoutes::detokenize));
+    add("GET", "/version", plain(openai_, &OpenAiRoutes::version), Access::open);
+    add("POST", "/v1/load_lora_adapter", plain(weights_, &WeightRoutes::load_adapter));
+    add("POST", "/v1/unload_lora_adapter", plain(weights_, &WeightRoutes::unload_adapter));
+    add("POST", "/reset_prefix_cache", plain(trl_, &TrlRoutes::reset_prefix_cache));
+    add("GET", "/get_world_size", plain(trl_, &TrlRoutes::world_size));
+    add("POST", "/resume", plain(weights_, &WeightRoutes::resume));
+    add("GET", "/is_paused", plain(weights_, &WeightRoutes::is_paused));
+    add("POST", "/abort_requests", plain(weights_, &WeightRoutes::abort_requests));
+    add("GET", "/weight_info", plain(weights_, &WeightRoutes::weight_info));
+    add("POST", "/update_weight_version", plain(weights_, &WeightRoutes::name_version));
+    add("POST", "/pause", [this](const SharedExchange& exchange, const Target& target) {
+      weights_.pause(exchange, target.query("mode"));
+    });
+    add(
+        "GET", "/health",
+        [this](const SharedExchange& exchange, const Target&) {
+          exchange->respond({.status = service_.engine.healthy() ? 200 : 503});
+        },
+        Access::open);
+    const Route ping = [](const SharedExchange& exchange, const Target&) { exchange->respond({.status = 200}); };
+    add("GET", "/ping", ping, Access::open);
+    add("POST", "/ping", ping, Access::open);
+    add(
+        "GET", "/metrics",
+        [this](const SharedExchange& exchange, const Target&) {
+          exchange->respond({.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+                             .body = metrics_text(service_.engine.counts(), service_.model.name)});
+        },
+        Access::open);
+    add("GET", "/openapi.json", [this](const SharedExchange& exchange, const Target&) { openapi(exchange); });
+    add("GET", "/health/", plain(trl_, &TrlRoutes::health), Access::open, Form::detail);
+    add("GET", "/get_world_size/", plain(trl_, &TrlRoutes::world_size), Access::guarded, Form::detail);
+    trl("/generate/", plain(trl_, &TrlRoutes::generate));
+    trl("/chat/", plain(trl_, &TrlRoutes::chat));
+    trl("/get_sequence_logprobs/", plain(trl_, &TrlRoutes::sequence_log_probs));
+    trl("/reset_prefix_cache/", plain(trl_, &TrlRoutes::reset_prefix_cache));
+    trl("/set_lora_adapter/", plain(weights_, &WeightRoutes::set_adapter));
+    trl("/clear_lora_adapter/", plain(weights_, &WeightRoutes::clear_adapter));
+    add("POST", "/http_update_weights/", plain(weights_, &WeightRoutes::http_update), Access::guarded, Form::detail,
+        Size::weights);
+    // Refused by name, and not among the routes that a trainer finds in /openapi.json.
+    for (const char* path :
+         {"/init_communicator/", "/update_named_param/", "/batch_update_named_params/", "/init_weight_transfer_engine",
+          "/start_weight_update", "/update_weights", "/finish_weight_update"})
+      add("POST", path, plain(weights_, &WeightRoutes::no_communicator), Access::guarded,
+          std::string_view(path).ends_with("/") ? Form::detail : Form::error, Size::usual, false);
+    add(
+        "POST", "/close_communicator/",
+        [](const SharedExchange& exchange, const Target&) {
+          answer_json(*exchange, {{"message", "Request received, closing communicator"}});
+        },
+        Access::guarded, Form::detail, Size::usual, false);
+  }
+
+  void operator()(const SharedExchange& exchange) {
+    const Target target(exchange->request().target);
+    Form form = Form::error;
+    try {
+      const auto at = find(target.path());
+      if (at != routes_.end()) form = at->second.form;
+      const bool open = at != routes_.end() && at->second.access == Access::open;
+      if (!open && exchange->request().method != "OPTIONS") check_key(*exchange);
+      if (at == routes_.end()) return elsewhere(exchange, target);
+      Entry& entry = at->second;
+      const std::string& method = exchange->request().method == "HEAD" ? get_ : exchange->request().method;
+      const auto route = entry.methods.find(method);
+      if (route == entry.methods.end()) wrong_method(*exchange, target.path());
+      if (entry.size == Size::usual && exchange->request().body.size() > service_.config.body_limit)
+        refuse_request(413, 11,
+                       {.what = "the body is too large",
+                        .found = std::to_string(exchange->request().body.size()) + " bytes",
+                        .expected = "at most " + std::to_string(service_.config.body_limit)});
+      if (service_.engine.draining() && entry.access != Access::open)
+        refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
+      route->second(exchange, target);
+    } catch (const std::exception& error) {
+      answer_error(*exchange, error, form == Form::detail);
+    }
+  }
+
+ private:
+  enum class Access { guarded, open };
+  enum class Form { error, detail };
+  enum class Size { usual, weights };
+  struct Entry {
+    std::map<std::string, Route> methods;
+    Access access = Access::guarded;
+    Form form = Form::error;
+    Size size = Size::usual;
+    bool listed = true;
+  };
+
+  void add(const char* method, const char* path, Route route, Access access = Access::guarded, Form form = Form::error,
+           Size size = Size::usual, bool listed = true) {
+    Entry& entry = routes_[path];
+    entry.methods[method] = std::move(route);
+    entry.access = access;
+    entry.form = form;
+    entry.size = size;
+    entry.listed = listed;
+  }
+  void trl(const char* path, Route route) { add("POST", path, std::move(route), Access::guarded, Form::detail); }
+
+  // A path is also known with, or without, a slash at its end.
+  std::map<std::string, Entry, std::less<>>::iterator find(const std::string& path) {
+    auto at = routes_.find(path);
+    if (at == routes_.end() && path.size() > 1)
+      at = routes_.find(path.back() == '/' ? path.substr(0, path.size() - 1) : path + "/");
+    return at;
+  }
+
+  void check_key(const http::Exchange& exchange) const {
+    if (service_.config.api_key.empty()) return;
+    const std::string* const header = http::find_header(exchange.request().headers, "Authorization");
+    constexpr std::string_view scheme = "Bearer ";
+    bool good = header != nullptr && header->size() >= scheme.size() &&
+                http::same_name(std::string_view(*header).substr(0, scheme.size()), scheme);
+    const std::string_view given = good ? std::string_view(*header).substr(scheme.size()) : std::string_view();
+    good = same_key(given, service_.config.api_key) && good;
+    if (!good)
+      refuse_request(401, 8,
+                     {.what = "the request has no valid key", .expected = "the header Authorization: Bearer KEY"});
+  }
+
+  void elsewhere(const SharedExchange& exchange, const Target& target) {
+    constexpr std::string_view models = "/v1/models/";
+    if (target.path().starts_with(models)) {
+      if (exchange->request().method != "GET" && exchange->request().method != "HEAD")
+        wrong_method(*exchange, target.path());
+      return openai_.model(exchange, target.path().substr(models.size()));
+    }
+    refuse_request(404, 6, {.what = "there is no such route", .found = target.path()});
+  }
+
+  [[noreturn]] static void wrong_method(const http::Exchange& exchange, const std::string& path) {
+    refuse_request(405, 7, {.what = "the route has no such method", .found = exchange.request().method, .where = path});
+  }
+
+  void openapi(const SharedExchange& exchange) {
+    Json paths = Json::object();
+    for (const auto& [path, entry] : routes_) {
+      if (!entry.listed) continue;
+      for (const auto& [method, route] : entry.methods) {
+        std::string lower = method;
+        for (char& c : lower) c = static_cast<char>(c + 32);
+        paths[path][lower] = {{"responses", {{"200", {{"description", "OK"}}}}}};
+      }
+    }
+    answer_json(*exchange, {{"openapi", "3.1.0"},
+                            {"info", {{"title", "rlalgo"}, {"version", std::string(rlalgo::version)}}},
+                            {"paths", std::move(paths)}});
+  }
+
+  Service& service_;
+  OpenAiRoutes openai_;
+  TrlRoutes trl_;
+  WeightRoutes weights_;
+  std::map<std::string, Entry, std::less<>> routes_;
+  const std::string get_ = "GET";
+};
+
+// A line about the load every few seconds, while there is any.
+class LoadReport {
+ public:
+  LoadReport(Service& service, double seconds) : service_(service), seconds_(seconds) {
+    if (seconds_ > 0.0 && service_.config.tell) thread_ = std::thread([this] { loop(); });
+  }
+  ~LoadReport() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  LoadReport(const LoadReport&) = delete;
+  LoadReport& operator=(const LoadReport&) = delete;
+
+ private:
+  void loop() {
+    Engine::Counts before = service_.engine.counts();
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, std::chrono::duration<double>(seconds_), [&] { return over_; })) {
+      const Engine::Counts now = service_.engine.counts();
+      const auto drawn = now.scheduler.drawn_tokens - before.scheduler.drawn_tokens;
+      const auto asked = now.scheduler.prompt_tokens - before.scheduler.prompt_tokens;
+      const auto found = now.scheduler.cached_tokens - before.scheduler.cached_tokens;
+      before = now;
+      if (drawn == 0 && asked == 0 && now.scheduler.running == 0 && now.pending == 0) continue;
+      char line[256];
+      std::snprintf(line, sizeof line,
+                    "running %zu, waiting %zu, %.1f tokens/s, prompts %.1f tokens/s, pages %zu%s, prefix hits %.0f %%",
+                    now.scheduler.running, now.scheduler.waiting + now.pending, static_cast<double>(drawn) / seconds_,
+                    static_cast<double>(asked) / seconds_, now.scheduler.pages_in_use,
+                    now.page_limit == 0 ? "" : (" of " + std::to_string(now.page_limit)).c_str(),
+                    asked == 0 ? 0.0 : 100.0 * static_cast<double>(found) / static_cast<double>(asked));
+      service_.config.tell(line);
+    }
+  }
+
+  Service& service_;
+  double seconds_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+inline bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1" || host == "localhost";
+}
+
+inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
+  if (config.http.host == "localhost") config.http.host = "127.0.0.1";
+  if (!is_loopback(config.http.host) && config.api_key.empty() && !config.open_to_all)
+    core::raise_usage("serve", 22,
+                      {.what = "an address that others reach needs a key",
+                       .found = config.http.host,
+                       .remedy = "give --api-key, or listen on 127.0.0.1"});
+  config.http.tell = config.tell;
+  // Memory for 1 GiB of keys and values, and for the longest request at least.
+  if (config.engine.engine.cache_bytes == 0) {
+    const model::DecoderConfig& decoder = model.decoder->config();
+    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim);
+    const std::size_t longest = (inference::KvCache::pages_for(model.length_limit()) + 2) * pages.page_bytes();
+    config.engine.engine.cache_bytes = std::max(std::size_t{1} << 30U, longest);
+  }
+  return config;
+}
+
+}  // namespace detail
+
+struct GenerationServer::State {
+  State(ServedModel model, ServerConfig config)
+      : service(std::move(model), std::move(config)),
+        router(service),
+        report(service, service.config.report_seconds),
+        server(service.config.http, [this](const detail::SharedExchange& exchange) {
+          if (service.config.access_log && service.config.tell)
+            service.config.tell(exchange->request().method + " " + exchange->request().target);
+          router(exchange);
+        }) {}
+
+  detail::Service service;
+  detail::Router router;
+  detail::LoadReport report;
+  http::Server server;
+};
+
+RLALGO_INLINE GenerationServer::GenerationServer(ServedModel model, ServerConfig config) {
+  config = detail::checked(std::move(config), model);
+  state_ = std::make_unique<State>(std::move(model), std::move(config));
+}
+
+RLALGO_INLINE GenerationServer::~GenerationServer() { stop(0.0); }
+
+RLALGO_INLINE std::uint16_t GenerationServer::port() const { return state_->server.port(); }
+RLALGO_INLINE std::string GenerationServer::url() const { return state_->server.url(); }
+RLALGO_INLINE Engine::Counts GenerationServer::counts() const { return state_->service.engine.counts(); }
+
+RLALGO_INLINE void GenerationServer::stop(double seconds) {
+  state_->service.engine.drain(seconds);
+  state_->server.stop(5.0);
+}
+
+}  // namespace rlalgo::serve

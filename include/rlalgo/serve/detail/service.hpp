@@ -1,0 +1,129 @@
+// What all routes of a server share, and how work is handed over for an exchange.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/http/exchange.hpp>
+#include <rlalgo/serve/engine.hpp>
+#include <rlalgo/serve/errands.hpp>
+#include <rlalgo/serve/fields.hpp>
+#include <rlalgo/serve/refusal.hpp>
+#include <rlalgo/serve/sampling_fields.hpp>
+#include <rlalgo/serve/served_model.hpp>
+#include <rlalgo/serve/server_config.hpp>
+#include <rlalgo/serve/weight_store.hpp>
+#include <rlalgo/text/stream_decoder.hpp>
+
+namespace rlalgo::serve::detail {
+
+using SharedExchange = std::shared_ptr<http::Exchange>;
+
+class Service {
+ public:
+  Service(ServedModel served, ServerConfig settings)
+      : model(std::move(served)),
+        config(std::move(settings)),
+        engine(model.decoder->config(), config.engine, model.stop_ids),
+        store(model.decoder, engine) {}
+
+  const ServedModel model;
+  const ServerConfig config;
+  Engine engine;
+  WeightStore store;
+  Errands errands;  // adapters and weights, one after the other
+
+  [[nodiscard]] std::int64_t vocab() const { return model.decoder->config().vocab_size; }
+  [[nodiscard]] SamplingLimits limits() const { return {.vocab_size = vocab(), .length = model.length_limit()}; }
+  // As a range of "logprobs": −1 of the configuration stands for the vocabulary.
+  [[nodiscard]] std::int64_t most_log_probs() const {
+    return config.most_log_probs < 0 ? vocab() : std::min(config.most_log_probs, vocab());
+  }
+
+  // The weights of the model or adapter of that name. Raises serve.5.
+  [[nodiscard]] inference::Forward::WeightsHandle weights_of(const std::string& name) const {
+    if (name.empty() || name == model.name || name == model.root) return store.base();
+    if (auto handle = store.find(name)) return handle;
+    refuse_request(404, 5,
+                   {.what = "there is no such model",
+                    .found = name,
+                    .expected = model.name + ", or an adapter that is loaded",
+                    .remedy = "GET /v1/models lists them"},
+                   "model");
+  }
+
+  // Whether adapters may be read from anywhere: nobody but this machine's own programs asks.
+  [[nodiscard]] bool any_path() const { return config.http.host.starts_with("127.") || config.http.host == "::1"; }
+
+  // The adapter that routes without a "model" answer with; empty: none.
+  [[nodiscard]] std::string active_adapter() const {
+    const std::lock_guard lock(mutex_);
+    return active_adapter_;
+  }
+  void set_active_adapter(std::string name) {
+    const std::lock_guard lock(mutex_);
+    active_adapter_ = std::move(name);
+  }
+
+  // Says a name that no route asks for once; with ServerConfig::strict raises serve.21.
+  void check_unread(const Fields& fields) {
+    for (const std::string& name : fields.unread()) {
+      if (config.strict)
+        refuse_request(400, 21,
+                       {.what = "a field is not known", .found = name, .remedy = "leave it out; the server is strict"},
+                       name);
+      const std::lock_guard lock(mutex_);
+      if (told_.size() < most_told && told_.insert(name).second && config.tell)
+        config.tell("a request has a field that is not known and has no effect: " + name);
+    }
+  }
+
+  // Decodes completions of a prompt as they go on its text.
+  [[nodiscard]] std::function<inference::TextStream()> text_stream(const std::vector<data::TokenId>& prompt,
+                                                                   bool skip_special_tokens) const {
+    constexpr std::size_t context = 8;
+    std::vector<data::TokenId> before;
+    if (!model.tokenizer.streams_bytes())
+      before.assign(prompt.end() - static_cast<std::ptrdiff_t>(std::min(context, prompt.size())), prompt.end());
+    return [this, before = std::move(before), skip_special_tokens] {
+      const auto stream = std::make_shared<text::StreamDecoder>(model.tokenizer, skip_special_tokens);
+      for (const data::TokenId id : before) (void)stream->push(id);
+      return inference::TextStream{[stream](data::TokenId id) { return stream->push(id); },
+                                   [stream] { return stream->finish(); }};
+    };
+  }
+
+  // Hands work over; it ends when the client of `exchange` leaves.
+  void submit(const SharedExchange& exchange, Engine::Work work) {
+    work.seconds = config.request_seconds;
+    const Engine::Ticket ticket = engine.submit(std::move(work));
+    exchange->on_gone([this, ticket] { engine.cancel(ticket); });
+  }
+
+  [[nodiscard]] std::string next_id(const char* prefix) {
+    return prefix + std::to_string(started_) + "-" + std::to_string(++requests_);
+  }
+  [[nodiscard]] std::int64_t started() const noexcept { return started_; }
+
+ private:
+  static constexpr std::size_t most_told = 1000;
+  const std::int64_t started_ =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::atomic<std::uint64_t> requests_ = 0;
+  mutable std::mutex mutex_;
+  std::string active_adapter_;
+  std::set<std::string> told_;
+};
+
+}  // namespace rlalgo::serve::detail

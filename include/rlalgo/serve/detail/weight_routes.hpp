@@ -1,0 +1,199 @@
+// Routes that change what a server answers with: adapters, weights, pauses.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/wire_tensor.hpp>
+
+namespace rlalgo::serve::detail {
+
+class WeightRoutes {
+ public:
+  explicit WeightRoutes(Service& service) : service_(service) {}
+
+  // vLLM's.
+
+  void load_adapter(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    const std::string name = adapter_name(fields);
+    const std::filesystem::path path = allowed(fields.required_text("lora_path"));
+    const bool in_place = fields.flag("load_inplace", false);
+    (void)fields.find("lora_int_id");
+    service_.check_unread(fields);
+    later(exchange, false, [this, exchange, name, path, in_place] {
+      service_.store.load_adapter(name, path, in_place);
+      answer_text(*exchange, "Success: LoRA adapter '" + name + "' added successfully.");
+    });
+  }
+
+  void unload_adapter(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    const std::string name = adapter_name(fields);
+    (void)fields.find("lora_int_id");
+    service_.check_unread(fields);
+    later(exchange, false, [this, exchange, name] {
+      service_.store.unload_adapter(name);
+      if (service_.active_adapter() == name) service_.set_active_adapter({});
+      answer_text(*exchange, "Success: LoRA adapter '" + name + "' removed successfully.");
+    });
+  }
+
+  // axolotl's. Unlike there, the answer says whether the files could be used.
+
+  void set_adapter(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    const std::string name = adapter_name(fields);
+    const std::filesystem::path path = allowed(fields.required_text("lora_path"));
+    for (const char* ignored : {"lora_int_id", "load_inplace"}) (void)fields.find(ignored);
+    service_.check_unread(fields);
+    later(exchange, true, [this, exchange, name, path] {
+      service_.store.load_adapter(name, path, true);
+      service_.set_active_adapter(name);
+      answer_json(*exchange, {{"status", "ok"}});
+    });
+  }
+
+  void clear_adapter(const SharedExchange& exchange) {
+    later(exchange, true, [this, exchange] {
+      if (const std::string name = service_.active_adapter(); !name.empty()) {
+        service_.set_active_adapter({});
+        if (service_.store.find(name)) service_.store.unload_adapter(name);
+      }
+      answer_json(*exchange, {{"status", "ok"}});
+    });
+  }
+
+  // A request is applied whole or, where one tensor does not fit, not at all.
+  void http_update(const SharedExchange& exchange) {
+    later(exchange, true, [this, exchange] {
+      const Json body = parse_body(exchange->request().body);
+      Fields fields(body);
+      const Json& list = fields.required("params");
+      if (!list.is_array()) fields.wrong_type("params", list, "a list of tensors");
+      service_.check_unread(fields);
+      std::vector<model::NamedTensor> tensors;
+      for (std::size_t i = 0; i < list.size(); ++i)
+        tensors.push_back(read_wire_tensor(list[i], "params[" + std::to_string(i) + "]"));
+      service_.store.update(tensors);
+      answer_json(*exchange, {{"message", "HTTP weight update for " + std::to_string(tensors.size()) + " params"}});
+    });
+  }
+
+  // Broadcasts over NCCL have no transport here.
+  [[noreturn]] void no_communicator(const SharedExchange& exchange) {
+    refuse_request(400, 12,
+                   {.what = "weights cannot be broadcast to this server",
+                    .found = exchange->request().target,
+                    .expected = "/http_update_weights/, /set_lora_adapter/ or /v1/load_lora_adapter",
+                    .remedy = "train with HTTP weights or LoRA files (trl.vllm_lora_sync)"});
+  }
+
+  // Pauses.
+
+  void pause(const SharedExchange& exchange, const std::string& mode) {
+    PauseMode chosen = PauseMode::abort;
+    if (mode == "keep")
+      chosen = PauseMode::keep;
+    else if (mode == "wait")
+      chosen = PauseMode::wait;
+    else if (!mode.empty() && mode != "abort")
+      refuse_request(
+          400, 4,
+          {.what = "a value is out of range", .found = mode, .expected = "abort, wait or keep", .where = "mode"},
+          "mode");
+    service_.engine.pause(chosen, [exchange] { answer_json(*exchange, {{"status", "paused"}}); });
+  }
+  void resume(const SharedExchange& exchange) {
+    service_.engine.resume();
+    answer_json(*exchange, {{"status", "resumed"}});
+  }
+  void is_paused(const SharedExchange& exchange) { answer_json(*exchange, {{"is_paused", service_.engine.paused()}}); }
+
+  void abort_requests(const SharedExchange& exchange) {
+    std::vector<std::string> ids;
+    if (!exchange->request().body.empty()) {
+      const Json body = parse_body(exchange->request().body);
+      Fields fields(body);
+      ids = fields.texts("request_ids");
+      if (fields.has("request_ids") && ids.empty())
+        return answer_json(*exchange, {{"status", "aborted"}, {"aborted", 0}});
+    }
+    later(exchange, false, [this, exchange, ids] {
+      const std::size_t count = service_.engine.abort(ids);
+      answer_json(*exchange, {{"status", "aborted"}, {"aborted", count}});
+    });
+  }
+
+  void weight_info(const SharedExchange& exchange) {
+    answer_json(*exchange, {{"weight_version", service_.store.version_name()}});
+  }
+  void name_version(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    const std::string name = fields.required_text("new_version");
+    service_.store.name_version(name);
+    answer_json(*exchange, {{"success", true}, {"new_version", name}});
+  }
+
+ private:
+  static void answer_text(http::Exchange& exchange, const std::string& text) {
+    exchange.respond({.status = 200, .headers = {{"Content-Type", "text/plain; charset=utf-8"}}, .body = text});
+  }
+
+  [[nodiscard]] std::string adapter_name(Fields& fields) const {
+    const std::string name = fields.required_text("lora_name");
+    if (name.empty()) fields.out_of_range("lora_name", "an empty text", "a name");
+    if (name == service_.model.name || name == service_.model.root)
+      fields.out_of_range("lora_name", name, "another name than the model's");
+    return name;
+  }
+
+  // A path below one that adapters may be read from. Links are followed first.
+  [[nodiscard]] std::filesystem::path allowed(const std::string& given) const {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::weakly_canonical(given, error);
+    const auto& roots = service_.config.allowed_paths;
+    bool inside = !error && roots.empty() && service_.any_path();
+    for (const std::filesystem::path& root : roots) {
+      std::error_code ignored;
+      const std::filesystem::path real = std::filesystem::weakly_canonical(root, ignored);
+      const auto [end, rest] = std::mismatch(real.begin(), real.end(), path.begin(), path.end());
+      inside = inside || (!error && !ignored && (end == real.end() || (*end).empty()));
+    }
+    if (!inside)
+      refuse_request(403, 17,
+                     {.what = "the server does not read from that path",
+                      .found = given,
+                      .remedy = "start it with --allowed-path and a directory above it"},
+                     "lora_path");
+    return path;
+  }
+
+  void later(const SharedExchange& exchange, bool detail, std::function<void()> errand) {
+    service_.errands.add([exchange, detail, errand = std::move(errand)] {
+      try {
+        errand();
+      } catch (const std::exception& error) {
+        answer_error(*exchange, error, detail);
+      }
+    });
+  }
+
+  Service& service_;
+};
+
+}  // namespace rlalgo::serve::detail

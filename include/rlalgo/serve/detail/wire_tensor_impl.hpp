@@ -1,0 +1,76 @@
+// Definitions of wire_tensor.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/core/base64.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/refusal.hpp>
+#include <rlalgo/serve/wire_tensor.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::serve {
+
+namespace detail {
+
+inline std::optional<at::ScalarType> floating_type(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  if (name == "float32" || name == "float") return at::kFloat;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "float16" || name == "half") return at::kHalf;
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE model::NamedTensor read_wire_tensor(const Json& object, const std::string& place) {
+  Fields fields(object, place);
+  const std::string name = fields.required_text("name");
+  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected) {
+    refuse_request(400, 19, {.what = what, .found = found, .expected = expected, .where = place + ", " + name}, place);
+  };
+  const auto type_of = [&](const char* field, const std::string& text) {
+    const auto type = detail::floating_type(text);
+    if (!type)
+      refuse("a tensor has a type that is not read", text, std::string(field) + ": float32, bfloat16 or float16");
+    return *type;
+  };
+  const at::ScalarType type = type_of("dtype", fields.required_text("dtype"));
+  const auto wire = fields.text("wire_dtype");
+  const Json& shape_list = fields.required("shape");
+  if (!shape_list.is_array()) fields.wrong_type("shape", shape_list, "a list of numbers");
+  constexpr std::int64_t most = std::int64_t{1} << 32U;
+  std::vector<std::int64_t> shape;
+  std::int64_t count = 1;
+  for (const Json& one : shape_list) {
+    const auto size = detail::whole(one);
+    if (!size || *size < 0 || *size > most || (count > 0 && *size > most / count))
+      refuse("a tensor has no such shape", detail::quoted(shape_list), "sizes of at least 0");
+    shape.push_back(*size);
+    count *= *size;
+  }
+  const Json& data = fields.required("data");
+  if (!data.is_string()) fields.wrong_type("data", data, "base64");
+  const auto bytes = core::from_base64(data.get_ref<const std::string&>());
+  if (!bytes) refuse("a tensor's data is no base64", "another character", "A–Z, a–z, 0–9, + and /");
+  const auto elements = static_cast<std::size_t>(count);
+  at::ScalarType sent = at::kFloat;
+  if (wire)
+    sent = type_of("wire_dtype", *wire);
+  else if (bytes->size() == elements * 2)
+    sent = at::kHalf;
+  const std::size_t expected = elements * (sent == at::kFloat ? 4 : 2);
+  if (bytes->size() != expected)
+    refuse("a tensor has another number of bytes than its shape", std::to_string(bytes->size()),
+           std::to_string(elements) + " elements of 2 or 4 bytes");
+  tensor::Tensor out = tensor::empty(shape, at::TensorOptions().dtype(sent));
+  if (expected > 0) std::memcpy(out.mutable_data_ptr(), bytes->data(), expected);
+  return {name, out.to(type).to(at::kFloat)};
+}
+
+}  // namespace rlalgo::serve

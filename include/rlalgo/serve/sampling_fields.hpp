@@ -1,0 +1,46 @@
+// The fields by which a request says how completions are drawn, the same in all protocols, as a request to the scheduler.
+//
+//   n, max_tokens, temperature, top_p, top_k (0 and −1: off), min_p, repetition_penalty, presence_penalty,
+//   frequency_penalty, seed, stop, stop_token_ids, min_tokens, ignore_eos, logit_bias, allowed_token_ids,
+//   include_stop_str_in_output, skip_special_tokens
+//
+// Defaults are neutral; a model's generation_config.json is not looked at. Presence and frequency penalties count the
+// completion's tokens: l − presence·[c > 0] − frequency·c. Without a seed draws differ from request to request.
+//
+// Errors (status 400): [rlalgo.serve.3] a field of the wrong type; [.4] a value out of range; [.12] what is not
+// supported.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/request.hpp>
+#include <rlalgo/serve/fields.hpp>
+
+namespace rlalgo::serve {
+
+struct SamplingLimits {
+  std::int64_t vocab_size = 0;
+  std::int64_t length = 0;  // tokens of prompt and completion
+  std::int64_t most_completions = 4096;
+};
+
+struct SamplingRequest {
+  inference::RequestSpec spec;             // all but prompt, weights, log-probs and sinks
+  std::optional<std::int64_t> max_tokens;  // as asked for; spec.sampling.max_new_tokens is at least 1
+  bool include_stop_text = false;
+  bool skip_special_tokens = true;
+};
+
+// `otherwise`: the default of max_tokens; none = up to the context's end.
+[[nodiscard]] SamplingRequest read_sampling(Fields& fields, const SamplingLimits& limits,
+                                            std::optional<std::int64_t> otherwise);
+
+}  // namespace rlalgo::serve
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/serve/detail/sampling_fields_impl.hpp>
+#endif

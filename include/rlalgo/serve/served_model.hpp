@@ -1,0 +1,32 @@
+// The model that a server serves, and what it is called.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/text/chat_template.hpp>
+#include <rlalgo/text/tokenizer.hpp>
+
+namespace rlalgo::serve {
+
+struct ServedModel {
+  std::string name;  // in /v1/models and in requests
+  std::string root;  // where it came from
+  std::shared_ptr<const model::Decoder> decoder;
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template = {};
+  std::vector<data::TokenId> stop_ids = {};  // end ids of the model
+  std::int64_t max_model_len = 0;            // tokens of prompt and completion; 0 = max_position_embeddings
+
+  [[nodiscard]] std::int64_t length_limit() const {
+    const std::int64_t most = decoder->config().max_position_embeddings;
+    return max_model_len > 0 && max_model_len < most ? max_model_len : most;
+  }
+};
+
+}  // namespace rlalgo::serve

@@ -1,0 +1,32 @@
+// The settings of a generation server.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/http/server.hpp>
+#include <rlalgo/serve/engine.hpp>
+
+namespace rlalgo::serve {
+
+struct ServerConfig {
+  http::ServerConfig http = {.port = 8000, .body_limit = std::size_t{1} << 30};  // weights come in large bodies
+  Engine::Config engine;
+  std::string api_key;                               // empty: none is asked for
+  bool open_to_all = false;                          // no key, although the address is not this machine's own
+  std::vector<std::filesystem::path> allowed_paths;  // adapters are read below these only; empty: anywhere
+  bool strict = false;                               // a field that no route knows is an error
+  bool drawn_log_probs = false;      // OpenAI's routes: of the distribution that was drawn from, not of the model
+  std::int64_t most_log_probs = 20;  // beside a token; −1 = the vocabulary
+  double request_seconds = 3600.0;   // of one request, from its arrival; 0 = no limit
+  std::size_t body_limit = std::size_t{16} << 20;     // of requests that bring no weights
+  double report_seconds = 10.0;                       // between two lines about the load; 0 = none
+  bool access_log = false;                            // a line for every request
+  std::function<void(const std::string&)> tell = {};  // hears notes, reports and the access log
+};
+
+}  // namespace rlalgo::serve

@@ -1,0 +1,22 @@
+// A tensor as /http_update_weights/ brings it: {"name", "dtype": "torch.bfloat16", "shape": [2, 2], "data": base64}.
+//
+// Bytes are little endian, in C order. Which numbers they are follows from their count: 4 bytes an element are float32;
+// 2 are float16 whatever "dtype" says, as axolotl's clients send bfloat16 weights, unless "wire_dtype": "bfloat16" says
+// that they are what they seem. The values are then rounded to "dtype", with or without "torch." before it.
+//
+// Errors (status 400): [rlalgo.serve.19] bytes that are no base64, of another count than the shape asks for, or of no
+// known type; those of fields.hpp.
+#pragma once
+
+#include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/serve/fields.hpp>
+
+namespace rlalgo::serve {
+
+[[nodiscard]] model::NamedTensor read_wire_tensor(const Json& object, const std::string& place);
+
+}  // namespace rlalgo::serve
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/serve/detail/wire_tensor_impl.hpp>
+#endif

@@ -1,0 +1,240 @@
+#include <rlalgo/serve/engine.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <rlalgo/serve/refusal.hpp>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+
+#include "serve/served.hpp"
+
+using namespace rlalgo;
+using inference::RequestResult;
+using inference::RequestSpec;
+using serve::Engine;
+using serve::PauseMode;
+
+namespace {
+
+struct Bench {
+  std::shared_ptr<model::Decoder> decoder = served::decoder();
+  Engine engine;
+  inference::Forward::WeightsHandle weights;
+
+  explicit Bench(Engine::Config config = {}) : engine(decoder->config(), small(std::move(config)), {524}) {
+    engine.call([&](inference::DecoderEngine& e) { weights = e.view(decoder->weights()); });
+  }
+  static Engine::Config small(Engine::Config config) {
+    config.engine.threads = 1;
+    return config;
+  }
+
+  [[nodiscard]] RequestSpec spec(std::int64_t tokens, data::TokenId first = 3) const {
+    RequestSpec out{.prompt = {first, 5, 7}, .sampling = {.max_new_tokens = tokens}, .ignore_eos = true};
+    out.weights = weights;
+    return out;
+  }
+};
+
+struct Outcome {
+  std::vector<RequestResult> results;
+  int status = 0;
+  std::string error;
+};
+
+// Work whose outcome can be waited for.
+struct Job {
+  std::shared_ptr<std::promise<Outcome>> promise = std::make_shared<std::promise<Outcome>>();
+  std::future<Outcome> future = promise->get_future();
+  Engine::Work work;
+
+  explicit Job(std::vector<RequestSpec> specs) {
+    const auto outcome = std::make_shared<Outcome>();
+    const auto left = std::make_shared<std::size_t>(specs.size());
+    outcome->results.resize(specs.size());
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      specs[i].on_end = [outcome, left, i, done = promise](inference::RequestId, RequestResult&& result) {
+        outcome->results[i] = std::move(result);
+        if (--*left == 0) done->set_value(*outcome);
+      };
+    work.requests = std::move(specs);
+    work.on_failed = [done = promise](const core::Error& error) {
+      done->set_value({.status = dynamic_cast<const serve::Refusal&>(error).status(), .error = error.what()});
+    };
+  }
+  Outcome wait() {
+    REQUIRE(future.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+    return future.get();
+  }
+  [[nodiscard]] bool ready() const {
+    return future.wait_for(std::chrono::milliseconds(0)) == std::future_status::ready;
+  }
+};
+
+const data::Completion& first(const Outcome& outcome) { return outcome.results.at(0).completions.at(0).completion; }
+
+}  // namespace
+
+TEST_CASE("work is answered with the same bits alone and beside other work") {
+  Bench bench({.engine = {.max_slots = 4}});
+  Job alone({bench.spec(20)});
+  bench.engine.submit(std::move(alone.work));
+  const auto expected = first(alone.wait()).ids;
+  CHECK(expected.size() == 20);
+  std::vector<Job> jobs;
+  for (int i = 0; i < 10; ++i) jobs.emplace_back(std::vector<RequestSpec>{bench.spec(20), bench.spec(5, 40 + i)});
+  for (Job& job : jobs) bench.engine.submit(std::move(job.work));
+  for (Job& job : jobs) CHECK(first(job.wait()).ids == expected);
+  bench.engine.call([](auto&) {});
+  const auto counts = bench.engine.counts();
+  CHECK(counts.pending == 0);
+  CHECK(counts.cut == 21);
+  CHECK(counts.first_token_seconds.total() == 21);
+}
+
+TEST_CASE("what a request may not ask fails its work alone") {
+  Bench bench;
+  Job bad({bench.spec(5), bench.spec(5, 530)});
+  Job good({bench.spec(5)});
+  bench.engine.submit(std::move(bad.work));
+  bench.engine.submit(std::move(good.work));
+  const Outcome outcome = bad.wait();
+  CHECK(outcome.status == 400);
+  CHECK(outcome.error.starts_with("[rlalgo.inference.3]"));
+  CHECK(first(good.wait()).ids.size() == 5);
+}
+
+TEST_CASE("cancelled work ends as aborted and frees its memory") {
+  Bench bench;
+  Job job({bench.spec(400), bench.spec(400)});
+  const auto ticket = bench.engine.submit(std::move(job.work));
+  bench.engine.cancel(ticket);
+  bench.engine.cancel(ticket);  // again: nothing
+  const Outcome outcome = job.wait();
+  CHECK(outcome.results.size() == 2);
+  CHECK(first(outcome).finish == data::Finish::aborted);
+  std::size_t pages = 1;
+  bench.engine.call([&](inference::DecoderEngine& e) { pages = e.scheduler().counts().pages_in_use; });
+  CHECK(pages == 0);
+}
+
+TEST_CASE("what waits is bounded") {
+  Bench bench({.engine = {.max_slots = 1}, .most_waiting = 4});
+  std::promise<void> paused;
+  bench.engine.pause(PauseMode::keep, [&] { paused.set_value(); });
+  paused.get_future().wait();
+  std::vector<Job> jobs;
+  for (int i = 0; i < 2; ++i) {
+    jobs.emplace_back(std::vector<RequestSpec>(2, bench.spec(2)));
+    bench.engine.submit(std::move(jobs.back().work));
+  }
+  CHECK(support::raised_by([&] { bench.engine.submit({.requests = {bench.spec(1)}}); }).starts_with("serve.9"));
+  bench.engine.resume();
+  for (Job& job : jobs) CHECK(job.wait().results.size() == 2);
+  Job large(std::vector<RequestSpec>(9, bench.spec(1)));  // alone it is taken
+  bench.engine.submit(std::move(large.work));
+  CHECK(large.wait().results.size() == 9);
+}
+
+TEST_CASE("a deadline ends work that waits or runs") {
+  Bench bench;
+  std::promise<void> paused;
+  bench.engine.pause(PauseMode::keep, [&] { paused.set_value(); });
+  paused.get_future().wait();
+  Job job({bench.spec(5)});
+  job.work.seconds = 0.05;
+  bench.engine.submit(std::move(job.work));
+  const Outcome outcome = job.wait();
+  CHECK(outcome.status == 504);
+  CHECK(outcome.error.starts_with("[rlalgo.serve.14]"));
+  bench.engine.resume();
+  CHECK(bench.engine.counts().failed == 1);
+}
+
+TEST_CASE("a sink that throws fails its own work") {
+  Bench bench;
+  Job bad({bench.spec(50)});
+  bad.work.requests[0].on_token = [](const inference::TokenEvent&) { throw std::runtime_error("full"); };
+  Job good({bench.spec(30)});
+  bench.engine.submit(std::move(bad.work));
+  bench.engine.submit(std::move(good.work));
+  const Outcome outcome = bad.wait();
+  CHECK(outcome.status == 500);
+  CHECK(outcome.error.find("full") != std::string::npos);
+  CHECK(first(good.wait()).ids.size() == 30);
+}
+
+TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
+  Bench bench;
+  const auto pause = [&](PauseMode mode) {
+    auto paused = std::make_shared<std::promise<void>>();
+    auto done = paused->get_future();
+    bench.engine.pause(mode, [paused] { paused->set_value(); });
+    return done.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  };
+  Job whole({bench.spec(300)});
+  bench.engine.submit(std::move(whole.work));
+  const auto expected = first(whole.wait()).ids;
+
+  Job kept({bench.spec(300)});
+  bench.engine.submit(std::move(kept.work));
+  REQUIRE(pause(PauseMode::keep));
+  CHECK(bench.engine.paused());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!kept.ready());
+  bench.engine.resume();
+  CHECK(first(kept.wait()).ids == expected);
+
+  Job waited({bench.spec(100)});
+  bench.engine.submit(std::move(waited.work));
+  bench.engine.call([](auto&) {});  // it is in the scheduler when a step has been made
+  REQUIRE(pause(PauseMode::wait));
+  Job late({bench.spec(3)});
+  bench.engine.submit(std::move(late.work));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!late.ready());
+  bench.engine.resume();
+  CHECK(first(late.wait()).ids.size() == 3);
+  CHECK(first(waited.wait()).ids.size() == 100);
+
+  Job aborted({bench.spec(400)});
+  bench.engine.submit(std::move(aborted.work));
+  REQUIRE(pause(PauseMode::abort));
+  CHECK(first(aborted.wait()).finish == data::Finish::aborted);
+  bench.engine.resume();
+}
+
+TEST_CASE("work is aborted by its name") {
+  Bench bench;
+  Job a({bench.spec(400)}), b({bench.spec(40)});
+  a.work.id = "a";
+  b.work.id = "b";
+  bench.engine.submit(std::move(a.work));
+  bench.engine.submit(std::move(b.work));
+  CHECK(bench.engine.abort({"a", "c"}) == 1);
+  CHECK(first(a.wait()).finish == data::Finish::aborted);
+  CHECK(first(b.wait()).finish == data::Finish::length);
+}
+
+TEST_CASE("an engine that drains finishes what it has, or ends it in time") {
+  auto bench = std::make_unique<Bench>();
+  Job job({bench->spec(50)});
+  bench->engine.submit(std::move(job.work));
+  bench->engine.drain(20);
+  CHECK(job.ready());
+  CHECK(first(job.wait()).finish == data::Finish::length);
+  CHECK(support::raised_by([&] { bench->engine.submit({.requests = {bench->spec(1)}}); }).starts_with("serve.10"));
+
+  bench = std::make_unique<Bench>();
+  Job endless(std::vector<RequestSpec>(500, bench->spec(400)));
+  bench->engine.submit(std::move(endless.work));
+  bench = nullptr;
+  CHECK(endless.ready());
+  CHECK(endless.wait().results.back().completions[0].completion.finish == data::Finish::aborted);
+}
