@@ -3,6 +3,7 @@
 //
 //   example_07_serve MODEL_DIR
 #include <iostream>
+#include <stdexcept>
 #include <string>
 
 #include <rlalgo/http/client.hpp>
@@ -10,7 +11,7 @@
 #include <rlalgo/serve/server.hpp>
 
 using namespace rlalgo;
-using serve::Json;
+using data::Json;
 
 namespace {
 

@@ -40,6 +40,12 @@ struct Bench {
     out.weights = weights;
     return out;
   }
+  // At least a millisecond a token: it does not end before what comes after it is asked for.
+  [[nodiscard]] RequestSpec slow(std::int64_t tokens) const {
+    RequestSpec out = spec(tokens);
+    out.on_token = [](const inference::TokenEvent&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+    return out;
+  }
 };
 
 struct Outcome {
@@ -112,7 +118,7 @@ TEST_CASE("what a request may not ask fails its work alone") {
 
 TEST_CASE("cancelled work ends as aborted and frees its memory") {
   Bench bench;
-  Job job({bench.spec(400), bench.spec(400)});
+  Job job({bench.slow(400), bench.slow(400)});
   const auto ticket = bench.engine.submit(std::move(job.work));
   bench.engine.cancel(ticket);
   bench.engine.cancel(ticket);  // again: nothing
@@ -182,7 +188,7 @@ TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
   bench.engine.submit(std::move(whole.work));
   const auto expected = first(whole.wait()).ids;
 
-  Job kept({bench.spec(300)});
+  Job kept({bench.slow(300)});
   bench.engine.submit(std::move(kept.work));
   REQUIRE(pause(PauseMode::keep));
   CHECK(bench.engine.paused());
@@ -191,7 +197,7 @@ TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
   bench.engine.resume();
   CHECK(first(kept.wait()).ids == expected);
 
-  Job waited({bench.spec(100)});
+  Job waited({bench.slow(100)});
   bench.engine.submit(std::move(waited.work));
   bench.engine.call([](auto&) {});  // it is in the scheduler when a step has been made
   REQUIRE(pause(PauseMode::wait));
@@ -203,7 +209,7 @@ TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
   CHECK(first(late.wait()).ids.size() == 3);
   CHECK(first(waited.wait()).ids.size() == 100);
 
-  Job aborted({bench.spec(400)});
+  Job aborted({bench.slow(400)});
   bench.engine.submit(std::move(aborted.work));
   REQUIRE(pause(PauseMode::abort));
   CHECK(first(aborted.wait()).finish == data::Finish::aborted);
@@ -212,7 +218,7 @@ TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
 
 TEST_CASE("work is aborted by its name") {
   Bench bench;
-  Job a({bench.spec(400)}), b({bench.spec(40)});
+  Job a({bench.slow(400)}), b({bench.spec(40)});
   a.work.id = "a";
   b.work.id = "b";
   bench.engine.submit(std::move(a.work));
@@ -224,7 +230,7 @@ TEST_CASE("work is aborted by its name") {
 
 TEST_CASE("an engine that drains finishes what it has, or ends it in time") {
   auto bench = std::make_unique<Bench>();
-  Job job({bench->spec(50)});
+  Job job({bench->slow(50)});
   bench->engine.submit(std::move(job.work));
   bench->engine.drain(20);
   CHECK(job.ready());
@@ -232,7 +238,7 @@ TEST_CASE("an engine that drains finishes what it has, or ends it in time") {
   CHECK(support::raised_by([&] { bench->engine.submit({.requests = {bench->spec(1)}}); }).starts_with("serve.10"));
 
   bench = std::make_unique<Bench>();
-  Job endless(std::vector<RequestSpec>(500, bench->spec(400)));
+  Job endless(std::vector<RequestSpec>(500, bench->slow(400)));
   bench->engine.submit(std::move(endless.work));
   bench = nullptr;
   CHECK(endless.ready());

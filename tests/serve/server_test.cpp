@@ -8,6 +8,7 @@
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/serve/fields.hpp>
 
 #include <support/catch.hpp>
 #include <support/raw_client.hpp>
