@@ -94,6 +94,25 @@ def preferences(c):
 
 
 @case
+def feature_matching(c):
+    """Both modes of rl: ebft on held-out rows, without an adapter and with one."""
+    data = str(QUICKSTART / "data" / "train.jsonl")
+    common = {"base_model": BASE["base_model"], "rl": "ebft", "learning_rate": 1e-3, "max_steps": 2, "val_set_size": 0.004, "output_dir": "out", **SAVED}
+    strided = {**common, "datasets": [{"path": data, "type": "ebft_strided_structured.transform"}], "sequence_len": 48, "micro_batch_size": 2,
+               "ebft": {"mode": "strided", "n_samples_per_prompt": 3, "generate_max_len": 3, "use_whitening": True, "ce_coef": 0.1}}
+    rows = [{"input": f"{i % 7} + {i % 5} =", "output": f"{i % 7 + i % 5} apples"} for i in range(24)]
+    (c.folder / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    structured = {**common, "datasets": [{"path": "rows.jsonl", "type": "ebft_opencode.transform"}], "micro_batch_size": 4, "val_set_size": 0.25,
+                  "ebft": {"mode": "structured", "ce_coef": 0.1}, "trl": {"num_generations": 4, "max_completion_length": 8}}
+    for run in [strided, structured, {**strided, **LORA}]:
+        shutil.rmtree(c.folder / "out", ignore_errors=True)
+        c.config(text=json.dumps(run))
+        c.run("train", "config.yaml").expect(0)
+        assert {"eval_loss", "eval_ebft/alignment", "eval_ebft/cfm_loss", "eval_ebft/ce_loss"} <= logged(c, 2).keys(), logged(c, 2)
+        same(c)
+
+
+@case
 def on_other_rows(c):
     """Overrides come after CONFIG; what differs from the training is told, on standard error."""
     c.train({"save_steps": 2, "save_strategy": "steps", "val_set_size": 0.004}).expect(0)

@@ -7,6 +7,7 @@
 #include <support/scratch.hpp>
 
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/model/anchored_tree.hpp>
 
 using namespace rlalgo;
 using config::RunConfig;
@@ -50,6 +51,20 @@ TEST_CASE("the feature network is the base as it was read, whatever becomes of t
   }
 }
 
+TEST_CASE("relative depths that are one layer are told") {
+  const Folder folder;
+  const auto told = [&](const std::string& layers) {
+    const RunConfig c =
+        folder.run("", "ebft_pretrain.transform", "  mode: strided\n  feature_layers: " + layers + "\n");
+    return config::repeated_layers(c, config::feature_network(c, config::load_language_model(c)));
+  };
+  const std::int64_t layers = model::read_hf_config(model_directory).decoder.layers;
+  REQUIRE(layers < 50);
+  CHECK(told("[0.98, 0.99]").find(std::to_string(layers - 1) + ", " + std::to_string(layers - 1)) != std::string::npos);
+  CHECK(told("[0, 1]").empty());
+  CHECK(told("[0.5, 0.5]").empty());  // said when the file was read
+}
+
 TEST_CASE("documents of a dataset") {
   const Folder folder;
   const RunConfig c = folder.run("{\"prompt\": \"1 + 1 =\", \"completion\": \" 2\"}\n{\"prompt\": \"\"}\n",
@@ -62,6 +77,83 @@ TEST_CASE("documents of a dataset") {
   CHECK(documents.train[0].ids.size() == documents.train[0].loss_mask.size());
   CHECK(documents.train[0].loss_mask.back() == 1);
   CHECK(config::fingerprints(c, documents).contains("weights of base_model"));
+}
+
+TEST_CASE("texts in chunks, seen by each other or not") {
+  const Folder folder;
+  std::string rows;
+  for (int i = 0; i < 6; ++i) rows += "{\"text\": \"" + std::to_string(i) + " + 1 = " + std::to_string(i + 1) + "\"}\n";
+  const std::string pack = "  mode: strided\n  pack_documents: true\n";
+  const auto load = [&](const std::string& more, const std::string& type = "ebft_pretrain.transform") {
+    const RunConfig c = folder.run(rows, type, pack + more);
+    return config::load_documents(c, config::load_language_model(c));
+  };
+  const auto plain = folder.run(rows, "ebft_pretrain.transform", "  mode: strided\n");
+  const config::LanguageModel model = config::load_language_model(plain);
+  std::vector<data::TokenId> whole;
+  for (const data::Document& text : config::load_documents(plain, model).train) {
+    whole.insert(whole.end(), text.ids.begin(), text.ids.end());
+    whole.push_back(model.tokenizer.eos_id().value());
+  }
+  const auto chunks = load("sequence_len: 16\n").train;
+  std::vector<data::TokenId> joined;
+  for (const data::Document& chunk : chunks) {
+    CHECK((chunk.ids.size() == 16 || &chunk == &chunks.back()));
+    CHECK(chunk.texts.empty());
+    joined.insert(joined.end(), chunk.ids.begin(), chunk.ids.end());
+  }
+  CHECK(joined == whole);  // no text is cut to sequence_len before
+  const auto apart = load("  document_masking: true\nsequence_len: 16\n").train;
+  REQUIRE(apart.size() == chunks.size());
+  CHECK(apart[0].ids == chunks[0].ids);
+  CHECK(apart[0].texts.size() > 1);
+  const RunConfig c = folder.run(rows, "ebft_pretrain.transform", pack + "sequence_len: 16\n");
+  CHECK(config::fingerprints(c, {chunks, {}}) != config::fingerprints(c, {apart, {}}));
+  const auto held = load("sequence_len: 16\nval_set_size: 0.5\n");
+  CHECK(held.evaluation.size() == held.train.size());  // packed apart from each other
+  CHECK_THROWS_WITH(load("", "ebft_strided_structured.transform"),
+                    Catch::Contains("[rlalgo.config.8]") && Catch::Contains("ebft.pack_documents"));
+}
+
+TEST_CASE("packing needs an end token") {
+  const Folder folder;
+  const fs::path copy = folder.scratch.path() / "model";
+  fs::copy(model_directory, copy);
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (!fs::exists(copy / name)) continue;
+    model::Json json = model::Json::parse(std::ifstream(copy / name));
+    json.erase("eos_token");
+    std::ofstream(copy / name) << json.dump();
+  }
+  RunConfig c =
+      folder.run("{\"text\": \"1\"}\n", "ebft_pretrain.transform", "  mode: strided\n  pack_documents: true\n");
+  c.base_model = copy.string();
+  CHECK_THROWS_WITH(config::load_documents(c, config::load_language_model(c)), Catch::Contains("[rlalgo.config.36]"));
+}
+
+TEST_CASE("rows that are the same document are one where duplicates are dropped") {
+  const Folder folder;
+  const std::string rows = "{\"text\": \"1 2\"}\n{\"text\": \"3\"}\n{\"text\": \"1 2\"}\n";
+  const auto load = [&](const std::string& more) {
+    const RunConfig c = folder.run(rows, "ebft_pretrain.transform", "  mode: strided\n" + more);
+    return config::load_documents(c, config::load_language_model(c)).train;
+  };
+  const auto all = load("");
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].ids == all[2].ids);
+  CHECK(all[2].row == 2);
+  const auto unique = load("dataset_exact_deduplication: true\n");
+  REQUIRE(unique.size() == 2);
+  CHECK(unique[1].ids == all[1].ids);
+}
+
+TEST_CASE("the spread of the advantages of completions") {
+  std::vector<data::Rollout> rollouts(3);
+  for (std::size_t i = 0; i < 3; ++i) rollouts[i].advantage = static_cast<double>(i);
+  std::vector<const data::Rollout*> rows = {&rollouts[0], &rollouts[1], &rollouts[2]};
+  core::Metrics metrics;
+  config::add_advantage_spread(rows, metrics);
+  CHECK(metrics.value("ebft/advantages_std") == Approx(1.0));
 }
 
 TEST_CASE("a type of the other mode is an error that lists its own") {

@@ -335,6 +335,8 @@ TEST_CASE("feature matching: every key reaches its field") {
   temperature: 0
   top_p: 0.9
   mask_thinking_ce: true
+  pack_documents: true
+  document_masking: true
   save_rollouts: true
 sequence_len: 64
 )");
@@ -360,6 +362,8 @@ sequence_len: 64
   CHECK(e.temperature == 0.0);
   CHECK(e.top_p == 0.9);
   CHECK(e.mask_thinking_ce);
+  CHECK(e.pack_documents);
+  CHECK(e.document_masking);
   CHECK(e.save_rollouts);
   CHECK(e.sequence_len == 64);
   CHECK(c.settings.contains("ebft.stride"));  // what a resume compares
@@ -375,6 +379,11 @@ TEST_CASE("feature matching: contradictions") {
                 {"config.8: ", method, "c.yaml:8"}) == "");
   CHECK(lacks(error_of(matching + "  mode: strided\n  n_samples_per_prompt: 1\n"), {"config.8: ", "reinforce"}) == "");
   CHECK_NOTHROW(parse(matching + "  mode: strided\n  n_samples_per_prompt: 1\n  advantage_estimator: reinforce\n"));
+  const std::string alone = "trl: {num_generations: 1}\n";
+  CHECK(lacks(error_of(matching + "  mode: structured\n" + alone), {"config.8: ", "reinforce"}) == "");
+  CHECK(geometry_of(parse(matching + "  advantage_estimator: reinforce\n" + alone)).num_generations == 1);
+  CHECK(lacks(error_of(matching + "  advantage_estimator: reinforce\ntrl: {num_generations: 0}\n"), {"config.6: "}) ==
+        "");
   for (const char* layers : {"[-0.1]", "[1.5]", "[]"})
     CHECK(lacks(error_of(matching + "  feature_layers: " + layers + "\n"), {"config.6: ", "ebft.feature_layers"}) ==
           "");
@@ -385,6 +394,36 @@ TEST_CASE("feature matching: contradictions") {
   CHECK(warning_of(matching + "  stride: 4\n").find("ebft.stride has no effect") != std::string::npos);
   CHECK(parse(matching + "  mode: structured\n").warnings.empty());
   CHECK(parse(matching + "  mode: structured\ntrl: {temperature: 0}\n").trl.temperature == 0.0);
+}
+
+TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it warns of") {
+  const std::string strided = matching + "  mode: strided\n", structured = matching + "  mode: structured\n";
+  const std::string compiled = "torch_compile: true\ngradient_checkpointing: true\n";
+  CHECK(lacks(error_of(strided + compiled), {"config.8: ", "torch_compile", "gradient_checkpointing"}) == "");
+  CHECK_NOTHROW(parse(structured + compiled));
+  CHECK_NOTHROW(parse(strided + "torch_compile: false\ngradient_checkpointing: true\n"));
+  CHECK(warning_of(strided + "torch_compile: true\n").find("torch_compile") != std::string::npos);
+  for (const char* attention : {"flex_attention: true\n", "attn_implementation: flex_attention\n"}) {
+    CHECK(lacks(error_of(strided + attention + "activation_offloading: true\ngradient_checkpointing: true\n"),
+                {"config.8: ", "activation_offloading", std::string(attention).substr(0, 8)}) == "");
+    CHECK_NOTHROW(parse(strided + attention));
+  }
+  CHECK_NOTHROW(parse(strided + "attn_implementation: sdpa\nactivation_offloading: true\n"));
+  CHECK(lacks(error_of(strided + "sample_packing: true\n"), {"config.8: ", "ebft.pack_documents"}) == "");
+  CHECK(lacks(error_of(strided + "  document_masking: true\n"), {"config.8: ", "ebft.pack_documents"}) == "");
+  CHECK(parse(strided + "sequence_len: 1024\n").warnings.empty());
+  CHECK(warning_of(strided + "sequence_len: 4096\n").find("20448 tokens in one pass") != std::string::npos);
+  CHECK(warning_of(strided + "trl: {num_generations: 4}\n").find("trl.num_generations") != std::string::npos);
+  CHECK(parse(strided + "trl: {shuffle_dataset: false}\n").warnings.empty());
+  for (const char* value : {"stride: 0", "stride: -1", "context_length: 0", "generate_max_len: 0",
+                            "n_samples_per_prompt: 0", "min_completion_prefix: -1", "temperature: -0.1",
+                            "temperature: .nan", "top_p: 1.1", "top_p: -0.1", "alignment_coef: .inf", "ce_coef: -1"})
+    CHECK(lacks(error_of(strided + "  " + value + "\n"),
+                {"config.6: ", "ebft." + std::string(value).substr(0, std::string(value).find(':'))}) == "");
+  CHECK(lacks(error_of(structured + "  gt_length_multiplier: 0.05\n"), {"config.6: ", "gt_length_multiplier"}) == "");
+  CHECK(lacks(error_of(strided + "sequence_len: 0\n"), {"config.6: ", "sequence_len"}) == "");
+  CHECK(lacks(error_of(strided + "lr_scheduler: polynomial\nlr_scheduler_kwargs: {power: -1}\n"),
+              {"lr_scheduler_kwargs"}) == "");
 }
 
 TEST_CASE("what this build lacks is an error that says what works, never ignored") {

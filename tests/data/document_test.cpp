@@ -7,3 +7,11 @@ TEST_CASE("a document of its own has neither prompt nor padding") {
   CHECK_FALSE(document.prompt_length.has_value());
   CHECK(document.ids.size() == document.loss_mask.size());
 }
+
+TEST_CASE("the texts of a document") {
+  using rlalgo::data::text_spans;
+  using Spans = std::vector<rlalgo::data::TextSpan>;
+  CHECK((text_spans({.ids = {1, 2, 3}}) == Spans{{0, 3}}));
+  CHECK((text_spans({}) == Spans{{0, 0}}));
+  CHECK((text_spans({.ids = {1, 2, 3, 4}, .texts = {0, 3}}) == Spans{{0, 3}, {3, 4}}));
+}

@@ -1,4 +1,5 @@
 #include <rlalgo/feature/block_matching.hpp>
+#include <rlalgo/feature/matching.hpp>
 
 #include <memory>
 

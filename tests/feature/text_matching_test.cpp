@@ -129,6 +129,38 @@ TEST_CASE("alignment and diversity as two reward functions") {
   CHECK(logged("ebft/alignment") == Approx((al[0] + al[1] + al[2] + al[3]) / 4));
   CHECK(logged("ebft/reward") == Approx(2 * logged("ebft/alignment") - .5 * logged("ebft/diversity")));
   CHECK(logged("ebft/cfm_loss") > 0);
+  REQUIRE(call.log.extras.size() == 1);  // what a reader of the samples is shown beside them
+  CHECK(call.log.extras[0].first == "ground_truth");
+  CHECK(call.log.extras[0].second == reward::Json{"fg", "fg", "jj", "jj"});
+}
+
+// Of three groups of two: every group has the turns of its own prompt, not those of another.
+TEST_CASE("a conversation goes on with the turns of its own row") {
+  Call call({"abc", "de", "gg"}, 2, {"fg", "h", "i", "j", "k", "l"}, {"a", "b", "c"});
+  const std::vector<std::string> others = {"uu", "vvv", ""};
+  for (std::size_t i = 0; i < 6; ++i)
+    if (!others[i / 2].empty()) call.columns[i]["remaining_turns"] = reward::Json::array({others[i / 2]});
+  feature::Texts texts = letters();
+  std::vector<std::size_t> first_rows;
+  texts.converse = [&](const reward::Json& prompt, const reward::Json& turns, const std::string& truth,
+                       std::span<const std::string> answers, std::size_t first_row, std::int64_t) {
+    first_rows.push_back(first_row);
+    std::vector<std::string> out = {prompt.get<std::string>() + truth + turns[0].get<std::string>()};
+    for (const std::string& answer : answers)
+      out.push_back(prompt.get<std::string>() + answer + turns[0].get<std::string>());
+    return out;
+  };
+  const feature::TextMatching matching(network(), texts, {});
+  std::vector<TokenIds> embedded;
+  CHECK(matching(call.view(), &embedded).size() == 3);
+  REQUIRE(embedded.size() == 6);
+  const auto ids = [&](const std::string& text) { return letters().encode(text); };
+  CHECK(embedded[0] == ids("abcfguu"));
+  CHECK(embedded[1] == ids("abchuu"));
+  CHECK(embedded[2] == ids("deivvv"));
+  CHECK(embedded[3] == ids("dejvvv"));
+  CHECK(embedded[4].empty());  // no conversation
+  CHECK(first_rows == std::vector<std::size_t>{0, 2});
 }
 
 TEST_CASE("texts are cut, and a row without a ground truth is an error") {

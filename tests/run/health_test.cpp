@@ -1,5 +1,6 @@
 #include <support/catch.hpp>
 
+#include <algorithm>
 #include <sstream>
 #include <vector>
 
@@ -47,6 +48,35 @@ TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
   CHECK(state("sampling/importance_sampling_ratio/min", 0.001) == State::alarm);
   CHECK(state("clip_ratio/region_mean", 0.4) == State::alarm);
   CHECK(state("completions/clipped_ratio", 0.9) == State::alarm);
+}
+
+TEST_CASE("feature matching has bands of its own, and none of those that its numbers would cross in good health") {
+  const auto of = [](const std::string& metric, double value, std::vector<std::pair<std::string, double>> more = {}) {
+    more.insert(more.begin(), {{"ebft/mean_reward", 0.1}, {metric, value}});
+    for (const HealthFinding& f : health(records(20, more)))
+      if (f.metric == metric) return f.state;
+    FAIL("no finding for " << metric);
+    return State::well;
+  };
+  CHECK(of("ebft/alignment", 0.9) == State::well);
+  CHECK(of("ebft/alignment", 0.2) == State::watch);
+  CHECK(of("ebft/alignment", -0.1) == State::alarm);
+  CHECK(of("ebft/diversity", 0.05) == State::well);
+  CHECK(of("ebft/diversity", 1.5) == State::watch);
+  CHECK(of("ebft/diversity", 1.95) == State::alarm);
+  CHECK(of("ebft/cfm_loss", 1.2) == State::well);
+  CHECK(of("ebft/cfm_loss", 200) == State::alarm);
+  CHECK(of("ebft/advantages_std", 0.0) == State::alarm);
+  CHECK(of("ebft/steps_without_blocks", 0.0) == State::well);
+  CHECK(of("ebft/steps_without_blocks", 1.0) == State::alarm);
+  CHECK(of("entropy", 2.0, {{"ebft/num_blocks", 9.0}}) == State::well);  // text has the entropy of text
+  CHECK(of("entropy", 0.005, {{"ebft/num_blocks", 9.0}}) == State::alarm);
+  CHECK(state("entropy", 2.0) == State::alarm);
+  // Whitened samples that differ have diversity 0 by definition: no reward function that fails.
+  const auto whitened =
+      health(records(20, {{"reward", 1.0}, {"ebft/alignment", 1.0}, {"rewards/diversity/mean", 0.0}}));
+  CHECK(std::none_of(whitened.begin(), whitened.end(),
+                     [](const HealthFinding& f) { return f.metric == "rewards/diversity/mean"; }));
 }
 
 TEST_CASE("an alarm waits for its window, and only the window counts") {

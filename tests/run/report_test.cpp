@@ -251,3 +251,50 @@ TEST_CASE("axes have round numbers inside their range") {
   CHECK(rlalgo::run::detail::is_noisy(noise));
   CHECK_FALSE(rlalgo::run::detail::is_noisy(schedule));
 }
+
+TEST_CASE("feature matching has a section of its own, and its samples stand below context and ground truth") {
+  const fake::TempDir dir;
+  fake::Run run;
+  Callbacks callbacks = run.callbacks();
+  callbacks.train_step = [&](std::int64_t step) {
+    StepResult result = run.train_step(step);
+    for (const char* name : {"alignment", "diversity", "cfm_loss", "ce_loss", "mean_reward", "num_blocks"})
+      result.metrics.mean(std::string("ebft/") + name, 0.5 + 0.1 * static_cast<double>(step), 1.0);
+    return result;
+  };
+  callbacks.samples = [](std::size_t limit) {
+    std::vector<Sample> out;
+    for (const char* drawn : {"a mat", "a hat", "the <b>"})
+      if (out.size() < limit)
+        out.push_back({"The cat sat on",
+                       drawn,
+                       {{"alignment", 1.25}, {"diversity", 0.5}, {"reward", 0.75}},
+                       0.5,
+                       false,
+                       {{"ground_truth", "the mat & more"}}});
+    return out;
+  };
+  LoopConfig config = fake::config(dir.path, 3);
+  config.report = true;
+  Loop(config, callbacks).run();
+  const std::string page = fake::read(dir.path / "report.html");
+  CHECK(count(page, "<h2>Feature matching</h2>") == 1);
+  CHECK(page.find("<h2>Feature matching</h2>") < page.find("<h2>Curves</h2>"));
+  CHECK(count(page, "<h2>Curves</h2>") == 1);
+  for (const char* title : {">Alignment with the ground truth, 2·cos<", ">Diversity: similarity among the samples<",
+                            ">Distance to the ground truth (CFM)<", ">Cross-entropy of the ground truth, nats<"}) {
+    INFO(title);
+    CHECK(page.find(title) > page.find("<h2>Feature matching</h2>"));
+    CHECK(page.find(title) < page.find("<h2>Curves</h2>"));
+  }
+  CHECK(count(page, "<div class=\"charts\">") == 2);
+  CHECK(page.find("<h2>Sample blocks</h2>") != std::string::npos);
+  // Once for each of the two logged steps, not once for each sample.
+  CHECK(count(page, "the mat &amp; more") == 2);
+  CHECK(count(page, "<div class=\"text prompt\">The cat sat on</div>") == 2);
+  CHECK(count(page, "<th>ground_truth</th>") == 0);
+  CHECK(count(page, "a hat") == 2);
+  CHECK(count(page, "the &lt;b&gt;") == 2);
+  CHECK(count(page, "<th class=\"n\">alignment</th>") == 2);
+  CHECK(page.find("mean reward 0.65") != std::string::npos);
+}

@@ -1,5 +1,6 @@
 #include <rlalgo/sampler/strided_blocks.hpp>
 
+#include <cmath>
 #include <memory>
 
 #include <support/catch.hpp>
@@ -117,6 +118,64 @@ TEST_CASE("documents without blocks") {
   CHECK(metric(nothing.metrics, "ce_loss") == 0);
   CHECK(metric(nothing.metrics, "alignment") == 0);
   CHECK(metric(nothing.metrics, "cfm_loss") == 0);
+}
+
+TEST_CASE("a chunk whose texts do not see each other draws and rewards as its texts alone") {
+  Run run;
+  data::Document chunk = document(14);
+  const data::Document second = document(9);
+  chunk.ids.insert(chunk.ids.end(), second.ids.begin(), second.ids.end());
+  chunk.loss_mask.resize(chunk.ids.size(), 1);
+  StridedConfig config = small(1);
+  using Starts = std::vector<std::int64_t>;
+  CHECK(sampler::block_starts(chunk, config) == Starts{4, 7, 10, 13, 16, 19});
+  chunk.texts = {0, 14};
+  // 13 crosses the border; a start at 14 would have nothing before it.
+  CHECK(sampler::block_starts(chunk, config) == Starts{4, 7, 10, 16, 19});
+  config.context_length = 14;
+  CHECK(sampler::block_starts(chunk, config) == Starts{17, 20});
+  config = small(1);
+  config.temperature = 0;  // equal draws whatever their random index
+  auto whole = run.blocks({chunk}, config);
+  (void)whole.next(0);
+  const auto& blocks = whole.latest()[0].blocks;
+  REQUIRE(blocks.size() == 5);
+  auto first = run.blocks({document(14)}, config);
+  (void)first.next(0);
+  config.context_length = 2;
+  auto other = run.blocks({second}, config);
+  (void)other.next(0);
+  const auto same = [](const sampler::Block& a, const sampler::Block& b, std::int64_t shift) {
+    CHECK(a.start == b.start + shift);
+    CHECK(a.samples == b.samples);
+    for (std::size_t j = 0; j < a.alignment.size(); ++j) CHECK(a.alignment[j] == Approx(b.alignment[j]).epsilon(1e-5));
+  };
+  for (std::size_t k = 0; k < 3; ++k) same(blocks[k], first.latest()[0].blocks[k], 0);
+  for (std::size_t k = 0; k < 2; ++k) same(blocks[3 + k], other.latest()[0].blocks[k], 14);
+  CHECK(whole.latest()[0].mismatch.size() == 5);
+}
+
+TEST_CASE("padding alone, nothing at all, a text as long as its anchor: nothing that is not finite") {
+  Run run;
+  data::Document padding = document(14);
+  padding.loss_mask.assign(14, 0);
+  StridedConfig config = small(4);
+  for (const auto whitening : {feature::Whitening::none, feature::Whitening::feature, feature::Whitening::sample}) {
+    config.matching.whitening = whitening;
+    for (const std::size_t length : {std::size_t{5}, std::size_t{14}}) {
+      padding = document(length);
+      padding.ids.assign(length, 2);
+      padding.loss_mask.assign(length, 0);
+      auto blocks = run.blocks({padding, document(0), document(4), document(1)}, config);
+      const auto batch = blocks.next(0);
+      for (const char* name : {"mean_reward", "alignment", "diversity", "cfm_loss", "num_blocks"})
+        CHECK(std::isfinite(metric(batch.metrics, name)));
+      CHECK(metric(batch.metrics, "steps_without_blocks") == (length == 5 ? 1 : 0));
+      for (const auto& row : blocks.latest())
+        for (const sampler::Block& block : row.blocks)
+          for (const double a : block.advantage) CHECK(std::isfinite(a));
+    }
+  }
 }
 
 TEST_CASE("a split into micro-batches draws the same, and a step can be asked again") {

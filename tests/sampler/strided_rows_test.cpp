@@ -1,5 +1,6 @@
 #include <rlalgo/sampler/strided_rows.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -165,6 +166,58 @@ TEST_CASE("values and gradients are those of ordinary sequences") {
         CHECK(0.8 * metrics.value("rl_loss") + 0.3 * metrics.value("ce_loss") == Approx(value).epsilon(1e-12));
       }
     }
+}
+
+TEST_CASE("texts of a chunk that do not see each other are documents of their own") {
+  const auto model =
+      model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3, at::kDouble);
+  StridedDocument a = document(13, 4, 3, 3, 4, 1), b = document(9, 2, 4, 3, 2, 2);
+  auto chunk = std::make_shared<data::Document>(*a.document);
+  chunk->texts = {0, 13};
+  chunk->ids.insert(chunk->ids.end(), b.document->ids.begin(), b.document->ids.end());
+  chunk->loss_mask.insert(chunk->loss_mask.end(), b.document->loss_mask.begin(), b.document->loss_mask.end());
+  StridedDocument packed{.document = chunk, .anchor = 4, .likelihood = true, .blocks = a.blocks};
+  for (Block block : b.blocks) {
+    block.start += 13;
+    packed.blocks.push_back(block);
+  }
+  REQUIRE(chunk->loss_mask[13] == 1);
+  CHECK(StridedRows::likelihood_targets(packed, Loss::needs).size() ==
+        StridedRows::likelihood_targets(a, Loss::needs).size() +
+            StridedRows::likelihood_targets(b, Loss::needs).size());
+  const Loss loss({.policy = 0.8, .cross_entropy = 0.3}, Score({}));
+  const double value = step(*model, {{&packed}}, loss, 0.6);
+  const auto found = gradients(*model);
+  CHECK(value == Approx(step(*model, {{&a, &b}}, loss, 0.6)).epsilon(1e-12));
+  check_same(found, gradients(*model));
+  const StridedDocument* rows[] = {&packed};
+  const model::TokenTree tree = StridedRows::tree(rows, Loss::needs);
+  CHECK(std::count(tree.positions.begin(), tree.positions.end(), 0) == 2);  // positions restart
+  chunk->texts.clear();
+  CHECK(step(*model, {{&packed}}, loss, 0.6) != Approx(value).epsilon(1e-6));  // now the second sees the first
+}
+
+TEST_CASE("what a reader is shown: the block in the middle, behind its context") {
+  StridedDocument a = document(12, 2, 4, 3, 2, 0), none = document(9, 9, 1, 2, 4, 0),
+                  long_one = document(90, 80, 8, 3, 4, 1);
+  for (StridedDocument* row : {&a, &long_one})
+    for (Block& block : row->blocks) {
+      block.alignment = {0.5, 0.25, 1.0};
+      block.diversity = {0.1, 0.2, 0.3};
+      block.reward = {0.4, 0.05, 0.7};
+    }
+  const StridedDocument* rows[] = {&none, &a, &long_one};
+  const auto shown = StridedRows::samples(rows, 4, data::ids_as_text);
+  REQUIRE(shown.size() == 4);
+  const auto& ids = a.document->ids;
+  CHECK(shown[0].prompt == data::ids_as_text(std::span(ids).first(6)));
+  CHECK(shown[0].logged.at("ground_truth") == data::ids_as_text(std::span(ids).subspan(6, 2)));
+  CHECK(shown[1].completion == data::ids_as_text(a.blocks[1].samples[1]));
+  CHECK(shown[2].rewards ==
+        std::vector<std::pair<std::string, double>>{{"alignment", 1.0}, {"diversity", 0.3}, {"reward", 0.7}});
+  CHECK(shown[1].advantage == a.blocks[1].advantage[1]);
+  CHECK(shown[3].prompt == "…" + data::ids_as_text(std::span(long_one.document->ids).subspan(16, 64)));
+  CHECK(StridedRows::samples(rows, 0, data::ids_as_text).empty());
 }
 
 TEST_CASE("a split into micro-batches changes neither loss nor gradient nor metrics") {

@@ -2,3 +2,5 @@
 #include <rlalgo/sampler/detail/generation_state_impl.hpp>
 #include <rlalgo/sampler/detail/rollout_rows_impl.hpp>
 #include <rlalgo/sampler/detail/score_generation_impl.hpp>
+#include <rlalgo/sampler/detail/strided_blocks_impl.hpp>
+#include <rlalgo/sampler/detail/strided_rows_impl.hpp>

@@ -41,6 +41,8 @@ struct EbftConfig {
   double temperature = 0.6;
   double top_p = 1.0;
   bool mask_thinking_ce = false;    // rlalgo's own key: axolotl's transform reads it, its schema has it not
+  bool pack_documents = false;      // texts one after the other in chunks of sequence_len (rlalgo's own key)
+  bool document_masking = false;    // … that do not see each other (the authors' key)
   std::int64_t sequence_len = 512;  // the top-level key: tokens of a document at most
 
   bool save_rollouts = false;  // ebft_rollouts.jsonl (rlalgo's own key)

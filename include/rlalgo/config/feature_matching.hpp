@@ -3,16 +3,21 @@
 // The feature network is ebft.feature_model, else the policy as base_model has it: a copy, or with an adapter the same
 // tensors with the adapter off.
 // Errors: [rlalgo.config.35] a feature model with another vocabulary; [.33] a row without a ground truth; [.34] (usage) a
-// dataset's type is of the other ebft.mode; [.20] no such model; those of data/ and feature/.
+// dataset's type is of the other ebft.mode; [.8] (usage) a dataset whose documents are not packed; [.36] packing without
+// an end token; [.20] no such model; those of data/ and feature/.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,7 +27,10 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/digest.hpp>
+#include <rlalgo/core/metrics.hpp>
+#include <rlalgo/core/moments.hpp>
 #include <rlalgo/data/document_transform.hpp>
+#include <rlalgo/data/pack_documents.hpp>
 #include <rlalgo/data/split.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
 #include <rlalgo/feature/matching.hpp>
@@ -59,6 +67,17 @@ namespace rlalgo::config {
   auto depths = feature::tap_depths(c.ebft.feature_layers, network->config().layers);
   return {std::move(network), std::move(depths),
           joint ? feature::Normalization::joint : feature::Normalization::per_layer};
+}
+
+// What is said where relative depths that differ are one layer of this network; empty otherwise (that depths are the same is
+// said when the file is read).
+[[nodiscard]] inline std::string repeated_layers(const RunConfig& c, const feature::FeatureNetwork& network) {
+  const auto distinct = [](const auto& list) { return std::set(list.begin(), list.end()).size(); };
+  if (distinct(network.depths()) == distinct(c.ebft.feature_layers)) return {};
+  std::string depths;
+  for (const std::int64_t depth : network.depths()) depths += (depths.empty() ? "" : ", ") + std::to_string(depth);
+  return "ebft.feature_layers are the layers " + depths +
+         " of this network: one that occurs more than once counts as often";
 }
 
 [[nodiscard]] inline feature::Pooling pooling(const RunConfig& c) {
@@ -164,6 +183,7 @@ class Conversation {
 // Alignment and diversity as reward functions with their weights; `model` and `generator` must outlive them.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> matching_rewards(const RunConfig& c,
                                                                            const LanguageModel& model,
+                                                                           feature::FeatureNetwork network,
                                                                            inference::AnyGenerator& generator,
                                                                            inference::SamplingConfig sampling) {
   const data::Json kwargs = c.trl.chat_template_kwargs;
@@ -173,13 +193,20 @@ class Conversation {
                            },
                        .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); },
                        .converse = detail::Conversation(c, model, generator, std::move(sampling))};
-  const feature::MatchingRewards rewards = feature::matching_rewards({feature_network(c, model),
+  const feature::MatchingRewards rewards = feature::matching_rewards({std::move(network),
                                                                       std::move(texts),
                                                                       {.pooling = pooling(c),
                                                                        .matching = matching(c),
                                                                        .alignment_coef = c.ebft.alignment_coef,
                                                                        .diversity_coef = c.ebft.diversity_coef}});
   return {{rewards.alignment, c.ebft.alignment_coef}, {rewards.diversity, -c.ebft.diversity_coef}};
+}
+
+// ebft/advantages_std: over all completions of a step, n − 1.
+inline void add_advantage_spread(std::span<const data::Rollout* const> rows, core::Metrics& metrics) {
+  std::vector<double> advantages;
+  for (const data::Rollout* row : rows) advantages.push_back(row->advantage);
+  if (advantages.size() > 1) metrics.mean("ebft/advantages_std", core::moments(advantages).deviation, 1.0);
 }
 
 // The ground truth of a row as tokens.
@@ -220,12 +247,58 @@ struct Documents {
 
 namespace detail {
 
+// Documents by their content: rows of a table name them, so that merging, shuffling, deduplication and splits are those
+// of any table and token ids are held once.
+class DocumentStore {
+ public:
+  data::Json put(data::Document document) {
+    std::string name = digest_of(document);
+    data::Json row = {{"document", name}};
+    documents_.try_emplace(std::move(name), std::move(document));
+    return row;
+  }
+  [[nodiscard]] std::vector<data::Document> of(const data::Table& table) const {
+    std::vector<data::Document> out;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      out.push_back(documents_.at(table.row(i).at("document").get<std::string>()));
+      out.back().row = static_cast<std::int64_t>(i);
+    }
+    return out;
+  }
+
+  static std::string digest_of(const data::Document& d) {
+    core::Digest digest;
+    add(digest, d);
+    const std::string half = digest.hex();  // two digests: equal names are equal documents
+    return half + core::Digest().add("second half").add(half).add(ids(d)).add(mask(d)).hex();
+  }
+
+  static void add(core::Digest& digest, const data::Document& d) {
+    const std::int64_t sizes[] = {static_cast<std::int64_t>(d.ids.size()), d.prompt_length.value_or(-1)};
+    digest.add({reinterpret_cast<const char*>(sizes), sizeof(sizes)}).add(ids(d)).add(mask(d));
+    if (!d.texts.empty())
+      digest.add({reinterpret_cast<const char*>(d.texts.data()), d.texts.size() * sizeof(std::int64_t)});
+  }
+
+ private:
+  static std::string_view ids(const data::Document& d) {
+    return {reinterpret_cast<const char*>(d.ids.data()), d.ids.size() * sizeof(data::TokenId)};
+  }
+  static std::string_view mask(const data::Document& d) {
+    return {reinterpret_cast<const char*>(d.loss_mask.data()), d.loss_mask.size()};
+  }
+
+  std::unordered_map<std::string, data::Document> documents_;
+};
+
 inline data::Table load_documents(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                                  const data::DocumentTools& tools) {
+                                  const data::DocumentTools& tools, DocumentStore& store) {
   const std::vector<std::string>& names = data::document_transform_names();
+  const std::string& packable = names.front();
   std::vector<data::Table> tables;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string type = entries[i].type.is_string() ? entries[i].type.get<std::string>() : "";
+    const std::string where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text();
     if (std::find(names.begin(), names.end(), type) == names.end()) {
       std::string all;
       for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
@@ -233,19 +306,22 @@ inline data::Table load_documents(const std::vector<DatasetConfig>& entries, con
                         {.what = "this type does not make the documents that ebft.mode: strided trains on",
                          .found = entries[i].type.is_null() ? "no type" : entries[i].type.dump(),
                          .expected = all,
-                         .where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text()});
+                         .where = where});
     }
+    if (c.ebft.pack_documents && type != packable)
+      core::raise_usage("config", 8,
+                        {.what = "ebft.pack_documents is for texts without a prompt",
+                         .found = type,
+                         .expected = packable,
+                         .where = where,
+                         .remedy = "remove ebft.pack_documents"});
+    const data::DocumentConfig settings{
+        .length = c.ebft.pack_documents ? std::numeric_limits<std::int64_t>::max() : c.ebft.sequence_len,
+        .mask_thinking = c.ebft.mask_thinking_ce};
     const data::Table rows = data::load(entries[i].source);
     data::Table out;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const data::Document document =
-          data::document_of(type, rows.row(r), rows.where(r), tools,
-                            {.length = c.ebft.sequence_len, .mask_thinking = c.ebft.mask_thinking_ce});
-      out.append({{"ids", document.ids},
-                  {"loss_mask", document.loss_mask},
-                  {"prompt_length", document.prompt_length ? data::Json(*document.prompt_length) : data::Json()}},
-                 rows.origin(r));
-    }
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      out.append(store.put(data::document_of(type, rows.row(r), rows.where(r), tools, settings)), rows.origin(r));
     tables.push_back(std::move(out));
   }
   return data::merge(
@@ -253,35 +329,42 @@ inline data::Table load_documents(const std::vector<DatasetConfig>& entries, con
       {.seed = c.seed, .shuffle = c.shuffle_merged_datasets, .shuffle_before = c.shuffle_before_merging_datasets});
 }
 
-inline std::vector<data::Document> documents_of(const data::Table& table) {
-  std::vector<data::Document> out;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const data::Json& row = table.row(i);
-    data::Document document{.row = static_cast<std::int64_t>(i),
-                            .ids = row.at("ids").get<std::vector<data::TokenId>>(),
-                            .loss_mask = row.at("loss_mask").get<std::vector<std::uint8_t>>()};
-    if (!row.at("prompt_length").is_null()) document.prompt_length = row.at("prompt_length").get<std::int64_t>();
-    out.push_back(std::move(document));
-  }
-  return out;
+// What ebft.pack_documents puts between texts.
+inline data::TokenId separator(const RunConfig& c, const LanguageModel& model) {
+  const auto eos = model.tokenizer.eos_id();
+  if (!eos)
+    core::raise("config", 36,
+                {.what = "ebft.pack_documents needs an end token between texts, and the tokenizer has none",
+                 .where = model.directory.string(),
+                 .remedy = "remove " + std::string("ebft.pack_documents (") + c.place("ebft.pack_documents") +
+                           "), or set eos_token in tokenizer_config.json"});
+  return *eos;
 }
 
 }  // namespace detail
 
-// Loads, tokenizes, merges, shuffles, deduplicates and splits as load_prompts() does.
+// Loads, tokenizes, merges, shuffles, deduplicates and splits as load_prompts() does; then packs, where that is asked
+// for, training and held-out texts apart.
 [[nodiscard]] inline Documents load_documents(const RunConfig& c, const LanguageModel& model) {
   const data::DocumentTools tools{
       .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
       .render = [&](const data::Json& messages,
                     bool prompt) { return model.render(messages, prompt, c.trl.chat_template_kwargs); }};
+  detail::DocumentStore store;
   data::HeldOut rows;
-  rows.train = detail::load_documents(c.datasets, "datasets", c, tools);
+  rows.train = detail::load_documents(c.datasets, "datasets", c, tools, store);
   if (c.dataset_exact_deduplication) rows.train = data::deduplicated(rows.train);
-  if (!c.test_datasets.empty())
-    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools);
-  else if (c.val_set_size > 0)
+  if (!c.test_datasets.empty()) {
+    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools, store);
+    if (c.dataset_exact_deduplication) rows.evaluation = data::deduplicated_against(rows.train, rows.evaluation);
+  } else if (c.val_set_size > 0) {
     rows = data::hold_out(rows.train, c.val_set_size);
-  return {detail::documents_of(rows.train), detail::documents_of(rows.evaluation)};
+  }
+  Documents out{store.of(rows.train), store.of(rows.evaluation)};
+  if (!c.ebft.pack_documents) return out;
+  const data::PackingConfig packing{
+      .length = c.ebft.sequence_len, .separator = detail::separator(c, model), .apart = c.ebft.document_masking};
+  return {data::pack_documents(out.train, packing), data::pack_documents(out.evaluation, packing)};
 }
 
 [[nodiscard]] inline sampler::StridedConfig strided_sampling(const RunConfig& c) {
@@ -308,12 +391,7 @@ inline std::vector<data::Document> documents_of(const data::Table& table) {
 [[nodiscard]] inline data::Json fingerprints(const RunConfig& c, const Documents& documents) {
   const auto digest = [](const std::vector<data::Document>& list) {
     core::Digest out;
-    for (const data::Document& d : list) {
-      const std::int64_t sizes[] = {static_cast<std::int64_t>(d.ids.size()), d.prompt_length.value_or(-1)};
-      out.add({reinterpret_cast<const char*>(sizes), sizeof(sizes)})
-          .add({reinterpret_cast<const char*>(d.ids.data()), d.ids.size() * sizeof(data::TokenId)})
-          .add({reinterpret_cast<const char*>(d.loss_mask.data()), d.loss_mask.size()});
-    }
+    for (const data::Document& d : list) detail::DocumentStore::add(out, d);
     return out.hex();
   };
   data::Json out = {{"rows of datasets", digest(documents.train)}};

@@ -98,6 +98,11 @@ const Row& row_of_part(const std::vector<Row>& rows, Part part) {
          detail::row_of(matching_modes(), c.ebft.mode, 22, "ebft.mode", c.place("ebft.mode")).strided;
 }
 
+// Completions of a prompt at least: two where they are compared with each other.
+[[nodiscard]] inline std::int64_t fewest_generations(const RunConfig& c) {
+  return matches_features(c) && !matching_estimator_of(c).compares ? 1 : 2;
+}
+
 // Whether a recipe learns from a dataset of preferences, not from its own completions.
 [[nodiscard]] inline bool is_preference(const RunConfig& c) { return !recipe_of(c).generates; }
 

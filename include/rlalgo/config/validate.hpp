@@ -252,8 +252,8 @@ class Validator {
     count("micro_batch_size", c.micro_batch_size, 1);
     count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1);
     count("trl.num_iterations", t.num_iterations, 1);
-    if (t.num_generations >= 2)
-      count("trl.num_generations", t.num_generations, 2);
+    if (t.num_generations >= fewest_generations(config_))
+      count("trl.num_generations", t.num_generations, 1);
     else
       out_of_range("trl.num_generations", std::to_string(t.num_generations),
                    "2 or more: the completions of a group are compared with each other");
@@ -467,6 +467,7 @@ inline void validate(const RunConfig& config) {
   if (matches_features(config)) rules.feature_matching();
   if (is_strided(config)) {
     rules.optimization();
+    rules.schedule();
     rules.cadence();
     return;
   }
@@ -490,7 +491,7 @@ inline void validate(const RunConfig& config) {
                                      .num_iterations = config.trl.num_iterations,
                                      .num_generations = config.trl.num_generations},
                                     config.trl.steps_per_generation.value_or(0),
-                                    config.trl.generation_batch_size.value_or(0));
+                                    config.trl.generation_batch_size.value_or(0), fewest_generations(config));
 }
 
 }  // namespace rlalgo::config

@@ -2,8 +2,8 @@
 //
 // A rule looks at the mean of a metric over the last `window` records that have it: inside `healthy` the run is well,
 // beyond `alarm` something is wrong, between them it is worth watching. Rules speak only of runs with rewards (a record
-// with the metric `reward`), and of metrics that the run has. `*` in a name stands for any text.
-// Source of the numbers: axolotl's training_stability guide for GRPO.
+// with the metric `reward` or `ebft/mean_reward`), and of metrics that the run has. `*` in a name stands for any text.
+// Source of the numbers: axolotl's training_stability guide for GRPO, and its page on EBFT for ebft/….
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,9 @@ struct HealthRule {
   double alarm_below, alarm_above;  // infinite: no such alarm
   std::size_t window;               // records
   const char* advice;
-  bool magnitude = false;  // judged by the mean of |value|: the sign is a matter of taste
+  bool magnitude = false;        // judged by the mean of |value|: the sign is a matter of taste
+  const char* unless = nullptr;  // says nothing of a run that has this metric
+  const char* only = nullptr;    // says nothing of a run that has it not
 };
 
 struct HealthFinding {
@@ -43,6 +45,9 @@ namespace detail {
 
 // `*` stands for any text.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view name);
+
+// Whether a metric says that a run has rewards: of completions, or of blocks.
+[[nodiscard]] bool tells_reward(std::string_view name);
 
 }  // namespace detail
 

@@ -52,7 +52,8 @@ struct Geometry {
   }
 
   // Fills S from the two ways to state it (0 = not set; neither: S = a) and checks the whole.
-  static Geometry resolve(Geometry g, std::int64_t steps_per_generation, std::int64_t generation_batch_size) {
+  static Geometry resolve(Geometry g, std::int64_t steps_per_generation, std::int64_t generation_batch_size,
+                          std::int64_t fewest_generations = 2) {
     if (steps_per_generation != 0 && generation_batch_size != 0)
       core::raise_usage(
           "sampler", 3,
@@ -68,7 +69,7 @@ struct Geometry {
     g.steps_per_generation = generation_batch_size != 0  ? generation_batch_size / g.micro_batch_size
                              : steps_per_generation != 0 ? steps_per_generation
                                                          : g.gradient_accumulation_steps;
-    g.check(2);
+    g.check(fewest_generations);
     return g;
   }
 

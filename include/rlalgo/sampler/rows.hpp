@@ -14,10 +14,12 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -25,6 +27,7 @@
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/token_tree.hpp>
+#include <rlalgo/run/samples_log.hpp>
 
 namespace rlalgo::sampler {
 
@@ -86,6 +89,13 @@ concept SummarizedRows = Rows<R> &&
   summary.write(directory, step, split, decode);
   { summary.state(decode) } -> std::same_as<nlohmann::ordered_json>;
   summary.restore(saved);
+};
+
+// Rows that samples.jsonl shows something of, where a sampler with rewards does not show its rollouts.
+template <class R>
+concept ShownRows = Rows<R> &&
+    requires(std::span<const typename R::Row* const> rows, std::size_t limit, const data::Decode& decode) {
+  { R::samples(rows, limit, decode) } -> std::same_as<std::vector<run::Sample>>;
 };
 
 }  // namespace rlalgo::sampler

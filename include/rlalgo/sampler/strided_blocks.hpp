@@ -16,7 +16,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +28,6 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/moments.hpp>
 #include <rlalgo/data/document.hpp>
 #include <rlalgo/feature/block_matching.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
@@ -65,20 +63,20 @@ struct StridedConfig {
 };
 
 // The first anchor of a document.
-[[nodiscard]] inline std::int64_t first_anchor(const data::Document& document, const StridedConfig& config) {
-  if (!document.prompt_length) return config.context_length;
-  return std::max(*document.prompt_length + config.min_completion_prefix, config.context_length);
-}
+[[nodiscard]] std::int64_t first_anchor(const data::Document& document, const StridedConfig& config);
 
-[[nodiscard]] inline std::vector<std::int64_t> block_starts(const data::Document& document,
-                                                            const StridedConfig& config) {
-  std::vector<std::int64_t> out;
-  const auto size = static_cast<std::int64_t>(document.ids.size());
-  for (std::int64_t start = first_anchor(document, config); start + config.generate_max_len <= size;
-       start += config.stride)
-    out.push_back(start);
-  return out;
-}
+// Where blocks start: anchors whose window ends in the document, and with texts apart those whose window lies in one text
+// behind a token of it.
+[[nodiscard]] std::vector<std::int64_t> block_starts(const data::Document& document, const StridedConfig& config);
+
+namespace detail {
+
+[[nodiscard]] StridedConfig checked(const StridedConfig& config);
+
+// Metrics and warnings of the documents of a step.
+void measure(const std::vector<StridedDocument>& rows, Batch<StridedDocument>& batch);
+
+}  // namespace detail
 
 template <inference::BlockGenerator G, feature::GroupEstimator E = feature::LeaveOutPairs>
 class StridedBlocks {
@@ -93,7 +91,7 @@ class StridedBlocks {
       : generator_(&generator),
         network_(std::move(network)),
         estimator_(std::move(estimator)),
-        config_(checked(config)),
+        config_(detail::checked(config)),
         order_({.prompts = documents.size(),
                 .prompts_per_chunk = static_cast<std::size_t>(per_step()),
                 .copies = 1,
@@ -126,7 +124,7 @@ class StridedBlocks {
       rows->push_back(std::move(row));
     }
     Batch<StridedDocument> batch;
-    measure(*rows, batch);
+    detail::measure(*rows, batch);
     batch.seconds = {{"generate", generating}, {"reward", matching}};
     const loss::Needs needs{.answer_likelihood = config_.likelihood};
     for (std::int64_t p = 0; p < config_.gradient_accumulation_steps; ++p) {
@@ -162,29 +160,6 @@ class StridedBlocks {
   }
 
  private:
-  static StridedConfig checked(const StridedConfig& c) {
-    const auto require = [](bool good, const char* name, double value, const char* expected) {
-      if (!good)
-        core::raise_usage(
-            "sampler", 2,
-            {.what = std::string(name) + " is out of range", .found = std::to_string(value), .expected = expected});
-    };
-    const auto at_least_one = [&](const char* name, std::int64_t value) {
-      require(value >= 1, name, static_cast<double>(value), "at least 1");
-    };
-    at_least_one("stride", c.stride);
-    at_least_one("context_length", c.context_length);
-    at_least_one("generate_max_len", c.generate_max_len);
-    at_least_one("n_samples_per_prompt", c.samples);
-    at_least_one("micro_batch_size", c.micro_batch_size);
-    at_least_one("gradient_accumulation_steps", c.gradient_accumulation_steps);
-    require(c.min_completion_prefix >= 0, "min_completion_prefix", static_cast<double>(c.min_completion_prefix),
-            "0 or more");
-    require(c.temperature >= 0 && std::isfinite(c.temperature), "temperature", c.temperature, "0 or more");
-    require(c.top_p >= 0 && c.top_p <= 1, "top_p", c.top_p, "from 0 to 1");
-    return c;
-  }
-
   [[nodiscard]] std::int64_t per_step() const { return config_.micro_batch_size * config_.gradient_accumulation_steps; }
 
   [[nodiscard]] nlohmann::ordered_json fingerprint() const {
@@ -197,78 +172,60 @@ class StridedBlocks {
 
   // Samples of all blocks; `index` counts the samples of the step.
   void draw(StridedDocument& row, std::int64_t step, std::uint64_t& index) {
-    inference::BlockRequest request{.document = row.document->ids,
-                                    .starts = block_starts(*row.document, config_),
-                                    .count = config_.samples,
-                                    .length = config_.generate_max_len,
-                                    .first_index = index};
-    if (request.starts.empty()) return;
+    const std::vector<std::int64_t> starts = block_starts(*row.document, config_);
     // A share of 0 and one that rounds to it keep the most likely token.
     const inference::SamplingConfig sampling{.temperature = config_.temperature,
                                              .top_p = std::max(config_.top_p, 1e-30)};
-    auto samples = generator_->generate(request, sampling, {config_.seed, static_cast<std::uint64_t>(step)});
-    for (std::size_t k = 0; k < samples.size(); ++k)
-      row.blocks.push_back({.start = request.starts[k],
-                            .samples = std::move(samples[k]),
-                            .alignment = {},
-                            .diversity = {},
-                            .reward = {},
-                            .advantage = {}});
-    index += request.starts.size() * static_cast<std::uint64_t>(config_.samples);
+    for (const data::TextSpan text : data::text_spans(*row.document)) {
+      inference::BlockRequest request{.document = ids_of(row, text),
+                                      .starts = {},
+                                      .count = config_.samples,
+                                      .length = config_.generate_max_len,
+                                      .first_index = index};
+      for (const std::int64_t start : starts)
+        if (start >= text.begin && start < text.end) request.starts.push_back(start - text.begin);
+      if (request.starts.empty()) continue;
+      auto samples = generator_->generate(request, sampling, {config_.seed, static_cast<std::uint64_t>(step)});
+      for (std::size_t k = 0; k < samples.size(); ++k)
+        row.blocks.push_back({.start = text.begin + request.starts[k],
+                              .samples = std::move(samples[k]),
+                              .alignment = {},
+                              .diversity = {},
+                              .reward = {},
+                              .advantage = {}});
+      index += request.starts.size() * static_cast<std::uint64_t>(config_.samples);
+    }
   }
 
   void reward(StridedDocument& row) {
-    std::vector<feature::SampledBlock> views;
-    for (const Block& block : row.blocks) views.push_back({block.start, block.samples});
-    const auto grams = feature::block_grams(network_, row.document->ids, views, config_.pooling);
     row.mismatch.clear();
-    for (std::size_t k = 0; k < row.blocks.size(); ++k) {
-      Block& block = row.blocks[k];
-      feature::Matching match = feature::match(grams[k], config_.matching);
-      std::vector<double> al = match.alignment, dv = match.diversity;
-      for (double& value : al) value *= config_.alignment_coef;
-      for (double& value : dv) value *= config_.diversity_coef;
-      block.reward = feature::Reward()(al, dv);
-      block.advantage = estimator_(al, dv);
-      block.alignment = std::move(match.alignment);
-      block.diversity = std::move(match.diversity);
-      row.mismatch.push_back(match.mismatch);
+    for (const data::TextSpan text : data::text_spans(*row.document)) {
+      std::vector<Block*> blocks;
+      std::vector<feature::SampledBlock> views;
+      for (Block& block : row.blocks)
+        if (block.start >= text.begin && block.start < text.end) {
+          blocks.push_back(&block);
+          views.push_back({block.start - text.begin, block.samples});
+        }
+      const auto grams = feature::block_grams(network_, ids_of(row, text), views, config_.pooling);
+      for (std::size_t k = 0; k < blocks.size(); ++k) {
+        Block& block = *blocks[k];
+        feature::Matching match = feature::match(grams[k], config_.matching);
+        std::vector<double> al = match.alignment, dv = match.diversity;
+        for (double& value : al) value *= config_.alignment_coef;
+        for (double& value : dv) value *= config_.diversity_coef;
+        block.reward = feature::Reward()(al, dv);
+        block.advantage = estimator_(al, dv);
+        block.alignment = std::move(match.alignment);
+        block.diversity = std::move(match.diversity);
+        row.mismatch.push_back(match.mismatch);
+      }
     }
   }
 
-  void measure(const std::vector<StridedDocument>& rows, Batch<StridedDocument>& batch) const {
-    std::vector<double> advantages;
-    double reward = 0, alignment = 0, diversity = 0, mismatch = 0, blocks = 0, anchors = 0, prompted = 0;
-    for (const StridedDocument& row : rows) {
-      blocks += static_cast<double>(row.blocks.size());
-      if (row.document->prompt_length) {
-        anchors += static_cast<double>(row.anchor);
-        ++prompted;
-      }
-      for (const Block& block : row.blocks) {
-        for (const double value : block.reward) reward += value;
-        for (const double value : block.alignment) alignment += value;
-        for (const double value : block.diversity) diversity += value;
-        advantages.insert(advantages.end(), block.advantage.begin(), block.advantage.end());
-      }
-      for (const double value : row.mismatch) mismatch += value;
-    }
-    constexpr double weightless = 1e-300;  // 0/0 reads as 0, and vanishes beside a step with blocks
-    const double samples = static_cast<double>(advantages.size()) + weightless;
-    core::Metrics& m = batch.metrics;
-    m.mean("ebft/mean_reward", reward, samples);
-    m.mean("ebft/alignment", alignment, samples);
-    m.mean("ebft/diversity", diversity, samples);
-    m.mean("ebft/cfm_loss", mismatch, blocks + weightless);
-    m.mean("ebft/num_blocks", blocks, static_cast<double>(rows.size()));
-    if (prompted > 0) m.mean("ebft/anchor_offset", anchors, prompted);
-    const core::Moments moments = core::moments(advantages);
-    if (advantages.size() > 1) m.mean("ebft/advantages_std", moments.deviation, 1.0);
-    m.mean("ebft/steps_without_blocks", blocks == 0 ? 1.0 : 0.0, 1.0);
-    if (blocks == 0)
-      batch.warnings.push_back(
-          "no document of the step is long enough for a block (context or prompt, and generate_max_len tokens): it "
-          "trains nothing but the likelihood of its documents");
+  [[nodiscard]] static std::span<const data::TokenId> ids_of(const StridedDocument& row, data::TextSpan text) {
+    return std::span(row.document->ids)
+        .subspan(static_cast<std::size_t>(text.begin), static_cast<std::size_t>(text.end - text.begin));
   }
 
   std::vector<std::shared_ptr<const data::Document>> documents_;
@@ -282,3 +239,7 @@ class StridedBlocks {
 };
 
 }  // namespace rlalgo::sampler
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/sampler/detail/strided_blocks_impl.hpp>
+#endif

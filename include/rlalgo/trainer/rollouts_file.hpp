@@ -5,6 +5,7 @@
 //    "blocks": [{"start", "samples": [[G ids] × n], "alignment": [n], "diversity": [n], "reward": [n], "advantage": [n]}]}
 //   {"step", "mode": "structured", "prompt_ids", "ground_truth_ids",
 //    "samples": [{"ids", "alignment", "diversity", "reward", "advantage"}]}
+//   of a chunk whose texts do not see each other also "texts", where each begins
 //   of a conversation each sample also has "feature_ids", the tokens that were embedded
 //
 // One line per document, or prompt, and step; steps count from 1. loss_mask: 1 = the document's token has a likelihood
@@ -73,14 +74,17 @@ class RolloutsFile {
                       {"diversity", block.diversity},
                       {"reward", block.reward},
                       {"advantage", block.advantage}});
-  return {{"step", step},
-          {"mode", "strided"},
-          {"document_ids", row.document->ids},
-          {"prompt_length", row.document->prompt_length ? data::Json(*row.document->prompt_length) : data::Json()},
-          {"anchor", row.anchor},
-          {"stride", stride},
-          {"blocks", std::move(blocks)},
-          {"loss_mask", std::move(mask)}};
+  data::Json out = {
+      {"step", step},
+      {"mode", "strided"},
+      {"document_ids", row.document->ids},
+      {"prompt_length", row.document->prompt_length ? data::Json(*row.document->prompt_length) : data::Json()},
+      {"anchor", row.anchor},
+      {"stride", stride},
+      {"blocks", std::move(blocks)},
+      {"loss_mask", std::move(mask)}};
+  if (!row.document->texts.empty()) out["texts"] = row.document->texts;
+  return out;
 }
 
 // The rows of one prompt in turn are its samples; rewards are alignment and diversity with these weights.

@@ -39,6 +39,7 @@ struct StridedInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};            // see Trainer::Parts
   // Shown the documents of every training step, those without blocks included, before they are trained on.
   std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
+  data::Decode decode = data::ids_as_text;  // of the blocks in samples.jsonl
 };
 
 struct StridedTrainerConfig {
@@ -86,7 +87,8 @@ template <class L, class E, class G, class Y>
                                                           .companions = std::move(inputs.companions),
                                                           .evaluation = std::move(evaluation),
                                                           .save_model = std::move(inputs.save_model),
-                                                          .on_experience = std::move(show)});
+                                                          .on_experience = std::move(show),
+                                                          .decode = std::move(inputs.decode)});
 }
 
 }  // namespace rlalgo::trainer

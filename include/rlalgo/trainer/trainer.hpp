@@ -169,7 +169,7 @@ class Trainer {
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     // Shown every training batch when it is complete, with the number of its step (from 1); may add to its metrics.
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
-    data::Decode decode = data::ids_as_text;  // for pairs.json and offending rows
+    data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows and shown blocks
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
 
@@ -260,6 +260,7 @@ class Trainer {
       restore_state(directory, state);
     };
     callbacks.samples = [this](std::size_t limit) {
+      if constexpr (sampler::ShownRows<Rows>) return Rows::samples(latest_.rows, limit, parts_.decode);
       return latest_.samples ? latest_.samples(limit) : std::vector<run::Sample>();
     };
     callbacks.before_record = [this] {

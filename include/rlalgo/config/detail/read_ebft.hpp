@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,7 +48,51 @@ inline void read_ebft_keys(Reader& reader, EbftConfig& e) {
   reader.read("temperature", e.temperature);
   reader.read("top_p", e.top_p);
   reader.read("mask_thinking_ce", e.mask_thinking_ce);
+  reader.read("pack_documents", e.pack_documents);
+  reader.read("document_masking", e.document_masking);
   reader.read("save_rollouts", e.save_rollouts);
+}
+
+// What does not go together in a strided run, as axolotl judges it; `top` is the file, `e` is read.
+inline void judge_strided(Reader& top, const EbftConfig& e) {
+  const auto on = [&](const char* key) {
+    const Node* node = top.section().find(key);
+    return node != nullptr && is_on(*node);
+  };
+  const auto refuse = [&](const char* one, const char* other, const char* remedy) {
+    core::raise_usage("config", 8,
+                      {.what = std::string(one) + " and " + other + " do not go together with ebft.mode: strided",
+                       .where = top.section().find(one)->place.text(),
+                       .remedy = remedy});
+  };
+  if (on("torch_compile") && on("gradient_checkpointing"))
+    refuse("torch_compile", "gradient_checkpointing", "remove torch_compile: it has no effect here");
+  const Node* attention = top.section().find("attn_implementation");
+  const bool named = attention != nullptr && attention->text == "flex_attention";
+  if ((named || on("flex_attention")) && on("activation_offloading"))
+    refuse(named ? "attn_implementation" : "flex_attention", "activation_offloading",
+           "remove both: they have no effect here");
+  if (e.document_masking && !e.pack_documents)
+    core::raise_usage("config", 8,
+                      {.what = "ebft.document_masking is about the texts of a chunk, and nothing is packed",
+                       .where = top.section().find("ebft")->place.text(),
+                       .remedy = "set ebft.pack_documents: true, or remove ebft.document_masking"});
+  const double first = static_cast<double>(e.context_length + e.generate_max_len);
+  const double blocks =
+      std::max(0.0, std::floor((static_cast<double>(e.sequence_len) - first) / static_cast<double>(e.stride)) + 1.0);
+  const double drawn = blocks * static_cast<double>(e.generate_max_len);
+  const auto n = static_cast<double>(e.n_samples_per_prompt);
+  if (e.stride > 0 && n * (static_cast<double>(e.sequence_len) + drawn) > 20000.0)
+    top.findings().warnings.push_back(
+        "a document of sequence_len tokens takes " +
+        std::to_string(static_cast<std::int64_t>(std::min(static_cast<double>(e.sequence_len) + n * drawn, 1e18))) +
+        " tokens in one pass: a larger ebft.stride, a shorter ebft.generate_max_len or fewer ebft.n_samples_per_prompt "
+        "need less memory");
+  if (const Node* trl = top.section().find("trl"); trl != nullptr)
+    for (const Member& member : trl->members)
+      if (member.key != "shuffle_dataset" && member.key != "chat_template_kwargs" && member.value.kind != Kind::null)
+        top.findings().warnings.push_back("trl." + member.key + " (" + member.place.text() +
+                                          ") has no effect with ebft.mode: strided");
 }
 
 // The section of a recipe that matches features; `top` is the file.
@@ -61,6 +107,7 @@ inline void read_ebft(Reader& top, EbftConfig& e, const std::string& file) {
   read_ebft_keys(reader, e);
   const MatchingMode& mode = *find_row(matching_modes(), e.mode);
   if (mode.strided) top.read("sequence_len", e.sequence_len);
+  if (mode.strided) judge_strided(top, e);
   auto& warnings = top.findings().warnings;
   for (const MatchingMode& other : matching_modes())
     for (const std::string_view key : other.keys) {

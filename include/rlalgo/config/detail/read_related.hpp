@@ -58,10 +58,12 @@ inline void read_related_keys(Reader& reader, RunConfig& config) {
   read_batch_size(reader, config);
   warn_of_schedule(reader, config);
   if (const Node* packing = reader.take("sample_packing"); packing != nullptr && is_on(*packing))
-    core::raise_usage("config", 8,
-                      {.what = "sample_packing does not go with rl",
-                       .where = packing->place.text(),
-                       .remedy = "remove sample_packing: sequences are laid out without padding anyway"});
+    core::raise_usage(
+        "config", 8,
+        {.what = "sample_packing does not go with rl",
+         .where = packing->place.text(),
+         .remedy = is_strided(config) ? "remove sample_packing; ebft.pack_documents puts texts into chunks"
+                                      : "remove sample_packing: sequences are laid out without padding anyway"});
   for (const char* key : {"dpo_loss_type", "dpo_loss_weights"})
     if (const Node* node = is_preference(config) ? nullptr : reader.take(key); node != nullptr)
       core::raise_usage("config", 8,

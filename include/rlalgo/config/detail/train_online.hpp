@@ -74,8 +74,11 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
-  if (matches_features(config))
-    rewards = matching_rewards(config, model, source.generator(), sampling(config, model.stop_ids));
+  if (matches_features(config)) {
+    feature::FeatureNetwork network = feature_network(config, model);
+    if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+    rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
+  }
 
   const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
   const EntropyCoefficient coefficient = entropy_coefficient(config);
@@ -90,9 +93,11 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .sync = source.sync(),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .companions = companions(config, coefficient, model, reference)};
-  if (config.ebft.save_rollouts && matches_features(config))
+  if (matches_features(config))
     inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, &model](
                                std::int64_t step, trainer::Experience<data::Rollout>& batch) {
+      add_advantage_spread(batch.rows, batch.metrics);
+      if (!config.ebft.save_rollouts) return;
       file->write(step,
                   trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
                                            [&](const data::Rollout& row) { return truth_ids(model, row.columns); }));

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,14 +40,17 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
 
   model.decoder = load_decoder(config, places);
 
+  feature::FeatureNetwork network = feature_network(config, model);
+  if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
   inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
   trainer::StridedInputs<inference::BlockEngine> inputs{
       .policy = model.decoder,
       .generator = engine,
       .documents = std::move(documents.train),
-      .network = feature_network(config, model),
+      .network = std::move(network),
       .evaluation = std::move(documents.evaluation),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); }};
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
   if (config.ebft.save_rollouts)
     inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,

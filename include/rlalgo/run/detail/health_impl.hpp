@@ -24,7 +24,7 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
       {"rewards/*/mean", 0.15, none, 1e-12, none, 20,
        "the reward is always 0: call the function on a few completions by hand; check the columns it reads, the prompt "
        "template and max_completion_length",
-       true},
+       true, "ebft/alignment"},
       {"rewards/*/failed", 0.0, 0.01, -none, 0.1, 10,
        "completions are left without this reward, as trl.reward_on_failure says: the function raises, hangs, or "
        "returns "
@@ -35,10 +35,29 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
       {"frac_reward_zero_std", 0.0, 0.8, -none, 0.999, 10,
        "no group has completions of different reward: raise num_generations or temperature, or choose prompts that are "
        "sometimes solved"},
+      {"ebft/alignment", 0.3, 2.0, 0.0, none, 20,
+       "features move away from the ground truth's: lower learning_rate, raise ebft.ce_coef; with ebft.use_whitening "
+       "the "
+       "mean lies near 1 at best, and early values near 0.3 are usual"},
+      {"ebft/diversity", -6.0, 1.0, -none, 1.9, 10,
+       "the samples of a group are nearly the same: sample warmer, raise ebft.diversity_coef, or set "
+       "ebft.use_whitening: "
+       "true where features of any text are alike"},
+      {"ebft/cfm_loss", 0.0, 10.0, -none, 100.0, 20,
+       "the mean feature of the samples is far from the ground truth's: check the data and ebft.feature_layers"},
+      {"ebft/advantages_std", 1e-8, none, 1e-8, none, 10,
+       "all samples of every group get the same reward, so nothing is learned: raise the temperature"},
+      {"ebft/steps_without_blocks", 0.0, 0.0, -none, 0.5, 10,
+       "most steps have no document that is long enough: lower ebft.context_length or ebft.generate_max_len, or set "
+       "ebft.pack_documents: true"},
       {"grad_norm", 0.0, 1.0, -none, 10.0, 10, "steps are unstable: lower learning_rate, keep max_grad_norm at 1"},
       {"entropy", 0.05, 0.5, 0.01, 1.0, 10,
        "below: the policy collapsed (temperature 0.8 to 1, lower learning_rate, beta above 0, 16 or more generations, "
-       "entropy_coef); above: it does not converge (lower the temperature, check the template)"},
+       "entropy_coef); above: it does not converge (lower the temperature, check the template)",
+       false, "ebft/num_blocks"},
+      {"entropy", 0.05, none, 0.01, none, 10,
+       "the policy collapsed: lower learning_rate, raise ebft.ce_coef or ebft.diversity_coef", false, nullptr,
+       "ebft/num_blocks"},
       {"kl", 0.0, 0.5, -none, 2.0, 10, "the policy left its reference: raise beta, lower learning_rate"},
       {"sampling/sampling_logp_difference/mean", 0.0, 0.1, -none, 1.0, 10,
        "generator and trainer disagree: check that the server has the same weights and dtype, sync more often"},
@@ -60,14 +79,20 @@ RLALGO_INLINE bool detail::matches(std::string_view pattern, std::string_view na
   return name.size() >= before.size() + after.size() && name.starts_with(before) && name.ends_with(after);
 }
 
+RLALGO_INLINE bool detail::tells_reward(std::string_view name) {
+  return name == "reward" || name == "ebft/mean_reward";
+}
+
 RLALGO_INLINE std::vector<HealthFinding> health(std::span<const Record> records) {
   std::vector<std::string> names;
   for (const Record& record : records)
     for (const auto& [name, value] : record.values)
       if (std::isfinite(value) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   std::vector<HealthFinding> out;
-  if (std::find(names.begin(), names.end(), "reward") == names.end()) return out;
-  for (const HealthRule& rule : health_rules())
+  if (std::none_of(names.begin(), names.end(), detail::tells_reward)) return out;
+  const auto has = [&](const char* metric) { return std::find(names.begin(), names.end(), metric) != names.end(); };
+  for (const HealthRule& rule : health_rules()) {
+    if ((rule.unless != nullptr && has(rule.unless)) || (rule.only != nullptr && !has(rule.only))) continue;
     for (const std::string& name : names) {
       if (!detail::matches(rule.metric, name)) continue;
       double sum = 0.0, judged = 0.0;
@@ -85,11 +110,14 @@ RLALGO_INLINE std::vector<HealthFinding> health(std::span<const Record> records)
         finding.state = HealthFinding::State::alarm;
       out.push_back(std::move(finding));
     }
+  }
   return out;
 }
 
 RLALGO_INLINE void HealthWatch::on_record(const Record& record) {
-  if (std::isfinite(record.value("reward"))) records_.push_back(record);
+  if (std::any_of(record.values.begin(), record.values.end(),
+                  [](const auto& entry) { return detail::tells_reward(entry.first) && std::isfinite(entry.second); }))
+    records_.push_back(record);
   if (records_.size() > longest_window) records_.erase(records_.begin());
   for (const HealthFinding& finding : health(records_))
     if (finding.state == HealthFinding::State::alarm && warned_.insert(finding.metric).second)

@@ -37,6 +37,7 @@ struct Chart {
   std::string title;
   std::vector<Series> series;
   bool share = false;  // values are within 0 and 1, and so is the axis
+  std::string section = "Curves";
 };
 
 // The band between two metrics, where both have a value at a step.

@@ -88,6 +88,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
 }
 
 // Every metric in exactly one chart: the known ones grouped and in this order, then one chart for each other metric.
+// Charts of a section stand together.
 // The evaluation's value of a metric joins the chart of the metric. The least and the greatest value of what has a mean
 // are the band behind its line.
 [[nodiscard]] inline std::vector<Chart> arrange_charts(const ReportData& data) {
@@ -95,8 +96,16 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
     const char* title;
     std::vector<const char*> patterns;
     bool share = false;
+    const char* section = "Curves";
   };
+  static constexpr const char* matching = "Feature matching";
   static const std::vector<Group> groups = {
+      {"Alignment with the ground truth, 2·cos", {"ebft/alignment"}, false, matching},
+      {"Diversity: similarity among the samples", {"ebft/diversity"}, false, matching},
+      {"Distance to the ground truth (CFM)", {"ebft/cfm_loss"}, false, matching},
+      {"Cross-entropy of the ground truth, nats", {"ebft/ce_loss"}, false, matching},
+      {"Reward of features", {"ebft/mean_reward", "ebft/reward"}, false, matching},
+      {"Spread of the advantages", {"ebft/advantages_std"}, false, matching},
       {"Reward", {"reward"}},
       {"Reward by function, mean", {"rewards/*/mean"}},
       {"Rewards of chosen and rejected", {"rewards/chosen", "rewards/rejected", "rewards/margins"}},
@@ -142,7 +151,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
   const auto base = [](const std::string& name) { return name.starts_with("eval_") ? name.substr(5) : name; };
   const auto has = [&](const std::string& name) { return data.points.contains(name); };
   for (const Group& group : groups) {
-    Chart chart{group.title, {}, group.share};
+    Chart chart{group.title, {}, group.share, group.section};
     for (const bool evaluation : {false, true})
       for (const char* pattern : group.patterns)
         for (const std::string& name : data.names)

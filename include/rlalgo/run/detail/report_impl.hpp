@@ -38,8 +38,13 @@ class ReportPage {
     out += tiles();
     if (data_.records.empty()) out += "<p class=\"sub\">Nothing has been logged yet.</p>\n";
     if (!data_.names.empty()) {
-      out += "<h2>Curves</h2><div class=\"charts\">\n";
-      for (const Chart& chart : arrange_charts(data_)) out += ChartDrawing(chart).html();
+      std::string section;
+      for (const Chart& chart : arrange_charts(data_)) {
+        if (chart.section != section)
+          out += (section.empty() ? "" : "</div>\n") + ("<h2>" + chart.section) + "</h2><div class=\"charts\">\n";
+        section = chart.section;
+        out += ChartDrawing(chart).html();
+      }
       out += "</div>\n";
     }
     out += health_table() + checkpoints() + pairs() + samples() + settings();
@@ -124,6 +129,8 @@ class ReportPage {
     const bool has_max = data_.run.contains("max_steps") && data_.run["max_steps"].is_number_integer();
     tile(std::to_string(step) + (has_max ? " / " + data_.run["max_steps"].dump() : ""), "steps logged");
     tile(change("reward"), "reward, first → newest");
+    tile(change("ebft/alignment"), "alignment, first → newest");
+    tile(change("ebft/cfm_loss"), "distance to the ground truth");
     tile(change("eval_reward"), "held-out reward");
     if (!data_.points.contains("reward")) tile(change("loss"), "loss, first → newest");
     const auto tokens = data_.points.find("num_tokens");
@@ -181,7 +188,9 @@ class ReportPage {
   }
 
   [[nodiscard]] static std::string rows(const std::vector<const Json*>& group) {
-    const std::vector<std::string> names = columns_of(group, "rewards"), logged = columns_of(group, "logged");
+    const std::vector<std::string> names = columns_of(group, "rewards");
+    std::vector<std::string> logged = columns_of(group, "logged");
+    std::erase(logged, truth_column);  // stands above the samples that it is the truth of
     std::string head = "<tr><th>Completion</th>";
     for (const std::string& name : logged) head += "<th>" + escape_html(name) + "</th>";
     for (const std::string& name : names) head += "<th class=\"n\">" + escape_html(name) + "</th>";
@@ -190,18 +199,22 @@ class ReportPage {
     const std::string* prompt = nullptr;
     std::string current;
     for (const Json* sample : group) {
+      const Json columns = object_of(*sample, "logged");
       const std::string this_prompt = string_of(*sample, "prompt");
       if (prompt == nullptr || current != this_prompt) {
         if (prompt != nullptr) out += "</table>";
         current = this_prompt;
         prompt = &current;
-        out += "<div class=\"text prompt\">" + shown(current) + "</div><table>" + head;
+        out += "<div class=\"text prompt\">" + shown(current) + "</div>";
+        if (columns.contains(truth_column))
+          out += "<p class=\"sub\">Ground truth</p><div class=\"text prompt\">" +
+                 shown(string_of(columns, truth_column)) + "</div>";
+        out += "<table>" + head;
       }
       const Json rewards = object_of(*sample, "rewards");
       const bool cut = sample->contains("cut") && (*sample)["cut"] == true;
       out += "<tr><td><div class=\"text\">" + shown(string_of(*sample, "completion")) +
              (cut ? " <em class=\"cut\">[cut at the limit]</em>" : "") + "</div></td>";
-      const Json columns = object_of(*sample, "logged");
       for (const std::string& name : logged)
         out += "<td><div class=\"text\">" + shown(string_of(columns, name.c_str())) + "</div></td>";
       for (const std::string& name : names)
@@ -227,7 +240,11 @@ class ReportPage {
     }
     if (steps.empty()) return "";
     constexpr std::size_t limit = 40;
-    std::string out = "<h2>Sample completions</h2>\n";
+    const bool blocks = data_.points.contains("ebft/num_blocks");
+    std::string out = blocks
+                          ? "<h2>Sample blocks</h2>\n<p class=\"sub\">What stands before a block, what the text goes "
+                            "on with, and what was drawn there.</p>\n"
+                          : "<h2>Sample completions</h2>\n";
     const std::size_t shown_steps = std::min(limit, steps.size());
     if (shown_steps < steps.size())
       out += "<p class=\"sub\">" + std::to_string(shown_steps) + " of " + std::to_string(steps.size()) +
@@ -237,7 +254,8 @@ class ReportPage {
       const bool open = i == 0 || i + 1 == shown_steps;
       double reward = no_value;
       for (const Record& record : data_.records)
-        if (record.step == step && !std::isnan(record.value("reward"))) reward = record.value("reward");
+        for (const char* name : {"reward", "ebft/mean_reward"})
+          if (record.step == step && !std::isnan(record.value(name))) reward = record.value(name);
       out += std::string("<details") + (open ? " open" : "") + "><summary>Step " + std::to_string(step);
       if (!std::isnan(reward)) out += "<small>mean reward " + short_number(reward) + "</small>";
       out += "</summary><div>" + rows(group) + "</div></details>\n";
@@ -293,6 +311,7 @@ class ReportPage {
     return out + "</dl></div></details>\n";
   }
 
+  static constexpr const char* truth_column = "ground_truth";  // of what is logged beside a sample
   ReportData data_;
 };
 
