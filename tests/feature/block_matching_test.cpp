@@ -6,8 +6,10 @@
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
 
+#include <rlalgo/model/anchored_tree.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/model/token_tree.hpp>
 
 using namespace rlalgo;
 using feature::Normalization;
