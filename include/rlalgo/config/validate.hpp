@@ -491,7 +491,7 @@ inline void validate(const RunConfig& config) {
                                      .num_iterations = config.trl.num_iterations,
                                      .num_generations = config.trl.num_generations},
                                     config.trl.steps_per_generation.value_or(0),
-                                    config.trl.generation_batch_size.value_or(0), fewest_generations(config));
+                                    config.trl.generation_batch_size.value_or(0), 1);
 }
 
 }  // namespace rlalgo::config
