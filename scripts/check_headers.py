@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Compiles every header of include/rlalgo on its own; the last line is `N headers stand alone, N do not`.
+"""Compiles every header of include/rlalgo on its own by clang; the last line is `N headers stand alone, N do not`.
 
-    check_headers.py BUILD [--jobs N] [ROOM ...]
+    check_headers.py BUILD [--jobs N] [--force] [--slowest N] [ROOM ...]
 
-BUILD is a configured build folder (its compile_commands.json says how host and torch headers are compiled). Headers of
-floors 0-1 see no LibTorch. A header whose definitions are apart (core/compiled.hpp) is compiled with and without them;
-a detail/…_impl.hpp includes its header, which includes it, and is not compiled once more. In front of a header comes, already
-precompiled, the largest of LEADS that it includes itself (through others), which gives it nothing that it would not have:
-that is what most of the time would go to. Exit status: 0 only if all compile without a warning.
+BUILD is a configured build folder (its compile_commands.json says which include paths and definitions host and torch
+headers have; headers of floors 0-1 see no LibTorch). A header whose definitions are apart (core/compiled.hpp) is compiled
+with and without them; a detail/…_impl.hpp includes its header, which includes it, and is not compiled once more.
+
+Every header is precompiled on top of the precompiled form of the largest header that it includes itself (through others),
+which gives it nothing that it would not have: each header is parsed about once, not once for every header that reaches
+it. What passed is remembered under ~/.cache/rlalgo by a digest of all that it read, for any clone; --force forgets.
+Exit status: 0 only if all compile without a warning.
 """
 
 import argparse
 import concurrent.futures
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -21,22 +25,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
-LEADS = {
-    "host": ["nlohmann/json.hpp", "rlalgo/data/rollout.hpp"],
-    "torch": ["nlohmann/json.hpp", "rlalgo/tensor/tensor.hpp", "rlalgo/loss/policy_gradient.hpp", "rlalgo/model/decoder.hpp",
-              "rlalgo/sampler/rows.hpp", "rlalgo/inference/decoder_engine.hpp", "rlalgo/trainer/trainer.hpp",
-              "rlalgo/config/run_config.hpp", "rlalgo/config/reader.hpp", "rlalgo/config/language_model.hpp"],
-}
+PASSED = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "rlalgo/headers"
+# Headers of others that cost as much as tens of ours; precompiled too.
+HEAVY = {"ATen/ATen.h": 40, "nlohmann/json.hpp": 30, "boost/asio.hpp": 30, "boost/beast.hpp": 30, "Eigen/Dense": 20,
+         "yaml-cpp/yaml.h": 10}
 
 
-def includes(path, known={}):
-    if path not in known:
-        text = path.read_text(encoding="utf-8")
-        known[path] = re.findall(r"^\s*#\s*include\s*<([^>]+)>", text, re.MULTILINE)
-    return known[path]
+@functools.cache
+def includes(name):
+    return re.findall(r"^\s*#\s*include\s*<([^>]+)>", (INCLUDE / name).read_text(encoding="utf-8"), re.MULTILINE)
 
 
 @functools.cache
@@ -48,23 +49,26 @@ def closure(name):
         if name not in seen:
             seen.add(name)
             if name.startswith("rlalgo/"):
-                waiting += includes(INCLUDE / name)
-    return seen
+                waiting += includes(name)
+    return frozenset(seen)
+
+
+@functools.cache
+def base(name):
+    """The header to precompile in front of `name`, or None."""
+    inside = [h for h in closure(name) if h != name and (h in HEAVY or h.startswith("rlalgo/"))]
+    inside = [h for h in inside if not h.endswith("_impl.hpp") and name not in closure(h)]
+    return max(inside, key=lambda h: (sum(HEAVY.get(i, 1) for i in closure(h)), h), default=None)
 
 
 def flags(build, target):
-    """How CMake compiles the sources of `target`, without input, output, precompiled header and optimisation."""
+    """Include paths, definitions and language of the sources of `target`."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if f"/{target}.dir/" in entry.get("output", "") or f"/{target}.dir/" in entry["command"]:
             words = shlex.split(entry["command"])
-            if "-include" in words:
-                at = words.index("-include")
-                del words[at : at + 2]
-            if "-x" in words:
-                at = words.index("-x")
-                del words[at : at + 2]
-            words = words[: words.index("-o")]
-            return [w for w in words if not re.fullmatch(r"-O.|-g|-W.*|-DRLALGO_COMPILED", w)]
+            kept = [w for before, w in zip(words, words[1:])
+                    if w.startswith(("-I", "-D", "-std=")) or w == "-isystem" or before == "-isystem"]
+            return [w for w in kept if w != "-DRLALGO_COMPILED"]
     sys.exit(f"check_headers.py: {build} has no target {target}; configure it with tests")
 
 
@@ -72,59 +76,94 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="name the N that took longest")
     parser.add_argument("rooms", nargs="*")
     options = parser.parse_intermixed_args()
     build = options.build.resolve()
     folder = build / "headers"
+    compiler = shutil.which("clang++-16") or shutil.which("clang++")
+    if not compiler:
+        sys.exit("check_headers.py: there is no clang++ (scripts/setup.sh --clang)")
     host_rooms = re.search(r"set\(RLALGO_HOST_ROOMS ([^)]+)\)", (ROOT / "cmake/RlalgoTargets.cmake").read_text())[1].split()
-    commands = {"host": flags(build, "test_core"), "torch": flags(build, "rlalgo_pch_checked")}
-    common = ["-O0", "-g0", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
-    launcher = ["ccache"] if shutil.which("ccache") else []
-    environment = os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
-                                "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime"}
+    known = {"host": flags(build, "test_core"), "torch": flags(build, "rlalgo_pch_checked")}
+    common = ["-O0", "-g0", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Xclang", "-fno-pch-timestamp",
+              "-fno-crash-diagnostics", "-fpch-instantiate-templates"]
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
 
-    def compile_one(source, target, kind, first=()):
-        return subprocess.run([*launcher, *commands[kind], *common, "-Winvalid-pch", *first, "-o", str(target), "-c", str(source)],
-                              cwd=build, env=environment, capture_output=True, text=True)
+    @functools.cache
+    def stamp(name, kind):
+        """What an include of a library's header would find, told by size and time."""
+        paths = [w.removeprefix("-I") for w in known[kind] if w.startswith(("/", "-I"))] + ["/usr/include"]
+        found = next((p for p in (pathlib.Path(d, name) for d in paths) if p.is_file()), None)
+        return f"{name} {found.stat().st_size} {found.stat().st_mtime_ns}" if found else name
+
+    def digest(name, kind, compiled):
+        parts = [pathlib.Path(__file__).read_text(), version, *[w.replace(str(ROOT), "") for w in known[kind] + common], kind, str(compiled)]
+        for h in sorted(closure(name)):
+            parts.append((INCLUDE / h).read_text(encoding="utf-8") if h.startswith("rlalgo/") else stamp(h, kind))
+        return hashlib.sha256("\0".join([name, *parts]).encode()).hexdigest()
 
     names = sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.hpp") if not p.stem.endswith("_impl"))
     room_of = lambda name: name.split("/")[1] if name.count("/") > 1 else "doors"
     names = [n for n in names if not options.rooms or room_of(n) in options.rooms]
-    first = {}  # (kind, header, compiled) -> what stands in front
-    wanted = [(kind, header, compiled) for kind, headers in LEADS.items() for header in headers for compiled in (False, True)]
-
-    def precompile(lead):
-        kind, header, compiled = lead
-        place = folder / "first" / kind / (header.replace("/", "_") + (".compiled" if compiled else ""))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(("#define RLALGO_COMPILED\n" if compiled else "") + f"#include <{header}>\n")
-        return lead, place, compile_one(place, f"{place}.gch", kind, ["-x", "c++-header"])
-
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for lead, place, made in pool.map(precompile, wanted):
-            if made.returncode:
-                sys.exit(made.stderr)
-            first[lead] = ["-include", str(place)]
-
-    def check(name, compiled):
-        kind = "host" if room_of(name) in host_rooms else "torch"
-        reached = closure(name)
-        leads = [h for h in LEADS[kind] if h in reached and h != name and name not in closure(h)]
-        lead = first[kind, max(leads, key=lambda h: len(closure(h))), compiled] if leads else []
-        source = folder / (name.replace("/", "__") + (".compiled.cpp" if compiled else ".cpp"))
-        text = ("#define RLALGO_COMPILED\n" if compiled and not leads else "") + f"#include <{name}>\n"
-        if not source.exists() or source.read_text() != text:
-            source.write_text(text)
-        return name, compile_one(source, source.with_suffix(".o"), kind, lead)
-
     apart = [n for n in names if "#ifndef RLALGO_COMPILED" in (INCLUDE / n).read_text(encoding="utf-8")]
-    work = [(n, False) for n in names] + [(n, True) for n in apart]
-    bad = set()
+    kind_of = lambda name: "host" if room_of(name) in host_rooms else "torch"
+    wanted = [(n, kind_of(n), False) for n in names] + [(n, kind_of(n), True) for n in apart]
+    marks = {work: PASSED / digest(*work) for work in wanted}
+    wanted = [work for work in wanted if options.force or not marks[work].exists()]
+
+    PASSED.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = {}  # (header, kind, compiled) -> the future of (precompiled forms, largest first, and what was said)
+    seconds = {}
+    needed = set()  # what something else stands on
+    for name, kind, compiled in wanted:
+        while name := base(name):
+            needed.add((name, kind, compiled))
+
+    def compile_one(work, below, needed):
+        name, kind, compiled = work
+        unders = [*below.result()[0], None] if below else [None]
+        source = folder / ("".join([kind, "__", name.replace("/", "__"), ".compiled" if compiled else "", ".hxx"]))
+        source.write_text(f"#include <{name}>\n")
+        target = source.with_suffix(".pch")
+        begin = time.monotonic()
+        for at, under in enumerate(unders):
+            command = [compiler, *known[kind], *common, *(["-DRLALGO_COMPILED"] if compiled else []),
+                       *(["-include-pch", str(under)] if under else []), "-x", "c++-header", str(source),
+                       *(["-o", str(target)] if needed else ["-fsyntax-only"])]
+            made = subprocess.run(command, cwd=build, capture_output=True, text=True)
+            # clang 16 cannot read some of what it precompiled itself and breaks down: the next smaller one then.
+            if made.returncode in (0, 1):
+                break
+        seconds[work] = time.monotonic() - begin
+        kept = [u for u in unders[at:] if u]
+        # After an error, what stands on this header is compiled without it and says for itself whether it is whole.
+        return ([target, *kept] if needed and made.returncode == 0 else kept), made.stderr.strip()
+
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for name, done in pool.map(lambda pair: check(*pair), work):
-            if done.returncode or done.stderr.strip():
-                bad.add(name)
-                print(f"{name}:\n{done.stderr}", flush=True)
+        def ask(work):  # bases are asked for first, so that no thread waits for what has not begun
+            if work not in done:
+                name, kind, compiled = work
+                below = base(name)
+                before = ask((below, kind, compiled)) if below else None
+                done[work] = pool.submit(compile_one, work, before, work in needed)
+            return done[work]
+
+        for work in sorted(wanted, key=lambda w: (len(closure(w[0])), w)):
+            ask(work)
+        bad = set()
+        for work in wanted:
+            said = done[work].result()[1]
+            if said:
+                bad.add(work[0])
+                print(f"{work[0]}:\n{said}", flush=True)
+            else:
+                marks[work].touch()
+    shutil.rmtree(folder)
+    for work in sorted(seconds, key=seconds.get, reverse=True)[:options.slowest]:
+        print(f"{seconds[work]:8.1f} s  {' '.join([work[0], work[1], *(['compiled'] if work[2] else [])])}")
     print(f"{len(names) - len(bad)} headers stand alone, {len(bad)} do not")
     return 1 if bad or not names else 0
 

@@ -1,22 +1,18 @@
 #!/usr/bin/env python3
-"""One compile-fail case: the file must compile with RLALGO_VALID defined, and fail without, with the expected message.
+"""What must not compile: tests/compile_fail/*.cpp, each with RLALGO_VALID defined, and without, where it must fail.
 
-    compile_fail.py CASE RESULT DEPFILE COMMANDS TARGET
-    compile_fail.py --together BUILD [COMPILER]     all cases by another compiler; default clang++-16, else clang++
+    compile_fail.py BUILD [--compiler NAME] [--result FILE --depfile FILE]
 
-The first lines of CASE are `// expect: REGEX`, one or more; each must match the compiler's output. COMMANDS is CMake's
-compile_commands.json; the command of TARGET's source (with its precompiled header) is the one used. Writes `ok NAME` or
-`FAIL NAME: why` to RESULT and exits 0 either way: a wrong case is a failed test, not a failed build.
-
---together puts all cases into one translation unit, each in a namespace of its own, with the flags of the lessons in
-BUILD (as syntax_check.py does): once with RLALGO_VALID, once without, where the errors that name a case's file must have
-its messages.
+The first lines of a case are `// expect: REGEX`, one or more; the errors that name the case must match each of them. All
+cases stand in one translation unit, each in a namespace of its own, compiled twice with the include paths and definitions
+of the lessons (BUILD/compile_commands.json) by NAME: default clang++-16, else clang++. Prints `ok compile_fail/CASE` or
+`FAIL compile_fail/CASE: why`; into FILE, with the headers read in the depfile, for a build, where the exit status is 0
+either way: a wrong case is a failed test, not a failed build.
 """
 
-import json
+import argparse
 import pathlib
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -24,78 +20,75 @@ import sys
 import syntax_check
 
 CASES = syntax_check.ROOT / "tests/compile_fail"
+# Lines in which g++ says where it was, ahead of an error.
+BEFORE = re.compile(r"^In file included from|^ +from |: In (instantiation|substitution|function|member|static|lambda|constructor)|"
+                    r":\s+(recursively )?required |: At global scope:|: error: ")
 
 
-def compiler_command(commands, target):
-    for entry in json.loads(pathlib.Path(commands).read_text()):
-        if f"/{target}.dir/" in entry["command"]:
-            words = shlex.split(entry["command"])
-            out = words.index("-o")
-            del words[out : out + 2]
-            return [w for w in words if w not in ("-c", entry["file"])], entry["directory"]
-    sys.exit(f"compile_fail.py: {commands} has no command of {target}")
+def errors(said):
+    """The errors of a compiler's output, each with what was said of its place and the notes on it."""
+    found, ahead = [], []
+    for line in said.splitlines():
+        if re.search(r":\d+: (fatal )?error: ", line):
+            found.append([*ahead, line])
+            ahead = []
+        elif BEFORE.search(line):
+            ahead.append(line)
+        elif found:
+            found[-1] += [*ahead, line]
+            ahead = []
+    return ["\n".join(lines) for lines in found]
 
 
-def expected(case):
-    return re.findall(r"^// expect: (.+)$", pathlib.Path(case).read_text(), re.MULTILINE)
-
-
-def together(build, compiler):
-    cases = sorted(CASES.glob("*.cpp"))
-    source = build / "compile_fail.cpp"
-    source.write_text(syntax_check.unit(cases, headers=False))
-    command = [compiler, *syntax_check.flags_of_lessons(build), f"-I{syntax_check.ROOT / 'tests'}", "-fsyntax-only",
-               "-fdiagnostics-color=never", "-ferror-limit=0", str(source)]
-    valid = subprocess.run([*command, "-DRLALGO_VALID"], capture_output=True, text=True)
-    if valid.returncode:
-        print(f"FAIL compile_fail: the valid variants do not compile\n{valid.stderr}")
-        return 1
-    broken = subprocess.run(command, capture_output=True, text=True).stderr
-    # An error with its notes: those say in which case a template was asked for.
-    errors = re.split(r"^(?=\S+:\d+:\d+: (?:fatal )?error: )", broken, flags=re.MULTILINE)
-    failed = 0
-    for case in cases:
-        said = "".join(error for error in errors if f"/{case.name}:" in error)
-        missing = [pattern for pattern in expected(case) if not re.search(pattern, said)]
-        failed += bool(missing)
-        print(f"FAIL {case.stem}: no message matches {missing}; the compiler says\n{said}" if missing else f"ok {case.stem}")
-    return 1 if failed else 0
+def verdict(case, said):
+    text = case.read_text(encoding="utf-8")
+    if not text.startswith("// expect: "):
+        return "the first line is not `// expect: REGEX`"
+    if "RLALGO_VALID" not in text:
+        return "there is no valid variant under #ifdef RLALGO_VALID"
+    of_case = "\n".join(e for e in said if f"/{case.name}:" in e or syntax_check.namespace(case) in e)
+    if not of_case:
+        return "it compiles"
+    missing = [p for p in re.findall(r"^// expect: (.+)$", text, re.MULTILINE) if not re.search(p, of_case)]
+    return f"no message matches {missing}; the compiler says\n{of_case}" if missing else None
 
 
 def main():
-    if sys.argv[1] == "--together":
-        compiler = sys.argv[3] if len(sys.argv) > 3 else shutil.which("clang++-16") or shutil.which("clang++")
-        if not compiler:
-            sys.exit("compile_fail.py: there is no clang++ (Debian: clang-16)")
-        return together(pathlib.Path(sys.argv[2]), compiler)
-    case, result, depfile, commands, target = sys.argv[1:]
-    name = f"compile_fail/{pathlib.Path(case).stem}"
-    command, folder = compiler_command(commands, target)
-    command += ["-fsyntax-only", "-fdiagnostics-color=never", "-MD", "-MF", depfile, "-MT", result, case]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--compiler", default=shutil.which("clang++-16") or shutil.which("clang++"))
+    parser.add_argument("--result", type=pathlib.Path)
+    parser.add_argument("--depfile")
+    options = parser.parse_args()
+    if not options.compiler:
+        sys.exit("compile_fail.py: there is no clang++ (scripts/setup.sh --clang)")
+    cases = sorted(CASES.glob("*.cpp"))
+    source = options.build / f"compile_fail_{pathlib.Path(options.compiler).name}.cpp"
+    source.write_text(syntax_check.unit(cases))
+    command = [options.compiler, *syntax_check.flags_of_lessons(options.build), f"-I{syntax_check.ROOT / 'tests'}", "-fsyntax-only",
+               "-fdiagnostics-color=never", "-ferror-limit=0" if "clang" in options.compiler else "-fmax-errors=0", str(source)]
 
     def compile_with(*more):
-        return subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True, timeout=300)
+        return subprocess.run([*command, *more], capture_output=True, text=True, timeout=900)
 
-    def verdict():
-        text = pathlib.Path(case).read_text()
-        patterns = expected(case)
-        if not text.startswith("// expect: "):
-            return "the first line is not `// expect: REGEX`"
-        if "RLALGO_VALID" not in text:
-            return "there is no valid variant under #ifdef RLALGO_VALID"
-        broken = compile_with()
-        valid = compile_with("-DRLALGO_VALID")  # last, so that the depfile is the complete one
-        if valid.returncode:
-            return f"the valid variant does not compile\n{valid.stderr}"
-        if not broken.returncode:
-            return "it compiles"
-        missing = [p for p in patterns if not re.search(p, broken.stderr)]
-        return f"no message matches {missing}; the compiler says\n{broken.stderr}" if missing else None
-
-    why = verdict()
-    if not pathlib.Path(depfile).exists():
-        pathlib.Path(depfile).write_text(f"{result}: {case}\n")
-    pathlib.Path(result).write_text(f"FAIL {name}: {why}\n" if why else f"ok {name}\n")
+    broken = errors(compile_with().stderr)
+    found = {case: verdict(case, broken) for case in cases}
+    # Last, so that the depfile is the complete one.
+    depfile = ["-MD", "-MF", options.depfile, "-MT", str(options.result)] if options.depfile else []
+    valid = compile_with("-DRLALGO_VALID", *depfile)
+    if valid.returncode:
+        wrong = {c: [e for e in errors(valid.stderr) if f"/{c.name}:" in e or syntax_check.namespace(c) in e] for c in cases}
+        for case in cases:
+            if wrong[case] or not any(wrong.values()):
+                found[case] = "the valid variant does not compile\n" + ("\n".join(wrong[case]) or valid.stderr)
+    lines = [f"FAIL compile_fail/{c.stem}: {why}" if why else f"ok compile_fail/{c.stem}" for c, why in found.items()]
+    if options.result:
+        if not pathlib.Path(options.depfile).exists():
+            pathlib.Path(options.depfile).write_text(f"{options.result}: {source}\n")
+        options.result.write_text("\n".join(lines) + "\n")
+        return 0
+    print("\n".join(lines))
+    return 1 if any(found.values()) else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -183,10 +184,11 @@ def main():
     parser.add_argument("--force", action="store_true", help="run programs that have not changed, too")
     parser.add_argument("--check-built", action="store_true", help="the build had errors: find out whose they are")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one program")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=2 * os.cpu_count())  # many wait: for servers, deadlines, children
     arguments = parser.parse_intermixed_args()
     build = arguments.build.resolve()
 
+    begin = time.monotonic()
     programs = select(read_programs(build), arguments.names)
     if arguments.targets:
         print("\n".join(sorted({p.target for p in programs if p.target})))
@@ -232,6 +234,8 @@ def main():
             for line in skipped(outcome.output):
                 print(f"    {line}", flush=True)
     memory_file.write_text(json.dumps(memory, indent=1))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"ran for {time.monotonic() - begin:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processor time")
     print(f"{total.passed} passed, {total.failed} failed")
     return 0 if total.passed and not total.failed else 1
 

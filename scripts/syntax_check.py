@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compiles every header, the lessons and the tests of the doors with another compiler, without writing objects.
+"""Compiles the lessons and the tests of the doors with another compiler, without writing objects.
 
     syntax_check.py BUILD [COMPILER]      COMPILER: default clang++-16, else clang++
 
 Include paths and definitions are those of the lessons in BUILD/compile_commands.json; any warning fails. One translation
-unit: the headers one after another, then each program in a namespace of its own, where its includes find nothing left to
-do (as cmake/RlalgoUnits.cmake does).
+unit: what the programs include, then each program in a namespace of its own, where its includes find nothing left to do (as
+cmake/RlalgoUnits.cmake does). Every header on its own is compiled by check_headers.py.
 """
 
 import json
@@ -31,17 +31,18 @@ def flags_of_lessons(build):
     sys.exit(f"syntax_check.py: {build}/compile_commands.json has no lesson")
 
 
-def unit(programs, headers=True):
-    every = sorted((ROOT / "include/rlalgo").rglob("*.hpp")) if headers else []
-    lines = [f"#include <{p.relative_to(ROOT / 'include')}>" for p in every]
-    bodies = []
+def namespace(program):
+    return re.sub(r"\W", "_", str(program.relative_to(ROOT)))
+
+
+def unit(programs):
+    lines, bodies = [], []
     for program in programs:
         for line in program.read_text(encoding="utf-8").splitlines():
             if line.startswith("#include "):
                 near = re.match(r'#include "(.+)"', line)
                 lines.append(f'#include "{program.parent / near[1]}"' if near else line)
-        name = re.sub(r"\W", "_", str(program.relative_to(ROOT)))
-        bodies.append(f'namespace {name} {{\n#include "{program}"\n}}\n')
+        bodies.append(f'namespace {namespace(program)} {{\n#include "{program}"\n}}\n')
     return "\n".join([*dict.fromkeys(lines), "", *bodies])
 
 

@@ -61,6 +61,12 @@ def handles(process, number):
     return caught >> (number - 1) & 1
 
 
+# A job in the background of a shell ignores SIGINT and SIGQUIT, one of nohup SIGHUP; the programs started here must not.
+for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+
+
 @case
 def while_it_starts(c):
     """Python that imports for ever: a line, 128 + the signal, no file, no process."""

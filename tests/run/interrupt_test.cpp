@@ -20,6 +20,12 @@ using Stage = Interrupt::Stage;
 
 namespace {
 
+// A job in the background of a shell ignores SIGQUIT, one of nohup SIGHUP, and Interrupt leaves ignored what is.
+const bool as_in_a_terminal = [] {
+  for (const int signal : {SIGINT, SIGHUP, SIGQUIT}) std::signal(signal, SIG_DFL);
+  return true;
+}();
+
 // What a child wrote to standard error, and how it ended.
 struct Ended {
   int status = 0;
