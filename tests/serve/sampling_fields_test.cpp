@@ -77,7 +77,21 @@ TEST_CASE("values out of range are refused") {
     INFO(text);
     CHECK(refused(Json::parse(text)) == "serve.3");
   }
-  CHECK(refused({{"structured_outputs", {{"regex", "a"}}}}) == "serve.12");
-  CHECK(refused({{"response_format", {{"type", "json_object"}}}}) == "serve.12");
+  CHECK(refused({{"structured_outputs", {{"grammar", "a"}}}}) == "serve.12");
+  CHECK(refused({{"structured_outputs", {{"regexp", "a"}}}}) == "serve.12");
+  CHECK(refused({{"response_format", {{"type", "grammar"}}}}) == "serve.12");
+  CHECK(refused({{"response_format", {{"type", "json_schema"}}}}) == "serve.2");
+  CHECK(refused({{"guided_json", "{"}}) == "serve.24");
   CHECK_NOTHROW(read({{"response_format", {{"type", "text"}}}, {"structured_outputs_regex", nullptr}}));
+}
+
+TEST_CASE("what a text must match goes by many names") {
+  CHECK(!read(Json::object()).pattern);
+  CHECK(read({{"structured_outputs", {{"regex", "[0-9]"}}}}).pattern == "[0-9]");
+  CHECK(read({{"guided_regex", "[0-9]"}}).pattern == "[0-9]");
+  CHECK(read({{"guided_choice", {"a.b", "c"}}}).pattern == "(a\\.b|c)");
+  CHECK(read({{"structured_outputs", {{"json", "{\"type\": \"null\"}"}}}}).pattern == "null");
+  CHECK(read({{"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "null"}}}}}}}})
+            .pattern == "null");
+  CHECK(read({{"structured_outputs_regex", "a"}, {"structured_outputs", {{"regex", "b"}}}}).pattern == "a");
 }

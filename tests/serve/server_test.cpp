@@ -8,6 +8,7 @@
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/fields.hpp>
 
 #include <support/catch.hpp>
@@ -27,13 +28,19 @@ serve::ServerConfig small(serve::ServerConfig config = {}) {
   return config;
 }
 
+serve::ServedModel sized(std::int64_t length) {
+  serve::ServedModel out = served::model();
+  out.max_model_len = length;
+  return out;
+}
+
 struct Bench {
   serve::GenerationServer server;
   http::Client client;
   support::ScratchDirectory scratch;
 
-  explicit Bench(serve::ServerConfig config = {})
-      : server(served::model(), small(std::move(config))),
+  explicit Bench(serve::ServerConfig config = {}, std::int64_t length = 200)
+      : server(sized(length), small(std::move(config))),
         client({.base_url = server.url(), .call_seconds = 20, .retries = {.retries = 0}}) {}
 
   http::Response call(const std::string& method, const std::string& target, const std::string& body = {},
@@ -347,6 +354,87 @@ TEST_CASE("weights over HTTP are applied whole or not at all") {
   CHECK(bench.post("/http_update_weights/", {{"params", {tensor}}})["message"] == "HTTP weight update for 1 params");
   CHECK(first() != before);
   CHECK(bench.get("/weight_info")["weight_version"] == "1");
+}
+
+TEST_CASE("weights in three acts, over HTTP or from a file") {
+  support::ScratchDirectory scratch;
+  Bench bench({.allowed_paths = {scratch.path()}});
+  const auto decoder = served::decoder();
+  const auto norm = decoder->weights().final_norm.detach().mul(3).contiguous();
+  const auto first = [&] {
+    return bench.post("/generate/",
+                      {{"prompts", {prompt}}, {"temperature", 0}, {"max_tokens", 1}})["logprobs"][0][0][0];
+  };
+  const Json before = first();
+  Json update = {{"names", {"model.norm.weight"}}, {"dtype_names", {"float32"}}, {"shapes", {norm.sizes().vec()}}};
+  bench.post("/update_weights", {{"update_info", update}}, 400);
+  bench.post("/init_weight_transfer_engine", {{"init_info", {{"master_address", "127.0.0.1"}}}}, 400);
+  bench.post("/init_weight_transfer_engine", {{"init_info", {{"backend", "http"}}}});
+  bench.post("/start_weight_update", Json::object());
+  bench.post("/start_weight_update", Json::object(), 400);
+  bench.post("/update_weights", {{"update_info", update}}, 400);  // over a broadcast
+  update["data"] = {core::base64({reinterpret_cast<const unsigned char*>(norm.const_data_ptr<float>()),
+                                  static_cast<std::size_t>(norm.numel()) * 4})};
+  bench.post("/update_weights", {{"update_info", update}});
+  CHECK(first() == before);
+  bench.post("/finish_weight_update", {{"weight_version", "v9"}});
+  const Json after = first();
+  CHECK(after != before);
+  CHECK(bench.get("/weight_info")["weight_version"] == "v9");
+
+  model::write_safetensors(scratch.path() / "new.safetensors",
+                           {{"model.norm.weight", decoder->weights().final_norm.detach()}});
+  bench.post("/start_weight_update", Json::object());
+  bench.post("/update_weights", {{"update_info", {{"path", "/etc"}}}}, 403);
+  bench.post("/update_weights", {{"update_info", {{"path", scratch.path().string()}}}});
+  bench.post("/finish_weight_update", Json::object());
+  CHECK(first() == before);
+  CHECK(bench.get("/server_info")["vllm_config"].contains("weight_transfer_config"));
+}
+
+TEST_CASE("texts are held to an expression, and calls to a tool's schema") {
+  Bench bench({}, 500);
+  const auto text = [&](Json fields) {
+    fields["prompt"] = prompt;
+    fields["max_tokens"] = 60;
+    const Json choice = bench.post("/v1/completions", fields)["choices"][0];
+    CHECK(choice["finish_reason"] == "stop");
+    return choice["text"].get<std::string>();
+  };
+  const std::string date = text({{"structured_outputs", {{"regex", "[0-9]{3}-[a-f]{2}"}}}});
+  CHECK(date.size() == 6);
+  CHECK(date[3] == '-');
+  CHECK(text({{"guided_choice", {"Lyon"}}}) == "Lyon");
+  const Json json = Json::parse(
+      text({{"response_format",
+             {{"type", "json_schema"}, {"json_schema", {{"schema", Json::parse(R"({"type": "object", "properties":
+                                          {"n": {"enum": [1, 2]}, "ok": {"type": "boolean"}}, "required": ["n", "ok"]})")}}}}}}));
+  CHECK(json["ok"].is_boolean());
+  const Json out =
+      bench.post("/generate/", {{"prompts", {prompt}}, {"max_tokens", 9}, {"structured_outputs_regex", "x"}});
+  CHECK(out["completion_ids"][0].size() == 2);  // and the end
+  bench.post("/v1/completions", {{"prompt", "x"}, {"guided_regex", "(?=a)"}}, 400);
+  bench.post("/v1/completions", {{"prompt", "x"}, {"guided_regex", "a"}, {"min_tokens", 3}}, 400);
+
+  const Json tool = Json::parse(R"({"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
+    "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}}})");
+  Json ask = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 200}, {"tools", {tool}}};
+  ask["tool_choice"] = "required";
+  const Json called = bench.post("/v1/chat/completions", ask)["choices"][0];
+  CHECK(called["finish_reason"] == "tool_calls");
+  CHECK(called["message"]["tool_calls"][0]["function"]["name"] == "weather");
+  const Json arguments = Json::parse(called["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>());
+  CHECK((arguments["city"] == "Oslo" || arguments["city"] == "Rome"));
+  std::string name, streamed;
+  for (const Json& event : bench.stream("/v1/chat/completions", ask))
+    for (const Json& call : event["choices"][0]["delta"].value("tool_calls", Json::array())) {
+      name += call["function"]["name"].get<std::string>();
+      streamed += call["function"]["arguments"].get<std::string>();
+    }
+  CHECK(name == "weather");
+  CHECK(Json::parse(streamed).contains("city"));
+  ask["tool_choice"] = {{"type", "function"}, {"function", {{"name", "nobody"}}}};
+  bench.post("/v1/chat/completions", ask, 400);
 }
 
 TEST_CASE("a pause, an abort, a client that leaves") {

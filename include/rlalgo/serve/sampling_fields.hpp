@@ -2,13 +2,14 @@
 //
 //   n, max_tokens, temperature, top_p, top_k (0 and −1: off), min_p, repetition_penalty, presence_penalty,
 //   frequency_penalty, seed, stop, stop_token_ids, min_tokens, ignore_eos, logit_bias, allowed_token_ids,
-//   include_stop_str_in_output, skip_special_tokens
+//   include_stop_str_in_output, skip_special_tokens; structured_outputs {json | regex | choice | json_object},
+//   guided_json, guided_regex, guided_choice, response_format, structured_outputs_regex
 //
 // Defaults are neutral; a model's generation_config.json is not looked at. Presence and frequency penalties count the
 // completion's tokens: l − presence·[c > 0] − frequency·c. Without a seed draws differ from request to request.
 //
 // Errors (status 400): [rlalgo.serve.3] a field of the wrong type; [.4] a value out of range; [.12] what is not
-// supported.
+// supported; those of schema_pattern.hpp.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,7 @@ struct SamplingRequest {
   std::optional<std::int64_t> max_tokens;  // as asked for; spec.sampling.max_new_tokens is at least 1
   bool include_stop_text = false;
   bool skip_special_tokens = true;
+  std::optional<std::string> pattern;  // what the text must match (pattern.hpp)
 };
 
 // `otherwise`: the default of max_tokens; none = up to the context's end.

@@ -19,7 +19,8 @@ inline std::string end_text(Scheduled& request, std::size_t completion) {
   if (request.texts.empty()) return {};
   TextOfCompletion& text = request.texts[completion];
   CompletionResult& result = request.result.completions[completion];
-  std::string shown = text.stops.push(text.stream.finish()) + text.stops.finish();
+  std::string shown = text.stops.push(text.stream.finish());
+  shown += text.stops.finish();
   result.text += shown;
   result.stop_text = text.stops.stopped().value_or("");
   return shown;

@@ -210,7 +210,8 @@ class OpenAiAnswer {
     Json out = {{"role", "assistant"}, {"content", text}};
     if (request_.tool_calls) {
       ToolText tools(call_prefix(j));
-      std::string content = tools.push(text) + tools.finish();
+      std::string content = tools.push(text);
+      content += tools.finish();
       if (called = tools.called(); called) {
         out["content"] = content.find_first_not_of(" \n\r\t") == std::string::npos ? Json(nullptr) : Json(content);
         out["tool_calls"] = tools.calls();

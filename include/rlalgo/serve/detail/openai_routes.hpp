@@ -15,7 +15,9 @@
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/openai_answer.hpp>
 #include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/pattern.hpp>
 #include <rlalgo/serve/prompts.hpp>
+#include <rlalgo/serve/schema_pattern.hpp>
 
 namespace rlalgo::serve::detail {
 
@@ -160,13 +162,35 @@ class OpenAiRoutes {
       request.tool_calls = false;
       return;
     }
-    if (!choice->is_object() && *choice != "required")
+    std::string named;
+    if (choice->is_object()) {
+      Fields inner(*choice, "tool_choice");
+      Fields function(inner.required("function"), "tool_choice.function");
+      named = function.required_text("name");
+    } else if (*choice != "required") {
       fields.wrong_type("tool_choice", *choice, "\"auto\", \"none\", \"required\" or a function");
-    refuse_request(400, 12,
-                   {.what = "a tool call cannot be forced: structured output is not supported",
-                    .found = "tool_choice " + quoted(*choice),
-                    .expected = "\"auto\" or \"none\""},
-                   "tool_choice");
+    }
+    if (!request.tool_calls) fields.out_of_range("tool_choice", quoted(*choice), "\"none\" without tools");
+    if (request.sampling.pattern)
+      fields.out_of_range("tool_choice", quoted(*choice), "\"auto\" or \"none\" with structured output");
+    request.sampling.pattern = call_pattern(fields, *tools, named);
+  }
+
+  // The text of one call, of the function of that name, or of any.
+  [[nodiscard]] static std::string call_pattern(Fields& fields, const Json& tools, const std::string& named) {
+    std::string out;
+    for (std::size_t i = 0; i < tools.size(); ++i) {
+      const std::string place = "tools[" + std::to_string(i) + "]";
+      Fields tool(tools[i], place);
+      Fields function(tool.required("function"), place + ".function");
+      const std::string name = function.required_text("name");
+      if (!named.empty() && name != named) continue;
+      const Json* const parameters = function.object("parameters");
+      out += (out.empty() ? "(" : "|") + escaped("<tool_call>\n{\"name\": " + Json(name).dump() + ", \"arguments\": ") +
+             (parameters == nullptr ? any_object_pattern() : schema_pattern(*parameters)) + escaped("}\n</tool_call>");
+    }
+    if (out.empty()) fields.out_of_range("tool_choice", named, "the name of one of the tools");
+    return out + ")";
   }
 
   // Fields of both routes.
@@ -212,6 +236,7 @@ class OpenAiRoutes {
     }
     for (const Prompt& prompt : request.prompts) check_length(prompt, service_.model);
     service_.check_unread(fields);
+    service_.constrain(request.sampling.spec, request.sampling.pattern);
     const auto answer = std::make_shared<OpenAiAnswer>(service_, exchange, std::move(request));
     service_.submit(exchange, work_of(answer, weights));
   }
@@ -230,7 +255,8 @@ class OpenAiRoutes {
           spec.sampling.max_new_tokens, service_.model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
       spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
       spec.text = true;
-      spec.text_stream = service_.text_stream(spec.prompt, request.sampling.skip_special_tokens);
+      spec.text_stream =
+          service_.text_stream(spec, request.sampling.skip_special_tokens, request.sampling.include_stop_text);
       spec.log_probs =
           service_.config.drawn_log_probs ? inference::LogProbKind::drawn_from : inference::LogProbKind::model;
       spec.top_log_probs = request.log_probs.value_or(0);

@@ -13,9 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/pattern.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/sampling_fields.hpp>
+#include <rlalgo/serve/schema_pattern.hpp>
 
 namespace rlalgo::serve {
 
@@ -74,6 +77,74 @@ inline void read_allowed(Fields& fields, std::int64_t vocab, LogitRules& rules) 
   for (const data::TokenId id : ids) rules.allowed[static_cast<std::size_t>(id)] = 1;
 }
 
+[[noreturn]] inline void refuse_structured(const std::string& name) {
+  refuse_request(
+      400, 12,
+      {.what = "this kind of structured output is not supported", .found = name, .expected = "json, regex or choice"},
+      name);
+}
+
+inline std::string json_pattern(Fields& fields, const std::string& name, bool spaces) {
+  const Json& value = fields.required(name);
+  if (!value.is_string()) return schema_pattern(value, spaces);
+  auto [schema, problem] = core::read_json<Json>(value.get_ref<const std::string&>());
+  if (!problem.text.empty())
+    refuse_request(400, 24,
+                   {.what = "a JSON schema for structured output cannot be used",
+                    .found = problem.text,
+                    .expected = "JSON",
+                    .where = fields.place_of(name)},
+                   fields.place_of(name));
+  return schema_pattern(schema, spaces);
+}
+
+inline std::string choice_pattern(Fields& fields, const std::string& name) {
+  const std::vector<std::string> choices = fields.texts(name);
+  if (choices.empty()) fields.out_of_range(name, "an empty list", "at least one text");
+  std::string out;
+  for (const std::string& one : choices) out += (out.empty() ? "(" : "|") + escaped(one);
+  return out + ")";
+}
+
+// The expression that the completion's text must match, of whichever name; none: any text.
+inline std::optional<std::string> read_pattern(Fields& fields) {
+  std::optional<std::string> out;
+  if (fields.has("guided_json")) out = json_pattern(fields, "guided_json", true);
+  if (const auto regex = fields.text("guided_regex")) out = regex;
+  if (fields.has("guided_choice")) out = choice_pattern(fields, "guided_choice");
+  if (fields.has("guided_grammar")) refuse_structured("guided_grammar");
+  (void)fields.find("guided_decoding_backend");
+  if (const Json* const format = fields.object("response_format")) {
+    Fields inner(*format, "response_format");
+    const std::string type = inner.required_text("type");
+    if (type == "json_schema") {
+      const Json* const named = inner.object("json_schema");
+      if (named == nullptr) (void)inner.required("json_schema");
+      Fields schema(*named, "response_format.json_schema");
+      out = json_pattern(schema, "schema", true);
+    } else if (type == "json_object") {
+      out = any_object_pattern();
+    } else if (type != "text") {
+      refuse_structured("response_format " + type);
+    }
+  }
+  if (const Json* const structured = fields.object("structured_outputs")) {
+    Fields inner(*structured, "structured_outputs");
+    const bool spaces = !inner.flag("disable_any_whitespace", false);
+    if (inner.has("json")) out = json_pattern(inner, "json", spaces);
+    if (inner.flag("json_object", false)) out = any_object_pattern(spaces);
+    if (const auto regex = inner.text("regex")) out = regex;
+    if (inner.has("choice")) out = choice_pattern(inner, "choice");
+    for (const char* name : {"grammar", "structural_tag", "whitespace_pattern"})
+      if (inner.has(name)) refuse_structured(std::string("structured_outputs.") + name);
+    for (const char* name : {"disable_fallback", "disable_additional_properties"}) (void)inner.find(name);
+    if (!out || !inner.unread().empty())
+      refuse_structured("structured_outputs" + (inner.unread().empty() ? "" : "." + inner.unread().front()));
+  }
+  if (const auto regex = fields.text("structured_outputs_regex")) out = regex;
+  return out;
+}
+
 inline std::uint64_t fresh_seed() {
   static thread_local std::mt19937_64 source{std::random_device{}()};
   return source();
@@ -125,23 +196,7 @@ RLALGO_INLINE SamplingRequest read_sampling(Fields& fields, const SamplingLimits
       (*rules)(logits, completion);
     };
 
-  for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-                           "structured_outputs_regex"})
-    if (fields.has(name))
-      refuse_request(400, 12,
-                     {.what = "structured output is not supported",
-                      .found = name,
-                      .remedy = "leave it out, or restrict ids with allowed_token_ids"},
-                     name);
-  if (const Json* const format = fields.object("response_format")) {
-    Fields inner(*format, "response_format");
-    if (const auto type = inner.text("type"); type && *type != "text")
-      refuse_request(400, 12,
-                     {.what = "structured output is not supported",
-                      .found = "response_format " + *type,
-                      .remedy = "leave it out, or say \"text\""},
-                     "response_format");
-  }
+  out.pattern = detail::read_pattern(fields);
   return out;
 }
 

@@ -65,6 +65,15 @@ class Router {
     add("POST", "/abort_requests", plain(weights_, &WeightRoutes::abort_requests));
     add("GET", "/weight_info", plain(weights_, &WeightRoutes::weight_info));
     add("POST", "/update_weight_version", plain(weights_, &WeightRoutes::name_version));
+    add("POST", "/init_weight_transfer_engine", plain(weights_, &WeightRoutes::init_transfer));
+    add("POST", "/start_weight_update", plain(weights_, &WeightRoutes::start_transfer));
+    add("POST", "/update_weights", plain(weights_, &WeightRoutes::update_transfer), Access::guarded, Form::error,
+        Size::weights);
+    add("POST", "/finish_weight_update", plain(weights_, &WeightRoutes::finish_transfer));
+    add("GET", "/server_info", plain(weights_, &WeightRoutes::server_info));
+    add("GET", "/is_sleeping", [](const SharedExchange& exchange, const Target&) {
+      answer_json(*exchange, {{"is_sleeping", false}});
+    });
     add("POST", "/pause", [this](const SharedExchange& exchange, const Target& target) {
       weights_.pause(exchange, target.query("mode"));
     });
@@ -96,11 +105,9 @@ class Router {
     add("POST", "/http_update_weights/", plain(weights_, &WeightRoutes::http_update), Access::guarded, Form::detail,
         Size::weights);
     // Refused by name, and not among the routes that a trainer finds in /openapi.json.
-    for (const char* path :
-         {"/init_communicator/", "/update_named_param/", "/batch_update_named_params/", "/init_weight_transfer_engine",
-          "/start_weight_update", "/update_weights", "/finish_weight_update"})
-      add("POST", path, plain(weights_, &WeightRoutes::no_communicator), Access::guarded,
-          std::string_view(path).ends_with("/") ? Form::detail : Form::error, Size::usual, false);
+    for (const char* path : {"/init_communicator/", "/update_named_param/", "/batch_update_named_params/"})
+      add("POST", path, plain(weights_, &WeightRoutes::no_communicator), Access::guarded, Form::detail, Size::usual,
+          false);
     add(
         "POST", "/close_communicator/",
         [](const SharedExchange& exchange, const Target&) {

@@ -7,15 +7,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/exchange.hpp>
+#include <rlalgo/serve/constrained_tokens.hpp>
 #include <rlalgo/serve/engine.hpp>
 #include <rlalgo/serve/errands.hpp>
 #include <rlalgo/serve/fields.hpp>
@@ -89,18 +93,50 @@ class Service {
     }
   }
 
-  // Decodes completions of a prompt as they go on its text.
-  [[nodiscard]] std::function<inference::TextStream()> text_stream(const std::vector<data::TokenId>& prompt,
-                                                                   bool skip_special_tokens) const {
+  // Decodes completions of `spec` as they go on its prompt's text. The id that ends one is no text, unless
+  // `include_end` says so.
+  [[nodiscard]] std::function<inference::TextStream()> text_stream(const inference::RequestSpec& spec,
+                                                                   bool skip_special_tokens, bool include_end) const {
     constexpr std::size_t context = 8;
-    std::vector<data::TokenId> before;
+    std::vector<data::TokenId> before, ends;
     if (!model.tokenizer.streams_bytes())
-      before.assign(prompt.end() - static_cast<std::ptrdiff_t>(std::min(context, prompt.size())), prompt.end());
-    return [this, before = std::move(before), skip_special_tokens] {
+      before.assign(spec.prompt.end() - static_cast<std::ptrdiff_t>(std::min(context, spec.prompt.size())),
+                    spec.prompt.end());
+    if (!include_end) {
+      ends = spec.sampling.stop_ids;
+      if (!spec.ignore_eos) ends.insert(ends.end(), model.stop_ids.begin(), model.stop_ids.end());
+    }
+    return [this, before = std::move(before), ends = std::move(ends), skip_special_tokens] {
       const auto stream = std::make_shared<text::StreamDecoder>(model.tokenizer, skip_special_tokens);
       for (const data::TokenId id : before) (void)stream->push(id);
-      return inference::TextStream{[stream](data::TokenId id) { return stream->push(id); },
+      return inference::TextStream{[stream, ends](data::TokenId id) {
+                                     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
+                                     return end ? std::string() : stream->push(id);
+                                   },
                                    [stream] { return stream->finish(); }};
+    };
+  }
+
+  // Keeps the text of completions to an expression. Raises serve.12, .4 and .23.
+  void constrain(inference::RequestSpec& spec, const std::optional<std::string>& pattern) {
+    if (!pattern) return;
+    if (!model.tokenizer.streams_bytes())
+      refuse_request(400, 12,
+                     {.what = "structured output is not supported with this model's tokenizer",
+                      .expected = "one that works on bytes (ByteLevel)"});
+    if (spec.min_new_tokens > 0)
+      refuse_request(400, 4,
+                     {.what = "a value is out of range",
+                      .found = std::to_string(spec.min_new_tokens),
+                      .expected = "0 with structured output",
+                      .where = "min_tokens"},
+                     "min_tokens");
+    std::vector<data::TokenId> ends = model.stop_ids;
+    ends.insert(ends.end(), spec.sampling.stop_ids.begin(), spec.sampling.stop_ids.end());
+    spec.edit_logits = [before = std::move(spec.edit_logits), tokens = constraint(*pattern), ends = std::move(ends)](
+                           std::span<float> logits, std::span<const data::TokenId> completion) {
+      if (before) before(logits, completion);
+      (*tokens)(logits, completion, ends);
     };
   }
 
@@ -117,6 +153,19 @@ class Service {
   [[nodiscard]] std::int64_t started() const noexcept { return started_; }
 
  private:
+  // Of an expression that was asked for lately, with what is known of it.
+  [[nodiscard]] std::shared_ptr<const ConstrainedTokens> constraint(const std::string& pattern) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto at = constraints_.find(pattern); at != constraints_.end()) return at->second;
+    }
+    auto out = std::make_shared<const ConstrainedTokens>(pattern, model.tokenizer, vocab());
+    const std::lock_guard lock(mutex_);
+    if (constraints_.size() >= most_constraints) constraints_.clear();
+    return constraints_.emplace(pattern, std::move(out)).first->second;
+  }
+
+  static constexpr std::size_t most_constraints = 16;
   static constexpr std::size_t most_told = 1000;
   const std::int64_t started_ =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -124,6 +173,7 @@ class Service {
   mutable std::mutex mutex_;
   std::string active_adapter_;
   std::set<std::string> told_;
+  std::map<std::string, std::shared_ptr<const ConstrainedTokens>> constraints_;
 };
 
 }  // namespace rlalgo::serve::detail

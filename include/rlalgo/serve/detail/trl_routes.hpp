@@ -333,7 +333,8 @@ class TrlRoutes {
   }
 
   void start(const SharedExchange& exchange, Fields& fields, std::vector<Prompt> prompts) {
-    const SamplingRequest sampling = read_sampling(fields, service_.limits(), 16);
+    SamplingRequest sampling = read_sampling(fields, service_.limits(), 16);
+    service_.constrain(sampling.spec, sampling.pattern);
     std::optional<std::int64_t> log_probs = 0;
     if (const Json& body = fields.whole(); body.contains("logprobs")) {
       const std::int64_t most =
@@ -356,7 +357,7 @@ class TrlRoutes {
           spec.sampling.max_new_tokens, service_.model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
       spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
       if (!spec.stop_strings.empty())
-        spec.text_stream = service_.text_stream(spec.prompt, sampling.skip_special_tokens);
+        spec.text_stream = service_.text_stream(spec, sampling.skip_special_tokens, false);
       spec.first_index = static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(spec.count);
       spec.log_probs = inference::LogProbKind::drawn_from;
       spec.top_log_probs = log_probs.value_or(0);

@@ -12,15 +12,19 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/core/version.hpp>
+#include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/weight_transfer.hpp>
 #include <rlalgo/serve/wire_tensor.hpp>
 
 namespace rlalgo::serve::detail {
 
 class WeightRoutes {
  public:
-  explicit WeightRoutes(Service& service) : service_(service) {}
+  explicit WeightRoutes(Service& service) : service_(service), transfer_(service.store) {}
 
   // vLLM's.
 
@@ -100,6 +104,64 @@ class WeightRoutes {
                     .found = exchange->request().target,
                     .expected = "/http_update_weights/, /set_lora_adapter/ or /v1/load_lora_adapter",
                     .remedy = "train with HTTP weights or LoRA files (trl.vllm_lora_sync)"});
+  }
+
+  // vLLM's transfer, over HTTP or files instead of a broadcast: {"update_info": {"names", "dtype_names", "shapes",
+  // "data": [base64]}}, the bytes of the type that they name, or {"update_info": {"path": a safetensors file, or a
+  // directory of them}}.
+
+  void init_transfer(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    Fields info(checked_object(fields, "init_info"), "init_info");
+    const std::string backend = info.text("backend").value_or("nccl");
+    if (backend != "http" && backend != "file") no_communicator(exchange);
+    answer_json(*exchange, {{"message", "Weight transfer initialized"}});
+  }
+
+  void start_transfer(const SharedExchange& exchange) {
+    later(exchange, false, [this, exchange] {
+      transfer_.start();
+      answer_json(*exchange, {{"message", "Weight update started"}});
+    });
+  }
+
+  void update_transfer(const SharedExchange& exchange) {
+    later(exchange, false, [this, exchange] {
+      const Json body = parse_body(exchange->request().body);
+      Fields fields(body);
+      Fields info(checked_object(fields, "update_info"), "update_info");
+      if (const auto path = info.text("path")) {
+        transfer_.add(tensors_of_files(allowed(*path)));
+      } else {
+        transfer_.add(tensors_of(info, exchange));
+      }
+      answer_json(*exchange, {{"message", "Weights updated"}});
+    });
+  }
+
+  void finish_transfer(const SharedExchange& exchange) {
+    std::string version;
+    if (!exchange->request().body.empty()) {
+      const Json body = parse_body(exchange->request().body);
+      Fields fields(body);
+      version = fields.text("weight_version").value_or("");
+    }
+    later(exchange, false, [this, exchange, version] {
+      transfer_.finish(version);
+      answer_json(*exchange, {{"message", "Weight update finished"}});
+    });
+  }
+
+  void server_info(const SharedExchange& exchange) {
+    answer_json(*exchange,
+                {{"vllm_config",
+                  {{"model_config", {{"model", service_.model.name}, {"max_model_len", service_.model.length_limit()}}},
+                   {"weight_transfer_config", nullptr}}},
+                 {"rlalgo",
+                  {{"version", std::string(rlalgo::version)},
+                   {"weight_transfer", {"http", "file"}},
+                   {"weight_version", service_.store.version_name()}}}});
   }
 
   // Pauses.
@@ -183,6 +245,52 @@ class WeightRoutes {
     return path;
   }
 
+  [[nodiscard]] static const Json& checked_object(Fields& fields, const std::string& name) {
+    const Json& value = fields.required(name);
+    if (!value.is_object()) fields.wrong_type(name, value, "an object");
+    return value;
+  }
+
+  [[nodiscard]] std::vector<model::NamedTensor> tensors_of(Fields& info, const SharedExchange& exchange) {
+    const Json *const names = info.list("names"), *const types = info.list("dtype_names"),
+                      *const shapes = info.list("shapes"), *const data = info.list("data");
+    for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}, {shapes, "shapes"}})
+      if (list == nullptr || list->size() != names->size())
+        info.wrong_type(name, list == nullptr ? Json() : *list, "a list as long as names");
+    if (data == nullptr) {
+      if (!transfer_.open()) transfer_.add({});  // out of order, whatever it brings
+      no_communicator(exchange);
+    }
+    if (data->size() != names->size()) info.wrong_type("data", *data, "a list as long as names");
+    std::vector<model::NamedTensor> out;
+    for (std::size_t i = 0; i < names->size(); ++i)
+      out.push_back(read_wire_tensor({{"name", (*names)[i]},
+                                      {"dtype", (*types)[i]},
+                                      {"wire_dtype", (*types)[i]},
+                                      {"shape", (*shapes)[i]},
+                                      {"data", (*data)[i]}},
+                                     "update_info[" + std::to_string(i) + "]"));
+    return out;
+  }
+
+  [[nodiscard]] static std::vector<model::NamedTensor> tensors_of_files(const std::filesystem::path& path) {
+    std::vector<std::filesystem::path> files = {path};
+    if (core::is_directory(path)) {
+      files.clear();
+      for (const auto& entry : std::filesystem::directory_iterator(path))
+        if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+    }
+    std::vector<model::NamedTensor> out;
+    for (const std::filesystem::path& file : files) {
+      const model::SafetensorsFile tensors(file);
+      for (const auto& [name, entry] : tensors.entries()) out.emplace_back(name, tensors.read(name));
+    }
+    if (out.empty())
+      refuse_request(400, 19,
+                     {.what = "there are no tensors", .expected = "a safetensors file", .where = path.string()});
+    return out;
+  }
+
   void later(const SharedExchange& exchange, bool detail, std::function<void()> errand) {
     service_.errands.add([exchange, detail, errand = std::move(errand)] {
       try {
@@ -194,6 +302,7 @@ class WeightRoutes {
   }
 
   Service& service_;
+  WeightTransfer transfer_;  // used by errands only
 };
 
 }  // namespace rlalgo::serve::detail

@@ -1,0 +1,78 @@
+// Which tokens may come next in a completion whose text is to match an expression, as an edit of the logits.
+//
+// A token may come when the text with its bytes can still become a match; an end token when the text is one. Where
+// nothing may come (the vocabulary lacks a byte), the end may. What a state allows is found once and kept. Any thread.
+//
+// The tokenizer must decode by joining bytes (text::Tokenizer::streams_bytes).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/serve/pattern.hpp>
+#include <rlalgo/text/tokenizer.hpp>
+
+namespace rlalgo::serve {
+
+class ConstrainedTokens {
+ public:
+  // `vocab`: ids of the model; those that the tokenizer does not know may never come.
+  ConstrainedTokens(const std::string& expression, text::Tokenizer tokenizer, std::int64_t vocab)
+      : pattern_(expression), tokenizer_(std::move(tokenizer)), vocab_(static_cast<std::size_t>(vocab)) {}
+
+  // Forbids what may not come after `completion`. `ends`: ids that end it.
+  void operator()(std::span<float> logits, std::span<const data::TokenId> completion,
+                  std::span<const data::TokenId> ends) const {
+    Pattern::State state = pattern_.start();
+    for (const data::TokenId id : completion) state = pattern_.next(state, tokenizer_.token_bytes(id));
+    const std::shared_ptr<const std::vector<bool>> allowed = allowed_in(state);
+    std::vector<float> kept;
+    const bool end = pattern_.accepts(state) || !has_any(*allowed, ends);
+    for (const data::TokenId id : ends) kept.push_back(logits[static_cast<std::size_t>(id)]);
+    for (std::size_t v = 0; v < logits.size(); ++v)
+      if (v >= allowed->size() || !(*allowed)[v]) logits[v] = forbidden;
+    for (std::size_t i = 0; i < ends.size(); ++i) logits[static_cast<std::size_t>(ends[i])] = end ? kept[i] : forbidden;
+  }
+
+ private:
+  static constexpr float forbidden = -1e30f;
+  static constexpr std::size_t most_kept = 2000;
+
+  static bool has_any(const std::vector<bool>& allowed, std::span<const data::TokenId> ends) {
+    auto count = std::count(allowed.begin(), allowed.end(), true);
+    for (const data::TokenId id : ends)
+      if (static_cast<std::size_t>(id) < allowed.size() && allowed[static_cast<std::size_t>(id)]) --count;
+    return count > 0;
+  }
+
+  [[nodiscard]] std::shared_ptr<const std::vector<bool>> allowed_in(Pattern::State state) const {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = allowed_.find(state); at != allowed_.end()) return at->second;
+    auto out = std::make_shared<std::vector<bool>>(vocab_, false);
+    const std::size_t known = std::min(vocab_, tokenizer_.vocab_size());
+    for (std::size_t v = 0; v < known && state != Pattern::dead; ++v) {
+      const std::string_view bytes = tokenizer_.token_bytes(static_cast<data::TokenId>(v));
+      (*out)[v] = !bytes.empty() && pattern_.next(state, bytes) != Pattern::dead;
+    }
+    if (allowed_.size() >= most_kept) allowed_.clear();
+    allowed_.emplace(state, out);
+    return out;
+  }
+
+  Pattern pattern_;
+  text::Tokenizer tokenizer_;
+  std::size_t vocab_;
+  mutable std::mutex mutex_;
+  mutable std::map<Pattern::State, std::shared_ptr<const std::vector<bool>>> allowed_;
+};
+
+}  // namespace rlalgo::serve
