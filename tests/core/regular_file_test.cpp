@@ -5,9 +5,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include <support/scratch.hpp>
 
@@ -32,6 +35,22 @@ TEST_CASE("a regular file is read whole, up to a limit") {
   // Files without a size are read as far as they go.
   CHECK(read_regular_file("/proc/self/status", 1 << 20).text.find("Name:") == 0);
   CHECK(read_regular_file("/proc/self/status", 10).problem == "a file of more than 10 bytes");
+}
+
+TEST_CASE("pieces of a file are its bytes, in order") {
+  const ScratchDirectory scratch;
+  std::string bytes(3000000, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 / 7);
+  const RegularFile file(scratch.write("a", bytes));
+  std::string got;
+  int pieces = 0;
+  CHECK(read_pieces(file, [&](std::string_view piece) { got += piece, ++pieces; }) == 0);
+  CHECK(got == bytes);
+  CHECK(pieces == 3);
+  const RegularFile absent(scratch.path() / "absent");
+  CHECK(absent.absent());
+  CHECK(read_pieces(absent, [](std::string_view) {}) == EBADF);
+  CHECK(raised_by([&] { require_open(absent, scratch.path() / "absent"); }).find("rlalgo.core.1") != std::string::npos);
 }
 
 TEST_CASE("what is no regular file is refused at once") {

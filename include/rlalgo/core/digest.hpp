@@ -8,12 +8,9 @@
 // Errors: [rlalgo.core.1] a file that cannot be read, or is no regular file.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -115,21 +112,11 @@ class Digest {
 // The digest of a file's bytes.
 [[nodiscard]] inline std::string file_digest(const std::filesystem::path& path) {
   const RegularFile file(path);
-  if (!file.problem().empty())
-    raise("core", 1,
-          {.what = "cannot open the file",
-           .found = file.problem(),
-           .where = path.string(),
-           .remedy = "check the path and its permissions"});
+  require_open(file, path);
   Digest digest;
-  std::string piece(std::size_t{1} << 20U, '\0');
-  for (;;) {
-    const ssize_t n = ::read(file.descriptor(), piece.data(), piece.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) raise_file_error("cannot read the file", path, errno);
-    if (n == 0) return digest.hex();
-    digest.update({piece.data(), static_cast<std::size_t>(n)});
-  }
+  const int failed = read_pieces(file, [&](std::string_view piece) { digest.update(piece); });
+  if (failed != 0) raise_file_error("cannot read the file", path, failed);
+  return digest.hex();
 }
 
 }  // namespace rlalgo::core

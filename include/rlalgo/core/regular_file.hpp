@@ -1,7 +1,7 @@
 // Files that a user names, opened for reading: regular files only, so that nothing is waited for and nothing is without
 // end. A FIFO, a socket, a device or a directory is known by looking, before it is opened.
 //
-// Errors: [rlalgo.core.7] whether a path exists cannot be found out (a loop of symbolic links, a name too long, a
+// Errors: [rlalgo.core.1] a file that cannot be opened (require_open); [rlalgo.core.7] whether a path exists cannot be found out (a loop of symbolic links, a name too long, a
 // directory that may not be entered).
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -79,6 +80,27 @@ class RegularFile {
   std::uint64_t size_ = 0;
   std::string problem_;
 };
+
+inline void require_open(const RegularFile& file, const std::filesystem::path& path) {
+  if (!file.problem().empty())
+    raise("core", 1,
+          {.what = "cannot open the file",
+           .found = file.problem(),
+           .where = path.string(),
+           .remedy = "check the path and its permissions"});
+}
+
+// Hands all bytes of an open file to `take`, in order, a megabyte at a time. 0, or the errno of what stopped it.
+template <class Take>
+[[nodiscard]] int read_pieces(const RegularFile& file, Take&& take) {
+  std::string piece(std::size_t{1} << 20U, '\0');
+  for (;;) {
+    const ssize_t n = ::read(file.descriptor(), piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : 0;
+    take(std::string_view(piece.data(), static_cast<std::size_t>(n)));
+  }
+}
 
 struct FileText {
   std::string text;

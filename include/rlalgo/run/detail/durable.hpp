@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::run::detail {
 
@@ -41,22 +42,12 @@ inline void sync_tree(const fs::path& directory) {
 
 // The bytes of `from` under the name `to`, atomically; false when there is no `from`.
 inline bool copy_whole_file(const fs::path& from, const fs::path& to) {
-  const int in = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
-  if (in < 0 && errno == ENOENT) return false;
-  if (in < 0) core::raise_file_error("cannot open the file", from, errno);
-  struct Close {
-    int descriptor;
-    ~Close() { ::close(descriptor); }
-  } const close{in};
+  const core::RegularFile in(from);
+  if (in.absent()) return false;
+  core::require_open(in, from);
   core::AtomicFile out(to);
-  std::string piece(1 << 20, '\0');
-  for (;;) {
-    const ssize_t n = ::read(in, piece.data(), piece.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) core::raise_file_error("cannot read the file", from, errno);
-    if (n == 0) break;
-    out.write(piece.data(), static_cast<std::size_t>(n));
-  }
+  const int failed = core::read_pieces(in, [&](std::string_view piece) { out.write(piece.data(), piece.size()); });
+  if (failed != 0) core::raise_file_error("cannot read the file", from, failed);
   out.commit();
   return true;
 }
