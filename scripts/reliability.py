@@ -3,7 +3,7 @@
 
     reliability.py [--rlalgo PROGRAM] [--kills N] [--inputs N] [--seed S] [--only TEXT] [--list] [kills] [faults] [inputs]
 
-kills    N runs of five kinds are ended by SIGKILL, at random times and while they save, log and evaluate; each is resumed
+kills    N runs of seven kinds are ended by SIGKILL, at random times and while they save, log and evaluate; each is resumed
          until it ends, and every file of it is compared with those of a run that was never disturbed. Then it is run again
          although it is finished, and compared again.
 faults   the list of scripts/reliability_faults.py: signals, limits, servers, rewards, outputs. One line each.
@@ -157,7 +157,7 @@ def comparable(folder):
     return out
 
 
-LOGS = ["metrics.jsonl", "samples.jsonl", "pairs.json", "events", "folders and files of events", "model.safetensors",
+LOGS = ["metrics.jsonl", "samples.jsonl", "ebft_rollouts.jsonl", "pairs.json", "events", "folders and files of events", "model.safetensors",
         "adapter_model.safetensors"]
 
 
@@ -227,7 +227,7 @@ def tail(folder):
     return (folder / "stderr").read_text(errors="replace")[-300:]
 
 
-# --- five kinds of run
+# --- seven kinds of run
 
 GSM8K = [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}]
 COMMON = {"base_model": str(QUICKSTART / "model"), "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
@@ -256,6 +256,14 @@ KINDS = {
         "chat_template_jinja": TEMPLATE,
         "trl": {**GRPO["trl"], "num_iterations": 1, "tools": ["calculator"],
                 "reward_funcs": ["lengths.length", "builtin.gsm8k_accuracy"]}},
+    "ebft": {**GRPO, "rl": "ebft", "datasets": [{"path": "solved.jsonl", "type": "ebft_opencode.transform"}],
+             "chat_template": "tokenizer_default",
+             "ebft": {"mode": "structured", "embed_method": "completion_mean", "ce_coef": 0.1, "save_rollouts": True},
+             "trl": {"num_generations": 4, "max_completion_length": 12, "num_iterations": 2}},
+    "strided ebft": {**COMMON, "rl": "ebft", "datasets": [{"path": GSM8K[0]["path"], "type": "ebft_strided_structured.transform"}],
+                     "sequence_len": 96, "micro_batch_size": 2, "gradient_accumulation_steps": 2,
+                     "ebft": {"mode": "strided", "stride": 4, "context_length": 4, "generate_max_len": 3, "n_samples_per_prompt": 3,
+                              "use_whitening": True, "ce_coef": 0.1, "save_rollouts": True}},
 }
 
 
@@ -268,13 +276,15 @@ def write_inputs(folder, config):
                 for i, row in enumerate(pairs)]
     rows = labelled if config.get("rl") == "kto" else pairs
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    solved = [{"input": row["prompt"], "output": row["chosen"].split()[0] + " apples" * (i % 3)} for i, row in enumerate(pairs)]
+    (folder / "solved.jsonl").write_text("".join(json.dumps(row) + "\n" for row in solved))
     (folder / "lengths.py").write_text(REWARD)
     (folder / "config.yaml").write_text(json.dumps(config, indent=1))
 
 
 # --- when to kill
 
-WATCHED = ["metrics.jsonl", "samples.jsonl", "pairs.json", "run.json", "report.html", "events", "building", "checkpoints", "final"]
+WATCHED = ["metrics.jsonl", "samples.jsonl", "ebft_rollouts.jsonl", "pairs.json", "run.json", "report.html", "events", "building", "checkpoints", "final"]
 
 
 def state_of(output, what):
