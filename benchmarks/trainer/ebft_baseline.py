@@ -371,7 +371,7 @@ def step_time(options):
     model = AutoModelForCausalLM.from_config(shape, attn_implementation="eager", dtype=torch.float32)
     random.seed(1)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    case = dict(sequence_len=options.tokens, micro_batch_size=1, max_steps=1, rows="text", fixes=("device", "rows", "order"))
+    case = dict(sequence_len=options.tokens, micro_batch_size=1, max_steps=1, rows="text", fixes=("device",))
     config = dict(learning_rate=1e-6, ebft=dict(temperature=1.0, use_whitening=True, ce_coef=0.03))
     with tempfile.TemporaryDirectory() as work:
         rows = [{"text": " ".join(str(random.randrange(10000)) for _ in range(options.tokens))}]
