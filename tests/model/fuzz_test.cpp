@@ -27,7 +27,7 @@ using namespace rlalgo;
 
 namespace {
 
-constexpr std::uint64_t default_inputs = 100'000;
+constexpr std::uint64_t default_inputs = 20'000;
 #ifdef __SANITIZE_ADDRESS__
 constexpr long most_kilobytes = 600'000;  // freed memory is kept for a while to find its uses
 #else

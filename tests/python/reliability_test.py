@@ -146,9 +146,9 @@ def a_kill_waits_for_its_moment():
 
 @case
 def every_kind_and_fault_says_what_it_is():
-    assert len(reliability.KINDS) == 5
+    assert len(reliability.KINDS) == 7
     listed = subprocess.run([sys.executable, str(ROOT / "scripts/reliability.py"), "--list"], capture_output=True, text=True, check=True)
-    assert len(listed.stdout.splitlines()) == 5 + len(reliability_faults.CASES)
+    assert len(listed.stdout.splitlines()) == len(reliability.KINDS) + len(reliability_faults.CASES)
     assert all(check.__doc__ for check in reliability_faults.CASES.values())
     assert len(reliability_faults.SERVER_FAULTS) >= 54 and len(reliability_faults.CASES) - len(reliability_faults.SERVER_FAULTS) >= 20
     page = (ROOT / "docs/reliability.md").read_text()

@@ -101,8 +101,15 @@ TEST_CASE("only checkpoint-<digits> directories are checkpoints, in order of the
     fs::create_directory(dir.path / name);
   std::ofstream(dir.path / "checkpoint-5") << "a file";
   CHECK(steps(dir.path) == "9 10 ");
+  const std::string other = "notes.txt.tmp.17";  // somebody else's
+  for (const std::string& name :
+       {std::string("metrics.jsonl.tmp.17"), std::string("ebft_rollouts.jsonl.tmp.17"), other})
+    std::ofstream(dir.path / name) << "half";
   clean_leftovers(dir.path);
   CHECK_FALSE(fs::exists(dir.path / ".checkpoint-4.tmp"));
+  CHECK_FALSE(fs::exists(dir.path / "metrics.jsonl.tmp.17"));
+  CHECK_FALSE(fs::exists(dir.path / "ebft_rollouts.jsonl.tmp.17"));
+  CHECK(fs::exists(dir.path / other));
   CHECK(list_checkpoints(dir.path / "absent").empty());
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,6 +115,30 @@ TEST_CASE("what a request may not ask fails its work alone") {
   CHECK(outcome.status == 400);
   CHECK(outcome.error.starts_with("[rlalgo.inference.3]"));
   CHECK(first(good.wait()).ids.size() == 5);
+}
+
+TEST_CASE("a call that has begun is waited for, one that has not is given up") {
+  Bench bench;
+  std::promise<void> begun;
+  std::atomic<bool> ended = false, waited = false;
+  std::thread caller([&] {
+    bench.engine.call(
+        [&](inference::DecoderEngine&) {
+          begun.set_value();
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          ended = true;
+        },
+        0.001);
+    waited = ended.load();
+  });
+  begun.get_future().wait();
+  auto touched = std::make_shared<std::atomic<bool>>(false);
+  CHECK_THROWS_WITH(bench.engine.call([touched](inference::DecoderEngine&) { *touched = true; }, 0.001),
+                    Catch::Contains("rlalgo.serve.15"));
+  caller.join();
+  CHECK(waited);
+  bench.engine.call([](inference::DecoderEngine&) {});
+  CHECK_FALSE(*touched);
 }
 
 TEST_CASE("cancelled work ends as aborted and frees its memory") {

@@ -38,8 +38,8 @@ RLALGO_INLINE std::vector<Checkpoint> list_checkpoints(const std::filesystem::pa
 
 RLALGO_INLINE void clean_leftovers(const std::filesystem::path& output_dir) {
   const auto unfinished_file = [](const std::string& name) {
-    for (const std::string_view file :
-         {"metrics.jsonl", "samples.jsonl", "pairs.json", "run.json", "report.html", trainer_state_file})
+    for (const std::string_view file : {"metrics.jsonl", "samples.jsonl", "ebft_rollouts.jsonl", "pairs.json",
+                                        "run.json", "report.html", trainer_state_file})
       if (name.starts_with(std::string(file) + ".tmp.")) return true;
     return false;
   };

@@ -133,10 +133,8 @@ RLALGO_INLINE void Engine::call(const std::function<void(inference::DecoderEngin
   const auto state = std::make_shared<State>();
   std::future<void> done = state->done.get_future();
   post([this, state, f] {
-    {
-      const std::lock_guard lock(state->mutex);
-      if (state->given_up) return;
-    }
+    const std::lock_guard lock(state->mutex);
+    if (state->given_up) return;
     try {
       f(decoder_);
       state->done.set_value();
@@ -145,11 +143,13 @@ RLALGO_INLINE void Engine::call(const std::function<void(inference::DecoderEngin
     }
   });
   if (done.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
-    const std::lock_guard lock(state->mutex);
-    state->given_up = true;
-    refuse_request(500, 15,
-                   {.what = "the engine did not take a call in time",
-                    .found = "more than " + std::to_string(seconds) + " seconds"});
+    const std::lock_guard lock(state->mutex);  // what has begun uses the caller's variables: its end is waited for
+    if (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      state->given_up = true;
+      refuse_request(500, 15,
+                     {.what = "the engine did not take a call in time",
+                      .found = "more than " + std::to_string(seconds) + " seconds"});
+    }
   }
   done.get();
 }
