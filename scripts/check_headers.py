@@ -129,18 +129,25 @@ def main():
         source.write_text(f"#include <{name}>\n")
         target = source.with_suffix(".pch")
         begin = time.monotonic()
-        for at, under in enumerate(unders):
+        at = 0
+        while True:
+            under = unders[at]
             command = [compiler, *known[kind], *common, *(["-DRLALGO_COMPILED"] if compiled else []),
                        *(["-include-pch", str(under)] if under else []), "-x", "c++-header", str(source),
                        *(["-o", str(target)] if needed else ["-fsyntax-only"])]
             made = subprocess.run(command, cwd=build, capture_output=True, text=True)
-            # clang 16 cannot read some of what it precompiled itself and breaks down: the next smaller one then.
-            if made.returncode in (0, 1):
+            if made.returncode == 0 and not made.stderr.strip() or under is None:
                 break
+            # clang 16 cannot read some of what it precompiled itself and breaks down: the next smaller one then. It also
+            # loses macros of the standard library: what is said counts only where nothing stood in front.
+            at = at + 1 if made.returncode not in (0, 1) else len(unders) - 1
         seconds[work] = time.monotonic() - begin
         kept = [u for u in unders[at:] if u]
         # After an error, what stands on this header is compiled without it and says for itself whether it is whole.
-        return ([target, *kept] if needed and made.returncode == 0 else kept), made.stderr.strip()
+        said = made.stderr.strip()
+        if not said and work in marks:
+            marks[work].touch()
+        return ([target, *kept] if needed and made.returncode == 0 else kept), said
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def ask(work):  # bases are asked for first, so that no thread waits for what has not begun
@@ -159,8 +166,6 @@ def main():
             if said:
                 bad.add(work[0])
                 print(f"{work[0]}:\n{said}", flush=True)
-            else:
-                marks[work].touch()
     shutil.rmtree(folder)
     for work in sorted(seconds, key=seconds.get, reverse=True)[:options.slowest]:
         print(f"{seconds[work]:8.1f} s  {' '.join([work[0], work[1], *(['compiled'] if work[2] else [])])}")
