@@ -96,8 +96,8 @@ TEST_CASE("a failure while saving leaves nothing and keeps what was there") {
 
 TEST_CASE("only checkpoint-<digits> directories are checkpoints, in order of their number") {
   const fake::TempDir dir;
-  for (const char* name :
-       {"checkpoint-10", "checkpoint-9", "checkpoint-best", "checkpoint-", "checkpoint-3x", ".checkpoint-4.tmp"})
+  for (const char* name : {"checkpoint-10", "checkpoint-9", "checkpoint-best", "checkpoint-", "checkpoint-3x",
+                           ".checkpoint-4.tmp", ".rlalgo-trial-7-xx.tmp"})
     fs::create_directory(dir.path / name);
   std::ofstream(dir.path / "checkpoint-5") << "a file";
   CHECK(steps(dir.path) == "9 10 ");
@@ -107,6 +107,7 @@ TEST_CASE("only checkpoint-<digits> directories are checkpoints, in order of the
     std::ofstream(dir.path / name) << "half";
   clean_leftovers(dir.path);
   CHECK_FALSE(fs::exists(dir.path / ".checkpoint-4.tmp"));
+  CHECK_FALSE(fs::exists(dir.path / ".rlalgo-trial-7-xx.tmp"));
   CHECK_FALSE(fs::exists(dir.path / "metrics.jsonl.tmp.17"));
   CHECK_FALSE(fs::exists(dir.path / "ebft_rollouts.jsonl.tmp.17"));
   CHECK(fs::exists(dir.path / other));

@@ -47,8 +47,8 @@ RLALGO_INLINE void clean_leftovers(const std::filesystem::path& output_dir) {
   std::vector<std::filesystem::path> leftovers;
   for (const auto& entry : std::filesystem::directory_iterator(output_dir, error)) {
     const std::string name = entry.path().filename().string();
-    if ((name.starts_with(".checkpoint-") && name.ends_with(".tmp")) || unfinished_file(name))
-      leftovers.push_back(entry.path());
+    const bool folder = name.starts_with(".checkpoint-") || name.starts_with(".rlalgo-trial-");
+    if ((folder && name.ends_with(".tmp")) || unfinished_file(name)) leftovers.push_back(entry.path());
   }
   for (const auto& path : leftovers) detail::remove_leftover(path);
 }
