@@ -39,7 +39,8 @@ struct Checkpoint {
 [[nodiscard]] std::vector<Checkpoint> list_checkpoints(const std::filesystem::path& output_dir);
 
 // Removes what a killed run left under construction: checkpoints (`.checkpoint-….tmp`), the trial of its output_dir
-// (`.rlalgo-trial-….tmp`) and files that were about to get their name (`<file>.tmp.<process>`). Call only while no other run writes in output_dir.
+// (`.rlalgo-trial-….tmp`) and files that were about to get their name (`<file>.tmp.<process>`). Call only while no other
+// run writes in output_dir.
 void clean_leftovers(const std::filesystem::path& output_dir);
 
 struct CheckpointParts {
