@@ -4,19 +4,18 @@
 //
 // Counters: tokens/s. Threads: --threads=N before all other arguments (default: what LibTorch uses), for both sides.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <rlalgo/inference/local_engine.hpp>
+
+#include "../threads.hpp"
 
 using namespace rlalgo;
 
@@ -171,11 +170,7 @@ void plain(benchmark::State& state, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
-    at::set_num_threads(std::atoi(argv[1] + 10));
-    argv[1] = argv[0];
-    --argc, ++argv;
-  }
+  benchmarks::take_threads(argc, argv);
   for (const std::string name : {"tiny", "smollm2"})
     for (const std::int64_t batch : {1, 8, 16, 32}) {
       const auto add = [&](const std::string& side, auto function) {

@@ -4,12 +4,9 @@
 // 8 completions per prompt. Counters: tokens/s of all rows; state_MB, the memory of gradients and optimizer state;
 // peak_MB, the highest resident memory of score and backward above that of weights and state. Threads: --threads=N
 // before all other arguments.
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +16,7 @@
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/adamw.hpp>
 
+#include "../threads.hpp"
 #include "memory.hpp"
 
 using namespace rlalgo;
@@ -82,11 +80,7 @@ void step(benchmark::State& state, std::int64_t rank, bool checkpointing) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
-    at::set_num_threads(std::atoi(argv[1] + 10));
-    argv[1] = argv[0];
-    --argc, ++argv;
-  }
+  benchmarks::take_threads(argc, argv);
   const auto add = [](const char* name, std::int64_t rank, bool checkpointing) {
     benchmark::RegisterBenchmark(name, [=](benchmark::State& state) { step(state, rank, checkpointing); })
         ->Unit(benchmark::kMillisecond)

@@ -4,13 +4,10 @@
 // 8 completions per prompt of uneven length. Counter: tokens/s, prompt and completion tokens of all rows, whoever
 // shares them. Threads: --threads=N before all other arguments (default: what LibTorch uses), for all sides.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +15,8 @@
 
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+
+#include "../threads.hpp"
 
 using namespace rlalgo;
 using at::Tensor;
@@ -164,11 +163,7 @@ void add(const std::string& name, std::int64_t groups, std::int64_t prompt, std:
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
-    at::set_num_threads(std::atoi(argv[1] + 10));
-    argv[1] = argv[0];
-    --argc, ++argv;
-  }
+  benchmarks::take_threads(argc, argv);
   add("tiny", 1, 40, 24);
   add("tiny", 8, 40, 24);
   add("smollm2", 1, 64, 64);

@@ -5,13 +5,10 @@
 // Counters: ms/pair, and MB, the peak of resident memory above its level before the pass (/proc, Linux).
 // Threads: --threads=N before all other arguments (default: what LibTorch uses), for both sides.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -21,6 +18,8 @@
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/sampler/answer_rows.hpp>
+
+#include "../threads.hpp"
 
 using namespace rlalgo;
 using at::Tensor;
@@ -183,11 +182,7 @@ void add(std::int64_t pairs, std::int64_t prompt, std::int64_t completion) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
-    at::set_num_threads(std::atoi(argv[1] + 10));
-    argv[1] = argv[0];
-    --argc, ++argv;
-  }
+  benchmarks::take_threads(argc, argv);
   add(1, 32, 64);
   add(1, 128, 64);
   add(1, 384, 64);

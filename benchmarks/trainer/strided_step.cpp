@@ -11,14 +11,12 @@
 // frozen network and optimizer state are there already, gradients are not). Threads: --threads=N before all other
 // arguments. One iteration is one step; take --benchmark_filter for a fresh process each.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -33,6 +31,7 @@
 #include <rlalgo/strided_ebft.hpp>
 
 #include "../model/memory.hpp"
+#include "../threads.hpp"
 
 using namespace rlalgo;
 using at::Tensor;
@@ -442,11 +441,7 @@ void plain_step(benchmark::State& state, std::int64_t layers, std::int64_t token
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
-    at::set_num_threads(std::atoi(argv[1] + 10));
-    argv[1] = argv[0];
-    --argc, ++argv;
-  }
+  benchmarks::take_threads(argc, argv);
   compare();
   for (const auto& [layers, tokens] : {std::pair<std::int64_t, std::int64_t>{6, 512}, {6, 1024}, {30, 512}}) {
     const std::string suffix = "/layers:" + std::to_string(layers) + "/tokens:" + std::to_string(tokens);

@@ -20,8 +20,7 @@ bool matches(const Pattern& pattern, const std::string& text) {
 bool matches(const std::string& expression, const std::string& text) { return matches(Pattern(expression), text); }
 
 std::string refused(const std::string& expression) {
-  const std::string raised = support::raised_by([&] { Pattern pattern(expression); });
-  return raised.substr(0, raised.find(':'));
+  return support::number_raised_by([&] { Pattern pattern(expression); });
 }
 
 }  // namespace

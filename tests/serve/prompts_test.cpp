@@ -23,13 +23,11 @@ std::vector<serve::Prompt> read(const Json& prompt) {
 }
 
 std::string refused(const Json& prompt) {
-  const std::string raised = support::raised_by([&] { (void)read(prompt); });
-  return raised.substr(0, raised.find(':'));
+  return support::number_raised_by([&] { (void)read(prompt); });
 }
 
 std::string refused_messages(const Json& messages) {
-  const std::string raised = support::raised_by([&] { (void)serve::checked_messages(messages, "messages"); });
-  return raised.substr(0, raised.find(':'));
+  return support::number_raised_by([&] { (void)serve::checked_messages(messages, "messages"); });
 }
 
 }  // namespace

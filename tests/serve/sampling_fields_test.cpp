@@ -18,8 +18,7 @@ serve::SamplingRequest read(const Json& object, std::optional<std::int64_t> othe
 }
 
 std::string refused(const Json& object) {
-  const std::string raised = support::raised_by([&] { (void)read(object); });
-  return raised.substr(0, raised.find(':'));
+  return support::number_raised_by([&] { (void)read(object); });
 }
 
 std::vector<float> edited(const serve::SamplingRequest& request, const std::vector<data::TokenId>& completion) {

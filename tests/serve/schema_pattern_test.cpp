@@ -19,8 +19,7 @@ bool fits(const char* schema, const std::string& text) {
 }
 
 std::string refused(const char* schema) {
-  const std::string raised = support::raised_by([&] { (void)serve::schema_pattern(Json::parse(schema)); });
-  return raised.substr(0, raised.find(':'));
+  return support::number_raised_by([&] { (void)serve::schema_pattern(Json::parse(schema)); });
 }
 
 }  // namespace

@@ -43,11 +43,6 @@ struct Bench {
   }
 };
 
-std::string refused(const std::function<void()>& f) {
-  const std::string raised = support::raised_by(f);
-  return raised.substr(0, raised.find(':'));
-}
-
 }  // namespace
 
 TEST_CASE("adapters come, are replaced and go; who holds the old one keeps it") {
@@ -66,7 +61,7 @@ TEST_CASE("adapters come, are replaced and go; who holds the old one keeps it") 
   bench.engine.call([&](inference::DecoderEngine& e) { direct = e.view(adapted.weights()); });
   CHECK(bench.score(direct) == under_first);
 
-  CHECK(refused([&] { bench.store.load_adapter("a", bench.adapter("v1", 2), false); }) == "serve.16");
+  CHECK(support::number_raised_by([&] { bench.store.load_adapter("a", bench.adapter("v1", 2), false); }) == "serve.16");
   bench.store.load_adapter("a", bench.adapter("v1", 2), true);
   CHECK(bench.score(bench.store.find("a")) != under_first);
   CHECK(bench.score(first) == under_first);
@@ -74,7 +69,7 @@ TEST_CASE("adapters come, are replaced and go; who holds the old one keeps it") 
   CHECK(bench.store.adapters().size() == 1);
   bench.store.unload_adapter("a");
   CHECK(!bench.store.find("a"));
-  CHECK(refused([&] { bench.store.unload_adapter("a"); }) == "serve.5");
+  CHECK(support::number_raised_by([&] { bench.store.unload_adapter("a"); }) == "serve.5");
 }
 
 TEST_CASE("files that cannot be used are refused, and what is loaded stays") {
@@ -83,7 +78,7 @@ TEST_CASE("files that cannot be used are refused, and what is loaded stays") {
   bench.store.load_adapter("a", good, false);
   const auto held = bench.store.find("a");
   const auto load = [&](const std::string& path) {
-    return refused([&] { bench.store.load_adapter("a", path, true); });
+    return support::number_raised_by([&] { bench.store.load_adapter("a", path, true); });
   };
   CHECK(load("/no/such/folder") == "serve.18");
   CHECK(load(bench.scratch.path().string()) == "serve.18");  // no adapter_config.json
@@ -113,10 +108,10 @@ TEST_CASE("an update is applied whole, to the base and under adapters, or not at
     return tensor::Tensor();
   };
   const auto wrong = tensor::zeros({3}, at::TensorOptions().dtype(at::kFloat));
-  CHECK(refused([&] {
+  CHECK(support::number_raised_by([&] {
           bench.store.update({{"model.norm.weight", norm(2)}, {"model.norm.weights", wrong}});
         }) == "serve.19");
-  CHECK(refused([&] {
+  CHECK(support::number_raised_by([&] {
           bench.store.update({{"model.norm.weight", norm(2)}, {"lm_head.weight", wrong}});
         }) == "serve.19");
   CHECK(bench.score(bench.store.base()) == base);

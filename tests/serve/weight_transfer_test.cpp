@@ -24,11 +24,6 @@ struct Bench {
   }
 };
 
-std::string refused(const std::function<void()>& f) {
-  const std::string raised = support::raised_by(f);
-  return raised.substr(0, raised.find(':'));
-}
-
 }  // namespace
 
 TEST_CASE("weights change when a transfer is finished, all at once") {
@@ -37,7 +32,9 @@ TEST_CASE("weights change when a transfer is finished, all at once") {
   const double before = bench.served_norm();
   transfer.start();
   transfer.add({{"model.norm.weight", bench.norm}});
-  CHECK(refused([&] { transfer.add({{"model.norm.weight", bench.norm}, {"nobody", bench.norm}}); }) == "serve.19");
+  CHECK(support::number_raised_by([&] {
+          transfer.add({{"model.norm.weight", bench.norm}, {"nobody", bench.norm}});
+        }) == "serve.19");
   CHECK(bench.served_norm() == before);
   CHECK(bench.store.version() == 0);
   transfer.finish("v9");
@@ -49,12 +46,12 @@ TEST_CASE("weights change when a transfer is finished, all at once") {
 TEST_CASE("acts out of order are refused, and so is a second trainer") {
   Bench bench;
   serve::WeightTransfer transfer(bench.store);
-  CHECK(refused([&] { transfer.add({{"model.norm.weight", bench.norm}}); }) == "serve.20");
-  CHECK(refused([&] { transfer.finish({}); }) == "serve.20");
+  CHECK(support::number_raised_by([&] { transfer.add({{"model.norm.weight", bench.norm}}); }) == "serve.20");
+  CHECK(support::number_raised_by([&] { transfer.finish({}); }) == "serve.20");
   transfer.start();
-  CHECK(refused([&] { transfer.start(); }) == "serve.20");
+  CHECK(support::number_raised_by([&] { transfer.start(); }) == "serve.20");
   transfer.finish({});
-  CHECK(refused([&] { transfer.finish({}); }) == "serve.20");
+  CHECK(support::number_raised_by([&] { transfer.finish({}); }) == "serve.20");
   CHECK(bench.store.version() == 0);  // nothing was sent
 
   const double before = bench.served_norm();

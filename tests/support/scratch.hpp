@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <support/catch.hpp>
@@ -73,6 +74,13 @@ std::string raised_by(Call&& call) {
     return error.room() + "." + std::to_string(error.number()) + ": " + error.what();
   }
   return "nothing";
+}
+
+// "room.number" of what it raises.
+template <class Call>
+std::string number_raised_by(Call&& call) {
+  const std::string raised = raised_by(std::forward<Call>(call));
+  return raised.substr(0, raised.find(':'));
 }
 
 // The first of `pieces` that `text` does not hold, with the text; "" when it holds all.

@@ -61,6 +61,10 @@ inline Blame blame_of(const std::exception& error) {
       500, core::Error::render("serve", 15, {.what = "the request could not be answered", .found = error.what()}), {}};
 }
 
+inline const char* reason_of(data::Finish finish) {
+  return finish == data::Finish::stop ? "stop" : finish == data::Finish::length ? "length" : "abort";
+}
+
 // `detail`: FastAPI's form, which the routes of TRL have.
 inline void answer_error(http::Exchange& exchange, const std::exception& error, bool detail) {
   const Blame blame = blame_of(error);

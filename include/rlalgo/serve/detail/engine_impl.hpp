@@ -165,10 +165,7 @@ RLALGO_INLINE void Engine::pause(PauseMode mode, std::function<void()> done) {
       if (!paused_) return done();  // resumed before it came to it
     }
     if (mode == PauseMode::abort) {
-      std::vector<Ticket> all;
-      for (const auto& [ticket, entry] : entries_) all.push_back(ticket);
-      for (const Ticket ticket : all)
-        if (const auto at = entries_.find(ticket); at != entries_.end()) abort_entry(*at->second);
+      while (!entries_.empty()) abort_entry(*entries_.begin()->second);
     }
     frozen_ = mode == PauseMode::keep;
     if (mode != PauseMode::wait || decoder_.scheduler().idle()) return done();

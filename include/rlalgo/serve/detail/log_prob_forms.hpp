@@ -27,6 +27,11 @@ namespace rlalgo::serve::detail {
 using data::Json;
 using inference::TokenLogProb;
 
+// Those beside position t; none where none were asked for.
+inline std::span<const TokenLogProb> top_at(const std::vector<std::vector<TokenLogProb>>& top, std::size_t t) {
+  return t < top.size() ? std::span<const TokenLogProb>(top[t]) : std::span<const TokenLogProb>();
+}
+
 inline double shown(float log_prob) { return std::max(static_cast<double>(log_prob), -9999.0); }
 
 // The text of single tokens.

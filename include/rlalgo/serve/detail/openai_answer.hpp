@@ -146,9 +146,7 @@ class OpenAiAnswer {
   }
 
   [[nodiscard]] static Json finish_reason(data::Finish finish, bool called_tools) {
-    if (finish == data::Finish::aborted) return "abort";
-    if (finish == data::Finish::length) return "length";
-    return called_tools ? "tool_calls" : "stop";
+    return finish == data::Finish::stop && called_tools ? "tool_calls" : reason_of(finish);
   }
   // The stop string or id of the request that ended a completion; null for the model's own end.
   [[nodiscard]] Json stop_reason_of(data::Finish finish, const std::string& stop_text, data::TokenId last) const {
@@ -229,18 +227,16 @@ class OpenAiAnswer {
   [[nodiscard]] Json log_probs(std::size_t i, const std::vector<data::TokenId>& ids,
                                const inference::CompletionResult& result) const {
     if (!request_.log_probs) return nullptr;
-    const auto top = [&](std::size_t t) {
-      return t < result.top.size() ? std::span<const TokenLogProb>(result.top[t]) : std::span<const TokenLogProb>();
-    };
     if (request_.chat) {
       Json content = Json::array();
       for (std::size_t t = 0; t < ids.size(); ++t)
-        content.push_back(chat_log_prob(texts_, ids[t], result.completion.log_probs[t], *request_.log_probs, top(t)));
+        content.push_back(
+            chat_log_prob(texts_, ids[t], result.completion.log_probs[t], *request_.log_probs, top_at(result.top, t)));
       return {{"content", std::move(content)}};
     }
     CompletionLogProbs out(texts_, *request_.log_probs);
     if (request_.echo) add_prompt(out, results_[i], request_.prompts[i].ids);
-    for (std::size_t t = 0; t < ids.size(); ++t) out.add(ids[t], result.completion.log_probs[t], top(t));
+    for (std::size_t t = 0; t < ids.size(); ++t) out.add(ids[t], result.completion.log_probs[t], top_at(result.top, t));
     return out.take();
   }
 
@@ -251,9 +247,7 @@ class OpenAiAnswer {
         out.add(prompt[p], std::nullopt, {});
         continue;
       }
-      out.add(prompt[p], result.prompt_log_probs[p - 1].log_prob,
-              p - 1 < result.prompt_top.size() ? std::span<const TokenLogProb>(result.prompt_top[p - 1])
-                                               : std::span<const TokenLogProb>());
+      out.add(prompt[p], result.prompt_log_probs[p - 1].log_prob, top_at(result.prompt_top, p - 1));
     }
   }
 

@@ -49,19 +49,26 @@ class OpenAiRoutes {
   }
 
   void chat_completions(const SharedExchange& exchange) {
-    const Json body = parse_body(exchange->request().body);
+    Json body = parse_body(exchange->request().body);
+    if (const auto at = body.find("max_completion_tokens"); at != body.end()) {  // its name of today
+      Json limit = std::move(*at);
+      body.erase("max_completion_tokens");
+      if (!limit.is_null()) body["max_tokens"] = std::move(limit);
+    }
     Fields fields(body);
     OpenAiRequest request;
     request.chat = true;
     const Json messages = checked_messages(fields.required("messages"), "messages");
-    if (const Json* const limit = fields.find("max_completion_tokens")) {
-      Json renamed = body;
-      renamed["max_tokens"] = *limit;
-      renamed.erase("max_completion_tokens");
-      Fields again(renamed);
-      return chat(exchange, again, std::move(request), messages);
-    }
-    chat(exchange, fields, std::move(request), messages);
+    const auto weights = read_common(fields, request, "chatcmpl-", std::nullopt);
+    const bool log_probs = fields.flag("logprobs", false);
+    const auto beside = fields.integer("top_logprobs", 0, service_.most_log_probs());
+    if (beside.value_or(0) > 0 && !log_probs)
+      fields.out_of_range("top_logprobs", std::to_string(*beside), "0 without \"logprobs\": true");
+    if (log_probs) request.log_probs = beside.value_or(0);
+    read_tools(fields, request);
+    request.prompts.push_back(render_chat(fields, messages, service_.model));
+    if (request.sampling.max_tokens == 0) fields.out_of_range("max_tokens", "0", "at least 1");
+    start(exchange, fields, std::move(request), weights);
   }
 
   void models(const SharedExchange& exchange) {
@@ -119,38 +126,20 @@ class OpenAiRoutes {
   void check_model(Fields& fields) { (void)service_.weights_of(fields.text("model").value_or("")); }
 
   [[nodiscard]] Json base_card() const {
-    return {{"id", service_.model.name},
-            {"object", "model"},
-            {"created", service_.started()},
-            {"owned_by", "rlalgo"},
-            {"root", service_.model.root},
-            {"parent", nullptr},
-            {"max_model_len", service_.model.length_limit()},
-            {"permission", Json::array()}};
+    return card(service_.model.name, service_.started(), service_.model.root, nullptr);
   }
   [[nodiscard]] Json card_of(const WeightStore::Adapter& adapter) const {
-    return {{"id", adapter.name},
+    return card(adapter.name, adapter.since, adapter.path.string(), service_.model.name);
+  }
+  [[nodiscard]] Json card(const std::string& id, std::int64_t created, const std::string& root, Json parent) const {
+    return {{"id", id},
             {"object", "model"},
-            {"created", adapter.since},
+            {"created", created},
             {"owned_by", "rlalgo"},
-            {"root", adapter.path.string()},
-            {"parent", service_.model.name},
+            {"root", root},
+            {"parent", std::move(parent)},
             {"max_model_len", service_.model.length_limit()},
             {"permission", Json::array()}};
-  }
-
-  void chat(const SharedExchange& exchange, Fields& fields, OpenAiRequest request, const Json& messages) {
-    (void)fields.find("messages");
-    const auto weights = read_common(fields, request, "chatcmpl-", std::nullopt);
-    const bool log_probs = fields.flag("logprobs", false);
-    const auto beside = fields.integer("top_logprobs", 0, service_.most_log_probs());
-    if (beside.value_or(0) > 0 && !log_probs)
-      fields.out_of_range("top_logprobs", std::to_string(*beside), "0 without \"logprobs\": true");
-    if (log_probs) request.log_probs = beside.value_or(0);
-    read_tools(fields, request);
-    request.prompts.push_back(render_chat(fields, messages, service_.model));
-    if (request.sampling.max_tokens == 0) fields.out_of_range("max_tokens", "0", "at least 1");
-    start(exchange, fields, std::move(request), weights);
   }
 
   static void read_tools(Fields& fields, OpenAiRequest& request) {
@@ -249,11 +238,7 @@ class OpenAiRoutes {
                         answer->on_failed(error);
                       }};
     for (std::size_t i = 0; i < request.prompts.size(); ++i) {
-      inference::RequestSpec spec = request.sampling.spec;
-      spec.prompt = request.prompts[i].ids;
-      spec.sampling.max_new_tokens = std::min(
-          spec.sampling.max_new_tokens, service_.model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
-      spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
+      inference::RequestSpec spec = service_.request_for(request.sampling, request.prompts[i], weights);
       spec.text = true;
       spec.text_stream =
           service_.text_stream(spec, request.sampling.skip_special_tokens, request.sampling.include_stop_text);
@@ -265,7 +250,6 @@ class OpenAiRoutes {
         spec.prompt_log_probs = std::max(*request.log_probs, request.prompt_log_probs.value_or(0));
       // Prompts of a list that are equal shall differ, unless a seed says what they are.
       if (spec.key.step != 0) spec.first_index = i * static_cast<std::uint64_t>(spec.count);
-      spec.weights = weights;
       if (request.stream)
         spec.on_token = [answer, i](const inference::TokenEvent& event) { answer->on_token(i, event); };
       spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,9 +21,11 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/exchange.hpp>
 #include <rlalgo/serve/constrained_tokens.hpp>
+#include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/engine.hpp>
 #include <rlalgo/serve/errands.hpp>
 #include <rlalgo/serve/fields.hpp>
+#include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/sampling_fields.hpp>
 #include <rlalgo/serve/served_model.hpp>
@@ -145,6 +148,29 @@ class Service {
     work.seconds = config.request_seconds;
     const Engine::Ticket ticket = engine.submit(std::move(work));
     exchange->on_gone([this, ticket] { engine.cancel(ticket); });
+  }
+
+  // Work on adapters or weights, in the order given; what it throws is the answer of `exchange` (`detail`: answer_error).
+  void later(const SharedExchange& exchange, bool detail, std::function<void()> errand) {
+    errands.add([exchange, detail, errand = std::move(errand)] {
+      try {
+        errand();
+      } catch (const std::exception& error) {
+        answer_error(*exchange, error, detail);
+      }
+    });
+  }
+
+  // What the scheduler is asked for a prompt: never more tokens than the model's length leaves.
+  [[nodiscard]] inference::RequestSpec request_for(const SamplingRequest& sampling, const Prompt& prompt,
+                                                   const inference::Forward::WeightsHandle& weights) const {
+    inference::RequestSpec spec = sampling.spec;
+    spec.prompt = prompt.ids;
+    spec.sampling.max_new_tokens =
+        std::min(spec.sampling.max_new_tokens, model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
+    spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
+    spec.weights = weights;
+    return spec;
   }
 
   [[nodiscard]] std::string next_id(const char* prefix) {

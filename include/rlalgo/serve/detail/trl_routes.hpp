@@ -55,16 +55,11 @@ class TrlAnswer {
         const data::Completion& completion = one.completion;
         completion_ids.push_back(completion.ids);
         versions.push_back(completion.weights_version);
-        reasons.push_back(completion.finish == data::Finish::stop     ? "stop"
-                          : completion.finish == data::Finish::length ? "length"
-                                                                      : "abort");
+        reasons.push_back(reason_of(completion.finish));
         if (!log_probs_) continue;
         Json value_rows = Json::array(), id_rows = Json::array();
         for (std::size_t t = 0; t < completion.ids.size(); ++t)
-          ranked_log_probs(
-              completion.ids[t], completion.log_probs[t],
-              t < one.top.size() ? std::span<const TokenLogProb>(one.top[t]) : std::span<const TokenLogProb>(),
-              value_rows, id_rows);
+          ranked_log_probs(completion.ids[t], completion.log_probs[t], top_at(one.top, t), value_rows, id_rows);
         values.push_back(std::move(value_rows));
         ids.push_back(std::move(id_rows));
       }
@@ -129,7 +124,7 @@ class SequenceAnswer {
     const inference::CompletionResult& result = results_[i].completions[0];
     if (given >= result.completion.log_probs.size()) return out;
     out.log_prob = result.completion.log_probs[given];
-    if (given < result.top.size()) out.top = result.top[given];
+    out.top = top_at(result.top, given);
     return out;
   }
 
@@ -287,15 +282,11 @@ class TrlRoutes {
 
   // A fence: what was asked for before it has been done when it is answered.
   void reset_prefix_cache(const SharedExchange& exchange) {
-    service_.errands.add([this, exchange] {
-      try {
-        service_.engine.call([](inference::DecoderEngine& engine) { engine.scheduler().reset_prefix_cache(); });
-        const bool trl = exchange->request().target.starts_with("/reset_prefix_cache/");
-        answer_json(*exchange, trl ? Json{{"message", "Request received, resetting prefix cache status: True"}}
-                                   : Json{{"success", true}});
-      } catch (const std::exception& error) {
-        answer_error(*exchange, error, true);
-      }
+    service_.later(exchange, true, [this, exchange] {
+      service_.engine.call([](inference::DecoderEngine& engine) { engine.scheduler().reset_prefix_cache(); });
+      const bool trl = exchange->request().target.starts_with("/reset_prefix_cache/");
+      answer_json(*exchange, trl ? Json{{"message", "Request received, resetting prefix cache status: True"}}
+                                 : Json{{"success", true}});
     });
   }
 
@@ -351,17 +342,12 @@ class TrlRoutes {
                         answer->on_failed(error);
                       }};
     for (std::size_t i = 0; i < answer->prompts().size(); ++i) {
-      inference::RequestSpec spec = sampling.spec;
-      spec.prompt = answer->prompts()[i].ids;
-      spec.sampling.max_new_tokens = std::min(
-          spec.sampling.max_new_tokens, service_.model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
-      spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
+      inference::RequestSpec spec = service_.request_for(sampling, answer->prompts()[i], weights);
       if (!spec.stop_strings.empty())
         spec.text_stream = service_.text_stream(spec, sampling.skip_special_tokens, false);
       spec.first_index = static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(spec.count);
       spec.log_probs = inference::LogProbKind::drawn_from;
       spec.top_log_probs = log_probs.value_or(0);
-      spec.weights = weights;
       spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {
         answer->on_end(i, std::move(result));
       };

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -36,7 +34,7 @@ class WeightRoutes {
     const bool in_place = fields.flag("load_inplace", false);
     (void)fields.find("lora_int_id");
     service_.check_unread(fields);
-    later(exchange, false, [this, exchange, name, path, in_place] {
+    service_.later(exchange, false, [this, exchange, name, path, in_place] {
       service_.store.load_adapter(name, path, in_place);
       answer_text(*exchange, "Success: LoRA adapter '" + name + "' added successfully.");
     });
@@ -48,7 +46,7 @@ class WeightRoutes {
     const std::string name = adapter_name(fields);
     (void)fields.find("lora_int_id");
     service_.check_unread(fields);
-    later(exchange, false, [this, exchange, name] {
+    service_.later(exchange, false, [this, exchange, name] {
       service_.store.unload_adapter(name);
       if (service_.active_adapter() == name) service_.set_active_adapter({});
       answer_text(*exchange, "Success: LoRA adapter '" + name + "' removed successfully.");
@@ -64,7 +62,7 @@ class WeightRoutes {
     const std::filesystem::path path = allowed(fields.required_text("lora_path"));
     for (const char* ignored : {"lora_int_id", "load_inplace"}) (void)fields.find(ignored);
     service_.check_unread(fields);
-    later(exchange, true, [this, exchange, name, path] {
+    service_.later(exchange, true, [this, exchange, name, path] {
       service_.store.load_adapter(name, path, true);
       service_.set_active_adapter(name);
       answer_json(*exchange, {{"status", "ok"}});
@@ -72,7 +70,7 @@ class WeightRoutes {
   }
 
   void clear_adapter(const SharedExchange& exchange) {
-    later(exchange, true, [this, exchange] {
+    service_.later(exchange, true, [this, exchange] {
       if (const std::string name = service_.active_adapter(); !name.empty()) {
         service_.set_active_adapter({});
         if (service_.store.find(name)) service_.store.unload_adapter(name);
@@ -83,7 +81,7 @@ class WeightRoutes {
 
   // A request is applied whole or, where one tensor does not fit, not at all.
   void http_update(const SharedExchange& exchange) {
-    later(exchange, true, [this, exchange] {
+    service_.later(exchange, true, [this, exchange] {
       const Json body = parse_body(exchange->request().body);
       Fields fields(body);
       const Json& list = fields.required("params");
@@ -120,14 +118,14 @@ class WeightRoutes {
   }
 
   void start_transfer(const SharedExchange& exchange) {
-    later(exchange, false, [this, exchange] {
+    service_.later(exchange, false, [this, exchange] {
       transfer_.start();
       answer_json(*exchange, {{"message", "Weight update started"}});
     });
   }
 
   void update_transfer(const SharedExchange& exchange) {
-    later(exchange, false, [this, exchange] {
+    service_.later(exchange, false, [this, exchange] {
       const Json body = parse_body(exchange->request().body);
       Fields fields(body);
       Fields info(checked_object(fields, "update_info"), "update_info");
@@ -147,7 +145,7 @@ class WeightRoutes {
       Fields fields(body);
       version = fields.text("weight_version").value_or("");
     }
-    later(exchange, false, [this, exchange, version] {
+    service_.later(exchange, false, [this, exchange, version] {
       transfer_.finish(version);
       answer_json(*exchange, {{"message", "Weight update finished"}});
     });
@@ -194,7 +192,7 @@ class WeightRoutes {
       if (fields.has("request_ids") && ids.empty())
         return answer_json(*exchange, {{"status", "aborted"}, {"aborted", 0}});
     }
-    later(exchange, false, [this, exchange, ids] {
+    service_.later(exchange, false, [this, exchange, ids] {
       const std::size_t count = service_.engine.abort(ids);
       answer_json(*exchange, {{"status", "aborted"}, {"aborted", count}});
     });
@@ -289,16 +287,6 @@ class WeightRoutes {
       refuse_request(400, 19,
                      {.what = "there are no tensors", .expected = "a safetensors file", .where = path.string()});
     return out;
-  }
-
-  void later(const SharedExchange& exchange, bool detail, std::function<void()> errand) {
-    service_.errands.add([exchange, detail, errand = std::move(errand)] {
-      try {
-        errand();
-      } catch (const std::exception& error) {
-        answer_error(*exchange, error, detail);
-      }
-    });
   }
 
   Service& service_;
