@@ -3,13 +3,16 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/serve_section.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/serve/server.hpp>
 
@@ -20,6 +23,7 @@ namespace rlalgo::cli {
 
 namespace {
 
+// The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
   std::string model, name, dtype = "auto", api_key;
   std::vector<std::string> allowed_paths;
@@ -27,14 +31,31 @@ struct ServeOptions {
   int port = 8000;
   std::int64_t max_model_len = 0, cache_megabytes = 0;
   double drain_seconds = 30;
+  std::set<std::string> given = {};  // of the options that a section has keys for
 };
+
+bool is_configuration(const std::string& model) { return model.ends_with(".yaml") || model.ends_with(".yml"); }
+
+void read_section(ServeOptions& options) {
+  if (!is_configuration(options.model)) return;
+  const config::ServeSection section =
+      config::read_serve_section(config::load_document(core::expand_home(options.model)));
+  for (const std::string& line : section.warnings) note("warning: " + line);
+  const auto set = [&](const char* option, auto& place, const auto& value) {
+    if (value && !options.given.contains(option)) place = static_cast<std::decay_t<decltype(place)>>(*value);
+  };
+  set("--host", options.server.http.host, section.host);
+  set("--port", options.port, section.port);
+  set("--dtype", options.dtype, section.dtype);
+  set("--max-model-len", options.max_model_len, section.max_model_len);
+}
 
 config::RunConfig model_of(const ServeOptions& options) {
   if (options.model.empty())
     core::raise_usage("cli", 22, {.what = "`rlalgo vllm-serve` needs a model directory or a configuration file"});
   config::RunConfig run;
   run.base_model = options.model;
-  if (options.model.ends_with(".yaml") || options.model.ends_with(".yml")) run = config::load_run_config(options.model);
+  if (is_configuration(options.model)) run = config::load_run_config(options.model);
   if (options.dtype != "auto" && options.dtype != "float32" && options.dtype != "bfloat16")
     core::raise_usage("cli", 7,
                       {.what = "an option has no such value",
@@ -56,7 +77,8 @@ serve::ServedModel load(const ServeOptions& options) {
           .max_model_len = options.max_model_len};
 }
 
-int serve_until_stopped(const ServeOptions& options) {
+int serve_until_stopped(ServeOptions options) {
+  read_section(options);
   serve::ServerConfig config = options.server;
   if (options.port < 0 || options.port > 65535)
     core::raise_usage("cli", 7,
@@ -85,7 +107,9 @@ int serve_until_stopped(const ServeOptions& options) {
 Run vllm_serve(CLI::App& app) {
   const auto o = std::make_shared<ServeOptions>();
   serve::ServerConfig& s = o->server;
-  app.add_option("MODEL", o->model, "a model's directory, or a configuration: its base_model")->type_name("");
+  app.add_option("MODEL", o->model,
+                 "a model's directory, or a configuration: its base_model, as its vllm: section says")
+      ->type_name("");
   app.add_option("--host", s.http.host, "address to listen on; another than 127.0.0.1 needs --api-key")
       ->capture_default_str();
   app.add_option("--port", o->port, "0: one that is free")->capture_default_str();
@@ -114,7 +138,11 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--strict", s.strict, "a field that is not known is an error");
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");
-  return [o] { return serve_until_stopped(*o); };
+  return [o, &app] {
+    for (const char* option : {"--host", "--port", "--dtype", "--max-model-len"})
+      if (app.get_option(option)->count() > 0) o->given.insert(option);
+    return serve_until_stopped(*o);
+  };
 }
 
 }  // namespace rlalgo::cli

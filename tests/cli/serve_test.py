@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, main  # noqa: E402
+from cases import QUICKSTART, main, without_times  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
@@ -22,8 +22,9 @@ def case(function):
 class Server:
     """The program on a port that is free; its lines about other things than the port are kept."""
 
-    def __init__(self, c, *options):
-        self.process = c.start("vllm-serve", MODEL, "--port", "0", *options)
+    def __init__(self, c, *options, model=MODEL, env=None):
+        port = () if model != MODEL else ("--port", "0")
+        self.process = c.start("vllm-serve", model, *port, *options, env=env)
         self.lines = []
         for line in self.process.stderr:
             self.lines.append(line)
@@ -66,18 +67,81 @@ def answers_and_ends_in_order(c):
     assert code == 143, (code, lines)
 
 
-@case
-def a_training_learns_with_its_completions(c):
+def remote(port, **more):
+    return {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": port,
+            "vllm_server_timeout": 30, "request_timeout": 60, **more}
+
+
+def learns_the_same(c, changes):
+    """Three steps of GRPO with completions of a server and of this process. Draws, rewards and losses must be equal bit for
+    bit: the server computes with the same code on exactly the trainer's weights, and draws with the trainer's keys."""
+    trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
+           "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
+    base = {"max_steps": 3, "logging_steps": 1, "warmup_steps": 0, "learning_rate": 1e-3, **changes}
+    c.train({**base, "output_dir": "here", "trl": trl}).expect(0)
     server = Server(c)
     try:
-        before = server.ask("/weight_info")[1]["weight_version"]
-        c.train({"trl": {"loss_type": "grpo", "num_generations": 4, "max_completion_length": 12, "use_vllm": True,
-                         "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": server.port,
-                         "vllm_server_timeout": 30, "reward_funcs": ["builtin.gsm8k_accuracy"]}}).expect(0)
-        after = server.ask("/weight_info")[1]["weight_version"]
-        assert before == "0" and int(after) > 0, (before, after)
+        c.train({**base, "output_dir": "there", "trl": {**trl, **remote(server.port, vllm_importance_sampling_correction=False)}}).expect(0)
+        assert server.ask("/weight_info")[1]["weight_version"] == "v2"
     finally:
         server.stop()
+    seen = [without_times(c.metrics(folder)) for folder in ("here", "there")]
+    assert [row["step"] for row in seen[0] if "loss" in row] == [1, 2, 3], seen[0]
+    assert all(row["grad_norm"] > 0 for row in seen[0] if "loss" in row), seen[0]  # something was learnt
+    assert seen[0] == seen[1], (seen[0], seen[1])
+
+
+@case
+def full_weights_over_http_learn_as_weights_in_place(c):
+    learns_the_same(c, {})
+
+
+@case
+def an_adapter_in_files_learns_as_one_in_place(c):
+    learns_the_same(c, {"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_modules": ["q_proj", "v_proj"]})
+
+
+@case
+def a_key_is_taken_from_the_environment(c):
+    server = Server(c, "--api-key", "k")
+    try:
+        changes = {"max_steps": 1, "trl": remote(server.port)}
+        c.train(changes).expect(1, "[rlalgo.http.2]", "HTTP 401")
+        c.train(changes, env={"VLLM_API_KEY": "k"}).expect(0)
+    finally:
+        server.stop()
+
+
+@case
+def two_trainers_at_once(c):
+    server = Server(c)
+    try:
+        assert server.ask("/start_weight_update", {"session": "another"})[0] == 200
+        c.train({"max_steps": 1, "trl": remote(server.port)}).expect(1, "[rlalgo.http.2]", "rlalgo.serve.20")
+        assert server.ask("/weight_info")[1]["weight_version"] == "0"
+    finally:
+        server.stop()
+
+
+@case
+def a_configuration_is_served_as_its_section_says(c):
+    config = c.config({"vllm": {"host": "127.0.0.1", "port": 0, "dtype": "bfloat16", "max_model_len": 40,
+                                "gpu_memory_utilization": 0.5}})
+    server = Server(c, model=config)
+    try:
+        assert server.ask("/v1/models")[1]["data"][0]["max_model_len"] == 40
+        assert any("vllm.gpu_memory_utilization" in line for line in server.lines), server.lines
+    finally:
+        server.stop()
+    server = Server(c, "--max-model-len", 30, model=config)
+    try:
+        assert server.ask("/v1/models")[1]["data"][0]["max_model_len"] == 30
+    finally:
+        server.stop()
+    config = c.config({"vllm": {"tensor_parallel_size": 2}})
+    c.run("vllm-serve", config).expect(2, "[rlalgo.config.10]", "vllm.tensor_parallel_size")
+    config = c.config({"vllm": {"prot": 2}})
+    c.run("vllm-serve", config).expect(2, "[rlalgo.config.4]", "vllm.port")
 
 
 @case

@@ -6,8 +6,11 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/inference/local_engine.hpp>
+#include <rlalgo/model/lora.hpp>
+#include <rlalgo/serve/server.hpp>
 
 #include <support/catch.hpp>
+#include <support/scratch.hpp>
 
 using namespace rlalgo;
 
@@ -69,4 +72,85 @@ TEST_CASE("what is computed of a prompt serves later calls under one version of 
   CHECK_FALSE(agrees());  // the version is still 0: prompts are not computed again
   sync.publish(1);
   CHECK(agrees());
+}
+
+namespace {
+
+config::LanguageModel quickstart() {
+  return config::LanguageModel::load(
+      (std::filesystem::path(support::test_dir).parent_path() / "examples/quickstart/model").string());
+}
+
+// A trainer's model, and a server of this program that began with the same weights.
+struct Pair {
+  config::LanguageModel trained = quickstart(), served = quickstart();
+  support::ScratchDirectory scratch;
+  serve::GenerationServer server{
+      {.name = "m", .root = "m", .decoder = served.decoder, .tokenizer = served.tokenizer, .stop_ids = served.stop_ids},
+      {.http = {.port = 0}, .engine = {.engine = {.threads = 1}}, .report_seconds = 0}};
+
+  [[nodiscard]] config::RunConfig settings() const {
+    config::RunConfig out;
+    out.output_dir = scratch.path().string();
+    out.trl.use_vllm = true;
+    out.trl.vllm_server_base_url = server.url();
+    out.trl.vllm_server_timeout = 10;
+    out.trl.request_timeout = 60;
+    return out;
+  }
+
+  // Generates on both sides with the weights of `version`; whether every bit is the same.
+  void check_same(config::CompletionSource& here, config::CompletionSource& there, std::int64_t version) const {
+    std::vector<inference::Request> requests;
+    for (std::int32_t r = 0; r < 4; ++r) {
+      requests.push_back({.prompt = {}, .count = r == 3 ? 2 : 3, .first_index = static_cast<std::uint64_t>(7 * r)});
+      for (std::int32_t t = 0; t < 20; ++t) requests.back().prompt.push_back((7 * t + r * t * t) % 400);
+    }
+    sync::AnySync local = here.sync(), remote = there.sync();
+    local.publish(version);
+    CHECK(remote.publish(version).status == sync::Published::Status::sent);
+    const inference::SamplingConfig sampling{
+        .temperature = 0.9, .top_p = 0.95, .top_k = 50, .max_new_tokens = 12, .stop_ids = trained.stop_ids};
+    const inference::DrawKey key{.seed = 11, .step = static_cast<std::uint64_t>(version)};
+    const auto expected = here.generator().generate(requests, sampling, key);
+    const auto found = there.generator().generate(requests, sampling, key);
+    for (std::size_t r = 0; r < requests.size(); ++r) {
+      REQUIRE(found[r].size() == expected[r].size());
+      for (std::size_t j = 0; j < found[r].size(); ++j) {
+        CHECK(found[r][j].ids == expected[r][j].ids);
+        CHECK(found[r][j].log_probs == expected[r][j].log_probs);
+        CHECK(found[r][j].finish == expected[r][j].finish);
+        CHECK(found[r][j].weights_version == version);
+      }
+    }
+  }
+  void change_weights() const {
+    const c10::NoGradGuard guard;
+    for (const model::Parameter& p : trained.decoder->parameters()) p.value.mul_(1.03);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a server of this program draws what this process would, with full weights that changed") {
+  Pair pair;
+  pair.trained.decoder->set_trained(true);
+  config::CompletionSource here({}, pair.trained), there(pair.settings(), pair.trained);
+  pair.check_same(here, there, 0);
+  pair.change_weights();
+  pair.check_same(here, there, 1);
+}
+
+TEST_CASE("it does so with an adapter") {
+  Pair pair;
+  model::LoraConfig adapter;
+  adapter.r = 2;
+  adapter.alpha = 32;
+  adapter.target_modules = {"q_proj", "down_proj"};
+  adapter.init = model::LoraInit::random;
+  model::attach_lora(*pair.trained.decoder, adapter, 3);
+  config::CompletionSource here({}, pair.trained), there(pair.settings(), pair.trained);
+  pair.check_same(here, there, 0);
+  pair.change_weights();
+  pair.check_same(here, there, 4);
 }

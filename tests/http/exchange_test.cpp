@@ -34,6 +34,13 @@ TEST_CASE("a whole answer, once; headers cannot be broken out of") {
   CHECK_FALSE(wire->close);
 }
 
+TEST_CASE("statuses have their standard phrases") {
+  const std::pair<int, const char*> phrases[] = {{401, "Unauthorized"},    {403, "Forbidden"},
+                                                 {409, "Conflict"},        {429, "Too Many Requests"},
+                                                 {504, "Gateway Timeout"}, {599, "Status"}};
+  for (const auto& [status, phrase] : phrases) CHECK(http::detail::reason_of(status) == std::string(phrase));
+}
+
 TEST_CASE("a streamed answer in chunks, or to the end of the connection for HTTP/1.0") {
   const auto wire = std::make_shared<Wire>();
   {

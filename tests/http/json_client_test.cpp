@@ -135,3 +135,19 @@ TEST_CASE("a client whose token is asked to stop gives up what is under way, and
   CHECK_THROWS_WITH(client.get("/x", {.seconds = 0.2, .stop = own.get_token()}), Catch::Contains("[rlalgo.http.1]"));
   CHECK(watch.seconds() < 20.0);
 }
+
+TEST_CASE("headers of the client go with every request; a redirect of the health route is a sign of life") {
+  std::string header;
+  RawServer server([&](RawPeer& peer, int connection) {
+    header = peer.receive_header();
+    peer.send(connection == 0 ? "HTTP/1.1 307 Temporary Redirect\r\nLocation: /health\r\nContent-Length: 0\r\n\r\n"
+                              : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+  });
+  http::ClientConfig config = quick(server.url());
+  config.headers = {{"Authorization", "Bearer k"}};
+  http::JsonClient client(config);
+  client.wait_until_up("/health/", 5.0, "");
+  CHECK_THAT(header, Catch::Contains("Authorization: Bearer k\r\n"));
+  CHECK(client.look("/x").response().status == 200);
+  CHECK_THAT(header, Catch::Contains("Authorization: Bearer k\r\n"));
+}

@@ -1,5 +1,7 @@
 #include <rlalgo/remote/vllm_client.hpp>
 
+#include <optional>
+
 #include <support/catch.hpp>
 #include <support/http_server.hpp>
 #include <support/raw_server.hpp>
@@ -15,10 +17,20 @@ remote::VllmConfig config(const std::string& url) {
           .vocab_size = 100};
 }
 
+const char* const trl_routes = R"({"paths": {"/generate/": {}}})";
+
+// What a server says to questions that are not for completions.
+std::optional<std::pair<int, std::string>> of_itself(const std::string& path) {
+  if (path == "/health/") return std::pair{200, std::string("{}")};
+  if (path == "/openapi.json") return std::pair{200, std::string(trl_routes)};
+  if (path == "/version") return std::pair{404, std::string()};
+  return std::nullopt;
+}
+
 // What the client makes of one answer to two completions of one prompt.
 std::vector<data::Completion> ask(const std::string& answer, remote::VllmConfig (*make)(const std::string&) = config) {
   rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) {
-    return std::pair{200, path == "/health/" ? "{}" : answer};
+    return of_itself(path).value_or(std::pair{200, answer});
   });
   remote::VllmClient client(make(server.url()));
   const std::vector<inference::Request> requests = {{.prompt = {1, 2}, .count = 2}};
@@ -30,7 +42,7 @@ std::vector<data::Completion> ask(const std::string& answer, remote::VllmConfig 
 TEST_CASE("a request carries the sampling parameters, the answer goes back to its prompts") {
   rlalgo::support::HttpServer server(
       [](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
-        if (path == "/health/") return {200, R"({"status": "ok"})"};
+        if (const auto known = of_itself(path)) return *known;
         const Json request = Json::parse(body);
         Json answer = {{"completion_ids", Json::array()}, {"logprobs", nullptr}, {"logprob_token_ids", nullptr}};
         for (const Json& prompt : request["prompts"])
@@ -59,10 +71,10 @@ TEST_CASE("a request carries the sampling parameters, the answer goes back to it
   CHECK(out[2][1].ids == std::vector<data::TokenId>{31, 1, 7});
   CHECK(out[0][0].log_probs.empty());
   const auto seen = server.seen();
-  REQUIRE(seen.size() == 3);
+  REQUIRE(seen.size() == 5);
   CHECK(seen[0].first == "/health/");
-  CHECK(Json::parse(seen[1].second)["prompts"] == Json::parse("[[21]]"));
-  CHECK(Json::parse(seen[2].second) == Json::parse(R"({"prompts": [[11, 12], [31]], "n": 2, "repetition_penalty": 1.2,
+  CHECK(Json::parse(seen[3].second)["prompts"] == Json::parse("[[21]]"));
+  CHECK(Json::parse(seen[4].second) == Json::parse(R"({"prompts": [[11, 12], [31]], "n": 2, "repetition_penalty": 1.2,
       "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "max_tokens": 9, "logprobs": 0,
       "generation_kwargs": {"stop": "x", "stop_token_ids": [7]}})"));
 }
@@ -134,6 +146,7 @@ TEST_CASE("a server that is not up is waited for, then named") {
   int health = 0;
   rlalgo::support::HttpServer late([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
     if (path == "/health/") return {++health < 2 ? 503 : 200, "{}"};
+    if (const auto known = of_itself(path)) return *known;
     return {200, R"({"completion_ids": [[3]]})"};
   });
   settings = config(late.url());
@@ -147,9 +160,15 @@ TEST_CASE("a server that is not up is waited for, then named") {
 TEST_CASE("a generation that drips or never ends stops at its deadline and its limit; a busy server is asked again") {
   const std::vector<inference::Request> requests = {{.prompt = {1}, .count = 1}};
   const std::string ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
-  support::RawServer drips([&](support::RawPeer& peer, int connection) {
+  // The first three connections ask for health, routes and version.
+  const auto first_answers = [&](support::RawPeer& peer, int connection) {
     (void)peer.receive_header();
-    if (connection == 0) return (void)peer.send(ok + "Content-Length: 2\r\n\r\n{}");
+    const std::string body = connection == 1 ? trl_routes : "{}";
+    if (connection < 3) peer.send(ok + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return connection < 3;
+  };
+  support::RawServer drips([&](support::RawPeer& peer, int connection) {
+    if (first_answers(peer, connection)) return;
     peer.drip(ok + "Content-Length: 100000\r\n\r\n", 20);
   });
   remote::VllmConfig settings = config(drips.url());
@@ -159,8 +178,7 @@ TEST_CASE("a generation that drips or never ends stops at its deadline and its l
                                                                                  Catch::Contains("/generate/"));
 
   support::RawServer endless([&](support::RawPeer& peer, int connection) {
-    (void)peer.receive_header();
-    if (connection == 0) return (void)peer.send(ok + "Content-Length: 2\r\n\r\n{}");
+    if (first_answers(peer, connection)) return;
     peer.send(ok + "\r\n");
     while (peer.send(std::string(65536, ' '))) {
     }
@@ -171,7 +189,7 @@ TEST_CASE("a generation that drips or never ends stops at its deadline and its l
 
   int generations = 0;
   support::HttpServer busy([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
-    if (path == "/health/") return {200, "{}"};
+    if (const auto known = of_itself(path)) return *known;
     return {++generations < 3 ? 429 : 200, R"({"completion_ids": [[3]]})"};
   });
   std::vector<http::Retry> told;
@@ -181,4 +199,121 @@ TEST_CASE("a generation that drips or never ends stops at its deadline and its l
   CHECK(remote::VllmClient(settings).generate(requests, {}, {})[0][0].ids == std::vector<data::TokenId>{3});
   REQUIRE(told.size() == 2);
   CHECK(told[0].what == "HTTP 429");
+}
+
+namespace {
+
+// A server of OpenAI's protocol; what it was asked is in `body`.
+struct OpenAi {
+  std::string answer, mode = "raw_logprobs";
+  Json body;
+  std::vector<std::string> told;
+  support::HttpServer server{[this](const std::string& path, const std::string& asked) -> std::pair<int, std::string> {
+    if (path == "/health/") return {307, ""};
+    if (path == "/openapi.json") return {200, R"({"paths": {"/v1/completions": {}}})"};
+    if (path == "/version") return {200, R"({"version": "0.32.0"})"};
+    if (path == "/v1/models") return {200, R"({"data": [{"id": "base"}, {"id": "axolotl-lora"}]})"};
+    if (path.starts_with("/server_info"))
+      return {200, Json{{"vllm_config", {{"model_config", {{"logprobs_mode", mode}}}}}}.dump()};
+    body = Json::parse(asked);
+    return {200, answer};
+  }};
+
+  std::vector<data::Completion> ask(const inference::SamplingConfig& sampling, const std::string& adapter = {}) {
+    remote::VllmConfig settings = config(server.url());
+    settings.adapter = adapter;
+    settings.tell = [this](const std::string& line) { told.push_back(line); };
+    remote::VllmClient client(settings);
+    const std::vector<inference::Request> requests = {{.prompt = {1, 2}, .count = 2}};
+    (void)client.generate(requests, sampling, {});
+    return client.generate(requests, sampling, {})[0];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("stock vLLM is asked in OpenAI's protocol, for its adapter where it has one") {
+  OpenAi vllm{.answer = R"({"choices": [
+      {"index": 1, "token_ids": [5, 7], "logprobs": {"token_logprobs": [-1, -2]}, "finish_reason": "stop"},
+      {"index": 0, "token_ids": [6], "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "length"}]})"};
+  const inference::SamplingConfig neutral{.max_new_tokens = 3, .stop_ids = {7}};
+  const auto out = vllm.ask(neutral, "axolotl-lora");
+  REQUIRE(out.size() == 2);
+  CHECK(out[0].ids == std::vector<data::TokenId>{6});
+  CHECK(out[0].finish == data::Finish::length);
+  CHECK(out[0].log_probs == std::vector<float>{-0.5F});
+  CHECK(out[1].ids == std::vector<data::TokenId>{5, 7});
+  CHECK(out[1].finish == data::Finish::stop);
+  CHECK(out[1].weights_version == -1);
+  CHECK(vllm.body == Json::parse(R"({"model": "axolotl-lora", "prompt": [[1, 2]], "n": 2, "repetition_penalty": 1.0,
+      "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 3, "logprobs": 0,
+      "return_token_ids": true, "stop_token_ids": [7]})"));
+  vllm.ask(neutral, "another");
+  CHECK(vllm.body["model"] == "base");
+}
+
+TEST_CASE("log-probs of the model are none where another distribution is drawn from") {
+  OpenAi vllm{.answer = R"({"choices": [{"index": 0, "token_ids": [6], "logprobs": {"token_logprobs": [-0.5]}},
+      {"index": 1, "token_ids": [6], "logprobs": {"token_logprobs": [-0.5]}}]})"};
+  const inference::SamplingConfig warm{.temperature = 0.7, .max_new_tokens = 3};
+  CHECK(vllm.ask(warm)[0].log_probs.empty());
+  REQUIRE(vllm.told.size() == 1);
+  CHECK_THAT(vllm.told[0], Catch::Contains("processed_logprobs"));
+  vllm.mode = "processed_logprobs";
+  CHECK(vllm.ask(warm)[0].log_probs.size() == 1);
+  CHECK(vllm.told.size() == 1);
+}
+
+TEST_CASE("greedy completions of one prompt are one, and copies") {
+  OpenAi vllm{.answer = R"({"choices": [{"index": 0, "token_ids": [6], "logprobs": null}]})"};
+  const auto out = vllm.ask({.temperature = 0.0, .max_new_tokens = 3});
+  CHECK(vllm.body["n"] == 1);
+  REQUIRE(out.size() == 2);
+  CHECK(out[1].ids == out[0].ids);
+}
+
+TEST_CASE("choices of the wrong shape are refused") {
+  for (const char* answer :
+       {R"({"choices": []})", R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 0, "token_ids": [1]}]})",
+        R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 2, "token_ids": [1]}]})",
+        R"({"choices": [{"token_ids": [1]}, {"index": 1, "token_ids": [1]}]})",
+        R"({"choices": [{"index": 0, "text": "x"}, {"index": 1, "token_ids": [1]}]})",
+        R"({"choices": [{"index": 0, "token_ids": [1], "logprobs": {"token_logprobs": []}}, {"index": 1, "token_ids": [1]}]})",
+        R"({"choices": [5, 6]})"}) {
+    INFO(answer);
+    OpenAi vllm{.answer = answer};
+    CHECK_THROWS_WITH(vllm.ask({.max_new_tokens = 3}),
+                      Catch::Contains("[rlalgo.remote.10]") && Catch::Contains("/v1/completions"));
+  }
+}
+
+TEST_CASE("rlalgo's own server is told what to draw, and says whose weights it drew from") {
+  Json body;
+  support::HttpServer server([&](const std::string& path, const std::string& asked) -> std::pair<int, std::string> {
+    if (path == "/version") return {200, R"({"version": "1", "server": "rlalgo"})"};
+    if (const auto known = of_itself(path)) return *known;
+    body = Json::parse(asked);
+    return {200, R"({"completion_ids": [[5], [6], [7]], "finish_reasons": ["stop", "abort", "stop"],
+                     "weights_version_names": ["v12", "v3", "3"]})"};
+  });
+  remote::VllmClient client(config(server.url()));
+  const std::vector<inference::Request> requests = {
+      {.prompt = {1}, .first_index = 40}, {.prompt = {2}, .first_index = 8, .first_position = 5}, {.prompt = {3}}};
+  const auto out = client.generate(requests, {.max_new_tokens = 3}, {.seed = 18446744073709551615U, .step = 2});
+  CHECK(body["draws"] == Json::parse(R"({"seed": 18446744073709551615, "step": 2, "first_indices": [40, 8, 0],
+      "first_positions": [0, 5, 0]})"));
+  CHECK(out[0][0].weights_version == 12);
+  CHECK(out[1][0].weights_version == 3);
+  CHECK(out[1][0].finish == data::Finish::aborted);
+  CHECK(out[2][0].weights_version == -1);  // the server's own count, not the trainer's
+}
+
+TEST_CASE("a server that generates nothing is named") {
+  support::HttpServer server([](const std::string& path, const std::string&) {
+    return std::pair{path == "/health/" ? 200 : 404, std::string("{}")};
+  });
+  remote::VllmClient client(config(server.url()));
+  const std::vector<inference::Request> requests = {{.prompt = {1}}};
+  CHECK_THROWS_WITH(client.generate(requests, {}, {}),
+                    Catch::Contains("[rlalgo.remote.13]") && Catch::Contains("/v1/completions"));
 }

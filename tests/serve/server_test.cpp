@@ -382,6 +382,18 @@ TEST_CASE("weights in three acts, over HTTP or from a file") {
   CHECK(after != before);
   CHECK(bench.get("/weight_info")["weight_version"] == "v9");
 
+  bench.post("/start_weight_update", {{"session", "a"}});
+  bench.post("/start_weight_update", {{"session", "b"}}, 400);
+  bench.post("/update_weights", {{"update_info", update}}, 400);
+  bench.post("/update_weights", {{"update_info", update}, {"session", "a"}});
+  bench.post("/finish_weight_update", {{"weight_version", "v10"}, {"session", "b"}}, 400);
+  for (int twice = 0; twice < 2; ++twice)
+    bench.post("/finish_weight_update", {{"weight_version", "v10"}, {"session", "a"}});
+  const Json named = bench.post("/generate/", {{"prompts", {prompt}}, {"max_tokens", 1}});
+  CHECK(named["weights_version_names"] == Json{"v10"});
+  CHECK(bench.post("/v1/completions", {{"prompt", prompt}, {"max_tokens", 1}})["choices"][0]["weights_version_name"] ==
+        "v10");
+
   model::write_safetensors(scratch.path() / "new.safetensors",
                            {{"model.norm.weight", decoder->weights().final_norm.detach()}});
   bench.post("/start_weight_update", Json::object());
@@ -477,4 +489,32 @@ TEST_CASE("a server that stops refuses what is new and finishes what it has") {
   asking.join();
   CHECK(status == 200);
   CHECK(!other.call({.target = "/health"}).answered());
+}
+
+TEST_CASE("a trainer says what is to be drawn, and gets what its own engine draws") {
+  Bench bench;
+  const auto decoder = served::decoder();
+  inference::LocalEngine engine(decoder->config(), decoder->weights(), {.threads = 1});
+  const std::vector<inference::Request> requests = {{.prompt = {5, 6, 7}, .count = 2, .first_index = 90},
+                                                    {.prompt = {9}, .count = 2, .first_index = 4, .first_position = 3}};
+  const inference::SamplingConfig sampling{.max_new_tokens = 9, .stop_ids = {524}};
+  const auto expected = engine.generate(requests, sampling, {.seed = 8, .step = 3});
+  const Json draws = {{"seed", 8}, {"step", 3}, {"first_indices", {90, 4}}, {"first_positions", {0, 3}}};
+  Json body = {{"prompts", {{5, 6, 7}, {9}}}, {"n", 2}, {"max_tokens", 9}, {"draws", draws}};
+  for (int twice = 0; twice < 2; ++twice) {
+    const Json ids = bench.post("/generate/", body)["completion_ids"];
+    for (std::size_t k = 0; k < 4; ++k) CHECK(ids[k] == Json(expected[k / 2][k % 2].ids));
+  }
+  for (const auto& [name, value] : {std::pair<const char*, Json>{"seed", -1},
+                                    {"step", 1.5},
+                                    {"first_indices", {1}},
+                                    {"first_indices", {1, -2}},
+                                    {"first_positions", {0, 4294967296}},
+                                    {"first_positions", 5}}) {
+    Json bad = body;
+    bad["draws"][name] = value;
+    bench.post("/generate/", bad, 400);
+  }
+  body["draws"] = 5;
+  bench.post("/generate/", body, 400);
 }

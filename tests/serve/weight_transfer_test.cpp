@@ -62,3 +62,30 @@ TEST_CASE("acts out of order are refused, and so is a second trainer") {
   hasty.finish({});
   CHECK(bench.served_norm() == before);
 }
+
+TEST_CASE("a trainer with a name repeats what was not answered, and nobody else touches its session") {
+  Bench bench;
+  serve::WeightTransfer transfer(bench.store);
+  const double before = bench.served_norm();
+  const auto refuses = [](const auto& act) { return support::number_raised_by(act) == "serve.20"; };
+  transfer.start("mine");
+  transfer.add({{"model.norm.weight", bench.norm}}, "mine");
+  transfer.start("mine");  // anew: what was sent is forgotten
+  transfer.finish("v1", "mine");
+  CHECK(bench.served_norm() == before);
+  CHECK(bench.store.version_name() == "v1");
+  transfer.start("mine");
+  CHECK(refuses([&] { transfer.start("yours"); }));
+  CHECK(refuses([&] { transfer.start(); }));
+  CHECK(refuses([&] { transfer.add({{"model.norm.weight", bench.norm}}, "yours"); }));
+  CHECK(refuses([&] { transfer.finish({}, "yours"); }));
+  CHECK(refuses([&] { transfer.finish({}); }));
+  transfer.add({{"model.norm.weight", bench.norm}}, "mine");
+  transfer.add({{"model.norm.weight", bench.norm}}, "mine");
+  transfer.finish("v2", "mine");
+  transfer.finish("v2", "mine");
+  CHECK(bench.served_norm() == 2 * before);
+  CHECK(bench.store.version() == 1);
+  CHECK(bench.store.name_of(1) == "v2");
+  CHECK(refuses([&] { transfer.finish({}, "yours"); }));
+}

@@ -17,12 +17,14 @@ namespace {
 http::ClientConfig quick(const std::string& url) {
   return {.base_url = url, .connect_seconds = 2, .call_seconds = 5, .retries = {.retries = 0}};
 }
+std::pair<int, std::string> axolotl(const std::string& path, const std::string& /*body*/) {
+  if (path == "/openapi.json") return {200, R"({"paths": {"/http_update_weights/": {}}})"};
+  return {200, "{}"};
+}
 }  // namespace
 
 TEST_CASE("weights travel once per version, at its publish") {
-  rlalgo::support::HttpServer server([](const std::string&, const std::string&) {
-    return std::pair{200, std::string("{}")};
-  });
+  rlalgo::support::HttpServer server(axolotl);
   std::vector<std::pair<std::string, at::Tensor>> weights = {
       {"a", at::tensor({1.5F, -2.0F})}, {"b", at::tensor({70000.0F}).to(at::kBFloat16).view({1, 1})}};
   sync::HttpWeightSync policy(quick(server.url()), [&] { return weights; });
@@ -37,11 +39,11 @@ TEST_CASE("weights travel once per version, at its publish") {
   CHECK(policy.publish(1).status == sync::Published::Status::unchanged);
   CHECK(version() == 1);
   const auto seen = server.seen();
-  REQUIRE(seen.size() == 3);
-  CHECK(seen[0].first == "/health/");
-  CHECK(seen[1].first == "/http_update_weights/");
-  CHECK(seen[2].first == "/reset_prefix_cache/");
-  const Json params = Json::parse(seen[1].second)["params"];
+  std::vector<std::string> paths;
+  for (const auto& [path, body] : seen) paths.push_back(path);
+  CHECK(paths == std::vector<std::string>{"/health/", "/openapi.json", "/version", "/http_update_weights/",
+                                          "/reset_prefix_cache/"});
+  const Json params = Json::parse(seen[3].second)["params"];
   REQUIRE(params.size() == 2);
   CHECK(params[0] == Json{{"name", "a"}, {"dtype", "torch.float32"}, {"shape", {2}}, {"data", "AADAPwAAAMA="}});
   CHECK(params[1]["dtype"] == "torch.bfloat16");
@@ -54,13 +56,11 @@ TEST_CASE("weights travel once per version, at its publish") {
   CHECK(value == weights[1].second.item<float>());
   policy.publish(2);
   CHECK(version() == 2);
-  CHECK(server.seen().size() == 5);
+  CHECK(server.seen().size() == 7);
 }
 
 TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
-  rlalgo::support::HttpServer server([](const std::string&, const std::string&) {
-    return std::pair{200, std::string("{}")};
-  });
+  rlalgo::support::HttpServer server(axolotl);
   const auto mib = [](std::int64_t n) { return at::zeros({n << 18}); };
   sync::HttpWeightSync policy(quick(server.url()), [&] {
     return std::vector<std::pair<std::string, at::Tensor>>{
@@ -92,4 +92,42 @@ TEST_CASE("a server without the endpoint, and one that fails") {
   CHECK(policy.version_source()() == -1);  // it failed: nothing is in force
   status = 200;
   CHECK(policy.publish(0).version == 0);
+}
+
+TEST_CASE("rlalgo's own server gets a session, of the tensors as they are") {
+  std::vector<std::pair<std::string, Json>> acts;
+  int lost = 0;  // answers that break off
+  rlalgo::support::HttpServer server(
+      [&](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
+        if (path == "/openapi.json")
+          return {200, R"({"paths": {"/start_weight_update": {}, "/http_update_weights/": {}}})"};
+        if (path == "/version") return {200, R"({"version": "1", "server": "rlalgo"})"};
+        if (path == "/health/") return {200, "{}"};
+        acts.emplace_back(path, Json::parse(body));
+        return {lost-- > 0 ? 503 : 200, "{}"};
+      });
+  http::ClientConfig patient = quick(server.url());
+  patient.retries = {.retries = 2, .first_wait = 0.01};
+  sync::HttpWeightSync policy(patient, [] {
+    return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::tensor({1.5F, -2.0F})},
+                                                           {"b", at::tensor({-1.0F}).to(at::kBFloat16).view({1, 1})}};
+  });
+  CHECK(policy.publish(7).bytes == 8 + 2);
+  REQUIRE(acts.size() == 3);
+  const Json session = acts[0].second["session"];
+  CHECK(session.get<std::string>().starts_with("trainer-"));
+  CHECK(acts[0].first == "/start_weight_update");
+  CHECK(acts[1].first == "/update_weights");
+  CHECK(acts[1].second == Json{{"update_info",
+                                {{"names", {"a", "b"}},
+                                 {"dtype_names", {"float32", "bfloat16"}},
+                                 {"shapes", {{2}, {1, 1}}},
+                                 {"data", {"AADAPwAAAMA=", "gL8="}}}},
+                               {"session", session}});
+  CHECK(acts[2] ==
+        std::pair{std::string("/finish_weight_update"), Json{{"weight_version", "v7"}, {"session", session}}});
+  lost = 1;
+  policy.publish(8);
+  CHECK(acts.size() == 7);
+  CHECK(acts[3] == acts[4]);  // the same session: the server knows that it is no second trainer
 }

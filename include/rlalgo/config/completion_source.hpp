@@ -4,7 +4,8 @@
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights; what it has computed of a prompt serves the
 //                                                 next turns and batches under the same version of the weights
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
-//                                                 HttpWeightSync, of merged weights when there is an adapter
+//                                                 HttpWeightSync, of merged weights when there is an adapter; with the
+//                                                 key VLLM_API_KEY where the environment has one
 //
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
 // is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all.
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -45,6 +47,13 @@ namespace rlalgo::config {
   if (t.vllm_server_base_url) return *t.vllm_server_base_url;
   const std::string host = t.vllm_server_host == "0.0.0.0" ? "127.0.0.1" : t.vllm_server_host;
   return "http://" + host + ":" + std::to_string(t.vllm_server_port);
+}
+
+// What a server started with a key asks for: VLLM_API_KEY of the environment, vLLM's own name of it.
+[[nodiscard]] inline http::Headers server_key() {
+  const char* const key = std::getenv("VLLM_API_KEY");
+  if (key == nullptr || *key == '\0') return {};
+  return {{"Authorization", std::string("Bearer ") + key}};
 }
 
 // Refuses an address that cannot be one. [rlalgo.http.4]
@@ -95,6 +104,7 @@ class CompletionSource {
         .call_seconds = t.request_timeout,
         // 500, too, as TRL's client does
         .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }},
+        .headers = server_key(),
         .stop = run::Interrupt::token()};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
@@ -106,7 +116,8 @@ class CompletionSource {
                                                                 .start_seconds = t.vllm_server_timeout,
                                                                 .tell = tell,
                                                                 .vocab_size = model.decoder->config().vocab_size,
-                                                                .generation_kwargs = std::move(kwargs)});
+                                                                .generation_kwargs = std::move(kwargs),
+                                                                .adapter = sync::LoraFileSync::adapter_name});
     const std::shared_ptr<model::Decoder> decoder = model.decoder;
     const inference::AnyGenerator generator(*client);
     if (decoder->adapter() != nullptr && t.vllm_lora_sync && is_servable(decoder->adapter()->config)) {

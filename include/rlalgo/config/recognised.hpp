@@ -279,7 +279,7 @@ struct RecognisedKey {
       {"kto_desirable_weight", other_recipe},
       {"kto_undesirable_weight", other_recipe},
       {"ebft", other_recipe},
-      {"vllm", "completions are generated in this process"},
+      {"vllm", "it says how `rlalgo vllm-serve` serves"},
       {"adam_beta3", "AdamW has two betas"},
       {"adam_epsilon2", "AdamW has one epsilon"},
       {"greater_is_better", "no checkpoint is singled out"},

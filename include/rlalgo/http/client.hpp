@@ -35,6 +35,7 @@ struct ClientConfig {
   std::size_t header_limit = std::size_t{64} << 10;  // bytes
   std::size_t body_limit = std::size_t{256} << 20;   // bytes
   RetryPolicy retries = {};
+  Headers headers = {};       // of every request, before its own
   std::stop_token stop = {};  // ends every call within milliseconds when it is asked to
 };
 
@@ -72,6 +73,7 @@ class Client {
     const std::stop_token& stop = options.stop.stop_possible() ? options.stop : config_.stop;
     const std::string where = request.method + " " + config_.base_url + request.target;
     request.target.insert(0, address_.path);
+    request.headers.insert(request.headers.begin(), config_.headers.begin(), config_.headers.end());
     bool delivered = false;
     detail::AttemptTask task{.address = address_,
                              .request = request,

@@ -40,12 +40,15 @@ class JsonClient {
 
   // The body of a 2xx response as JSON (null for an empty one). `path` begins with '/'.
   Json get(const std::string& path, const CallOptions& options = {}) {
-    return json_of(call({.method = "GET", .target = path}, options), "GET " + base_url() + path);
+    return json_of(look(path, options), "GET " + base_url() + path);
   }
   Json post(const std::string& path, const Json& body, const CallOptions& options = {}) {
     return json_of(ask(path, body, options), "POST " + base_url() + path);
   }
-  // POST; a response of any status is an answer. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
+  // GET and POST; a response of any status is an answer. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
+  Result look(const std::string& path, const CallOptions& options = {}) {
+    return call({.method = "GET", .target = path}, options);
+  }
   Result ask(const std::string& path, const Json& body, const CallOptions& options = {}) {
     return call({.method = "POST",
                  .target = path,
@@ -68,8 +71,8 @@ class JsonClient {
     return "HTTP " + std::to_string(response.status) + (response.body.empty() ? "" : " " + shortened(response.body));
   }
 
-  // Returns once GET `path` is answered with 2xx; tried every second, for `seconds`. `tell` hears once that there is
-  // something to wait for. `remedy` ends the error text. [rlalgo.http.5], [rlalgo.http.7]
+  // Returns once GET `path` is answered with 2xx, or with a redirect (servers that know the path with another slash at
+  // its end); tried every second, for `seconds`. `tell` hears once that there is something to wait for. `remedy` ends the error text. [rlalgo.http.5], [rlalgo.http.7]
   void wait_until_up(const std::string& path, double seconds, const std::string& remedy,
                      const std::function<void(const std::string&)>& tell = {}, std::stop_token stop = {}) {
     const core::Stopwatch watch;
@@ -79,7 +82,7 @@ class JsonClient {
       const double left = seconds - watch.seconds();
       const Result result = one_attempt.call({.method = "GET", .target = path},
                                              {.seconds = std::clamp(left, shortest_look, 10.0), .stop = stop});
-      if (result.ok()) return;
+      if (result.ok() || is_redirect(result)) return;
       if (watch.seconds() >= seconds) {
         core::raise("http", 5,
                     {.what = "a server is not up",
@@ -97,6 +100,10 @@ class JsonClient {
 
  private:
   static constexpr double shortest_look = 1.0;  // seconds, also when the wait is over
+
+  static bool is_redirect(const Result& result) {
+    return result.answered() && (result.response().status == 307 || result.response().status == 308);
+  }
 
   static ClientConfig once(ClientConfig config) {
     config.retries.retries = 0;

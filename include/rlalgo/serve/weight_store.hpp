@@ -50,16 +50,20 @@ class WeightStore {
   void load_adapter(const std::string& name, const std::filesystem::path& directory, bool in_place);
   void unload_adapter(const std::string& name);
 
-  // Base tensors under the names of the checkpoint, of the model's type or another floating one.
-  void update(const std::vector<model::NamedTensor>& tensors);
+  // Base tensors under the names of the checkpoint, of the model's type or another floating one. `name`: of the version
+  // that they make; empty: its number.
+  void update(const std::vector<model::NamedTensor>& tensors, const std::string& name = {});
   // Raises what update() would say of a tensor of that name and shape.
   void check(const std::string& name, const std::vector<std::int64_t>& shape) const;
 
   // Counts the updates, from 0; completions carry the one that they began with.
   [[nodiscard]] std::int64_t version() const;
-  // What the trainer calls the weights; an update without a name calls them by their count.
+  // What the trainer calls the weights; an update without a name calls them by their count. Names of the last
+  // `most_names` versions are known, older ones are their numbers again.
   [[nodiscard]] std::string version_name() const;
+  [[nodiscard]] std::string name_of(std::int64_t version) const;
   void name_version(std::string name);
+  static constexpr std::size_t most_names = 4096;
 
   [[nodiscard]] std::vector<std::pair<std::string, tensor::Tensor>> named_tensors() const;
 
@@ -87,7 +91,7 @@ class WeightStore {
   inference::Forward::WeightsHandle base_;
   std::map<std::string, Held> adapters_;
   std::int64_t version_ = 0;
-  std::string version_name_ = "0";
+  std::map<std::int64_t, std::string> names_;  // of versions that have one
 };
 
 }  // namespace rlalgo::serve

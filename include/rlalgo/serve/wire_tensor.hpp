@@ -15,6 +15,15 @@ namespace rlalgo::serve {
 
 [[nodiscard]] model::NamedTensor read_wire_tensor(const Json& object, const std::string& place);
 
+// The same of parts that lie apart; nothing of them is copied but the bytes. `sent_as`: the type of the bytes; empty:
+// it follows from their count.
+struct WireTensor {
+  std::string name, type, sent_as;
+  const Json& shape;
+  const Json& data;
+};
+[[nodiscard]] model::NamedTensor read_wire_tensor(const WireTensor& tensor, const std::string& place);
+
 }  // namespace rlalgo::serve
 
 #ifndef RLALGO_COMPILED

@@ -1,15 +1,20 @@
-// Weight sync over plain HTTP: the tensors themselves, in groups, to a server that takes `/http_update_weights/`
-// (axolotl's vllm-serve, rlalgo's own).
+// Weight sync over plain HTTP: the tensors themselves, in groups.
 //
-//   GET  /health/                until it answers, before the first push
-//   POST /http_update_weights/   {"params": [{"name", "dtype", "shape", "data"}, …]}; data: base64, little endian, C order
+//   GET  /health/                   until it answers, before the first push
+// rlalgo's own server: a session, after which the new weights are in force all at once under the trainer's version:
+//   POST /start_weight_update       {"session"}
+//   POST /update_weights            {"update_info": {"names", "dtype_names", "shapes", "data"}, "session"}
+//   POST /finish_weight_update      {"weight_version": "v7", "session"}
+// axolotl's:
+//   POST /http_update_weights/      {"params": [{"name", "dtype", "shape", "data"}, …]}
 //   POST /reset_prefix_cache/
 //
-// publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a
-// larger tensor goes alone. Values travel as f32, which those servers read as such whatever `dtype` says: bfloat16
-// survives exactly (axolotl's own client sends it as float16, which overflows beyond 65504).
+// publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a larger tensor goes
+// alone. `data`: base64, little endian, C order; in a session of the tensor's own type, to axolotl's server as f32, which
+// it reads as such whatever `dtype` says: bfloat16 survives exactly (axolotl's own client sends it as float16, which
+// overflows beyond 65504). The session's name lets each call be repeated when its answer is lost.
 //
-// Errors: [rlalgo.sync.1] the server has no such endpoint; those of http/json_client.hpp.
+// Errors: [rlalgo.sync.1] the server takes no weights over HTTP; those of http/json_client.hpp.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +27,6 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
-#include <rlalgo/core/base64.hpp>
 #include <rlalgo/http/json_client.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
@@ -56,10 +60,19 @@ class HttpWeightSync {
         : server(std::move(address), start_seconds, std::move(tell)), weights(std::move(w)) {}
     detail::ServerVersion server;
     Weights weights;
+    std::string session;  // this trainer's, on servers that tell trainers apart
   };
 
-  static std::int64_t push(State& state);
+  static std::int64_t push(State& state, std::int64_t version);
+  static std::int64_t push_session(State& state, std::int64_t version);
+  static std::int64_t push_params(State& state);
+  // Calls add(name, tensor, bytes) of each, and send() after each group; the bytes.
+  template <class Add, class Send>
+  static std::int64_t in_groups(State& state, at::ScalarType (*type_on_wire)(at::ScalarType), const Add& add,
+                                const Send& send);
 
+  [[noreturn]] static void takes_none(const State& state, const std::string& found);
+  static std::string base64_of(const tensor::Tensor& plain);
   static std::string dtype_name(at::ScalarType type);
 
   std::shared_ptr<State> state_;

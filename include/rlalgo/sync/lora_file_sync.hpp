@@ -5,6 +5,7 @@
 //   POST /v1/load_lora_adapter {"lora_name": "axolotl-lora", "lora_path", "load_inplace": true}      else, unless 200,
 //   POST /set_lora_adapter/    {"lora_name": "active_lora", "lora_int_id", "lora_path"}
 //   POST /reset_prefix_cache/  (a server without it is none the worse)
+//   POST /update_weight_version {"new_version": "v7"}: rlalgo's own server, whose completions then say so
 //   remove <root>/v<n−2>
 //
 // Source: axolotl's vllm-serve client.
@@ -36,6 +37,7 @@ class LoraFileSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   using Json = nlohmann::ordered_json;
+  static constexpr const char* adapter_name = "axolotl-lora";                // axolotl's, where a server knows several
   using Save = std::function<void(const std::filesystem::path& directory)>;  // writes the adapter in force
 
   // `root` must be the same path for the server. `start_seconds`: how long the first push waits for it to be up.

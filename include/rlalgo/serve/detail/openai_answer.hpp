@@ -196,6 +196,7 @@ class OpenAiAnswer {
       out["prompt_logprobs"] = prompt_part(i);
     }
     out["weights_version"] = completion.weights_version;
+    out["weights_version_name"] = service_.store.name_of(completion.weights_version);
     return out;
   }
 

@@ -30,8 +30,10 @@ inline constexpr const char* trained_adapter = "axolotl-lora";  // the name that
 // Completions of several prompts, answered when all are there.
 class TrlAnswer {
  public:
-  TrlAnswer(SharedExchange exchange, std::vector<Prompt> prompts, std::optional<std::int64_t> log_probs)
-      : exchange_(std::move(exchange)),
+  TrlAnswer(const WeightStore& store, SharedExchange exchange, std::vector<Prompt> prompts,
+            std::optional<std::int64_t> log_probs)
+      : store_(store),
+        exchange_(std::move(exchange)),
         prompts_(std::move(prompts)),
         log_probs_(log_probs),
         results_(prompts_.size()),
@@ -48,13 +50,14 @@ class TrlAnswer {
  private:
   [[nodiscard]] Json whole() const {
     Json prompt_ids = Json::array(), completion_ids = Json::array(), values = Json::array(), ids = Json::array(),
-         versions = Json::array(), reasons = Json::array();
+         versions = Json::array(), names = Json::array(), reasons = Json::array();
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       prompt_ids.push_back(prompts_[i].ids);
       for (const inference::CompletionResult& one : results_[i].completions) {
         const data::Completion& completion = one.completion;
         completion_ids.push_back(completion.ids);
         versions.push_back(completion.weights_version);
+        names.push_back(store_.name_of(completion.weights_version));
         reasons.push_back(reason_of(completion.finish));
         if (!log_probs_) continue;
         Json value_rows = Json::array(), id_rows = Json::array();
@@ -69,9 +72,11 @@ class TrlAnswer {
             {"logprobs", log_probs_ ? std::move(values) : Json(nullptr)},
             {"logprob_token_ids", log_probs_ ? std::move(ids) : Json(nullptr)},
             {"finish_reasons", std::move(reasons)},
-            {"weights_versions", std::move(versions)}};
+            {"weights_versions", std::move(versions)},
+            {"weights_version_names", std::move(names)}};
   }
 
+  const WeightStore& store_;
   SharedExchange exchange_;
   std::vector<Prompt> prompts_;
   std::optional<std::int64_t> log_probs_;
@@ -323,6 +328,39 @@ class TrlRoutes {
     return service_.store.base();
   }
 
+  // What rlalgo's trainer wants drawn: {"seed", "step", "first_indices": [prompts], "first_positions": [prompts]}, as
+  // inference::LocalEngine would draw it.
+  struct Draws {
+    inference::DrawKey key;
+    std::vector<std::uint64_t> first_indices;
+    std::vector<std::uint32_t> first_positions;
+  };
+
+  [[nodiscard]] static std::optional<Draws> read_draws(Fields& fields, std::size_t prompts) {
+    const Json* const object = fields.object("draws");
+    if (object == nullptr) return std::nullopt;
+    Fields inner(*object, "draws");
+    const auto whole_number = [&](const char* name, const Json& value, std::uint64_t most) {
+      if (!value.is_number_unsigned()) inner.wrong_type(name, value, "whole numbers of at least 0");
+      const auto out = value.get<std::uint64_t>();
+      if (out > most) inner.out_of_range(name, value.dump(), "at most " + std::to_string(most));
+      return out;
+    };
+    Draws out;
+    out.key.seed = whole_number("seed", inner.required("seed"), UINT64_MAX);
+    out.key.step = whole_number("step", inner.required("step"), UINT64_MAX);
+    for (const char* name : {"first_indices", "first_positions"}) {
+      const Json& list = inner.required(name);
+      if (!list.is_array() || list.size() != prompts)
+        inner.wrong_type(name, list, std::to_string(prompts) + " numbers, one for each prompt");
+    }
+    for (const Json& value : inner.required("first_indices"))
+      out.first_indices.push_back(whole_number("first_indices", value, UINT64_MAX));
+    for (const Json& value : inner.required("first_positions"))
+      out.first_positions.push_back(static_cast<std::uint32_t>(whole_number("first_positions", value, UINT32_MAX)));
+    return out;
+  }
+
   void start(const SharedExchange& exchange, Fields& fields, std::vector<Prompt> prompts) {
     SamplingRequest sampling = read_sampling(fields, service_.limits(), 16);
     service_.constrain(sampling.spec, sampling.pattern);
@@ -336,8 +374,9 @@ class TrlRoutes {
     const auto weights = weights_of(fields);
     (void)fields.find("truncate_prompt_tokens");
     for (const Prompt& prompt : prompts) check_length(prompt, service_.model);
+    const std::optional<Draws> draws = read_draws(fields, prompts.size());
     service_.check_unread(fields);
-    const auto answer = std::make_shared<TrlAnswer>(exchange, std::move(prompts), log_probs);
+    const auto answer = std::make_shared<TrlAnswer>(service_.store, exchange, std::move(prompts), log_probs);
     Engine::Work work{.id = service_.next_id("trl-"), .requests = {}, .on_failed = [answer](const core::Error& error) {
                         answer->on_failed(error);
                       }};
@@ -346,6 +385,11 @@ class TrlRoutes {
       if (!spec.stop_strings.empty())
         spec.text_stream = service_.text_stream(spec, sampling.skip_special_tokens, false);
       spec.first_index = static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(spec.count);
+      if (draws) {
+        spec.key = draws->key;
+        spec.first_index = draws->first_indices[i];
+        spec.first_position = draws->first_positions[i];
+      }
       spec.log_probs = inference::LogProbKind::drawn_from;
       spec.top_log_probs = log_probs.value_or(0);
       spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {

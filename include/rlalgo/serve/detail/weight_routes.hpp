@@ -117,9 +117,11 @@ class WeightRoutes {
     answer_json(*exchange, {{"message", "Weight transfer initialized"}});
   }
 
+  // Each act may bring a "session": see weight_transfer.hpp.
   void start_transfer(const SharedExchange& exchange) {
-    service_.later(exchange, false, [this, exchange] {
-      transfer_.start();
+    const std::string session = text_in(exchange, "session");
+    service_.later(exchange, false, [this, exchange, session] {
+      transfer_.start(session);
       answer_json(*exchange, {{"message", "Weight update started"}});
     });
   }
@@ -129,24 +131,20 @@ class WeightRoutes {
       const Json body = parse_body(exchange->request().body);
       Fields fields(body);
       Fields info(checked_object(fields, "update_info"), "update_info");
-      if (const auto path = info.text("path")) {
-        transfer_.add(tensors_of_files(allowed(*path)));
-      } else {
-        transfer_.add(tensors_of(info, exchange));
-      }
+      const std::string session = fields.text("session").value_or("");
+      transfer_.require_open(session);
+      if (const auto path = info.text("path"))
+        transfer_.add(tensors_of_files(allowed(*path)), session);
+      else
+        transfer_.add(tensors_of(info, exchange), session);
       answer_json(*exchange, {{"message", "Weights updated"}});
     });
   }
 
   void finish_transfer(const SharedExchange& exchange) {
-    std::string version;
-    if (!exchange->request().body.empty()) {
-      const Json body = parse_body(exchange->request().body);
-      Fields fields(body);
-      version = fields.text("weight_version").value_or("");
-    }
-    service_.later(exchange, false, [this, exchange, version] {
-      transfer_.finish(version);
+    const std::string version = text_in(exchange, "weight_version"), session = text_in(exchange, "session");
+    service_.later(exchange, false, [this, exchange, version, session] {
+      transfer_.finish(version, session);
       answer_json(*exchange, {{"message", "Weight update finished"}});
     });
   }
@@ -154,7 +152,10 @@ class WeightRoutes {
   void server_info(const SharedExchange& exchange) {
     answer_json(*exchange,
                 {{"vllm_config",
-                  {{"model_config", {{"model", service_.model.name}, {"max_model_len", service_.model.length_limit()}}},
+                  {{"model_config",
+                    {{"model", service_.model.name},
+                     {"max_model_len", service_.model.length_limit()},
+                     {"logprobs_mode", service_.config.drawn_log_probs ? "processed_logprobs" : "raw_logprobs"}}},
                    {"weight_transfer_config", nullptr}}},
                  {"rlalgo",
                   {{"version", std::string(rlalgo::version)},
@@ -243,6 +244,13 @@ class WeightRoutes {
     return path;
   }
 
+  // A text of a body that may be missing altogether; empty where it is.
+  [[nodiscard]] static std::string text_in(const SharedExchange& exchange, const std::string& name) {
+    if (exchange->request().body.empty()) return {};
+    const Json body = parse_body(exchange->request().body);
+    return Fields(body).text(name).value_or("");
+  }
+
   [[nodiscard]] static const Json& checked_object(Fields& fields, const std::string& name) {
     const Json& value = fields.required(name);
     if (!value.is_object()) fields.wrong_type(name, value, "an object");
@@ -255,19 +263,16 @@ class WeightRoutes {
     for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}, {shapes, "shapes"}})
       if (list == nullptr || list->size() != names->size())
         info.wrong_type(name, list == nullptr ? Json() : *list, "a list as long as names");
-    if (data == nullptr) {
-      if (!transfer_.open()) transfer_.add({});  // out of order, whatever it brings
-      no_communicator(exchange);
-    }
+    if (data == nullptr) no_communicator(exchange);
     if (data->size() != names->size()) info.wrong_type("data", *data, "a list as long as names");
     std::vector<model::NamedTensor> out;
-    for (std::size_t i = 0; i < names->size(); ++i)
-      out.push_back(read_wire_tensor({{"name", (*names)[i]},
-                                      {"dtype", (*types)[i]},
-                                      {"wire_dtype", (*types)[i]},
-                                      {"shape", (*shapes)[i]},
-                                      {"data", (*data)[i]}},
+    for (std::size_t i = 0; i < names->size(); ++i) {
+      for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}})
+        if (!(*list)[i].is_string()) info.wrong_type(name, (*list)[i], "a list of texts");
+      const auto type = (*types)[i].get<std::string>();
+      out.push_back(read_wire_tensor(WireTensor{(*names)[i].get<std::string>(), type, type, (*shapes)[i], (*data)[i]},
                                      "update_info[" + std::to_string(i) + "]"));
+    }
     return out;
   }
 

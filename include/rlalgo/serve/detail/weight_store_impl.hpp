@@ -80,14 +80,18 @@ RLALGO_INLINE std::int64_t WeightStore::version() const {
   return version_;
 }
 
-RLALGO_INLINE std::string WeightStore::version_name() const {
+RLALGO_INLINE std::string WeightStore::version_name() const { return name_of(version()); }
+
+RLALGO_INLINE std::string WeightStore::name_of(std::int64_t version) const {
   const std::lock_guard lock(mutex_);
-  return version_name_;
+  const auto at = names_.find(version);
+  return at == names_.end() ? std::to_string(version) : at->second;
 }
 
 RLALGO_INLINE void WeightStore::name_version(std::string name) {
   const std::lock_guard lock(mutex_);
-  version_name_ = std::move(name);
+  names_.insert_or_assign(version_, std::move(name));
+  if (names_.size() > most_names) names_.erase(names_.begin());
 }
 
 RLALGO_INLINE inference::Forward::WeightsHandle WeightStore::view(const Weights& weights, std::int64_t version) const {
@@ -155,7 +159,6 @@ RLALGO_INLINE void WeightStore::load_adapter(const std::string& name, const std:
   inference::Forward::WeightsHandle before;
   {
     const std::lock_guard lock(mutex_);
-    version_name_ = std::to_string(version);
     if (const auto at = adapters_.find(name); at != adapters_.end()) before = at->second.handle;
     adapters_.insert_or_assign(name, std::move(held));
   }
@@ -212,7 +215,7 @@ RLALGO_INLINE void WeightStore::check(const std::string& name, const std::vector
                   .remedy = "send the names of the checkpoint; the whole update was refused"});
 }
 
-RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& tensors) {
+RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& tensors, const std::string& name) {
   const std::lock_guard one_at_a_time(changing_);
   const c10::NoGradGuard no_grad;
   for (const auto& [name, value] : tensors) {
@@ -265,8 +268,8 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
     for (const auto& [name, held] : adapters_) before.push_back(held.handle);
     adapters_ = std::move(adapters);
     version_ = version;
-    version_name_ = std::to_string(version);
   }
+  if (!name.empty()) name_version(name);
   for (const auto& old : before) forget(old);
 }
 

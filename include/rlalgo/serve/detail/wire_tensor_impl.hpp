@@ -30,7 +30,13 @@ inline std::optional<at::ScalarType> floating_type(std::string_view name) {
 
 RLALGO_INLINE model::NamedTensor read_wire_tensor(const Json& object, const std::string& place) {
   Fields fields(object, place);
-  const std::string name = fields.required_text("name");
+  const std::string name = fields.required_text("name"), type = fields.required_text("dtype"),
+                    sent_as = fields.text("wire_dtype").value_or("");
+  return read_wire_tensor(WireTensor{name, type, sent_as, fields.required("shape"), fields.required("data")}, place);
+}
+
+RLALGO_INLINE model::NamedTensor read_wire_tensor(const WireTensor& wire, const std::string& place) {
+  const std::string& name = wire.name;
   const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected) {
     refuse_request(400, 19, {.what = what, .found = found, .expected = expected, .where = place + ", " + name}, place);
   };
@@ -40,10 +46,17 @@ RLALGO_INLINE model::NamedTensor read_wire_tensor(const Json& object, const std:
       refuse("a tensor has a type that is not read", text, std::string(field) + ": float32, bfloat16 or float16");
     return *type;
   };
-  const at::ScalarType type = type_of("dtype", fields.required_text("dtype"));
-  const auto wire = fields.text("wire_dtype");
-  const Json& shape_list = fields.required("shape");
-  if (!shape_list.is_array()) fields.wrong_type("shape", shape_list, "a list of numbers");
+  const auto wrong_type = [&](const char* field, const Json& found, const std::string& expected) {
+    refuse_request(400, 3,
+                   {.what = "a field has the wrong type",
+                    .found = detail::quoted(found),
+                    .expected = expected,
+                    .where = place + "." + field},
+                   place + "." + field);
+  };
+  const at::ScalarType type = type_of("dtype", wire.type);
+  const Json& shape_list = wire.shape;
+  if (!shape_list.is_array()) wrong_type("shape", shape_list, "a list of numbers");
   constexpr std::int64_t most = std::int64_t{1} << 32U;
   std::vector<std::int64_t> shape;
   std::int64_t count = 1;
@@ -54,14 +67,13 @@ RLALGO_INLINE model::NamedTensor read_wire_tensor(const Json& object, const std:
     shape.push_back(*size);
     count *= *size;
   }
-  const Json& data = fields.required("data");
-  if (!data.is_string()) fields.wrong_type("data", data, "base64");
-  const auto bytes = core::from_base64(data.get_ref<const std::string&>());
+  if (!wire.data.is_string()) wrong_type("data", wire.data, "base64");
+  const auto bytes = core::from_base64(wire.data.get_ref<const std::string&>());
   if (!bytes) refuse("a tensor's data is no base64", "another character", "A–Z, a–z, 0–9, + and /");
   const auto elements = static_cast<std::size_t>(count);
   at::ScalarType sent = at::kFloat;
-  if (wire)
-    sent = type_of("wire_dtype", *wire);
+  if (!wire.sent_as.empty())
+    sent = type_of("wire_dtype", wire.sent_as);
   else if (bytes->size() == elements * 2)
     sent = at::kHalf;
   const std::size_t expected = elements * (sent == at::kFloat ? 4 : 2);

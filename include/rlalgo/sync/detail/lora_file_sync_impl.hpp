@@ -41,6 +41,8 @@ RLALGO_INLINE std::int64_t LoraFileSync::push(State& state, std::int64_t version
                 {.what = "the server does not forget its cached prefixes",
                  .found = http::JsonClient::described(reset.response()),
                  .where = state.server.client.base_url() + "/reset_prefix_cache/"});
+  if (state.server.routes().is_rlalgo())
+    state.server.client.post("/update_weight_version", {{"new_version", detail::ServerVersion::name_of(version)}});
   if (!state.before.empty() && state.before != directory) std::filesystem::remove_all(state.before);
   state.before = std::exchange(state.current, directory);
   std::int64_t bytes = 0;
@@ -69,8 +71,8 @@ RLALGO_INLINE http::Result LoraFileSync::post(State& state, const std::string& p
 
 RLALGO_INLINE void LoraFileSync::load(State& state, const std::filesystem::path& directory, std::int64_t id) {
   const std::string path = directory.string();
-  const http::Result first = post(state, "/v1/load_lora_adapter",
-                                  {{"lora_name", "axolotl-lora"}, {"lora_path", path}, {"load_inplace", true}});
+  const http::Result first =
+      post(state, "/v1/load_lora_adapter", {{"lora_name", adapter_name}, {"lora_path", path}, {"load_inplace", true}});
   if (first.ok()) return;
   const http::Result second =
       post(state, "/set_lora_adapter/", {{"lora_name", "active_lora"}, {"lora_int_id", id}, {"lora_path", path}});

@@ -1,13 +1,17 @@
-// Which weights a generation server has: they are pushed by a publish, once per version.
+// Which weights a generation server has: they are pushed by a publish, once per version. Which routes it has is asked
+// before the first.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/http/served_routes.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync::detail {
@@ -21,15 +25,24 @@ class ServerVersion {
   http::JsonClient client;
   std::int64_t version = -1;  // that the server has; −1 before the first publish
 
+  // From the first publish on.
+  [[nodiscard]] const http::ServedRoutes& routes() const { return *routes_; }
+
+  // What a server of rlalgo's calls the weights of a version (remote/vllm_client.hpp reads it).
+  [[nodiscard]] static std::string name_of(std::int64_t version) { return "v" + std::to_string(version); }
+
   // Calls push(), which returns the bytes it sent, when the server has another version.
   template <class Push>
   Published publish(std::int64_t next, Push&& push) {
     if (next == version) return {.version = version};
     const core::Stopwatch watch;
-    if (version < 0)
+    if (version < 0) {
       client.wait_until_up("/health/", start_seconds_,
                            "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
                            tell_);
+      static constexpr std::string_view in_question[] = {"/http_update_weights/", "/start_weight_update"};
+      routes_.emplace(client, in_question);
+    }
     const std::int64_t bytes = push();
     version = next;
     return {.version = version, .status = Published::Status::sent, .bytes = bytes, .seconds = watch.seconds()};
@@ -38,6 +51,7 @@ class ServerVersion {
  private:
   double start_seconds_;
   std::function<void(const std::string&)> tell_;
+  std::optional<http::ServedRoutes> routes_;
 };
 
 }  // namespace rlalgo::sync::detail

@@ -1,0 +1,77 @@
+// The `vllm:` section of a configuration: how `rlalgo vllm-serve CONFIG.yaml` serves its base_model. A training reads
+// none of it.
+//
+//   host (127.0.0.1), port (8000), dtype (auto), max_model_len (the model's)
+//
+// What concerns GPUs or vLLM's own parts is named in a warning (enable_prefix_caching: false too: prefixes are always
+// shared, which changes no bit of an answer), and what changes what the server would do (several
+// processes, a reasoning parser, another server module) is refused.
+// Departure: axolotl's host is 0.0.0.0 unless set; this server asks for a key there.
+//
+// Errors (usage): [rlalgo.config.10] what this build lacks; those of reader.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/document.hpp>
+#include <rlalgo/config/reader.hpp>
+#include <rlalgo/config/recognised.hpp>
+
+namespace rlalgo::config {
+
+struct ServeSection {
+  std::optional<std::string> host, dtype;
+  std::optional<std::int64_t> port, max_model_len;
+  std::vector<std::string> warnings = {};
+};
+
+[[nodiscard]] inline ServeSection read_serve_section(const Document& document) {
+  ServeSection out;
+  const Node* const node = document.root.find("vllm");
+  if (node == nullptr || node->kind == Kind::null) return out;
+  Findings findings;
+  Reader reader(*node, "vllm.", findings);
+  reader.read("host", out.host);
+  reader.read("port", out.port);
+  if (out.port && (*out.port < 0 || *out.port > 65535))
+    detail::raise_range("vllm.port", *node->find("port"), "0 to 65535");
+  reader.read_choice("dtype", out.dtype, {"auto", "float32", "float", "bfloat16"});
+  if (out.dtype == "float") out.dtype = "float32";
+  reader.read("max_model_len", out.max_model_len);
+  if (out.max_model_len && *out.max_model_len < 1)
+    detail::raise_range("vllm.max_model_len", *node->find("max_model_len"), "at least 1");
+  bool prefixes = true;
+  if (reader.read("enable_prefix_caching", prefixes) && !prefixes)
+    findings.warnings.push_back("vllm.enable_prefix_caching (" + node->find("enable_prefix_caching")->place.text() +
+                                ") has no effect: prefixes are always shared, which changes no answer");
+
+  std::string device = "auto";
+  if (reader.read("device", device) && device != "auto" && device != "cpu")
+    detail::raise_lacking("vllm.device", *node->find("device"), "the server computes on the processor: leave it out");
+  static constexpr std::string_view one_process = "the server is one process: 1, or leave it out",
+                                    no_reasoning = "reasoning stays in the text: leave it out";
+  const std::vector<RecognisedKey> lacking = {{"tensor_parallel_size", one_process},
+                                              {"data_parallel_size", one_process},
+                                              {"enable_reasoning", no_reasoning},
+                                              {"reasoning_parser", no_reasoning}};
+  detail::apply_lacking(reader, lacking);
+  std::string module;
+  if (reader.read("serve_module", module) && module != "axolotl.scripts.vllm_serve_lora" &&
+      module != "trl.scripts.vllm_serve")
+    detail::raise_lacking("vllm.serve_module", *node->find("serve_module"), "the server is this program");
+  const std::vector<RecognisedKey> idle = {
+      {"gpu_memory_utilization", "memory for keys and values is --kv-cache-mb"},
+      {"enforce_eager", "nothing is compiled or captured"},
+      {"worker_extension_cls", "every way of changing weights is there"},
+  };
+  detail::apply_idle(reader, idle);
+  reader.finish();
+  out.warnings = findings.warnings;
+  return out;
+}
+
+}  // namespace rlalgo::config
