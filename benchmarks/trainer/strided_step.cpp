@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/clip.hpp>

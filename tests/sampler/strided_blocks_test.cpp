@@ -6,6 +6,7 @@
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
 
+#include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/load.hpp>
 

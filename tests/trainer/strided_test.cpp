@@ -6,6 +6,7 @@
 #include <support/decoders.hpp>
 #include <support/scratch.hpp>
 
+#include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/strided_ebft.hpp>

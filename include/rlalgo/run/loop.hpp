@@ -20,27 +20,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <rlalgo/core/clock.hpp>
-#include <rlalgo/run/checkpoint.hpp>
-#include <rlalgo/run/detail/final_files.hpp>
-#include <rlalgo/run/detail/output_lock.hpp>
-#include <rlalgo/run/health.hpp>
-#include <rlalgo/run/interrupt.hpp>
-#include <rlalgo/run/metric_window.hpp>
-#include <rlalgo/run/metrics_log.hpp>
+#include <rlalgo/core/metrics.hpp>
 #include <rlalgo/run/observer.hpp>
-#include <rlalgo/run/progress.hpp>
-#include <rlalgo/run/report.hpp>
 #include <rlalgo/run/resume.hpp>
-#include <rlalgo/run/run_info.hpp>
 #include <rlalgo/run/samples_log.hpp>
 #include <rlalgo/run/step.hpp>
-#include <rlalgo/run/tensorboard.hpp>
-#include <rlalgo/run/trainer_state.hpp>
 
 namespace rlalgo::run {
 
@@ -121,78 +110,17 @@ class Loop {
   Loop(LoopConfig config, Callbacks callbacks);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
+  ~Loop();
 
   // The observer must outlive run(). It is called after the loop's own: progress line, TensorBoard, report.
-  void observe(Observer& observer) { observers_.push_back(&observer); }
+  void observe(Observer& observer);
 
   // Once per Loop.
   Outcome run();
 
  private:
-  void check() const;
-
-  Outcome run_steps();
-
-  void resume_or_start();
-
-  void restore_logs(const LoadedCheckpoint& checkpoint);
-
-  void announce_start();
-
-  void one_step();
-
-  void evaluate();
-
-  // The lines of samples.jsonl for the newest step, whether it was trained here or before the resumed checkpoint.
-  [[nodiscard]] std::string newest_samples() const;
-
-  // Samples first: an observer of the record finds them on disk.
-  void emit_window();
-
-  void emit(const Record& record);
-
-  void describe(const std::string& status, const std::string& error = "");
-
-  void message(const std::string& text);
-
-  [[nodiscard]] TrainerState trainer_state() const;
-
-  void save_checkpoint();
-
-  void save_final();
-
-  // Sums over the whole run, resumed parts included.
-  struct Totals {
-    double loss = 0.0;
-    std::int64_t tokens = 0;
-    [[nodiscard]] Json json() const { return {{"loss", loss}, {"tokens", tokens}}; }
-    static Totals from(const Json& json) {
-      return {json.at("loss").get<double>(), json.at("tokens").get<std::int64_t>()};
-    }
-  };
-
-  LoopConfig config_;
-  Callbacks callbacks_;
-  Progress progress_;
-  TensorBoard board_;
-  ReportWriter report_;
-  HealthWatch health_;
-  std::vector<Observer*> observers_;
-  MetricsLog* log_ = nullptr;
-  SamplesLog* samples_ = nullptr;
-  MetricWindow window_;
-  Totals totals_;
-  std::string run_id_;
-  std::int64_t step_ = 0;         // optimizer steps done
-  std::int64_t first_step_ = 0;   // of them, by the run that was resumed
-  std::vector<Record> history_;   // the records of the checkpoint that was resumed
-  std::string restored_samples_;  // lines of its step, where that was not logged yet
-  std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
-  std::int64_t evaluated_ = -1;   // the step of the last evaluation
-  double epoch_ = 0.0;
-  bool announced_ = false;
-  std::string started_ = utc_now();
-  core::Stopwatch runtime_;
+  class Body;
+  std::unique_ptr<Body> body_;
 };
 
 }  // namespace rlalgo::run

@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>

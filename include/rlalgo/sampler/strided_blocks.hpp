@@ -34,7 +34,7 @@
 #include <rlalgo/feature/matching.hpp>
 #include <rlalgo/feature/network.hpp>
 #include <rlalgo/feature/pooling.hpp>
-#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/inference/block_generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>

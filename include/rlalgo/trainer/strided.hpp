@@ -17,7 +17,7 @@
 #include <rlalgo/data/document.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
 #include <rlalgo/feature/network.hpp>
-#include <rlalgo/inference/block_engine.hpp>
+#include <rlalgo/inference/block_generator.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/strided_blocks.hpp>
 #include <rlalgo/sync/shared_weights.hpp>

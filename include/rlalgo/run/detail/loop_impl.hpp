@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,7 +54,82 @@ RLALGO_INLINE void check_resume(const LoopConfig& config) {
   (void)check_resumable(checkpoint, config.identity, config.settings, config.resume_rules);
 }
 
-RLALGO_INLINE Loop::Loop(LoopConfig config, Callbacks callbacks)
+class Loop::Body {
+ public:
+  Body(LoopConfig config, Callbacks callbacks);
+
+  void observe(Observer& observer) { observers_.push_back(&observer); }
+
+  Outcome run();
+
+ private:
+  void check() const;
+
+  Outcome run_steps();
+
+  void resume_or_start();
+
+  void restore_logs(const LoadedCheckpoint& checkpoint);
+
+  void announce_start();
+
+  void one_step();
+
+  void evaluate();
+
+  // The lines of samples.jsonl for the newest step, whether it was trained here or before the resumed checkpoint.
+  [[nodiscard]] std::string newest_samples() const;
+
+  // Samples first: an observer of the record finds them on disk.
+  void emit_window();
+
+  void emit(const Record& record);
+
+  void describe(const std::string& status, const std::string& error = "");
+
+  void message(const std::string& text);
+
+  [[nodiscard]] TrainerState trainer_state() const;
+
+  void save_checkpoint();
+
+  void save_final();
+
+  // Sums over the whole run, resumed parts included.
+  struct Totals {
+    double loss = 0.0;
+    std::int64_t tokens = 0;
+    [[nodiscard]] Json json() const { return {{"loss", loss}, {"tokens", tokens}}; }
+    static Totals from(const Json& json) {
+      return {json.at("loss").get<double>(), json.at("tokens").get<std::int64_t>()};
+    }
+  };
+
+  LoopConfig config_;
+  Callbacks callbacks_;
+  Progress progress_;
+  TensorBoard board_;
+  ReportWriter report_;
+  HealthWatch health_;
+  std::vector<Observer*> observers_;
+  MetricsLog* log_ = nullptr;
+  SamplesLog* samples_ = nullptr;
+  MetricWindow window_;
+  Totals totals_;
+  std::string run_id_;
+  std::int64_t step_ = 0;         // optimizer steps done
+  std::int64_t first_step_ = 0;   // of them, by the run that was resumed
+  std::vector<Record> history_;   // the records of the checkpoint that was resumed
+  std::string restored_samples_;  // lines of its step, where that was not logged yet
+  std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
+  std::int64_t evaluated_ = -1;   // the step of the last evaluation
+  double epoch_ = 0.0;
+  bool announced_ = false;
+  std::string started_ = utc_now();
+  core::Stopwatch runtime_;
+};
+
+RLALGO_INLINE Loop::Body::Body(LoopConfig config, Callbacks callbacks)
     : config_(std::move(config)), callbacks_(std::move(callbacks)) {
   check();
   if (config_.progress) observers_.push_back(&progress_);
@@ -62,7 +138,7 @@ RLALGO_INLINE Loop::Loop(LoopConfig config, Callbacks callbacks)
   if (config_.report) observers_.push_back(&report_);
 }
 
-RLALGO_INLINE Outcome Loop::run() {
+RLALGO_INLINE Outcome Loop::Body::run() {
   detail::make_directory(config_.output_dir);
   const detail::OutputLock lock(config_.output_dir);
   clean_leftovers(config_.output_dir);
@@ -88,7 +164,7 @@ RLALGO_INLINE Outcome Loop::run() {
   }
 }
 
-RLALGO_INLINE void Loop::check() const {
+RLALGO_INLINE void Loop::Body::check() const {
   const auto refuse = [](const std::string& key, const std::string& found, const std::string& expected) {
     core::raise_usage("run", 2,
                       {.what = "impossible setting of the loop", .found = found, .expected = expected, .where = key});
@@ -103,7 +179,7 @@ RLALGO_INLINE void Loop::check() const {
     refuse("eval_steps", "an evaluation schedule", "evaluation data (val_set_size or test_datasets)");
 }
 
-RLALGO_INLINE Outcome Loop::run_steps() {
+RLALGO_INLINE Outcome Loop::Body::run_steps() {
   resume_or_start();
   announce_start();
   bool given_up = false;
@@ -131,7 +207,7 @@ RLALGO_INLINE Outcome Loop::run_steps() {
   return outcome;
 }
 
-RLALGO_INLINE void Loop::resume_or_start() {
+RLALGO_INLINE void Loop::Body::resume_or_start() {
   for (const std::string& note : config_.resume_notes) message(note);
   if (!config_.resume_from_checkpoint) {
     run_id_ = new_run_id();
@@ -166,7 +242,7 @@ RLALGO_INLINE void Loop::resume_or_start() {
   message("resumed from " + checkpoint.path.string());
 }
 
-RLALGO_INLINE void Loop::restore_logs(const LoadedCheckpoint& checkpoint) {
+RLALGO_INLINE void Loop::Body::restore_logs(const LoadedCheckpoint& checkpoint) {
   log_->restart(checkpoint.history);
   std::int64_t last_record = 0;
   for (const Json& entry : checkpoint.history) {
@@ -184,14 +260,14 @@ RLALGO_INLINE void Loop::restore_logs(const LoadedCheckpoint& checkpoint) {
     detail::remove_file(config_.output_dir / pairs_file);
 }
 
-RLALGO_INLINE void Loop::announce_start() {
+RLALGO_INLINE void Loop::Body::announce_start() {
   describe("running");
   announced_ = true;
   const RunStart start{config_.output_dir, config_.title, step_, config_.max_steps, history_};
   for (Observer* o : observers_) o->on_start(start);
 }
 
-RLALGO_INLINE void Loop::one_step() {
+RLALGO_INLINE void Loop::Body::one_step() {
   const core::Stopwatch watch;
   const StepResult result = callbacks_.train_step(step_);
   const double seconds = watch.seconds();
@@ -210,40 +286,40 @@ RLALGO_INLINE void Loop::one_step() {
     save_checkpoint();
 }
 
-RLALGO_INLINE void Loop::evaluate() {
+RLALGO_INLINE void Loop::Body::evaluate() {
   const core::Stopwatch watch;
   const core::Metrics metrics = callbacks_.evaluate();
   emit(evaluation_record(step_, epoch_, metrics, watch.seconds()));
   evaluated_ = step_;
 }
 
-RLALGO_INLINE std::string Loop::newest_samples() const {
+RLALGO_INLINE std::string Loop::Body::newest_samples() const {
   if (step_ == first_step_) return restored_samples_;
   if (!callbacks_.samples || config_.logged_samples == 0) return "";
   return SamplesLog::lines(step_, callbacks_.samples(config_.logged_samples));
 }
 
-RLALGO_INLINE void Loop::emit_window() {
+RLALGO_INLINE void Loop::Body::emit_window() {
   if (callbacks_.before_record) callbacks_.before_record();
   samples_->append(newest_samples());
   emit(window_.flush(step_, epoch_));
 }
 
-RLALGO_INLINE void Loop::emit(const Record& record) {
+RLALGO_INLINE void Loop::Body::emit(const Record& record) {
   log_->append(record);
   for (Observer* o : observers_) o->on_record(record);
 }
 
-RLALGO_INLINE void Loop::describe(const std::string& status, const std::string& error) {
+RLALGO_INLINE void Loop::Body::describe(const std::string& status, const std::string& error) {
   write_run_info(config_.output_dir, {run_id_, config_.title, status, error, step_, config_.max_steps, started_,
                                       config_.settings, config_.identity});
 }
 
-RLALGO_INLINE void Loop::message(const std::string& text) {
+RLALGO_INLINE void Loop::Body::message(const std::string& text) {
   for (Observer* o : observers_) o->on_message(text);
 }
 
-RLALGO_INLINE TrainerState Loop::trainer_state() const {
+RLALGO_INLINE TrainerState Loop::Body::trainer_state() const {
   return {.step = step_,
           .epoch = epoch_,
           .max_steps = config_.max_steps,
@@ -255,7 +331,7 @@ RLALGO_INLINE TrainerState Loop::trainer_state() const {
           .train_batch_size = config_.train_batch_size};
 }
 
-RLALGO_INLINE void Loop::save_checkpoint() {
+RLALGO_INLINE void Loop::Body::save_checkpoint() {
   CheckpointParts parts;
   parts.save_model = callbacks_.save_model;
   if (!config_.save_only_model)
@@ -278,7 +354,7 @@ RLALGO_INLINE void Loop::save_checkpoint() {
   message("saved " + path.string());
 }
 
-RLALGO_INLINE void Loop::save_final() {
+RLALGO_INLINE void Loop::Body::save_final() {
   if (callbacks_.save_model) detail::publish_files(config_.output_dir, callbacks_.save_model);
   std::vector<std::string> history = log_->lines();
   Record summary{step_,
@@ -290,5 +366,13 @@ RLALGO_INLINE void Loop::save_final() {
   history.push_back(to_line(summary));
   core::write_file(config_.output_dir / trainer_state_file, to_text(trainer_state(), history));
 }
+
+RLALGO_INLINE Loop::Loop(LoopConfig config, Callbacks callbacks)
+    : body_(std::make_unique<Body>(std::move(config), std::move(callbacks))) {}
+RLALGO_INLINE Loop::~Loop() = default;
+
+RLALGO_INLINE void Loop::observe(Observer& observer) { body_->observe(observer); }
+
+RLALGO_INLINE Outcome Loop::run() { return body_->run(); }
 
 }  // namespace rlalgo::run
