@@ -125,10 +125,10 @@ TEST_CASE("a call that has begun is waited for, one that has not is given up") {
     bench.engine.call(
         [&](inference::DecoderEngine&) {
           begun.set_value();
-          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          std::this_thread::sleep_for(std::chrono::milliseconds(700));
           ended = true;
         },
-        0.001);
+        0.5);  // enough for it to begin, on a busy machine too
     waited = ended.load();
   });
   begun.get_future().wait();
@@ -239,6 +239,37 @@ TEST_CASE("a pause keeps, waits or aborts; new work waits for its end") {
   REQUIRE(pause(PauseMode::abort));
   CHECK(first(aborted.wait()).finish == data::Finish::aborted);
   bench.engine.resume();
+}
+
+TEST_CASE("each of several pauses that wait is told of its end") {
+  Bench bench;
+  const auto pause = [&](PauseMode mode) {
+    auto paused = std::make_shared<std::promise<void>>();
+    bench.engine.pause(mode, [paused] { paused->set_value(); });
+    return paused->get_future();
+  };
+  Job running({bench.slow(100)});
+  bench.engine.submit(std::move(running.work));
+  bench.engine.call([](auto&) {});
+  std::vector<std::future<void>> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(pause(PauseMode::wait));
+  for (auto& one : waiting) {
+    REQUIRE(one.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+    CHECK_NOTHROW(one.get());  // a pause that was forgotten breaks its promise
+  }
+  bench.engine.resume();
+  CHECK(first(running.wait()).ids.size() == 100);
+
+  Job kept({bench.slow(100)});
+  bench.engine.submit(std::move(kept.work));
+  bench.engine.call([](auto&) {});
+  pause(PauseMode::keep).get();
+  auto never = pause(PauseMode::wait);
+  auto neither = pause(PauseMode::wait);
+  bench.engine.resume();  // ends their wait, too
+  CHECK_NOTHROW(never.get());
+  CHECK_NOTHROW(neither.get());
+  CHECK(first(kept.wait()).ids.size() == 100);
 }
 
 TEST_CASE("work is aborted by its name") {

@@ -123,7 +123,7 @@ class Engine {
   std::vector<Ticket> trouble_;  // work whose sinks threw
   std::size_t scheduled_ = 0;    // completions in the scheduler
   bool frozen_ = false;
-  std::function<void()> when_quiet_;
+  std::vector<std::function<void()>> when_quiet_;  // pauses that wait for what runs
   Counts live_;
 
   mutable std::mutex mutex_;  // of what follows

@@ -169,7 +169,7 @@ RLALGO_INLINE void Engine::pause(PauseMode mode, std::function<void()> done) {
     }
     frozen_ = mode == PauseMode::keep;
     if (mode != PauseMode::wait || decoder_.scheduler().idle()) return done();
-    when_quiet_ = done;
+    when_quiet_.push_back(done);
   });
 }
 
@@ -180,7 +180,7 @@ RLALGO_INLINE void Engine::resume() {
   }
   post([this] {
     frozen_ = false;
-    if (const auto done = std::exchange(when_quiet_, nullptr)) done();
+    for (const auto& done : std::exchange(when_quiet_, {})) done();
   });
 }
 
@@ -271,7 +271,8 @@ RLALGO_INLINE void Engine::loop() {
     if (go) admit();
     if (!frozen_ && !decoder_.scheduler().idle()) step();
     sweep();
-    if (when_quiet_ && decoder_.scheduler().idle()) std::exchange(when_quiet_, nullptr)();
+    if (!when_quiet_.empty() && decoder_.scheduler().idle())
+      for (const auto& done : std::exchange(when_quiet_, {})) done();
     publish_counts();
   }
 }

@@ -1,0 +1,75 @@
+"""Programs that are written for vLLM's and TRL's servers, against ours: the openai package, TRL's client and its GRPO trainer,
+axolotl's LoRA synchronisation. They run where they are installed: RLALGO_OPENAI_PYTHON, RLALGO_TRL_PYTHON and
+RLALGO_AXOLOTL_PYTHON name Python programs that have the packages (several separated by colons; default: the running one)."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cases import QUICKSTART, Skipped, main  # noqa: E402
+from serve_test import Server  # noqa: E402
+
+CASES = {}
+MODEL = QUICKSTART / "model"
+CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def pythons(variable, condition):
+    """The interpreters in which `condition` runs without an error."""
+    found = os.environ.get(variable, sys.executable).split(":")
+    good = [p for p in found if subprocess.run([p, "-c", condition], capture_output=True).returncode == 0]
+    if not good:
+        raise Skipped(f"`{condition}` fails in {', '.join(found)} ({variable})")
+    return good
+
+
+def run(c, python, client, *arguments):
+    """The last line that a client's program prints, a JSON object; its standard error where it fails."""
+    done = subprocess.run([python, CLIENTS / client, *map(str, arguments)], cwd=c.folder, capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-1500:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def served(c, variable, condition, client, options=(), arguments=(), key=None):
+    for python in pythons(variable, condition):
+        server = Server(c, "--served-model-name", "m", *options)
+        try:
+            told = run(c, python, client, f"http://127.0.0.1:{server.port}", *arguments, *([key] if key else []))
+            assert server.ask("/health", key=key)[0] == 200, told
+        finally:
+            code, lines = server.stop()
+        assert code == 143, (code, lines)
+
+
+@case
+def openai_package(c):
+    served(c, "RLALGO_OPENAI_PYTHON", "import openai", "openai_client.py", ["--api-key", "k"], ["m"], "k")
+
+
+@case
+def trl_client(c):
+    served(c, "RLALGO_TRL_PYTHON", "import trl.generation, requests", "trl_client.py", arguments=[MODEL])
+
+
+@case
+def trl_trainer(c):
+    newer = "import trl, datasets; assert tuple(map(int, trl.__version__.split('.')[:2])) >= (1, 16)"
+    served(c, "RLALGO_TRL_PYTHON", newer, "trl_trainer.py", ["--processed-logprobs"], [MODEL, c.folder / "trained"])
+
+
+@case
+def axolotl_lora_sync(c):
+    served(c, "RLALGO_AXOLOTL_PYTHON", "import axolotl.train", "axolotl_trainer.py", ["--processed-logprobs"],
+           [MODEL, c.folder / "trained"])
+
+
+if __name__ == "__main__":
+    main(CASES)

@@ -1,0 +1,246 @@
+// Damaged requests: each is read, or refused with a status of 400 to 499, quickly and in little memory.
+//
+// The inputs are counter-based: a failing one is found again by its index. RLALGO_FUZZ_COUNT sets how many of each kind
+// there are, RLALGO_FUZZ_FIRST the first index.
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/serve/detail/target.hpp>
+#include <rlalgo/serve/fields.hpp>
+#include <rlalgo/serve/pattern.hpp>
+#include <rlalgo/serve/prompts.hpp>
+#include <rlalgo/serve/refusal.hpp>
+#include <rlalgo/serve/sampling_fields.hpp>
+#include <rlalgo/serve/wire_tensor.hpp>
+
+#include <support/catch.hpp>
+
+#include "serve/served.hpp"
+
+using namespace rlalgo;
+using serve::Json;
+
+namespace {
+
+constexpr std::uint64_t default_inputs = 20'000;
+constexpr double most_seconds = 2.0;      // of one input, on a busy machine
+constexpr long most_kilobytes = 400'000;  // more than before
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+// Draws of one input.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t input) : input_(input) {}
+  std::uint64_t below(std::uint64_t n) {
+    return static_cast<std::uint64_t>(core::uniform({21, core::Stream::test}, input_, next_++) *
+                                      static_cast<double>(n));
+  }
+
+ private:
+  std::uint64_t input_, next_ = 0;
+};
+
+const std::vector<std::string>& pieces() {
+  static const std::vector<std::string> all = {"-1",
+                                               "0",
+                                               "1e999",
+                                               "-1e308",
+                                               "18446744073709551615",
+                                               "9223372036854775808",
+                                               "-9223372036854775808",
+                                               "null",
+                                               "true",
+                                               "[]",
+                                               "{}",
+                                               "\"\"",
+                                               "[[[[[[[[",
+                                               "}",
+                                               ",",
+                                               ":",
+                                               "\xff",
+                                               "\"x\"",
+                                               "1e-9",
+                                               "2147483647",
+                                               "NaN",
+                                               "Infinity",
+                                               "\"\\u0000\"",
+                                               "\"\\ud800\"",
+                                               "0.5",
+                                               "[0,1]",
+                                               "[[]]",
+                                               "[-1]",
+                                               "[530]",
+                                               "[1.5]",
+                                               "{\"a\":{\"a\":{\"a\":1}}}",
+                                               "\"(((((((\"",
+                                               "\"[z-a]\"",
+                                               "\"a{1000000}\"",
+                                               "\"(a*)*{9}\"",
+                                               "{\"$ref\":\"#\"}",
+                                               "\"{{ 1/0 }}\"",
+                                               "\"{% for x in y %}\"",
+                                               "\"AAAA\"",
+                                               "[\"a\",1]",
+                                               "[null]",
+                                               "{\"type\":\"object\"}",
+                                               "\"%\"",
+                                               "\"\xf0\x9f\x98\x80\""};
+  return all;
+}
+
+std::string damaged(std::string text, Draw& draw) {
+  const std::uint64_t changes = 1 + draw.below(4);
+  for (std::uint64_t c = 0; c < changes && !text.empty(); ++c) {
+    const std::size_t at = draw.below(text.size());
+    const std::string& piece = pieces()[draw.below(pieces().size())];
+    switch (draw.below(8)) {
+      case 0:
+        text[at] = static_cast<char>(draw.below(256));
+        break;
+      case 1:
+        text.insert(at, piece);
+        break;
+      case 2:
+        text.erase(at, 1 + draw.below(12));
+        break;
+      case 3:
+        text.insert(at, text.substr(draw.below(text.size()), draw.below(40)));
+        break;
+      default: {  // a value becomes another
+        const std::size_t end = text.find_first_of(",]}", at);
+        const std::size_t begin = text.find_last_of(":[,", at);
+        if (begin != std::string::npos && end != std::string::npos && begin < end)
+          text.replace(begin + 1, end - begin - 1, piece);
+      }
+    }
+  }
+  return text;
+}
+
+// Empty where `call` returns or refuses as a request is refused; else what went wrong.
+std::string problem_of(const std::function<void()>& call, std::uint64_t& accepted) {
+  try {
+    call();
+    ++accepted;
+    return {};
+  } catch (const serve::Refusal& error) {
+    const bool told =
+        std::string(error.what()).starts_with("[rlalgo.") && error.status() >= 400 && error.status() < 500;
+    return told ? std::string() : "status " + std::to_string(error.status()) + ": " + error.what();
+  } catch (const core::Error& error) {  // a chat template's: status 400 by detail::answer_error
+    return std::string(error.what()).starts_with("[rlalgo.") ? std::string() : error.what();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+long peak_kilobytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+// Runs `read` on damaged copies of `texts`.
+void try_all(std::uint64_t kind, const std::vector<std::string>& texts,
+             const std::function<void(std::size_t, const std::string&)>& read) {
+  const long before = peak_kilobytes();
+  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), inputs = setting("RLALGO_FUZZ_COUNT", default_inputs);
+  std::uint64_t accepted = 0, failed = 0;
+  for (std::uint64_t i = first; i < first + inputs; ++i) {
+    Draw draw(kind << 40U | i);
+    const std::size_t which = draw.below(texts.size());
+    const std::string text = draw.below(20) == 0 ? texts[which] : damaged(texts[which], draw);
+    const core::Stopwatch watch;
+    std::string problem = problem_of([&] { read(which, text); }, accepted);
+    if (problem.empty() && watch.seconds() > most_seconds) problem = std::to_string(watch.seconds()) + " s";
+    if (!problem.empty() && ++failed < 5) FAIL_CHECK("input " << i << ": " << problem << ": " << text);
+  }
+  CHECK(failed == 0);
+  CHECK(accepted > inputs / 30);  // the undamaged ones
+  CHECK(accepted < inputs);
+  CHECK(peak_kilobytes() - before < most_kilobytes);
+}
+
+void follow(const std::optional<std::string>& expression) {
+  if (!expression) return;
+  const serve::Pattern pattern(*expression);
+  (void)pattern.accepts(pattern.start());
+  serve::Pattern::State state = pattern.start();
+  for (const char* part : {"{\"a\": ", "12", "-ab", "\"x\""})
+    if (state != serve::Pattern::dead) state = pattern.next(state, part);
+}
+
+}  // namespace
+
+TEST_CASE("damaged bodies of requests for text are read or refused") {
+  const serve::ServedModel model = served::model();
+  const serve::SamplingLimits limits{.vocab_size = 530, .length = 200};
+  const std::vector<std::string> texts = {
+      R"({"model":"tiny","prompt":"one two","max_tokens":12,"n":2,"temperature":0.7,"top_p":0.9,"top_k":20,"min_p":0.1,)"
+      R"("repetition_penalty":1.1,"seed":7,"stop":["x","yy"],"stop_token_ids":[3,5],"logit_bias":{"5":1.5},"min_tokens":1})",
+      R"({"prompts":[[1,2,3],[4]],"n":1,"max_tokens":5,"allowed_token_ids":[1,2],"presence_penalty":1,"logprobs":0,)"
+      R"("structured_outputs_regex":"[0-9]{2}-(a|b)+"})",
+      R"({"prompt":[[1,2],[3]],"structured_outputs":{"json":{"type":"object","properties":{"a":{"type":"integer"},)"
+      R"("b":{"type":"array","items":{"enum":["x",1]},"maxItems":3}},"required":["a"]}}})",
+      R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"$defs":{"s":)"
+      R"({"type":"string","pattern":"[a-c]+"}},"anyOf":[{"$ref":"#/$defs/s"},{"const":null},{"type":["number","boolean"]}]}}}})",
+      R"({"prompt":"a","guided_choice":["yes","no"],"ignore_eos":false,"frequency_penalty":-0.5,"truncate_prompt_tokens":3})"};
+  try_all(1, texts, [&](std::size_t which, const std::string& text) {
+    const Json body = serve::parse_body(text);
+    serve::Fields fields(body);
+    const serve::SamplingRequest request = serve::read_sampling(fields, limits, 16);
+    if (request.spec.sampling.max_new_tokens < 1 || request.spec.sampling.max_new_tokens > limits.length)
+      throw std::logic_error("max_tokens was let through");
+    for (const serve::Prompt& prompt : serve::read_prompts(fields, which == 1 ? "prompts" : "prompt", model, true))
+      for (const data::TokenId id : prompt.ids)
+        if (id < 0 || id >= 530) throw std::logic_error("an id was let through");
+    follow(request.pattern);
+    (void)fields.unread();
+  });
+}
+
+TEST_CASE("damaged conversations are read or refused") {
+  const serve::ServedModel model = served::model();
+  const std::vector<std::string> texts = {
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text",)"
+      R"("text":"b"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":)"
+      R"({"name":"f","arguments":"{\"a\": 1}"}}]},{"role":"tool","content":"7"}],"tools":[{"type":"function","function":)"
+      R"({"name":"f","parameters":{"type":"object"}}}]})",
+      R"({"messages":[{"role":"user","content":"hi"}],"chat_template":"{% for m in messages %}{{ m.role }}{% endfor %}",)"
+      R"("chat_template_kwargs":{"x":1},"add_generation_prompt":true,"documents":[{"title":"t"}]})"};
+  try_all(2, texts, [&](std::size_t, const std::string& text) {
+    const Json body = serve::parse_body(text);
+    serve::Fields fields(body);
+    const Json messages = serve::checked_messages(fields.required("messages"), "messages");
+    (void)serve::render_chat(fields, messages, model);
+  });
+}
+
+TEST_CASE("damaged weights and targets are read or refused") {
+  const std::vector<std::string> texts = {
+      R"({"name":"w","dtype":"torch.bfloat16","shape":[2,2],"data":"ADwAuAA0AEA="})",
+      R"({"name":"w","dtype":"float32","wire_dtype":"float32","shape":[1],"data":"AACAPw=="})",
+      "/v1/models/a%20b?mode=abort&x=%zz&&=1"};
+  try_all(3, texts, [&](std::size_t which, const std::string& text) {
+    if (which == 2) {
+      const serve::detail::Target target(text);
+      if (target.path().size() > text.size() || target.query("mode").size() > text.size())
+        throw std::logic_error("a target grew");
+      return;
+    }
+    const model::NamedTensor read = serve::read_wire_tensor(serve::parse_body(text), "params[0]");
+    if (read.second.numel() > 1 << 20) throw std::logic_error("a tensor larger than its bytes");
+  });
+}
