@@ -29,12 +29,22 @@ struct Generation {
   std::vector<data::Rollout> rollouts;  // [N]
   core::Groups groups;                  // over rollouts
   core::RewardTable rewards;            // [N, K]
+  // Of each group the index of its prompt in the dataset, where it is not that of the order; empty: it is.
+  std::vector<std::size_t> prompts = {};
 };
 
 // Rows with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.
 struct RolloutBatch : Batch<data::Rollout> {
   std::vector<std::shared_ptr<Generation>> fresh;  // generations made for this step: they have no advantages yet
   std::vector<std::string> reward_names;           // of Rollout::rewards, for samples.jsonl
+};
+
+// A generation as it was made, with what is to be told about making it.
+struct Made {
+  std::int64_t number = 0;  // counted over the whole run
+  std::shared_ptr<Generation> generation;
+  std::int64_t tokens = 0;  // of prompts and completions
+  RolloutBatch about;       // metrics, seconds and warnings
 };
 
 }  // namespace rlalgo::sampler

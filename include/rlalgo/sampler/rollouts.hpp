@@ -33,11 +33,10 @@
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
-#include <rlalgo/sampler/detail/generation_state.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
+#include <rlalgo/sampler/generation_batches.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 #include <rlalgo/sampler/repeat_order.hpp>
-#include <rlalgo/sampler/rollout_rows.hpp>
 
 namespace rlalgo::sampler {
 
@@ -54,15 +53,14 @@ struct RolloutsConfig {
 };
 
 template <class G>
-class Rollouts {
+class Rollouts : public GenerationBatches<Rollouts<G>> {
   static_assert(inference::Generator<G>,
                 "sampler::Rollouts<Generator>: not an inference::Generator; it needs a constexpr `weights` and "
                 "`generate(std::span<const Request>, const SamplingConfig&, DrawKey)` (inference::LocalEngine is one)");
+  friend class GenerationBatches<Rollouts<G>>;
 
  public:
   using Config = RolloutsConfig;
-  using Batch = RolloutBatch;
-  using Rows = RolloutRows;
   using Generator = G;
 
   // `weights_version` is asked before each generation; `generator` must outlive the sampler.
@@ -82,97 +80,52 @@ class Rollouts {
                 .seed = config_.seed}) {}
 
   [[nodiscard]] const RolloutsConfig& config() const noexcept { return config_; }
-  [[nodiscard]] const Geometry& geometry() const noexcept { return config_.geometry; }
-  [[nodiscard]] std::int64_t dataset_size() const noexcept { return static_cast<std::int64_t>(prompts_.size()); }
-  // Optimizer steps of one pass over the dataset.
-  [[nodiscard]] std::int64_t steps() const { return geometry().steps(dataset_size(), 1.0); }
-  // Whether next(step) will ask the generator.
-  [[nodiscard]] bool needs_weights(std::int64_t step) const {
-    const std::int64_t first = step * geometry().gradient_accumulation_steps;
-    const std::int64_t last = first + geometry().gradient_accumulation_steps - 1;
-    return !current_ || geometry().generation_of(first) != current_number_ ||
-           geometry().generation_of(last) != current_number_;
-  }
-
-  // An exception of the generator or of a reward leaves the sampler as it was.
-  Batch next(std::int64_t step) {
-    const auto before = std::tuple(current_, current_number_, num_tokens_);
-    try {
-      return cut(step);
-    } catch (...) {
-      std::tie(current_, current_number_, num_tokens_) = before;
-      throw;
-    }
-  }
-
-  [[nodiscard]] nlohmann::ordered_json state() const {
-    const Geometry& g = config_.geometry;
-    nlohmann::ordered_json out = detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size());
-    out["next_step"] = next_step_;
-    out["num_tokens"] = num_tokens_;
-    const bool unfinished = current_ && g.generation_of(next_step_ * g.gradient_accumulation_steps) == current_number_;
-    out["generation"] = unfinished ? detail::pack_generation(*current_, current_number_) : nlohmann::ordered_json();
+  [[nodiscard]] const std::vector<data::TokenizedPrompt>& prompts() const noexcept { return prompts_; }
+  [[nodiscard]] const RepeatOrder& order() const noexcept { return order_; }
+  [[nodiscard]] const G& generator() const noexcept { return *generator_; }
+  [[nodiscard]] std::string decode(std::span<const data::TokenId> ids) const { return decode_(ids); }
+  [[nodiscard]] std::vector<std::string> reward_names() const {
+    std::vector<std::string> out;
+    for (const WeightedReward& reward : rewards_) out.push_back(reward.function->name());
     return out;
   }
+  [[nodiscard]] const Rollouts& root() const noexcept { return *this; }
 
-  void restore(const nlohmann::ordered_json& state) {
-    try {
-      restore_checked(state);
-    } catch (const nlohmann::json::exception& e) {
-      detail::raise_state("the state is damaged", e.what());
-    }
+  // Makes generation `number` of the order's prompts, or of others: indices of the dataset, one for each group.
+  Made produce(std::int64_t number, std::int64_t step) {
+    return produce(number, step, order_.chunk(static_cast<std::uint64_t>(number)));
   }
+  Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen) {
+    Made made{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
+    const core::Stopwatch watch;
+    made.generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
+                                       config_.geometry.num_generations, sampling_of(chosen),
+                                       {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
+    const double generating = watch.seconds();
+    for (const data::Rollout& r : made.generation->rollouts)
+      made.tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
+    if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
+    const double rewarding = detail::score(*made.generation, rewards_, decode_, config_.sampling.stop_ids,
+                                           config_.mask_truncated_completions, step, made.about);
+    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
+    num_tokens_ += made.tokens;
+    return made;
+  }
+
+  [[nodiscard]] std::function<Json()> capture() const {
+    return [tokens = num_tokens_] { return Json{{"num_tokens", tokens}}; };
+  }
+  void restore_source(const Json& state) { num_tokens_ = state.at("num_tokens").template get<std::int64_t>(); }
 
  private:
-  // The rows of optimizer step `step`, generated where they are not there.
-  Batch cut(std::int64_t step) {
-    const Geometry& g = config_.geometry;
-    Batch batch;
-    batch.seconds = {{"generate", 0.0}, {"reward", 0.0}};
-    for (const WeightedReward& reward : rewards_) batch.reward_names.push_back(reward.function->name());
-    for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
-      const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
-      const std::int64_t number = g.generation_of(micro_step);
-      if (!current_ || current_number_ != number) {
-        current_ = generate(number, step, batch);
-        current_number_ = number;
-      }
-      if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
-      std::vector<data::Rollout*> part;
-      const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
-      for (std::int64_t i = begin; i < begin + g.micro_batch_size; ++i)
-        part.push_back(&current_->rollouts[static_cast<std::size_t>(i)]);
-      batch.parts.push_back(std::move(part));
-    }
-    next_step_ = step + 1;
-    return batch;
-  }
-
   static RolloutsConfig checked(RolloutsConfig config) {
     config.geometry.check(1);
     return config;
   }
 
-  void restore_checked(const nlohmann::ordered_json& state) {
-    detail::check_fingerprint(state,
-                              detail::fingerprint(config_.geometry, config_.seed, config_.shuffle, prompts_.size()));
-    const auto next_step = state.at("next_step").get<std::int64_t>();
-    const auto num_tokens = state.at("num_tokens").get<std::int64_t>();
-    std::shared_ptr<Generation> current;
-    std::int64_t number = -1;
-    if (const auto& packed = state.at("generation"); !packed.is_null()) {
-      number = packed.at("number").get<std::int64_t>();
-      const Geometry& g = config_.geometry;
-      if (next_step < 0 || number != g.generation_of(next_step * g.gradient_accumulation_steps))
-        detail::raise_state("a generation that the next step does not use", std::to_string(number));
-      current = detail::unpack_generation(packed, prompts_, order_.chunk(static_cast<std::uint64_t>(number)),
-                                          config_.geometry.num_generations);
-      for (data::Rollout& r : current->rollouts) r.text = decode_(r.completion_ids);
-    }
-    next_step_ = next_step;
-    num_tokens_ = num_tokens;
-    current_ = std::move(current);
-    current_number_ = number;
+  // They are made again: draws are a function of the number.
+  void take_back(std::vector<Made> made) {
+    for (const Made& one : made) num_tokens_ -= one.tokens;
   }
 
   [[nodiscard]] inference::SamplingConfig sampling_of(const std::vector<std::size_t>& chosen) const {
@@ -184,24 +137,6 @@ class Rollouts {
     return out;
   }
 
-  std::shared_ptr<Generation> generate(std::int64_t number, std::int64_t step, Batch& batch) {
-    const core::Stopwatch watch;
-    const std::vector<std::size_t> chosen = order_.chunk(static_cast<std::uint64_t>(number));
-    auto generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
-                                       config_.geometry.num_generations, sampling_of(chosen),
-                                       {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
-    batch.seconds[0].second += watch.seconds();
-    std::int64_t tokens = 0;
-    for (const data::Rollout& r : generation->rollouts)
-      tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
-    if (config_.count_tokens) batch.metrics.last("num_tokens", static_cast<double>(num_tokens_ + tokens));
-    batch.seconds[1].second += detail::score(*generation, rewards_, decode_, config_.sampling.stop_ids,
-                                             config_.mask_truncated_completions, step, batch);
-    num_tokens_ += tokens;
-    batch.fresh.push_back(generation);
-    return generation;
-  }
-
   std::vector<data::TokenizedPrompt> prompts_;
   G* generator_;
   std::vector<WeightedReward> rewards_;
@@ -209,10 +144,6 @@ class Rollouts {
   RolloutsConfig config_;
   std::function<std::int64_t()> weights_version_;
   RepeatOrder order_;
-
-  std::shared_ptr<Generation> current_;
-  std::int64_t current_number_ = -1;
-  std::int64_t next_step_ = 0;
   std::int64_t num_tokens_ = 0;
 };
 

@@ -87,21 +87,29 @@ RLALGO_INLINE Json pack_generation(const Generation& generation, std::int64_t nu
                     {"rewards", pack(r.rewards)},
                     {"advantage", pack(std::span<const double>(&r.advantage, 1))},
                     {"logged", r.logged}});
-  return {{"number", number},
-          {"reward_names", generation.rewards.names()},
-          {"reward_weights", pack(generation.rewards.weights())},
-          {"rollouts", std::move(rows)}};
+  Json out = {{"number", number},
+              {"reward_names", generation.rewards.names()},
+              {"reward_weights", pack(generation.rewards.weights())},
+              {"rollouts", std::move(rows)}};
+  if (!generation.prompts.empty()) out["prompts"] = generation.prompts;
+  return out;
 }
 
 RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
                                                             std::span<const data::TokenizedPrompt> prompts,
-                                                            const std::vector<std::size_t>& chosen,
+                                                            const std::vector<std::size_t>& ordered,
                                                             std::int64_t copies) {
   const auto group_size = static_cast<std::size_t>(copies);
+  const auto others = packed.value("prompts", std::vector<std::size_t>());
+  if (!others.empty() && others.size() != ordered.size()) raise_state("another number of groups");
+  for (const std::size_t i : others)
+    if (i >= prompts.size()) raise_state("a prompt outside the dataset", std::to_string(i));
+  const std::vector<std::size_t>& chosen = others.empty() ? ordered : others;
   const Json& rows = packed.at("rollouts");
   if (rows.size() != chosen.size() * group_size)
     raise_state("another number of rows", std::to_string(rows.size()), std::to_string(chosen.size() * group_size));
   auto out = std::make_shared<Generation>();
+  out->prompts = others;
   const auto names = packed.at("reward_names").get<std::vector<std::string>>();
   out->rewards = core::RewardTable(names, unpack<double>(packed.at("reward_weights")), rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -132,6 +140,54 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     out->rollouts.push_back(std::move(r));
   }
   for (std::size_t p = 0; p < chosen.size(); ++p) out->groups.append(group_size);
+  return out;
+}
+
+RLALGO_INLINE Json pack_made(const Made& made) {
+  Json metrics = Json::array(), seconds = Json::array();
+  for (const core::Metrics::Entry& e : made.about.metrics.entries()) {
+    const double numbers[] = {e.value, e.weight};
+    metrics.push_back({{"name", e.name}, {"kind", static_cast<int>(e.kind)}, {"numbers", pack<double>(numbers)}});
+  }
+  for (const auto& [name, value] : made.about.seconds) seconds.push_back({name, value});
+  Json out = pack_generation(*made.generation, made.number);
+  out["tokens"] = made.tokens;
+  out["metrics"] = std::move(metrics);
+  out["seconds"] = std::move(seconds);
+  out["warnings"] = made.about.warnings;
+  return out;
+}
+
+RLALGO_INLINE Made unpack_made(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
+                               const std::vector<std::size_t>& chosen, std::int64_t copies) {
+  Made out{.number = packed.at("number").get<std::int64_t>(),
+           .generation = unpack_generation(packed, prompts, chosen, copies),
+           .tokens = packed.at("tokens").get<std::int64_t>(),
+           .about = {}};
+  using Kind = core::Metrics::Kind;
+  for (const Json& entry : packed.at("metrics")) {
+    const std::vector<double> numbers = unpack<double>(entry.at("numbers"));
+    const int kind = entry.at("kind").get<int>();
+    if (numbers.size() != 2 || kind < 0 || kind > static_cast<int>(Kind::last)) raise_state("a damaged metric");
+    const auto name = entry.at("name").get<std::string>();
+    switch (static_cast<Kind>(kind)) {
+      case Kind::mean:
+        out.about.metrics.mean(name, numbers[0], numbers[1]);
+        break;
+      case Kind::minimum:
+        out.about.metrics.minimum(name, numbers[0]);
+        break;
+      case Kind::maximum:
+        out.about.metrics.maximum(name, numbers[0]);
+        break;
+      case Kind::last:
+        out.about.metrics.last(name, numbers[0]);
+        break;
+    }
+  }
+  for (const Json& entry : packed.at("seconds"))
+    out.about.seconds.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<double>());
+  out.about.warnings = packed.at("warnings").get<std::vector<std::string>>();
   return out;
 }
 

@@ -1,0 +1,224 @@
+// Cuts generations into the batches of optimizer steps: what all samplers of completions share, plain or combined.
+//
+// A sampler of completions is a source of numbered generations, and this base around it, which makes it a
+// sampler::Sampler by the geometry of geometry.hpp. So combinators nest: each takes the source within, adds something to
+// the generations that pass through, and is a sampler like the one within.
+//
+//   produce(number, step)   makes generation `number`, counted over the run; `step`: the optimizer step that trains on
+//                           it first. An exception leaves the source as it was. Asked for in order.
+//   capture()               a function that gives what the source knows after the latest produce(), as an object; called
+//                           later, it does not touch the source
+//   restore_source(state)   the inverse; an exception leaves the source as it was
+//   root()                  the sampler::Rollouts at the bottom: prompts, their order, settings
+//
+// Errors: [rlalgo.sampler.7] a state that belongs to another run, or is damaged.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/generation_state.hpp>
+#include <rlalgo/sampler/geometry.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
+
+namespace rlalgo::sampler {
+
+using Json = nlohmann::ordered_json;
+
+template <class S>
+concept GenerationSource = requires(S& source, const S& known, std::int64_t number, const Json& state) {
+  typename S::Generator;
+  { source.produce(number, number) } -> std::same_as<Made>;
+  { known.capture() } -> std::same_as<std::function<Json()>>;
+  { source.restore_source(state) } -> std::same_as<void>;
+  { known.root().geometry() } -> std::convertible_to<Geometry>;
+};
+
+// `Self` derives from this and is a GenerationSource.
+template <class Self>
+class GenerationBatches {
+ public:
+  using Batch = RolloutBatch;
+  using Rows = RolloutRows;
+
+  [[nodiscard]] const Geometry& geometry() const { return self().root().config().geometry; }
+  [[nodiscard]] std::int64_t dataset_size() const { return static_cast<std::int64_t>(self().root().prompts().size()); }
+  // Optimizer steps of one pass over the dataset.
+  [[nodiscard]] std::int64_t steps() const { return geometry().steps(dataset_size(), 1.0); }
+  // Whether next(step) will ask the source.
+  [[nodiscard]] bool needs_weights(std::int64_t step) const {
+    const std::int64_t first = step * geometry().gradient_accumulation_steps;
+    const std::int64_t last = first + geometry().gradient_accumulation_steps - 1;
+    return !current_ || geometry().generation_of(first) != current_number_ ||
+           geometry().generation_of(last) != current_number_;
+  }
+
+  // An exception leaves the sampler as it was.
+  Batch next(std::int64_t step) {
+    std::vector<Made> made = obtain(step);
+    return cut(step, std::move(made));
+  }
+
+  [[nodiscard]] Json state() const {
+    Json out = fingerprint();
+    out["next_step"] = next_step_;
+    out.update(self().capture()());
+    const bool unfinished =
+        current_ && geometry().generation_of(next_step_ * geometry().gradient_accumulation_steps) == current_number_;
+    out["generation"] = unfinished ? detail::pack_generation(*current_, current_number_) : Json();
+    if (!kept_.empty()) out["kept"] = pack_all(kept_);
+    return out;
+  }
+
+  void restore(const Json& state) {
+    try {
+      restore_checked(state);
+    } catch (const nlohmann::json::exception& e) {
+      detail::raise_state("the state is damaged", e.what());
+    }
+  }
+
+ protected:
+  GenerationBatches() = default;
+
+  // Generations that a step obtained and could not use, since another one failed: the next try has them.
+  void take_back(std::vector<Made> made) {
+    for (Made& one : made) kept_.push_back(std::move(one));
+  }
+
+  template <class List>
+  [[nodiscard]] static Json pack_all(const List& list) {
+    Json out = Json::array();
+    for (const Made& one : list) out.push_back(detail::pack_made(one));
+    return out;
+  }
+  [[nodiscard]] std::vector<Made> unpack_all(const Json& packed) const {
+    std::vector<Made> out;
+    for (const Json& one : packed) {
+      const auto& root = self().root();
+      out.push_back(detail::unpack_made(one, root.prompts(), chunk(one.at("number").template get<std::int64_t>()),
+                                        geometry().num_generations));
+      decode(*out.back().generation);
+    }
+    return out;
+  }
+
+ private:
+  [[nodiscard]] Self& self() { return static_cast<Self&>(*this); }
+  [[nodiscard]] const Self& self() const { return static_cast<const Self&>(*this); }
+
+  [[nodiscard]] Json fingerprint() const {
+    const auto& config = self().root().config();
+    return detail::fingerprint(config.geometry, config.seed, config.shuffle, self().root().prompts().size());
+  }
+  [[nodiscard]] std::vector<std::size_t> chunk(std::int64_t number) const {
+    if (number < 0) detail::raise_state("a generation without a number", std::to_string(number));
+    return self().root().order().chunk(static_cast<std::uint64_t>(number));
+  }
+  void decode(Generation& generation) const {
+    for (data::Rollout& r : generation.rollouts) r.text = self().root().decode(r.completion_ids);
+  }
+
+  // The generations that step `step` needs beside the current one, in order.
+  std::vector<Made> obtain(std::int64_t step) {
+    const Geometry& g = geometry();
+    std::vector<Made> made;
+    std::int64_t have = current_ ? current_number_ : -1;
+    try {
+      for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
+        const std::int64_t number = g.generation_of(step * g.gradient_accumulation_steps + j);
+        if (number == have) continue;
+        if (!kept_.empty() && kept_.front().number == number) {
+          made.push_back(std::move(kept_.front()));
+          kept_.erase(kept_.begin());
+        } else {
+          made.push_back(self().produce(number, step));
+        }
+        have = number;
+      }
+    } catch (...) {
+      self().take_back(std::move(made));
+      throw;
+    }
+    return made;
+  }
+
+  Batch cut(std::int64_t step, std::vector<Made> made) {
+    const Geometry& g = geometry();
+    Batch batch;
+    batch.seconds = {{"generate", 0.0}, {"reward", 0.0}};
+    batch.reward_names = self().root().reward_names();
+    auto next = made.begin();
+    for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
+      const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
+      if (const std::int64_t number = g.generation_of(micro_step); !current_ || current_number_ != number) {
+        current_ = next->generation;
+        current_number_ = number;
+        tell(next->about, batch);
+        batch.fresh.push_back(current_);
+        ++next;
+      }
+      if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
+      std::vector<data::Rollout*> part;
+      const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
+      for (std::int64_t i = begin; i < begin + g.micro_batch_size; ++i)
+        part.push_back(&current_->rollouts[static_cast<std::size_t>(i)]);
+      batch.parts.push_back(std::move(part));
+    }
+    next_step_ = step + 1;
+    return batch;
+  }
+
+  static void tell(RolloutBatch& about, Batch& batch) {
+    batch.metrics.merge(about.metrics);
+    for (const auto& [name, value] : about.seconds) {
+      const auto found = std::find_if(batch.seconds.begin(), batch.seconds.end(),
+                                      [&name = name](const auto& entry) { return entry.first == name; });
+      if (found == batch.seconds.end())
+        batch.seconds.emplace_back(name, value);
+      else
+        found->second += value;
+    }
+    for (std::string& warning : about.warnings) batch.warnings.push_back(std::move(warning));
+  }
+
+  void restore_checked(const Json& state) {
+    detail::check_fingerprint(state, fingerprint());
+    const auto next_step = state.at("next_step").template get<std::int64_t>();
+    std::shared_ptr<Generation> current;
+    std::int64_t number = -1;
+    if (const auto& packed = state.at("generation"); !packed.is_null()) {
+      number = packed.at("number").template get<std::int64_t>();
+      const Geometry& g = geometry();
+      if (next_step < 0 || number != g.generation_of(next_step * g.gradient_accumulation_steps))
+        detail::raise_state("a generation that the next step does not use", std::to_string(number));
+      current = detail::unpack_generation(packed, self().root().prompts(), chunk(number), g.num_generations);
+      decode(*current);
+    }
+    std::vector<Made> kept = unpack_all(state.value("kept", Json::array()));
+    self().restore_source(state);
+    next_step_ = next_step;
+    current_ = std::move(current);
+    current_number_ = number;
+    kept_ = std::move(kept);
+  }
+
+  std::shared_ptr<Generation> current_;
+  std::int64_t current_number_ = -1;
+  std::int64_t next_step_ = 0;
+  std::vector<Made> kept_;
+};
+
+}  // namespace rlalgo::sampler
