@@ -712,3 +712,46 @@ TEST_CASE("~ is the home directory in every key that is a path") {
   CHECK_THAT(error_of(minimal + "output_dir: ~no-such-user-here/x\n"),
              Catch::Contains("core.9") && Catch::Contains("c.yaml:"));
 }
+
+TEST_CASE("generation beside training: what is read, what follows from it, what is told") {
+  const std::string beside = minimal + "  async_prefetch: true\n";
+  const RunConfig config = parse(beside + "  prefetch_depth: 3\n  vllm_sync_interval: 2\n  max_staleness: 4\n");
+  CHECK(config.warnings.empty());
+  CHECK(config.trl.generates_beside());
+  CHECK(config.trl.prefetch_depth == 3);
+  CHECK(config.trl.vllm_sync_interval == 2);
+  CHECK(config.trl.max_staleness == 4);
+  CHECK(config.trl.vllm_importance_sampling_mode == "token_truncate");
+  CHECK(config.trl.vllm_importance_sampling_clip_min == 1.0 / 3.0);
+  CHECK(parse(beside + "  vllm_sync_interval: 0\n").trl.vllm_sync_interval == 1);
+  CHECK_FALSE(parse(beside + "  vllm_importance_sampling_mode: sequence_mask\n").trl.vllm_importance_sampling_clip_min);
+  CHECK(parse(beside + "  vllm_importance_sampling_clip_min: 0.1\n").trl.vllm_importance_sampling_clip_min == 0.1);
+  CHECK_FALSE(parse(beside + "  prefetch_depth: 0\n").trl.generates_beside());
+  CHECK(parse(minimal + "  use_data_producer: true\n").warnings.empty());
+  CHECK(warning_of(minimal + "  prefetch_depth: 2\n").find("async_prefetch") != std::string::npos);
+  for (const char* key : {"trl.async_prefetch", "trl.prefetch_depth", "trl.use_data_producer"}) {
+    CHECK_FALSE(parse(minimal).settings.contains(key));  // a run without it has the settings that it had
+    CHECK((parse(beside).settings.contains(key)) == (std::string(key) != "trl.use_data_producer"));
+  }
+}
+
+TEST_CASE("generation beside training: what cannot be") {
+  const std::string beside = minimal + "  async_prefetch: true\n";
+  CHECK(lacks(error_of(beside + "  prefetch_depth: -1\n"), {"config.6", "trl.prefetch_depth", "0 or more"}) == "");
+  CHECK(lacks(error_of(beside + "  vllm_sync_interval: -2\n"), {"config.6", "trl.vllm_sync_interval"}) == "");
+  CHECK(lacks(error_of(beside + "  max_staleness: -1\n"), {"config.6", "trl.max_staleness"}) == "");
+  CHECK(lacks(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 3\n"),
+              {"config.8", "trl.max_staleness is smaller", "found 3", "4 or more"}) == "");
+  CHECK(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
+  // Two optimizer steps to a generation, so its rows are at least two updates behind.
+  CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
+  CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"max_steps=5"}), {"config.8", "never reached"}) == "");
+  CHECK(lacks(error_of(beside + "  streaming_partial_batch: true\n"), {"config.10", "streaming_partial_batch"}) == "");
+  CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n"), {"config.10", "replay_buffer_size"}) == "");
+  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 0.5\n"), {"config.10", "reroll_start_fraction"}) == "");
+  CHECK(parse(beside + "  reroll_start_fraction: 1.0\n").warnings.empty());
+  CHECK(lacks(error_of(beside + "  vllm_importance_sampling_clip_max: null\n"), {"config.8", "truncates"}) == "");
+  std::string preference = minimal;
+  preference.replace(preference.find("rl: grpo"), 8, "rl: dpo ");
+  CHECK(lacks(error_of(preference + "  async_prefetch: true\n"), {"config.10", "async_prefetch"}) == "");
+}

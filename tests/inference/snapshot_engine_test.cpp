@@ -110,3 +110,18 @@ TEST_CASE("completions generated beside an optimizer are those of the version th
   }
   CHECK(versions.size() > 1);
 }
+
+TEST_CASE("a generation ends within a token when it is asked to, and tells how far it is") {
+  Run run;
+  const auto snapshots = std::make_shared<WeightSnapshots>(run.decoder.config(), run.decoder.weights());
+  snapshots->publish(0);
+  std::stop_source stop;
+  SnapshotEngine engine(snapshots, {.threads = 1}, stop.get_token());
+  CHECK(engine.passes() == 0);
+  (void)engine.generate(run.requests, run.sampling, {.seed = 1});
+  const std::uint64_t passes = engine.passes();
+  CHECK(passes >= 12);
+  stop.request_stop();
+  CHECK_THROWS_AS(engine.generate(run.requests, run.sampling, {.seed = 1}), core::Interrupted);
+  CHECK(engine.passes() == passes + 1);
+}

@@ -158,3 +158,19 @@ TEST_CASE("rows that lack a reference are scored by it") {
   CHECK(known.reference_log_probs == std::vector<float>{-9.0F});
   CHECK(lacking.reference_log_probs.at(0) == Approx(-std::log(2.0)));
 }
+
+TEST_CASE("where the loss corrects for the generator, rows of other weights keep the policy's own old log-probs") {
+  rlalgo::support::Bandit bandit(4);
+  data::Rollout row;
+  row.completion_ids = {1, 2};
+  row.sampling_log_probs = {-0.5F, -0.25F};
+  row.weights_version = 3;
+  std::vector<data::Rollout*> rows = {&row};
+  sampler::Warnings warnings;
+  RolloutRows::complete(rows, {.policy = bandit, .version = 5, .corrects_sampling = true}, {.old_log_prob = true},
+                        warnings);
+  CHECK(row.old_log_probs.empty());
+  CHECK(warnings.empty());
+  RolloutRows::complete(rows, {.policy = bandit, .version = 5}, {.old_log_prob = true}, warnings);
+  CHECK(row.old_log_probs == row.sampling_log_probs);
+}

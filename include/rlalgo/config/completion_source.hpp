@@ -1,6 +1,7 @@
 // Who makes the completions, as the configuration says: this process's engine on the trainer's own tensors, or a
 // server.
 //
+//   the same with trl.async_prefetch              SnapshotEngine, SnapshotWeights: copies of what is trained
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights; what it has computed of a prompt serves the
 //                                                 next turns and batches under the same version of the weights
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
@@ -8,7 +9,9 @@
 //                                                 key VLLM_API_KEY where the environment has one
 //
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
-// is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all.
+// is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all. Beside training
+// (trl.async_prefetch), generator and hand-over of the weights take turns where a change would show within a completion,
+// and stop() ends a generation.
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
@@ -17,19 +20,24 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <ostream>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/processors.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
+#include <rlalgo/inference/snapshot_engine.hpp>
+#include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
@@ -39,6 +47,8 @@
 #include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/sync/snapshot_weights.hpp>
+#include <rlalgo/sync/turns.hpp>
 
 namespace rlalgo::config {
 
@@ -71,7 +81,7 @@ inline void check_server(const RunConfig& c) {
 class CompletionSource {
  public:
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log = std::cerr)
-      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model, log) : local(model)) {}
+      : CompletionSource(c, model, log, std::stop_source()) {}
 
   // From here on completions have several turns.
   void play(std::shared_ptr<environment::Environments> environments, inference::Dialogue dialogue,
@@ -82,21 +92,62 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*turns_);
   }
 
+  // From here on generator() may be asked by another thread than the one that publishes. After play().
+  void beside_training() {
+    const bool exclusive = turns_ != nullptr || generator_.source() == inference::WeightSource::remote;
+    const auto turns = std::make_shared<sync::Turns>();
+    alone_ = std::make_unique<inference::AnyGenerator>(generator_);
+    in_turns_ = std::make_unique<sync::TurnsGenerator<inference::AnyGenerator>>(*alone_, turns);
+    generator_ = inference::AnyGenerator(*in_turns_);
+    sync_ = sync::AnySync(sync::TurnsSync<sync::AnySync>(std::move(sync_), turns, exclusive));
+  }
+  // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
+  [[nodiscard]] const std::stop_source& stop() const { return stop_; }
+  // A number that grows while the generator works; empty where nothing can be told.
+  [[nodiscard]] const std::function<std::uint64_t()>& progress() const { return progress_; }
+
   [[nodiscard]] inference::AnyGenerator& generator() { return generator_; }
   [[nodiscard]] const sync::AnySync& sync() const { return sync_; }
 
  private:
-  CompletionSource(std::shared_ptr<void> owner, inference::AnyGenerator generator, sync::AnySync sync)
-      : owner_(std::move(owner)), generator_(std::move(generator)), sync_(std::move(sync)) {}
+  struct Parts {
+    std::shared_ptr<void> owner;
+    inference::AnyGenerator generator;
+    sync::AnySync sync;
+    std::function<std::uint64_t()> progress = {};
+  };
 
-  static CompletionSource local(const LanguageModel& model) {
+  CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
+      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model, log, stop.get_token())
+                         : c.trl.generates_beside()  ? snapshot(model, stop.get_token())
+                                                     : local(model),
+                         stop) {}
+  CompletionSource(Parts parts, std::stop_source stop)
+      : stop_(std::move(stop)),
+        interrupted_(std::make_unique<Interrupted>(run::Interrupt::token(), Stop{stop_})),
+        owner_(std::move(parts.owner)),
+        generator_(std::move(parts.generator)),
+        sync_(std::move(parts.sync)),
+        progress_(std::move(parts.progress)) {}
+
+  // Copies of what is trained, and an engine with half of the processors: the others train.
+  static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
+    const auto snapshots =
+        std::make_shared<inference::WeightSnapshots>(model.decoder->config(), model.decoder->weights());
+    const auto engine = std::make_shared<inference::SnapshotEngine>(
+        snapshots, inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2)}, std::move(stop));
+    return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SnapshotWeights(snapshots)),
+            [engine] { return engine->passes(); }};
+  }
+
+  static Parts local(const LanguageModel& model) {
     const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights(),
                                                                  inference::EngineConfig{.keep_prefixes = true});
     return {engine, inference::AnyGenerator(*engine),
             sync::AnySync(sync::SharedWeights([engine] { engine->weights_changed(); }))};
   }
 
-  static CompletionSource server(const RunConfig& c, const LanguageModel& model, std::ostream& log) {
+  static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
     const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
     const http::ClientConfig address{
@@ -105,7 +156,7 @@ class CompletionSource {
         // 500, too, as TRL's client does
         .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }},
         .headers = server_key(),
-        .stop = run::Interrupt::token()};
+        .stop = std::move(stop)};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
       if (!kwargs.is_object()) kwargs = data::Json::object();
@@ -137,11 +188,22 @@ class CompletionSource {
     return {client, generator, sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell))};
   }
 
+  struct Stop {
+    std::stop_source source;
+    void operator()() { source.request_stop(); }
+  };
+  using Interrupted = std::stop_callback<Stop>;
+
+  std::stop_source stop_;
+  std::unique_ptr<Interrupted> interrupted_;
   std::shared_ptr<void> owner_;
   inference::AnyGenerator generator_;
   sync::AnySync sync_;
+  std::function<std::uint64_t()> progress_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
+  std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under in_turns_
+  std::unique_ptr<sync::TurnsGenerator<inference::AnyGenerator>> in_turns_;
 };
 
 }  // namespace rlalgo::config

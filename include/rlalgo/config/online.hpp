@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -26,8 +28,8 @@
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/trainer/asynchronous.hpp>
 #include <rlalgo/trainer/entropy_control.hpp>
-#include <rlalgo/trainer/online.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
 #include <rlalgo/trainer/reward_model.hpp>
 
@@ -60,6 +62,23 @@ namespace rlalgo::config {
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
   return out;
+}
+
+// How far generation by `source` runs ahead of training; depth 0 where they take turns. `tell` hears of failures.
+[[nodiscard]] inline sampler::PrefetchConfig prefetch_config(const RunConfig& c, const CompletionSource& source,
+                                                             std::function<void(const std::string&)> tell) {
+  const TrlConfig& t = c.trl;
+  if (!t.generates_beside()) return {.depth = 0};
+  double deadlines = t.reward_timeout * static_cast<double>(t.reward_max_retries + 1);
+  if (t.generates_elsewhere()) deadlines += t.request_timeout + t.vllm_server_timeout;
+  if (t.has_turns()) deadlines += t.environment_timeout;
+  return {.depth = t.prefetch_depth,
+          .sync_interval = t.vllm_sync_interval,
+          .max_staleness = t.max_staleness.value_or(-1),
+          .stall_seconds = static_cast<double>(t.heartbeat_stale_after_s) + deadlines,
+          .stop = source.stop(),
+          .tell = std::move(tell),
+          .progress = source.progress()};
 }
 
 // What accompanies the run: the steering of an entropy bonus, a reference that follows the policy.

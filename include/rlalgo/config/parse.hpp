@@ -20,6 +20,7 @@
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
 #include <rlalgo/config/detail/read_trl.hpp>
+#include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -186,7 +187,10 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   if (!preference && !matches_features(config) && !config.trl.environment_factory)
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   validate(config);
-  if (preference) detail::validate_preference(config);
+  if (preference)
+    detail::validate_preference(config);
+  else
+    detail::validate_asynchronous(config);
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))

@@ -104,10 +104,12 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
   return AnyAggregation(aggregation::SumThenNormalize());
 }
 
-// Completions come from a server, and the difference between its log-probs and ours is corrected for.
+// Completions come from a server or of older weights, and the difference between their log-probs and ours is corrected
+// for.
 [[nodiscard]] inline std::optional<loss::SamplingCorrection::Config> sampling_correction(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (recipe_of(c).plain || !t.generates_elsewhere() || !t.vllm_importance_sampling_correction) return std::nullopt;
+  if (recipe_of(c).plain || !t.vllm_importance_sampling_correction) return std::nullopt;
+  if (!t.generates_elsewhere() && !t.generates_beside()) return std::nullopt;
   const std::string& mode = t.vllm_importance_sampling_mode;
   return loss::SamplingCorrection::Config{
       .unit = mode.starts_with("token") ? loss::Unit::token : loss::Unit::row,

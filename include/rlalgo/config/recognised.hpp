@@ -77,13 +77,19 @@ struct RecognisedKey {
   return keys;
 }
 
+// Of generation beside training.
+[[nodiscard]] inline std::span<const RecognisedKey> lacking_asynchronous_keys() {
+  static const std::vector<RecognisedKey> keys = {
+      {"streaming_partial_batch", "a generation is trained on when it is whole; remove the key"},
+      {"replay_buffer_size", "completions are trained on once; remove the key"},
+  };
+  return keys;
+}
+
 // The same for the trl section.
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_trl_keys() {
-  static constexpr std::string_view synchronous = "generation and training take turns; remove the key";
   static const std::vector<RecognisedKey> keys = {
       {"rollout_func", "write an environment and name it in trl.environment_factory"},
-      {"use_data_producer", synchronous},
-      {"async_prefetch", synchronous},
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
       {"log_completions_hub_repo", "nothing is uploaded"},
@@ -307,13 +313,15 @@ struct RecognisedKey {
 }
 
 [[nodiscard]] inline std::span<const RecognisedKey> idle_trl_keys() {
-  static constexpr std::string_view asynchronous = "it concerns asynchronous generation";
+  static constexpr std::string_view asynchronous = "it concerns generation beside training (trl.async_prefetch)";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
   static constexpr std::string_view single_turns =
       "completions are single turns: there is no trl.environment_factory and no trl.tools";
   static constexpr std::string_view other_recipe = "it concerns another rl or another loss_type";
   static const std::vector<RecognisedKey> keys = {
       {"prefetch_depth", asynchronous},
+      {"max_staleness", asynchronous},
+      {"heartbeat_stale_after_s", asynchronous},
       {"vllm_sync_interval", asynchronous},
       {"streaming_partial_batch", asynchronous},
       {"streaming_min_groups", asynchronous},

@@ -85,6 +85,15 @@ struct TrlConfig {
   std::optional<double> vllm_importance_sampling_clip_max = 3.0;
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
 
+  // Generation beside training
+  bool use_data_producer = false;              // alone: generation and training take turns, as without it
+  bool async_prefetch = false;                 // generations are made ahead, on a thread of their own
+  std::int64_t prefetch_depth = 1;             // generations ahead; 0 = none
+  std::int64_t vllm_sync_interval = 1;         // optimizer steps between two hand-overs of the weights, at least
+  std::optional<std::int64_t> max_staleness;   // updates that a completion may be behind; unset = no limit
+  std::int64_t heartbeat_stale_after_s = 300;  // a producer that is silent for longer, its deadlines aside, has failed
+  [[nodiscard]] bool generates_beside() const { return async_prefetch && prefetch_depth > 0; }
+
   // Loss
   std::string advantage_estimator = "group_relative";  // see methods.hpp
   std::string loss_type = "dapo";                      // see methods.hpp

@@ -234,15 +234,6 @@ class Validator {
           t.vllm_server_timeout > 0 && std::isfinite(t.vllm_server_timeout), "more than 0 seconds");
     range("trl.request_timeout", t.request_timeout, t.request_timeout > 0 && std::isfinite(t.request_timeout),
           "more than 0 seconds");
-    const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
-    if (low && high)
-      range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,
-            "less than vllm_importance_sampling_clip_max = " + spelled(*high));
-    if (t.vllm_importance_sampling_correction && t.vllm_importance_sampling_mode.ends_with("truncate") && !low && !high)
-      core::raise_usage("config", 8,
-                        {.what = "vllm_importance_sampling_mode truncates at bounds, and there are none",
-                         .where = config_.place("trl.vllm_importance_sampling_mode"),
-                         .remedy = "set trl.vllm_importance_sampling_clip_max"});
   }
 
   // Only the generation batch has to be divisible: a group may straddle micro-batches.

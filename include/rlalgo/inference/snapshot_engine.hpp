@@ -4,15 +4,19 @@
 // version, and says which. Prompts computed under them serve later calls until another version is published. The engine
 // runs on the thread that calls it, with its own threads; the trainer publishes on its own.
 //
-// Errors: those of decoder_engine.hpp and weight_snapshots.hpp.
+// Errors: [rlalgo.core.8] it was asked to stop; those of decoder_engine.hpp and weight_snapshots.hpp.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/generator.hpp>
@@ -25,8 +29,10 @@ class SnapshotEngine {
   using Config = EngineConfig;
   static constexpr WeightSource weights = WeightSource::snapshot;
 
-  explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {})
-      : engine_(snapshots->decoder_config(), engine), snapshots_(std::move(snapshots)) {}
+  // `stop`: ends generate() within a token when it is asked to, with core::Interrupted.
+  explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {},
+                          std::stop_token stop = {})
+      : engine_(snapshots->decoder_config(), engine), snapshots_(std::move(snapshots)), stop_(std::move(stop)) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
 
@@ -35,13 +41,25 @@ class SnapshotEngine {
     const WeightSnapshots::Handle snapshot = snapshots_->acquire();
     if (snapshot->number != number_) engine_.scheduler().forget(number_);
     number_ = snapshot->number;
-    return engine_.generate(requests, sampling, key, hooks,
-                            engine_.view(snapshot->weights, snapshot->version, snapshot, snapshot->number));
+    GenerateHooks watched = hooks;
+    watched.cancelled = [&] {
+      ++passes_;
+      return stop_.stop_requested() || (hooks.cancelled && hooks.cancelled());
+    };
+    auto completions = engine_.generate(requests, sampling, key, watched,
+                                        engine_.view(snapshot->weights, snapshot->version, snapshot, snapshot->number));
+    if (stop_.stop_requested()) core::raise_interrupted("core", 8, {.what = "a generation was given up"});
+    return completions;
   }
+
+  // Token steps so far; may be asked while generate() runs.
+  [[nodiscard]] std::uint64_t passes() const noexcept { return passes_; }
 
  private:
   DecoderEngine engine_;
   std::shared_ptr<WeightSnapshots> snapshots_;
+  std::stop_token stop_;
+  std::atomic<std::uint64_t> passes_{0};
   std::uint64_t number_ = 0;  // of the snapshot generated with last
 };
 

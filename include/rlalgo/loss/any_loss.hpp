@@ -20,13 +20,15 @@ class AnyLoss {
 
   template <Loss L>
   requires(!std::same_as<L, AnyLoss> && (L::needs | needs_) == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
-      : active_(loss::active_needs(loss)), call_(std::move(loss)) {}
+      : active_(loss::active_needs(loss)), corrects_(loss::corrects_sampling(loss)), call_(std::move(loss)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const { return call_(scored, counts); }
   [[nodiscard]] Needs active_needs() const { return active_; }
+  [[nodiscard]] bool corrects_sampling() const { return corrects_; }
 
  private:
   Needs active_;
+  bool corrects_;
   std::function<Result(const Scored&, const Counts&)> call_;
 };
 

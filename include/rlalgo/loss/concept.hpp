@@ -126,4 +126,14 @@ template <Loss L>
     return L::needs;
 }
 
+// Whether the loss weighs rows by how the trainer's log-probs differ from those of the generator (SamplingCorrection).
+// Then old log-probs are of the policy as it is when the rows are trained on, whoever drew them.
+template <Loss L>
+[[nodiscard]] bool corrects_sampling(const L& loss) {
+  if constexpr (requires { loss.corrects_sampling(); })
+    return loss.corrects_sampling();
+  else
+    return false;
+}
+
 }  // namespace rlalgo::loss

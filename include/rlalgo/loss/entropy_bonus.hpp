@@ -84,6 +84,7 @@ class EntropyBonus {
   static constexpr RowKind rows = L::rows;
 
   explicit EntropyBonus(Config config) : objective_(config.objective), config_(std::move(config)) {}
+  [[nodiscard]] bool corrects_sampling() const { return loss::corrects_sampling(objective_); }
 
   Result operator()(const Scored& scored, const Counts& counts) const {
     Result result = objective_(scored, counts);

@@ -64,6 +64,9 @@ class PolicyGradient {
   static constexpr Needs needs =
       (Needs{.old_log_prob = true, .reference_log_prob = K::needs_reference} | ... | W::needs);
   static constexpr RowKind rows = RowKind::samples;
+  [[nodiscard]] static constexpr bool corrects_sampling() {
+    return (false || ... || requires { W::is_sampling_ratio; });
+  }
 
   explicit PolicyGradient(Config config)
       : surrogate_(config.surrogate),

@@ -45,6 +45,7 @@ class WithCrossEntropy {
   }
 
   [[nodiscard]] Needs active_needs() const { return loss::active_needs(policy_) | Needs{.answer_likelihood = true}; }
+  [[nodiscard]] bool corrects_sampling() const { return loss::corrects_sampling(policy_); }
 
  private:
   Config config_;

@@ -46,7 +46,8 @@ struct Scorers {
   model::Policy& policy;
   model::Policy* reference = nullptr;  // null where the rows bring its log-probs, or nobody reads them
   double temperature = 1.0;
-  std::int64_t version = 0;  // of the policy's weights
+  std::int64_t version = 0;        // of the policy's weights
+  bool corrects_sampling = false;  // loss::corrects_sampling of the loss
 };
 
 // What was said while rows were completed, for the log.

@@ -92,9 +92,10 @@ class ExperienceStage {
 
  public:
   struct Config {
-    double temperature = 1.0;       // of the scored distribution
-    std::size_t rows_per_pass = 8;  // when fresh generations are scored
-    bool skip_idle = false;         // training leaves out rows of no use to the loss (sampler::IdleRows)
+    double temperature = 1.0;        // of the scored distribution
+    std::size_t rows_per_pass = 8;   // when fresh generations are scored
+    bool corrects_sampling = false;  // loss::corrects_sampling of the loss
+    bool skip_idle = false;          // training leaves out rows of no use to the loss (sampler::IdleRows)
   };
   enum class Purpose { training, evaluation };
 
@@ -123,7 +124,7 @@ class ExperienceStage {
     out.owners = std::move(batch.owners);
 
     const core::Stopwatch scoring;
-    const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version};
+    const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
     if constexpr (sampler::Rewarded<S>)
       settle(batch, aggregation_, estimator_, scorers,
              {.rows_per_pass = config_.rows_per_pass,

@@ -60,10 +60,14 @@ struct OnlineConfig {
 template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights>
 using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y>;
 
-template <class L, class A, class Aggregation, class G, class Y, class R>
-[[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y> make_online(OnlineConfig config, L loss, A estimator,
-                                                                 Aggregation aggregation,
-                                                                 OnlineInputs<G, Y, R> inputs) {
+enum class SamplerPurpose { training, evaluation };
+
+// `combine(rollouts, purpose)`: what stands around the plain sampler, as a shared pointer; of one type for both purposes.
+template <class L, class A, class Aggregation, class G, class Y, class R, class Combine>
+[[nodiscard]] auto make_online(OnlineConfig config, L loss, A estimator, Aggregation aggregation,
+                               OnlineInputs<G, Y, R> inputs, Combine&& combine) {
+  using S =
+      typename std::invoke_result_t<Combine&, std::shared_ptr<sampler::Rollouts<G>>, SamplerPurpose>::element_type;
   static_assert(!loss::Loss<L> || !L::needs.reference_log_prob || !std::same_as<R, NoReference>,
                 "the loss compares with a reference model (a KL penalty), and the inputs have none: give "
                 "OnlineInputs::reference (decoder->reference(), or any model::Policy that stays as it is), or take a "
@@ -71,12 +75,14 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
-  const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings) {
-    return std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards, inputs.decode,
-                                                  settings, inputs.sync.version_source());
+  const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings,
+                            SamplerPurpose purpose) {
+    return combine(std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards,
+                                                          inputs.decode, settings, inputs.sync.version_source()),
+                   purpose);
   };
   const sampler::Geometry& g = config.rollouts.geometry;
-  std::shared_ptr<sampler::Rollouts<G>> evaluation;
+  std::shared_ptr<S> evaluation;
   if (!inputs.evaluation_prompts.empty()) {
     sampler::RolloutsConfig settings = config.rollouts;
     const std::int64_t copies = config.evaluation_generations > 0 ? config.evaluation_generations : g.num_generations;
@@ -86,7 +92,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
     settings.shuffle = false;
     settings.count_tokens = false;
     settings.seed = ~settings.seed;  // draws of its own: evaluation shares no random number with training
-    evaluation = rollouts(std::move(inputs.evaluation_prompts), settings);
+    evaluation = rollouts(std::move(inputs.evaluation_prompts), settings, SamplerPurpose::evaluation);
   }
   TrainerConfig settings = std::move(config.trainer);
   const double temperature = config.rollouts.sampling.temperature;
@@ -95,19 +101,27 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
   const auto size = static_cast<std::int64_t>(inputs.prompts.size());
   settings.steps_per_epoch =
       static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
-  auto sampler = rollouts(std::move(inputs.prompts), config.rollouts);
-  return OnlineTrainer<L, A, G, Aggregation, Y>(std::move(settings),
-                                                {.policy = std::move(inputs.policy),
-                                                 .loss = std::move(loss),
-                                                 .estimator = std::move(estimator),
-                                                 .sampler = std::move(sampler),
-                                                 .aggregation = std::move(aggregation),
-                                                 .sync = std::move(inputs.sync),
-                                                 .reference = std::move(inputs.reference),
-                                                 .companions = std::move(inputs.companions),
-                                                 .evaluation = std::move(evaluation),
-                                                 .save_model = std::move(inputs.save_model),
-                                                 .on_experience = std::move(inputs.on_experience)});
+  auto sampler = rollouts(std::move(inputs.prompts), config.rollouts, SamplerPurpose::training);
+  return Trainer<L, A, S, Aggregation, Y>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                                .loss = std::move(loss),
+                                                                .estimator = std::move(estimator),
+                                                                .sampler = std::move(sampler),
+                                                                .aggregation = std::move(aggregation),
+                                                                .sync = std::move(inputs.sync),
+                                                                .reference = std::move(inputs.reference),
+                                                                .companions = std::move(inputs.companions),
+                                                                .evaluation = std::move(evaluation),
+                                                                .save_model = std::move(inputs.save_model),
+                                                                .on_experience = std::move(inputs.on_experience)});
+}
+
+template <class L, class A, class Aggregation, class G, class Y, class R>
+[[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y> make_online(OnlineConfig config, L loss, A estimator,
+                                                                 Aggregation aggregation,
+                                                                 OnlineInputs<G, Y, R> inputs) {
+  return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
+                     std::move(inputs),
+                     [](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose) { return rollouts; });
 }
 
 }  // namespace rlalgo::trainer

@@ -153,7 +153,6 @@ class Trainer {
 
  public:
   using Config = BasicTrainerConfig<O>;
-
   // The parts of a run. `reference` is required exactly when the loss needs reference log-probs.
   struct Parts {
     std::shared_ptr<model::Policy> policy;
@@ -181,6 +180,7 @@ class Trainer {
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
                      .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
+                     .corrects_sampling = loss::corrects_sampling(parts_.loss),
                      .skip_idle = config_.skip_zero_advantages},
                     parts_.policy, parts_.reference, parts_.estimator, parts_.aggregation) {
     if (experience_.reads_reference() && !parts_.reference && !brings_reference(*parts_.sampler))

@@ -209,6 +209,10 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
     config.trl.chat_template_kwargs = to_json(*variables);
   }
   apply_idle(trl, idle);
+  static constexpr std::string_view no_generation = "nothing is generated during the training; remove the key";
+  static const std::vector<RecognisedKey> lacking = {{"async_prefetch", no_generation},
+                                                     {"use_data_producer", no_generation}};
+  apply_lacking(trl, lacking);
   apply_lacking(trl, lacking_trl_keys());
   apply_idle(trl, idle_trl_keys());
 }

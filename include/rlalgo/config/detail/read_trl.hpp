@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/config/detail/read_asynchronous.hpp>
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_vllm.hpp>
 #include <rlalgo/config/methods.hpp>
@@ -59,6 +60,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("num_iterations", trl.num_iterations);
   reader.read("shuffle_dataset", trl.shuffle_dataset);
 
+  read_asynchronous(reader, trl);
   read_vllm(reader, trl);
   reader.read("max_completion_length", trl.max_completion_length);
   read_sampling(reader, trl);

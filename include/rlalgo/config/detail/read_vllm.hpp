@@ -1,4 +1,4 @@
-// The `trl.vllm_…` keys: completions made by a server.
+// The `trl.vllm_…` keys: completions made by a server, or beside training.
 #pragma once
 
 #include <rlalgo/config/detail/read_keys.hpp>
@@ -7,6 +7,25 @@
 namespace rlalgo::config::detail {
 
 // vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process.
+// What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older weights. Of
+// generation beside training axolotl's defaults hold.
+inline void read_correction(Reader& reader, TrlConfig& trl) {
+  if (trl.generates_beside()) trl.vllm_importance_sampling_mode = "token_truncate";
+  reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
+  reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
+                     {"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"});
+  reader.read("vllm_importance_sampling_clip_min", trl.vllm_importance_sampling_clip_min);
+  if (const Node* node = reader.section().find("vllm_importance_sampling_clip_max");
+      node != nullptr && node->kind == Kind::null)
+    trl.vllm_importance_sampling_clip_max.reset();
+  reader.read("vllm_importance_sampling_clip_max", trl.vllm_importance_sampling_clip_max);
+  reader.read("vllm_importance_sampling_cap", trl.vllm_importance_sampling_clip_max);  // its old name wins, as in TRL
+  const auto cap = trl.vllm_importance_sampling_clip_max;
+  if (trl.generates_beside() && !reader.given("vllm_importance_sampling_clip_min") && cap && *cap > 1 &&
+      trl.vllm_importance_sampling_mode.ends_with("truncate"))
+    trl.vllm_importance_sampling_clip_min = 1.0 / *cap;
+}
+
 inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
   if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
@@ -14,6 +33,7 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
     if (const Node* mode = reader.take("vllm_mode"); mode != nullptr)
       reader.findings().warnings.push_back(reader.prefix() + "vllm_mode (" + mode->place.text() +
                                            ") has no effect: completions are generated in this process");
+    if (trl.generates_beside()) read_correction(reader, trl);
     return apply_idle(reader, idle_vllm_keys());
   }
   reader.read("vllm_server_host", trl.vllm_server_host);
@@ -24,15 +44,7 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("vllm_lora_sync", trl.vllm_lora_sync);
   reader.read("vllm_guided_decoding_regex", trl.vllm_structured_outputs_regex);  // its old name
   reader.read("vllm_structured_outputs_regex", trl.vllm_structured_outputs_regex);
-  reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
-  reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
-                     {"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"});
-  reader.read("vllm_importance_sampling_clip_min", trl.vllm_importance_sampling_clip_min);
-  if (const Node* node = reader.section().find("vllm_importance_sampling_clip_max");
-      node != nullptr && node->kind == Kind::null)
-    trl.vllm_importance_sampling_clip_max.reset();
-  reader.read("vllm_importance_sampling_clip_max", trl.vllm_importance_sampling_clip_max);
-  reader.read("vllm_importance_sampling_cap", trl.vllm_importance_sampling_clip_max);  // its old name wins, as in TRL
+  read_correction(reader, trl);
   apply_idle(reader, idle_server_keys());
 }
 

@@ -74,6 +74,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
+  const sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
+  if (prefetch.depth > 0) source.beside_training();
   if (matches_features(config)) {
     feature::FeatureNetwork network = feature_network(config, model);
     if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
@@ -103,8 +105,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
                                            [&](const data::Rollout& row) { return truth_ids(model, row.columns); }));
     };
   return with_policy_gradient(config, coefficient, [&](auto loss) {
-    auto trainer = trainer::make_online(settings, std::move(loss), estimator(config), reward_aggregation(config),
-                                        std::move(inputs));
+    auto trainer = trainer::make_asynchronous(settings, prefetch, std::move(loss), estimator(config),
+                                              reward_aggregation(config), std::move(inputs));
     return carry_out(trainer, config, *model.decoder, evaluation, messages);
   });
 }

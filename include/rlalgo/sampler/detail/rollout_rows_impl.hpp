@@ -143,7 +143,7 @@ RLALGO_INLINE void RolloutRows::complete(std::span<Row* const> rows, const Score
       if (r->reference_log_probs.size() != r->completion_ids.size()) lacking.push_back(r);
     score(*scorers.reference, lacking, rows.size(), scorers.temperature, &Row::reference_log_probs);
   }
-  if (!needs.old_log_prob) return;
+  if (!needs.old_log_prob || scorers.corrects_sampling) return;
   std::vector<Row*> unknown;
   for (Row* r : rows) {
     if (!r->old_log_probs.empty() || r->weights_version == scorers.version) continue;

@@ -1,0 +1,77 @@
+// What must hold between the keys of generation beside training, and the rest of the configuration.
+//
+// Errors (usage): [rlalgo.config.6] a value out of range; [.8] keys that exclude each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/validate.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/sampler/geometry.hpp>
+
+namespace rlalgo::config::detail {
+
+// How many updates a completion may be behind when it is first trained on (sampler/prefetch.hpp).
+[[nodiscard]] inline std::int64_t largest_staleness(const RunConfig& c, const sampler::Geometry& g) {
+  const std::int64_t micro_steps = c.trl.prefetch_depth * g.micro_steps();
+  return (micro_steps + g.gradient_accumulation_steps - 1) / g.gradient_accumulation_steps + c.trl.vllm_sync_interval -
+         1;
+}
+
+// What corrects for a generator whose log-probs are not the trainer's.
+inline void validate_correction(const RunConfig& c) {
+  const TrlConfig& t = c.trl;
+  if (!t.generates_elsewhere() && !t.generates_beside()) return;
+  const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
+  if (low && high)
+    Validator(c).range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,
+                       "less than vllm_importance_sampling_clip_max = " + spelled(*high));
+  if (t.vllm_importance_sampling_correction && t.vllm_importance_sampling_mode.ends_with("truncate") && !low && !high)
+    core::raise_usage("config", 8,
+                      {.what = "vllm_importance_sampling_mode truncates at bounds, and there are none",
+                       .where = c.place("trl.vllm_importance_sampling_mode"),
+                       .remedy = "set trl.vllm_importance_sampling_clip_max"});
+}
+
+inline void validate_asynchronous(const RunConfig& c) {
+  const TrlConfig& t = c.trl;
+  if (!is_strided(c)) validate_correction(c);
+  for (const char* key : {"trl.async_prefetch", "trl.use_data_producer"})
+    if (c.was_set(key) && (t.async_prefetch || t.use_data_producer) && is_strided(c))
+      core::raise_usage("config", 8,
+                        {.what = std::string(key) + " does not go with ebft.mode: strided",
+                         .where = c.place(key),
+                         .remedy = "remove the key, or set ebft.mode: structured"});
+  if (!t.async_prefetch) return;
+  const Validator rules(c);
+  rules.count("trl.prefetch_depth", t.prefetch_depth, 0);
+  rules.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
+  rules.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);
+  rules.count("trl.heartbeat_stale_after_s", t.heartbeat_stale_after_s, 1);
+  if (c.max_steps && t.generates_beside() && t.vllm_sync_interval >= *c.max_steps && *c.max_steps > 1)
+    core::raise_usage("config", 8,
+                      {.what = "trl.vllm_sync_interval is never reached: all completions would be of the first weights",
+                       .found = std::to_string(t.vllm_sync_interval) + " steps between two hand-overs in a run of " +
+                                std::to_string(*c.max_steps),
+                       .where = c.place("trl.vllm_sync_interval"),
+                       .remedy = "lower trl.vllm_sync_interval"});
+  if (!t.max_staleness) return;
+  rules.count("trl.max_staleness", *t.max_staleness, 0);
+  if (!t.generates_beside()) return;
+  if (const std::int64_t largest = largest_staleness(c, geometry_of(c)); *t.max_staleness < largest)
+    core::raise_usage(
+        "config", 8,
+        {.what = "trl.max_staleness is smaller than the pipeline can keep",
+         .found = std::to_string(*t.max_staleness),
+         .expected = std::to_string(largest) + " or more: prefetch_depth " + std::to_string(t.prefetch_depth) +
+                     " generations of " + std::to_string(geometry_of(c).micro_steps()) + "/" +
+                     std::to_string(c.gradient_accumulation_steps) + " optimizer steps, and vllm_sync_interval " +
+                     std::to_string(t.vllm_sync_interval) + " − 1",
+         .where = c.place("trl.max_staleness"),
+         .remedy = "raise trl.max_staleness, or lower trl.prefetch_depth or trl.vllm_sync_interval"});
+}
+
+}  // namespace rlalgo::config::detail

@@ -1,0 +1,382 @@
+// Generation beside training: a thread makes the next generations while the optimizer works on the last ones.
+//
+//   trainer's thread:  publish · next(step): pops generation n · trains …        Trainer::step
+//   producer's thread: waits for room · makes generation n + 1 (draws prompts, generates, scores rewards) · pushes
+//
+// depth: generations that are ready or under way, at most. So generation n is begun when n − depth is popped, and with R
+// optimizer steps for each generation and a sync every s steps its rows are at most ⌈depth·R⌉ + s − 1 updates behind
+// when they are first trained on. depth 0 makes each when it is asked for, on the trainer's thread.
+// sync_interval: needs_weights(step), after which the trainer publishes, is true before the first generation, and then
+// whenever so many steps have passed since the last time; also after a resume, whose generator has no weights yet.
+// max_staleness: a generation that is further behind when it is popped is made again with the weights in force, of the
+// same prompts; the trainer waits for it. Its rows count in async/dropped.
+//
+// Old log-probs are the trainer's business (RolloutRows::complete). Rows of the very weights that are trained, drawn in
+// this process, get NaN for their sampling log-probs: the two numbers are the same but for rounding, and a correction
+// (loss::SamplingCorrection) then gives exactly 1.
+//
+// Threads: the source within, with its generator, rewards and prompt order, belongs to the producer from the first
+// produce() until it is joined; a generation belongs to the producer until it is pushed, and to the trainer from then on;
+// `mutex` guards everything in State. Samplers of one Config::turn make their generations one at a time, so that an
+// evaluation may share generator and rewards with the training; what a sync policy shares with the generator guards
+// itself (sync/turns.hpp).
+// An exception of the producer is told at once (Config::tell) and raised by the next produce(), with its type and text.
+// The destructor asks Config::stop to stop, which generators and servers' clients should watch, and waits for the
+// producer.
+// State: the source's after the latest generation that is ready, and what is ready with its metrics. What is under way is
+// not saved: a resumed run makes it anew, of the same prompts. So no prompt is trained on twice, and none is left out.
+//
+// Metrics of a step that pops: async/staleness/{mean,max} in updates, over rows; async/queue_depth, ready when it was
+// asked for; async/queue_wait_s, for which the trainer waited; async/producer_idle_s, for which the producer waited for
+// room; async/dropped, rows made again; async/generate_s and async/reward_s, of making a generation.
+//
+// Source: axolotl's AsyncDataProducer, TRL's experimental AsyncGRPO (versions and limits of staleness).
+// Departures: the first generation goes the same way as all others; rewards are scored on the producer's thread;
+// generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
+// Errors: [rlalgo.sampler.8] settings out of range, or a generator that reads the trainer's own tensors (usage);
+// [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.core.8] a stop was asked for while the trainer waited;
+// those of the source.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/inference/generator.hpp>
+#include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/generation_batches.hpp>
+
+namespace rlalgo::sampler {
+
+struct PrefetchConfig {
+  std::int64_t depth = 1;           // 0: generation and training take turns
+  std::int64_t sync_interval = 1;   // optimizer steps between two publishes, at least
+  std::int64_t max_staleness = -1;  // updates; below 0: no limit
+  std::int64_t generations = 0;     // of the whole run; 0 = not known
+  // The longest time between two signs of life of the producer: it begins or ends making a generation, or `progress`
+  // changes. 0 = for ever.
+  double stall_seconds = 0.0;
+  std::stop_source stop = {};                         // asked to stop when the sampler ends
+  std::function<void(const std::string&)> tell = {};  // hears of a failure when it happens, on the producer's thread
+  // Held while a generation is made: for samplers that share generator or rewards.
+  std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();
+  std::function<std::uint64_t()> progress = {};  // a number that grows while the generator works; asked by the trainer
+  // Called by the producer before it begins a generation, and may wait until that may be; returns false when `stop` came
+  // first. Empty: it begins at once.
+  std::function<bool(std::int64_t number, std::stop_token stop)> begin = {};
+};
+
+template <class S>
+class Prefetch : public GenerationBatches<Prefetch<S>> {
+  using Base = GenerationBatches<Prefetch<S>>;
+  static_assert(GenerationSource<S>,
+                "sampler::Prefetch<Sampler>: the sampler within is no source of generations; it needs `Generator`, "
+                "`produce(number, step)`, `capture() const`, `restore_source(state)` and `root() const` "
+                "(sampler::Rollouts has them)");
+  static_assert(!GenerationSource<S> || S::Generator::weights != inference::WeightSource::shared,
+                "sampler::Prefetch: this generator reads the trainer's own tensors, which the optimizer writes at the "
+                "same time; take inference::SnapshotEngine with sync::SnapshotWeights, or a server");
+  friend class GenerationBatches<Prefetch<S>>;
+
+ public:
+  using Config = PrefetchConfig;
+  using Generator = typename S::Generator;
+
+  Prefetch(PrefetchConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
+    check();
+  }
+  Prefetch(const Prefetch&) = delete;
+  Prefetch& operator=(const Prefetch&) = delete;
+  ~Prefetch() {
+    config_.stop.request_stop();
+    end();
+  }
+
+  [[nodiscard]] const PrefetchConfig& settings() const noexcept { return config_; }
+  [[nodiscard]] const auto& root() const { return source_->root(); }
+
+  // Whether the trainer is to publish before next(step).
+  [[nodiscard]] bool needs_weights(std::int64_t step) const {
+    if (config_.depth == 0) return Base::needs_weights(step);
+    return !synced_ || step - *synced_ >= config_.sync_interval;
+  }
+
+  RolloutBatch next(std::int64_t step) {
+    if (config_.depth == 0) return Base::next(step);
+    if (needs_weights(step)) synced_ = step;
+    waited_ = 0.0;
+    RolloutBatch batch = Base::next(step);
+    batch.seconds = {{"wait", waited_}};
+    return batch;
+  }
+
+  Made produce(std::int64_t number, std::int64_t step) {
+    if (config_.depth == 0) return state_.ready.empty() ? make(number, step) : take(number);
+    if (!producer_.joinable()) start(number);
+    const core::Stopwatch watch;
+    Popping popping;
+    Made made = pop(number, step, popping);
+    waited_ += watch.seconds();
+    settle(made, step);
+    tell_about(made, step, watch.seconds(), popping);
+    return made;
+  }
+
+  // What was ready when it was called. Packing happens on the caller's thread: nothing here waits for the producer.
+  [[nodiscard]] std::function<Json()> capture() const {
+    const std::lock_guard lock(state_.mutex);
+    std::vector<Made> ready;
+    ready.assign(state_.ready.begin(), state_.ready.end());
+    return [this, source = state_.captured ? state_.captured : source_->capture(), ready = std::move(ready)] {
+      Json out = source();
+      if (!ready.empty()) out["queue"] = Base::pack_all(ready);
+      return out;
+    };
+  }
+
+  void restore_source(const Json& state) {
+    std::vector<Made> ready = Base::unpack_all(state.value("queue", Json::array()));
+    for (std::size_t i = 1; i < ready.size(); ++i)
+      if (ready[i].number != ready[i - 1].number + 1) detail::raise_state("a queue with a gap");
+    end();
+    source_->restore_source(state);
+    state_.captured = nullptr;
+    state_.failure = nullptr;
+    state_.stale = false;
+    state_.ready.assign(std::make_move_iterator(ready.begin()), std::make_move_iterator(ready.end()));
+    synced_.reset();
+  }
+
+ private:
+  struct State {
+    mutable std::mutex mutex;
+    mutable std::condition_variable changed;
+    std::deque<Made> ready;          // by number, without a gap
+    bool stale = false;              // the first of them is to be made anew, before all others
+    std::function<Json()> captured;  // what the source knew after ready.back(), or after the last that was popped
+    std::exception_ptr failure;      // the producer has ended with it
+    double idle_seconds = 0.0;       // the producer waited for room since the last pop
+    core::SteadyTime alive = std::chrono::steady_clock::now();  // the latest sign of life
+    std::uint64_t progress = 0;                                 // Config::progress at that time
+  };
+  // What is told of a pop.
+  struct Popping {
+    std::optional<double> ready;  // generations, when it was asked for
+    double dropped = 0.0;         // rows
+  };
+
+  void check() const {
+    const auto refuse = [](const char* what, const std::string& found, const std::string& expected) {
+      core::raise_usage("sampler", 8, {.what = what, .found = found, .expected = expected});
+    };
+    if (config_.depth < 0) refuse("the depth of the queue is out of range", std::to_string(config_.depth), "0 or more");
+    if (config_.sync_interval < 1)
+      refuse("the sync interval is out of range", std::to_string(config_.sync_interval), "1 step or more");
+    if (config_.max_staleness >= 0 && config_.max_staleness < config_.sync_interval - 1)
+      refuse("max_staleness is less than the weights in force may be behind", std::to_string(config_.max_staleness),
+             "sync_interval − 1 = " + std::to_string(config_.sync_interval - 1) + " or more");
+    if (config_.depth > 0 && inference::source_of(root().generator()) == inference::WeightSource::shared)
+      refuse("the generator reads the trainer's own tensors, which the optimizer writes at the same time",
+             "depth " + std::to_string(config_.depth), "a generator on a snapshot, or a server");
+  }
+
+  // --- the trainer's thread
+
+  void start(std::int64_t first) {
+    state_.alive = std::chrono::steady_clock::now();
+    state_.captured = source_->capture();
+    if (!state_.ready.empty()) first = state_.ready.back().number + 1;
+    ending_ = std::stop_source();
+    producer_ = std::jthread([this, first, stop = ending_.get_token()] { produce_all(first, stop); });
+  }
+
+  // What is under way is awaited.
+  void end() {
+    ending_.request_stop();
+    state_.changed.notify_all();
+    if (producer_.joinable()) producer_.join();
+    producer_ = {};
+  }
+
+  Made pop(std::int64_t number, std::int64_t step, Popping& popping) {
+    std::unique_lock lock(state_.mutex);
+    for (;;) {
+      if (state_.failure) std::rethrow_exception(state_.failure);
+      if (!popping.ready) popping.ready = static_cast<double>(state_.ready.size());
+      if (!state_.ready.empty() && !state_.stale) {
+        if (!too_old(*state_.ready.front().generation, step)) {
+          Made made = take(number);
+          lock.unlock();
+          state_.changed.notify_all();
+          return made;
+        }
+        popping.dropped += static_cast<double>(state_.ready.front().generation->rollouts.size());
+        state_.stale = true;
+        state_.changed.notify_all();
+      }
+      give_up_if_due();
+      state_.changed.wait_for(lock, std::chrono::milliseconds(100));
+    }
+  }
+
+  // With the mutex held, or without a producer.
+  Made take(std::int64_t number) {
+    Made made = std::move(state_.ready.front());
+    state_.ready.pop_front();
+    if (made.number != number)
+      detail::raise_state("a queue that does not go on with the next generation", std::to_string(made.number),
+                          std::to_string(number));
+    return made;
+  }
+
+  [[nodiscard]] bool too_old(const Generation& generation, std::int64_t step) const {
+    if (config_.max_staleness < 0) return false;
+    return std::any_of(generation.rollouts.begin(), generation.rollouts.end(),
+                       [&](const data::Rollout& r) { return step - r.weights_version > config_.max_staleness; });
+  }
+
+  // With the mutex held.
+  void give_up_if_due() {
+    if (config_.progress && config_.progress() != state_.progress) {
+      state_.progress = config_.progress();
+      state_.alive = std::chrono::steady_clock::now();
+    }
+    if (core::Interruption::requested())
+      core::raise_interrupted("core", 8, {.what = "interrupted while the trainer waited for a generation"});
+    const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - state_.alive;
+    if (config_.stall_seconds > 0 && silent.count() > config_.stall_seconds)
+      core::raise("sampler", 9,
+                  {.what = "the generation beside training gives no sign of life",
+                   .found = "none for " + std::to_string(static_cast<std::int64_t>(silent.count())) + " s",
+                   .expected = "one within " + std::to_string(static_cast<std::int64_t>(config_.stall_seconds)) + " s",
+                   .remedy = "look for a reward function or a server that hangs, or raise the limit"});
+  }
+
+  void settle(const Made& made, std::int64_t step) const {
+    if (inference::source_of(root().generator()) == inference::WeightSource::remote) return;
+    for (data::Rollout& r : made.generation->rollouts)
+      if (r.weights_version == step)
+        std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
+  }
+
+  void tell_about(Made& made, std::int64_t step, double waited, const Popping& popping) {
+    core::Metrics& metrics = made.about.metrics;
+    for (const data::Rollout& r : made.generation->rollouts) {
+      const auto behind = static_cast<double>(step - r.weights_version);
+      metrics.mean("async/staleness/mean", behind, 1.0);
+      metrics.maximum("async/staleness/max", behind);
+    }
+    metrics.mean("async/queue_depth", *popping.ready, 1.0);
+    metrics.mean("async/queue_wait_s", waited, 1.0);
+    {
+      const std::lock_guard lock(state_.mutex);
+      metrics.mean("async/producer_idle_s", std::exchange(state_.idle_seconds, 0.0), 1.0);
+    }
+    metrics.mean("async/dropped", popping.dropped, 1.0);
+    for (const auto& [name, seconds] : made.about.seconds) metrics.mean("async/" + name + "_s", seconds, 1.0);
+  }
+
+  // Put back what a failed step had popped, before everything else.
+  void take_back(std::vector<Made> made) {
+    const std::lock_guard lock(state_.mutex);
+    for (auto one = made.rbegin(); one != made.rend(); ++one) state_.ready.push_front(std::move(*one));
+  }
+
+  // --- the producer's thread
+
+  void produce_all(std::int64_t next, const std::stop_token& stop) {
+    try {
+      for (;;) {
+        const auto number = wait_for_work(next, stop);
+        if (!number || (config_.begin && !config_.begin(*number, stop))) return;
+        push(make(*number, step_of(*number)));
+        if (*number == next) ++next;
+      }
+    } catch (const std::exception& e) {
+      fail(stop, e.what());
+    } catch (...) {
+      fail(stop, "an exception of a type of its own");
+    }
+  }
+
+  Made make(std::int64_t number, std::int64_t step) {
+    const std::lock_guard turn(*config_.turn);
+    return source_->produce(number, step);
+  }
+
+  // The optimizer step that trains on generation `number` first.
+  [[nodiscard]] std::int64_t step_of(std::int64_t number) const {
+    const Geometry& g = Base::geometry();
+    return number * g.micro_steps() / g.gradient_accumulation_steps;
+  }
+
+  // The number of the generation to make next; none when it is time to end.
+  std::optional<std::int64_t> wait_for_work(std::int64_t next, const std::stop_token& stop) {
+    const core::Stopwatch watch;
+    std::unique_lock lock(state_.mutex);
+    for (;;) {
+      state_.alive = std::chrono::steady_clock::now();
+      if (stop.stop_requested()) return std::nullopt;
+      if (state_.stale) return state_.ready.front().number;
+      const bool more = config_.generations == 0 || next < config_.generations;
+      if (more && static_cast<std::int64_t>(state_.ready.size()) < config_.depth) {
+        state_.idle_seconds += watch.seconds();
+        return next;
+      }
+      state_.changed.wait_for(lock, std::chrono::milliseconds(100));
+    }
+  }
+
+  void push(Made made) {
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.alive = std::chrono::steady_clock::now();
+      if (state_.stale && state_.ready.front().number == made.number) {
+        state_.ready.front() = std::move(made);
+        state_.stale = false;
+      } else {
+        state_.ready.push_back(std::move(made));
+      }
+      state_.captured = source_->capture();
+    }
+    state_.changed.notify_all();
+  }
+
+  void fail(const std::stop_token& stop, const std::string& text) {
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.failure = std::current_exception();
+    }
+    state_.changed.notify_all();
+    if (!stop.stop_requested() && !core::Interruption::requested() && config_.tell)
+      config_.tell("the generation beside training has failed: " + text);
+  }
+
+  PrefetchConfig config_;
+  std::shared_ptr<S> source_;
+  std::optional<std::int64_t> synced_;  // the step of the latest publish of this process
+  double waited_ = 0.0;                 // in this next()
+  State state_;
+  std::stop_source ending_;
+  std::jthread producer_;  // last: it uses all the others
+};
+
+}  // namespace rlalgo::sampler

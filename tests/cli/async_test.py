@@ -1,0 +1,110 @@
+"""Generation beside training as a user sees it: records, depth 0, resume, Ctrl-C, what is refused."""
+import json
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cases import main, without_times  # noqa: E402
+
+CASES = {}
+BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+@case
+def records(c):
+    c.train({"max_steps": 5, "trl": {**BESIDE, "max_staleness": 2}}).expect(0)
+    lines = c.metrics()
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
+    for line in lines:
+        assert 0 <= line["async/staleness/max"] <= 2, line
+        for name in ("async/queue_depth", "async/queue_wait_s", "async/producer_idle_s", "async/generate_s", "async/reward_s",
+                     "async/dropped", "reward", "time/wait", "sampling/importance_sampling_ratio/mean"):
+            assert isinstance(line[name], (int, float)), name
+        assert "time/generate" not in line
+    assert lines[0]["sampling/importance_sampling_ratio/min"] == lines[0]["sampling/importance_sampling_ratio/max"] == 1
+    assert max(line["async/staleness/max"] for line in lines) >= 1, "nothing was generated ahead"
+
+
+@case
+def depth_0_is_the_synchronous_run(c):
+    c.train({"max_steps": 3, "output_dir": "plain"}).expect(0)
+    c.train({"max_steps": 3, "output_dir": "zero", "trl": {**BESIDE, "prefetch_depth": 0}}).expect(0)
+    c.train({"max_steps": 3, "output_dir": "turns", "trl": {"use_data_producer": True}}).expect(0)
+    for other in ("zero", "turns"):
+        assert (c.folder / "plain/model.safetensors").read_bytes() == (c.folder / other / "model.safetensors").read_bytes()
+        assert without_times(c.metrics("plain")) == without_times(c.metrics(other))
+
+
+@case
+def every_online_recipe(c):
+    for rl, trl in (("gdpo", {"reward_funcs": ["builtin.gsm8k_accuracy", "builtin.gsm8k_format"]}), ("rloo", {"beta": 0.02}),
+                    ("grpo", {"beta": 0.02, "num_iterations": 2, "steps_per_generation": 2}),
+                    ("grpo", {"vllm_importance_sampling_mode": "sequence_mask", "off_policy_mask_threshold": 0.5})):
+        out = f"out-{rl}-{len(str(trl))}"
+        trl = {**BESIDE, **trl}
+        if rl == "rloo":
+            trl["loss_type"] = None
+        c.train({"rl": rl, "max_steps": 4, "output_dir": out, "trl": {k: v for k, v in trl.items() if v is not None}}).expect(0)
+        assert len(c.metrics(out)) == 4
+
+
+@case
+def evaluation_and_adapter(c):
+    c.train({"max_steps": 4, "val_set_size": 4, "eval_steps": 2, "adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True,
+             "trl": {**BESIDE, "vllm_sync_interval": 2}}).expect(0)
+    lines = c.metrics()
+    assert any("eval_reward" in line for line in lines), lines
+
+
+@case
+def resume_after_an_interruption(c):
+    long = {"max_steps": 400, "save_strategy": "steps", "save_steps": 1, "trl": BESIDE}
+    process = c.start("train", c.config(long))
+    deadline = time.monotonic() + 60
+    while not (c.folder / "out/checkpoint-3").exists():
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (process.returncode, err)
+    assert time.monotonic() - begin < 10, "it took too long to stop"
+    newest = max(int(path.name.split("-")[1]) for path in (c.folder / "out").glob("checkpoint-*"))
+    state = json.loads((c.folder / f"out/checkpoint-{newest}/rlalgo_state.json").read_text())
+    assert state["owner"]["sampler"]["next_step"] == newest
+    c.train({**long, "max_steps": newest + 3, "auto_resume_from_checkpoints": True}).expect(0)
+    assert [line["step"] for line in c.metrics()] == list(range(1, newest + 4))
+
+
+@case
+def refused(c):
+    for changes, code, parts in (
+            ({"trl": {**BESIDE, "prefetch_depth": -1}}, 2, ["[rlalgo.config.6]", "prefetch_depth"]),
+            ({"trl": {**BESIDE, "max_staleness": 1}}, 2, ["[rlalgo.config.8]", "max_staleness", "2 or more"]),
+            ({"trl": {**BESIDE, "vllm_sync_interval": 2}}, 2, ["[rlalgo.config.8]", "vllm_sync_interval is never reached"]),
+            ({"trl": {**BESIDE, "streaming_partial_batch": True}}, 2, ["[rlalgo.config.10]", "streaming_partial_batch"]),
+            ({"trl": {**BESIDE, "replay_buffer_size": 8}}, 2, ["[rlalgo.config.10]", "replay_buffer_size"]),
+            ({"trl": {**BESIDE, "reroll_start_fraction": 0.5}}, 2, ["[rlalgo.config.10]", "reroll_start_fraction"])):
+        c.train(changes).expect(code, *parts)
+        assert not (c.folder / "out").exists()
+    c.train({"trl": {**BESIDE, "streaming_partial_batch": False, "replay_buffer_size": 0, "reroll_start_fraction": 1.0}}).expect(0)
+
+
+@case
+def a_reward_that_fails(c):
+    (c.folder / "late.py").write_text("calls = 0\n\ndef fails(prompts, completions, **kwargs):\n    global calls\n    calls += 1\n"
+                                      "    if calls == 3:\n        raise ValueError('the third is bad')\n    return [0.5] * len(prompts)\n")
+    begin = time.monotonic()
+    c.train({"max_steps": 50, "trl": {**BESIDE, "reward_funcs": ["late.fails"]}}).expect(1, "the third is bad")
+    assert time.monotonic() - begin < 60
+
+
+if __name__ == "__main__":
+    main(CASES)

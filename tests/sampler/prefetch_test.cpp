@@ -1,0 +1,322 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <support/catch.hpp>
+#include <support/snapshot_table.hpp>
+#include <support/table_generator.hpp>
+
+#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/prefetch.hpp>
+#include <rlalgo/sampler/rollouts.hpp>
+
+using namespace rlalgo;
+using rlalgo::support::SnapshotTable;
+using sampler::PrefetchConfig;
+using sampler::RolloutBatch;
+using sampler::RolloutsConfig;
+using Rollouts = sampler::Rollouts<SnapshotTable>;
+using Prefetch = sampler::Prefetch<Rollouts>;
+
+static_assert(sampler::Sampler<Prefetch> && sampler::Rewarded<Prefetch> && sampler::Generates<Prefetch> &&
+              sampler::Finite<Prefetch> && sampler::GenerationSource<Prefetch>);
+
+namespace {
+
+class FirstToken : public reward::RewardFunction {
+ public:
+  [[nodiscard]] std::string name() const override { return "first_token"; }
+  std::vector<double> operator()(const reward::RewardCall& call) override {
+    std::vector<double> out;
+    for (const auto ids : call.completion_ids) out.push_back(ids[0] + 0.1 * ids[1] + static_cast<double>(call.step));
+    return out;
+  }
+};
+
+RolloutsConfig config(std::int64_t b, std::int64_t a, std::int64_t s, std::int64_t mu, std::int64_t g) {
+  RolloutsConfig out;
+  out.geometry = {.micro_batch_size = b,
+                  .gradient_accumulation_steps = a,
+                  .steps_per_generation = s,
+                  .num_iterations = mu,
+                  .num_generations = g};
+  return out;
+}
+
+struct Bench {
+  SnapshotTable table;
+
+  std::shared_ptr<Rollouts> rollouts(const RolloutsConfig& c, std::size_t prompts = 16) {
+    return std::make_shared<Rollouts>(rlalgo::support::numbered_prompts(prompts), table,
+                                      std::vector<sampler::WeightedReward>{{std::make_shared<FirstToken>(), 1.0}},
+                                      rlalgo::support::decode, c, [this] { return table.version.load(); });
+  }
+  std::unique_ptr<Prefetch> prefetch(PrefetchConfig p, const RolloutsConfig& c = config(4, 1, 1, 1, 2)) {
+    table.stop = p.stop.get_token();
+    return std::make_unique<Prefetch>(std::move(p), rollouts(c));
+  }
+  // What a trainer does: publish where it is due, then the batch, of weights that then change.
+  RolloutBatch step(Prefetch& sampler, std::int64_t k) {
+    if (sampler.needs_weights(k)) table.version = k;
+    return sampler.next(k);
+  }
+};
+
+std::vector<std::int64_t> rows_of(const RolloutBatch& batch) {
+  std::vector<std::int64_t> out;
+  for (const auto& part : batch.parts)
+    for (const data::Rollout* r : part) out.push_back(r->row);
+  return out;
+}
+
+double worst(const core::Metrics& m) { return m.value("async/staleness/max"); }
+
+}  // namespace
+
+TEST_CASE("depth 0 is the sampler within: batches, metrics, seconds, state, when weights are due") {
+  for (const auto& c : {config(4, 1, 1, 1, 2), config(2, 2, 3, 1, 2), config(2, 4, 2, 1, 2), config(2, 1, 2, 2, 4)}) {
+    Bench plain, around;
+    const auto expected = plain.rollouts(c);
+    const auto found = around.prefetch({.depth = 0, .sync_interval = 3}, c);
+    for (std::int64_t k = 0; k < 9; ++k) {
+      CHECK(found->needs_weights(k) == expected->needs_weights(k));
+      plain.table.version = around.table.version = k;
+      const RolloutBatch x = expected->next(k), y = found->next(k);
+      CHECK(rows_of(x) == rows_of(y));
+      CHECK(x.metrics.values() == y.metrics.values());
+      REQUIRE(x.seconds.size() == y.seconds.size());
+      for (std::size_t i = 0; i < x.seconds.size(); ++i) CHECK(x.seconds[i].first == y.seconds[i].first);
+      CHECK(expected->state().dump() == found->state().dump());
+    }
+  }
+}
+
+TEST_CASE("what is trained on is what a synchronous sampler draws, of weights at most depth and interval behind") {
+  for (const auto& [depth, interval] : {std::tuple{1, 1}, {2, 1}, {4, 1}, {1, 3}, {3, 2}})
+    for (const auto& c : {config(4, 1, 1, 1, 2), config(2, 4, 2, 1, 2), config(2, 1, 3, 2, 2)}) {
+      INFO("depth " << depth << " interval " << interval << " S " << c.geometry.steps_per_generation);
+      Bench bench, plain;
+      const auto sampler = bench.prefetch({.depth = depth, .sync_interval = interval}, c);
+      const auto expected = plain.rollouts(c);
+      const double r =
+          static_cast<double>(c.geometry.micro_steps()) / static_cast<double>(c.geometry.gradient_accumulation_steps);
+      for (std::int64_t k = 0; k < 12; ++k) {
+        if (k % 3 == 2) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        const RolloutBatch batch = bench.step(*sampler, k), same = expected->next(k);
+        REQUIRE(rows_of(batch) == rows_of(same));
+        for (std::size_t p = 0; p < batch.parts.size(); ++p)
+          for (std::size_t i = 0; i < batch.parts[p].size(); ++i)
+            CHECK(batch.parts[p][i]->rewards == same.parts[p][i]->rewards);  // the step that trains on it included
+        REQUIRE(batch.seconds.size() == 1);
+        CHECK(batch.seconds[0].first == "wait");
+        if (batch.fresh.empty()) continue;
+        CHECK(worst(batch.metrics) <= std::ceil(depth * r) + interval - 1);
+        CHECK(batch.metrics.value("num_tokens") == same.metrics.value("num_tokens"));
+        CHECK(batch.metrics.value("async/queue_depth") <= depth);
+        CHECK(batch.metrics.value("async/dropped") == 0);
+      }
+    }
+}
+
+TEST_CASE("the producer begins depth generations and no more, and none beyond the end of the run") {
+  Bench bench;
+  const auto sampler = bench.prefetch({.depth = 3, .generations = 5});
+  (void)bench.step(*sampler, 0);
+  for (int i = 0; i < 200 && bench.table.begun < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK(bench.table.begun == 4);
+  for (std::int64_t k = 1; k < 5; ++k) (void)bench.step(*sampler, k);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK(bench.table.begun == 5);
+}
+
+TEST_CASE("weights are due at the first step and when the interval has passed, also after a resume") {
+  Bench bench;
+  const auto sampler = bench.prefetch({.depth = 1, .sync_interval = 3});
+  std::vector<std::int64_t> due;
+  for (std::int64_t k = 0; k < 8; ++k) {
+    if (sampler->needs_weights(k)) due.push_back(k);
+    (void)bench.step(*sampler, k);
+  }
+  CHECK(due == std::vector<std::int64_t>{0, 3, 6});
+  const auto resumed = bench.prefetch({.depth = 1, .sync_interval = 3});
+  resumed->restore(sampler->state());
+  CHECK(resumed->needs_weights(8));
+  (void)resumed->next(8);
+  CHECK_FALSE(resumed->needs_weights(10));
+  CHECK(resumed->needs_weights(11));
+}
+
+TEST_CASE("rows of the weights that are trained have no sampling log-probs to be corrected for") {
+  Bench bench;
+  const auto sampler = bench.prefetch({.depth = 1});
+  const RolloutBatch first = bench.step(*sampler, 0);
+  for (const float q : first.parts[0][0]->sampling_log_probs) CHECK(std::isnan(q));
+  const auto begun = [&](std::int64_t calls) {
+    for (int i = 0; i < 400 && bench.table.begun < calls; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  begun(2);
+  (void)bench.step(*sampler, 1);
+  begun(3);
+  const RolloutBatch third = bench.step(*sampler, 2);
+  CHECK(third.parts[0][0]->sampling_log_probs[0] == -0.5F);
+  CHECK(third.parts[0][0]->weights_version < 2);
+}
+
+TEST_CASE("generations that are too old are made again of the same prompts, and counted") {
+  Bench bench, plain;
+  const auto sampler = bench.prefetch({.depth = 3, .max_staleness = 1});
+  const auto expected = plain.rollouts(config(4, 1, 1, 1, 2));
+  double dropped = 0;
+  for (std::int64_t k = 0; k < 10; ++k) {
+    const RolloutBatch batch = bench.step(*sampler, k);
+    CHECK(rows_of(batch) == rows_of(expected->next(k)));
+    CHECK(worst(batch.metrics) <= 1);
+    dropped += batch.metrics.value("async/dropped");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the queue fills with what will be too old
+  }
+  CHECK(dropped >= 4);
+  CHECK(bench.table.begun >= 10 + static_cast<std::int64_t>(dropped) / 4);
+}
+
+TEST_CASE("a failure of the producer comes with its type and text, before what is ready is used up, and again") {
+  Bench bench;
+  std::string told;
+  const auto sampler = bench.prefetch({.depth = 3, .tell = [&](const std::string& line) { told = line; }});
+  bench.table.fails_at = 2;
+  (void)bench.step(*sampler, 0);
+  for (int i = 0; i < 200 && bench.table.begun < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const core::Stopwatch watch;
+  CHECK_THROWS_AS(bench.step(*sampler, 1), std::domain_error);
+  CHECK_THROWS_WITH(bench.step(*sampler, 1), "the table has burnt");
+  CHECK(watch.seconds() < 1.0);
+  CHECK_THAT(told, Catch::Contains("the table has burnt"));
+}
+
+TEST_CASE("a producer that hangs is found out, and ends within the token of its stop") {
+  Bench bench;
+  const core::Stopwatch watch;
+  {
+    const auto sampler = bench.prefetch({.depth = 1, .stall_seconds = 0.3});
+    bench.table.hangs_at = 1;
+    (void)bench.step(*sampler, 0);
+    CHECK_THROWS_WITH(bench.step(*sampler, 1), Catch::Contains("[rlalgo.sampler.9]"));
+    CHECK(watch.seconds() > 0.25);
+  }
+  CHECK(watch.seconds() < 5.0);
+}
+
+TEST_CASE("a stop that is asked for ends the wait, and leaves everything to be saved and gone on with") {
+  Bench bench;
+  const auto c = config(2, 4, 2, 1, 2);  // two generations a step
+  const auto sampler = bench.prefetch({.depth = 3}, c);
+  bench.table.hangs_at = 3;
+  (void)bench.step(*sampler, 0);
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    core::Interruption::request(SIGINT);
+  });
+  CHECK_THROWS_AS(bench.step(*sampler, 1), core::Interrupted);
+  later.join();
+  core::Interruption::clear();
+  const std::string saved = sampler->state().dump();
+  Bench fresh, plain;
+  const auto resumed = fresh.prefetch({.depth = 3}, c);
+  resumed->restore(sampler::Json::parse(saved));
+  const auto expected = plain.rollouts(c);
+  (void)expected->next(0);
+  for (std::int64_t k = 1; k < 5; ++k) CHECK(rows_of(fresh.step(*resumed, k)) == rows_of(expected->next(k)));
+  CHECK(fresh.table.begun <= 10);  // 3 to 9 are trained on, three more are ready: generation 2 was there
+}
+
+TEST_CASE(
+    "a killed run that goes on trains on every prompt once: the queue is in the state, what was under way is not") {
+  for (const auto& c : {config(4, 1, 1, 1, 2), config(2, 2, 3, 1, 2), config(2, 4, 2, 1, 2), config(2, 1, 3, 2, 2)})
+    for (const std::int64_t saved_at : {1, 2, 5})
+      for (const auto& [depth, later] : {std::pair{1, 1}, {3, 3}, {3, 1}, {3, 0}, {0, 2}}) {
+        INFO("S " << c.geometry.steps_per_generation << " saved after " << saved_at << " depth " << depth << " then "
+                  << later);
+        Bench first_bench, second_bench, plain;
+        const auto expected = plain.rollouts(c);
+        std::string saved;
+        std::int64_t ready = 0;
+        {
+          const auto first = first_bench.prefetch({.depth = depth}, c);
+          for (std::int64_t k = 0; k < saved_at; ++k) {
+            (void)first_bench.step(*first, k);
+            (void)expected->next(k);
+          }
+          if (saved_at == 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          saved = first->state().dump();
+        }
+        const auto state = sampler::Json::parse(saved);
+        ready = static_cast<std::int64_t>(state.value("queue", sampler::Json::array()).size());
+        CHECK(ready <= depth);
+        const auto second = second_bench.prefetch({.depth = later}, c);
+        second->restore(state);
+        CHECK(second->state().dump() == saved);
+        std::int64_t generations = 0;
+        for (std::int64_t k = saved_at; k < saved_at + 7; ++k) {
+          const RolloutBatch batch = second_bench.step(*second, k), same = expected->next(k);
+          CHECK(rows_of(batch) == rows_of(same));
+          for (const auto& generation : batch.fresh) {
+            ++generations;
+            CHECK(generation->rewards.columns() == 1);
+            for (const data::Rollout& r : generation->rollouts)
+              CHECK(r.text == rlalgo::support::decode(r.completion_ids));
+          }
+          if (!batch.fresh.empty()) CHECK(batch.metrics.value("num_tokens") == same.metrics.value("num_tokens"));
+        }
+        CHECK(second_bench.table.begun <= std::max<std::int64_t>(0, generations - ready) + later);
+      }
+}
+
+TEST_CASE("a state whose queue does not fit is refused and changes nothing") {
+  Bench bench;
+  const auto sampler = bench.prefetch({.depth = 2});
+  (void)bench.step(*sampler, 0);
+  sampler::Json good;
+  for (int i = 0; i < 400; ++i) {
+    good = sampler->state();
+    if (good.contains("queue") && good["queue"].size() == 2) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  REQUIRE(good["queue"].size() == 2);
+  const auto refused = [&](auto&& spoil) {
+    sampler::Json bad = good;
+    spoil(bad);
+    const auto other = bench.prefetch({.depth = 2});
+    const std::string before = other->state().dump();
+    CHECK_THROWS_WITH(other->restore(bad), Catch::Contains("[rlalgo.sampler.7]"));
+    CHECK(other->state().dump() == before);
+  };
+  refused([](sampler::Json& s) { s["queue"][1]["number"] = 5; });
+  refused([](sampler::Json& s) { s["queue"][0]["number"] = -1; });
+  refused([](sampler::Json& s) { s["queue"][0].erase("metrics"); });
+  refused([](sampler::Json& s) { s["queue"][0]["rollouts"].erase(0); });
+  refused([](sampler::Json& s) { s["queue"][0]["metrics"][0]["kind"] = 9; });
+  const auto ahead = bench.prefetch({.depth = 2});
+  sampler::Json later = good;
+  later["queue"].erase(0);
+  ahead->restore(later);
+  CHECK_THROWS_WITH(ahead->next(1), Catch::Contains("[rlalgo.sampler.7]"));
+}
+
+TEST_CASE("settings that cannot work are refused") {
+  Bench bench;
+  for (const PrefetchConfig& bad : {PrefetchConfig{.depth = -1}, PrefetchConfig{.sync_interval = 0},
+                                    PrefetchConfig{.sync_interval = 4, .max_staleness = 2}})
+    CHECK_THROWS_WITH(bench.prefetch(bad), Catch::Contains("[rlalgo.sampler.8]"));
+}

@@ -1,0 +1,58 @@
+// A generator of known tokens that may be asked on another thread: completions come from a table, with the version that
+// was published last; it can be slow, fail, or hang until it is asked to stop.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/inference/generator.hpp>
+
+namespace rlalgo::support {
+
+// Completion j of a prompt whose first id is p, in generation n: tokens p, j, n mod 7, version mod 5.
+class SnapshotTable {
+ public:
+  static constexpr inference::WeightSource weights = inference::WeightSource::snapshot;
+
+  std::atomic<std::int64_t> version{0};
+  std::atomic<int> milliseconds{0};        // of a call
+  std::atomic<std::int64_t> fails_at{-1};  // generation number
+  std::atomic<std::int64_t> hangs_at{-1};  // until `stop`
+  std::atomic<std::int64_t> begun{0};      // calls
+  std::stop_token stop;
+
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
+                                                      const inference::SamplingConfig&, inference::DrawKey key) {
+    ++begun;
+    const std::int64_t now = version;
+    if (static_cast<std::int64_t>(key.step) == fails_at) throw std::domain_error("the table has burnt");
+    while (static_cast<std::int64_t>(key.step) == hangs_at) {
+      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "given up"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::vector<std::vector<data::Completion>> out;
+    for (const inference::Request& request : requests) {
+      out.emplace_back();
+      for (std::int64_t j = 0; j < request.count; ++j) {
+        data::Completion one;
+        one.ids = {request.prompt.at(0), static_cast<data::TokenId>(j), static_cast<data::TokenId>(key.step % 7),
+                   static_cast<data::TokenId>(now % 5)};
+        one.log_probs = {-0.5F, -0.25F, -0.125F, -1.0F};
+        one.weights_version = now;
+        out.back().push_back(std::move(one));
+      }
+    }
+    return out;
+  }
+};
+
+}  // namespace rlalgo::support
