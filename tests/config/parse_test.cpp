@@ -745,7 +745,7 @@ TEST_CASE("generation beside training: what cannot be") {
   CHECK(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
   // Two optimizer steps to a generation, so its rows are at least two updates behind.
   CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
-  CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"max_steps=5"}), {"config.8", "never reached"}) == "");
+  CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}), {"config.8", "never reached"}) == "");
   CHECK(lacks(error_of(beside + "  streaming_partial_batch: true\n"), {"config.10", "streaming_partial_batch"}) == "");
   CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n"), {"config.10", "replay_buffer_size"}) == "");
   CHECK(lacks(error_of(beside + "  reroll_start_fraction: 0.5\n"), {"config.10", "reroll_start_fraction"}) == "");

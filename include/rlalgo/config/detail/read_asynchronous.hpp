@@ -25,7 +25,7 @@ inline void read_asynchronous(Reader& reader, TrlConfig& trl) {
   reader.read("max_staleness", trl.max_staleness);
   reader.read("heartbeat_stale_after_s", trl.heartbeat_stale_after_s);
   apply_lacking(reader, lacking_asynchronous_keys());
-  if (const Node* node = reader.section().find("reroll_start_fraction");
+  if (const Node* node = reader.take("reroll_start_fraction");
       node != nullptr && node->kind != Kind::null && node->text != "1" && node->text != "1.0")
     raise_lacking(reader.prefix() + "reroll_start_fraction", *node,
                   "failed prompts are not tried again; remove the key");
