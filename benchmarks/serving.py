@@ -21,6 +21,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -81,17 +82,17 @@ async def all_streams(port, prompts, tokens, at_once, seen):
     await asyncio.gather(*(one(p) for p in prompts))
 
 
-def measure(server, streams, seed, others):
+def measure(server, streams, seed, others, tokens=128, requests=32):
     rng = random.Random(seed)
-    prompts = [[rng.randrange(100, 1000) for _ in range(32)] for _ in range(max(32, streams))]
+    prompts = [[rng.randrange(100, 1000) for _ in range(32)] for _ in range(max(requests, streams))]
     seen = {"first": [], "gap": []}
     before = cpu_seconds(others)
     begin = time.perf_counter()
-    asyncio.run(all_streams(server.port, prompts, 128, streams, seen))
+    asyncio.run(all_streams(server.port, prompts, tokens, streams, seen))
     seconds = time.perf_counter() - begin
     after = cpu_seconds(others)
     at = lambda values, q: round(1000 * sorted(values)[min(len(values) - 1, int(q * len(values)))], 1)
-    return {"tokens_per_s": round(128 * len(prompts) / seconds, 1), "first_p50": at(seen["first"], 0.5),
+    return {"tokens_per_s": round(tokens * len(prompts) / seconds, 1), "first_p50": at(seen["first"], 0.5),
             "first_p99": at(seen["first"], 0.99), "gap_p50": at(seen["gap"], 0.5), "gap_p99": at(seen["gap"], 0.99),
             "other": round(after[0] - before[0] - (after[1] - before[1]), 2), "seconds": round(seconds, 1)}
 
@@ -99,6 +100,9 @@ def measure(server, streams, seed, others):
 class Server:
     def __init__(self, name, command, port, environment, log):
         self.name, self.port = name, port
+        with socket.socket() as free:  # nobody else answers there
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
         begin = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment}, start_new_session=True)
         asyncio.run(self.answering(begin))
@@ -157,12 +161,12 @@ def main():
                         str(venv / "bin/vllm"), "serve", arguments.model, "--served-model-name", "m", "--dtype", dtype, "--host",
                         "127.0.0.1", "--port", str(arguments.port + 1), "--max-model-len", "2048", "--enforce-eager"],
                         arguments.port + 1, {
-                            "PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "LD_PRELOAD": preload, "VLLM_CPU_KVCACHE_SPACE": "2",
+                            "VLLM_TARGET_DEVICE": "cpu", "PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "LD_PRELOAD": preload, "VLLM_CPU_KVCACHE_SPACE": "2",
                             "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_OMP_THREADS_BIND": "0",
                             "KMP_BLOCKTIME": "0"}, log))
                 sessions = {s.process.pid for s in servers}
                 for server in servers:  # warm
-                    measure(server, 4, 99, sessions)
+                    measure(server, 16, 99, sessions, 8, 16)
                 for round_number in range(arguments.rounds):
                     for count in streams:
                         for server in servers if round_number % 2 == 0 else servers[::-1]:

@@ -15,7 +15,20 @@ from oracle import Oracle, without_vllm
 def main():
     without_vllm()
     import axolotl.cli.train
+    import axolotl.core.trainers.grpo.async_trainer as asynchronous
     import requests
+    # axolotl 0.19 overrides this method with the arguments and results of an older TRL than the one it asks for (1.9), which
+    # calls it with the tiles of images and takes a third result. Without this its asynchronous trainers do not get to a second step.
+    trainer = asynchronous.AsyncGRPOTrainer
+    log_probs = trainer._get_per_token_logps_and_entropies
+
+    def as_trl_calls_it(self, *positional, **named):
+        if "num_tiles" not in named:
+            return log_probs(self, *positional, **named)
+        del named["num_tiles"]
+        return (*log_probs(self, *positional, **named), None)
+    trainer._get_per_token_logps_and_entropies = as_trl_calls_it
+
     url, directory, output = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     (output / "prepared").mkdir(parents=True, exist_ok=True)
     os.chdir(output)
@@ -61,7 +74,7 @@ def main():
         worst.append(oracle.check(ids, answer["token_ids"], answer["logprobs"]["token_logprobs"]))
 
     axolotl.cli.train.do_cli(str(output / "config.yaml"))
-    assert len(loaded) == 3 and {status for _, status in loaded} == {200}, loaded
+    assert len(loaded) >= 3 and {status for _, status in loaded} == {200}, loaded
     print(json.dumps({"package": f"axolotl {__import__('importlib.metadata').metadata.version('axolotl')}",
                       "worst": max(worst), "loads": len(loaded)}))
 
