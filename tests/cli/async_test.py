@@ -86,14 +86,29 @@ def resume_after_an_interruption(c):
 
 
 @case
+def replay_and_reroll(c):
+    (c.folder / "rare.py").write_text("def rare(prompts, completions, completion_ids, **kwargs):\n"
+                                      "    return [1.0 if sum(ids) % 5 == 0 else 0.0 for ids in completion_ids]\n")
+    again = {"replay_buffer_size": 16, "reroll_start_fraction": 0.2, "reward_funcs": ["rare.rare"]}
+    for out, trl in (("beside", BESIDE), ("turns", {"use_data_producer": True})):
+        c.train({"max_steps": 10, "logging_steps": 1, "output_dir": out, "trl": {**trl, **again}}).expect(0)
+        lines = c.metrics(out)
+        assert sum(line["replay_buffer_replacements"] for line in lines) > 0, lines
+        assert lines[-1]["replay_buffer_size"] > 0 and lines[-1]["reroll_buffer_size"] >= 0
+        assert all(line["reroll_injected"] == 0 for line in lines[:2])
+        assert sum(line["reroll_buffered"] for line in lines) > 0
+    assert "async/staleness/mean" not in c.metrics("turns")[0]
+
+
+@case
 def refused(c):
     for changes, code, parts in (
             ({"trl": {**BESIDE, "prefetch_depth": -1}}, 2, ["[rlalgo.config.6]", "prefetch_depth"]),
             ({"trl": {**BESIDE, "max_staleness": 1}}, 2, ["[rlalgo.config.8]", "max_staleness", "2 or more"]),
             ({"trl": {**BESIDE, "vllm_sync_interval": 2}}, 2, ["[rlalgo.config.8]", "vllm_sync_interval is never reached"]),
             ({"trl": {**BESIDE, "streaming_partial_batch": True}}, 2, ["[rlalgo.config.10]", "streaming_partial_batch"]),
-            ({"trl": {**BESIDE, "replay_buffer_size": 8}}, 2, ["[rlalgo.config.10]", "replay_buffer_size"]),
-            ({"trl": {**BESIDE, "reroll_start_fraction": 0.5}}, 2, ["[rlalgo.config.10]", "reroll_start_fraction"])):
+            ({"trl": {**BESIDE, "replay_buffer_size": -8}}, 2, ["[rlalgo.config.6]", "replay_buffer_size"]),
+            ({"trl": {**BESIDE, "reroll_start_fraction": 2}}, 2, ["[rlalgo.config.6]", "reroll_start_fraction"])):
         c.train(changes).expect(code, *parts)
         assert not (c.folder / "out").exists()
     c.train({"trl": {**BESIDE, "streaming_partial_batch": False, "replay_buffer_size": 0, "reroll_start_fraction": 1.0}}).expect(0)

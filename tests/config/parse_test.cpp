@@ -728,6 +728,14 @@ TEST_CASE("generation beside training: what is read, what follows from it, what 
   CHECK(parse(beside + "  vllm_importance_sampling_clip_min: 0.1\n").trl.vllm_importance_sampling_clip_min == 0.1);
   CHECK_FALSE(parse(beside + "  prefetch_depth: 0\n").trl.generates_beside());
   CHECK(parse(minimal + "  use_data_producer: true\n").warnings.empty());
+  const RunConfig again = parse(minimal +
+                                "  use_data_producer: true\n  replay_buffer_size: 16\n  replay_max_age: 8\n"
+                                "  reroll_start_fraction: 0.25\n  reroll_max_groups: 2\n");
+  CHECK(again.warnings.empty());
+  CHECK(again.trl.replay_buffer_size == 16);
+  CHECK(again.trl.replay_max_age == 8);
+  CHECK(again.trl.reroll_start_fraction == 0.25);
+  CHECK(again.trl.reroll_max_groups == 2);
   CHECK(warning_of(minimal + "  prefetch_depth: 2\n").find("async_prefetch") != std::string::npos);
   for (const char* key : {"trl.async_prefetch", "trl.prefetch_depth", "trl.use_data_producer"}) {
     CHECK_FALSE(parse(minimal).settings.contains(key));  // a run without it has the settings that it had
@@ -747,8 +755,11 @@ TEST_CASE("generation beside training: what cannot be") {
   CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
   CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}), {"config.8", "never reached"}) == "");
   CHECK(lacks(error_of(beside + "  streaming_partial_batch: true\n"), {"config.10", "streaming_partial_batch"}) == "");
-  CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n"), {"config.10", "replay_buffer_size"}) == "");
-  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 0.5\n"), {"config.10", "reroll_start_fraction"}) == "");
+  CHECK(lacks(error_of(beside + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
+  CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) == "");
+  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");
+  CHECK(lacks(error_of(beside + "  reroll_start_fraction: 0.5\n  reroll_max_groups: 0\n"),
+              {"config.6", "reroll_max_groups"}) == "");
   CHECK(parse(beside + "  reroll_start_fraction: 1.0\n").warnings.empty());
   CHECK(lacks(error_of(beside + "  vllm_importance_sampling_clip_max: null\n"), {"config.8", "truncates"}) == "");
   std::string preference = minimal;

@@ -125,10 +125,11 @@ struct Run {
   std::vector<double> old;            // of each row: whether it had old log-probs
 
   template <class L>
-  auto trainer(L loss, trainer::OnlineConfig settings, sampler::PrefetchConfig prefetch, bool evaluates = false) {
+  auto trainer(L loss, trainer::OnlineConfig settings, sampler::PrefetchConfig prefetch, bool evaluates = false,
+               sampler::ReplayConfig replay = {}) {
     return trainer::make_asynchronous(
-        std::move(settings), std::move(prefetch), std::move(loss), advantage::GroupRelative<>(),
-        aggregation::SumThenNormalize(),
+        std::move(settings), trainer::AsynchronousConfig{.prefetch = std::move(prefetch), .replay = replay},
+        std::move(loss), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
         trainer::OnlineInputs<CopiedPulls, CopySync>{
             .policy = bandit,
             .generator = pulls,
@@ -233,5 +234,25 @@ TEST_CASE("a run that is resumed trains on the prompts that one without an inter
     std::vector<std::int64_t> trained = first.trained;
     trained.insert(trained.end(), second.trained.begin(), second.trained.end());
     CHECK(trained == whole.trained);
+  }
+}
+
+TEST_CASE("replayed groups are trained on as what they are: counted, corrected to the weights that drew them") {
+  const Folder folder;
+  for (const std::int64_t depth : {0, 2}) {
+    Run run;
+    trainer::OnlineConfig c = config(30, folder.path / std::to_string(depth));
+    c.rollouts.geometry = {.micro_batch_size = 4, .num_generations = 2};  // many groups of equal rewards
+    auto trainer = run.trainer(Corrected({}), c, {.depth = depth}, false, {.capacity = 6});
+    double replaced = 0, idle = 0;
+    for (std::int64_t k = 0; k < 30; ++k) {
+      const run::StepResult step = trainer.step(k);
+      replaced += step.metrics.value("replay_buffer_replacements");
+      idle += step.metrics.value("frac_reward_zero_std");
+      CHECK(std::isfinite(step.metrics.value("sampling/importance_sampling_ratio/mean")));
+      CHECK(step.metrics.value("clip_ratio/region_mean") == 0.0);
+    }
+    CHECK(replaced >= 3);
+    CHECK(idle < 6);  // groups without signal remain only while the buffer is empty
   }
 }

@@ -1,6 +1,8 @@
 // From a configuration to the settings of an online run: geometry, sampling, optimizer, schedule, loop, rewards.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -79,6 +81,21 @@ namespace rlalgo::config {
           .stop = source.stop(),
           .tell = std::move(tell),
           .progress = source.progress()};
+}
+
+// What stands between generation and training, in a run of `steps` optimizer steps.
+[[nodiscard]] inline trainer::AsynchronousConfig asynchronous_config(const RunConfig& c,
+                                                                     sampler::PrefetchConfig prefetch,
+                                                                     std::int64_t steps) {
+  const TrlConfig& t = c.trl;
+  const auto first = static_cast<std::int64_t>(static_cast<double>(steps) * t.reroll_start_fraction);
+  return {.prefetch = std::move(prefetch),
+          .replay = {.capacity = static_cast<std::size_t>(t.replay_buffer_size),
+                     .max_age = t.replay_max_age.value_or(-1),
+                     .recompute_log_probs = t.replay_recompute_logps},
+          .reroll = {.on = t.reroll_start_fraction < 1.0,
+                     .first_step = std::max<std::int64_t>(1, first),
+                     .max_groups = t.reroll_max_groups}};
 }
 
 // What accompanies the run: the steering of an entropy bonus, a reference that follows the policy.

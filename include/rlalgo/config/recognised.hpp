@@ -81,7 +81,6 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_asynchronous_keys() {
   static const std::vector<RecognisedKey> keys = {
       {"streaming_partial_batch", "a generation is trained on when it is whole; remove the key"},
-      {"replay_buffer_size", "completions are trained on once; remove the key"},
   };
   return keys;
 }
@@ -327,6 +326,7 @@ struct RecognisedKey {
       {"streaming_min_groups", asynchronous},
       {"replay_buffer_size", asynchronous},
       {"replay_recompute_logps", asynchronous},
+      {"replay_max_age", asynchronous},
       {"reroll_start_fraction", asynchronous},
       {"reroll_max_groups", asynchronous},
       {"use_liger_loss", kernels},

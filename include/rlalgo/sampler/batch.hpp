@@ -31,6 +31,11 @@ struct Generation {
   core::RewardTable rewards;            // [N, K]
   // Of each group the index of its prompt in the dataset, where it is not that of the order; empty: it is.
   std::vector<std::size_t> prompts = {};
+  // Of each group whether it was drawn for an earlier generation and is trained on again; empty: of none.
+  std::vector<std::uint8_t> replayed = {};
+  [[nodiscard]] bool is_replayed(std::size_t row) const {
+    return !replayed.empty() && replayed[row * replayed.size() / rollouts.size()] != 0;
+  }
 };
 
 // Rows with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.

@@ -9,7 +9,8 @@
 // sync_interval: needs_weights(step), after which the trainer publishes, is true before the first generation, and then
 // whenever so many steps have passed since the last time; also after a resume, whose generator has no weights yet.
 // max_staleness: a generation that is further behind when it is popped is made again with the weights in force, of the
-// same prompts; the trainer waits for it. Its rows count in async/dropped.
+// same prompts; the trainer waits for it. Its rows count in async/dropped. What sampler::Replay put into it has an age of
+// its own, and counts here as not stale.
 //
 // Old log-probs are the trainer's business (RolloutRows::complete). Rows of the very weights that are trained, drawn in
 // this process, get NaN for their sampling log-probs: the two numbers are the same but for rounding, and a correction
@@ -249,8 +250,10 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   [[nodiscard]] bool too_old(const Generation& generation, std::int64_t step) const {
     if (config_.max_staleness < 0) return false;
-    return std::any_of(generation.rollouts.begin(), generation.rollouts.end(),
-                       [&](const data::Rollout& r) { return step - r.weights_version > config_.max_staleness; });
+    for (std::size_t i = 0; i < generation.rollouts.size(); ++i)
+      if (!generation.is_replayed(i) && step - generation.rollouts[i].weights_version > config_.max_staleness)
+        return true;
+    return false;
   }
 
   // With the mutex held.
@@ -279,8 +282,9 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   void tell_about(Made& made, std::int64_t step, double waited, const Popping& popping) {
     core::Metrics& metrics = made.about.metrics;
-    for (const data::Rollout& r : made.generation->rollouts) {
-      const auto behind = static_cast<double>(step - r.weights_version);
+    for (std::size_t i = 0; i < made.generation->rollouts.size(); ++i) {
+      if (made.generation->is_replayed(i)) continue;
+      const auto behind = static_cast<double>(step - made.generation->rollouts[i].weights_version);
       metrics.mean("async/staleness/mean", behind, 1.0);
       metrics.maximum("async/staleness/max", behind);
     }

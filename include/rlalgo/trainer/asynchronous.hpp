@@ -1,5 +1,8 @@
-// Online RL whose generation runs beside training: trainer/online.hpp with sampler::Prefetch around the rollouts.
+// Online RL whose generation runs beside training: trainer/online.hpp with combinators around the rollouts.
 //
+//   Prefetch<Replay<Reroll<Rollouts<G>>>>   made ahead ← groups without signal replaced ← failed prompts again ← drawn
+//
+// Replay and Reroll are off unless configured, and work at depth 0, too.
 // The generator must not read the trainer's own tensors: inference::SnapshotEngine with sync::SnapshotWeights, or a server.
 // Where weights change under a call, generator and policy take turns (sync/turns.hpp); evaluations take turns with the
 // training by themselves.
@@ -9,33 +12,49 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include <rlalgo/aggregation/concept.hpp>
 #include <rlalgo/sampler/prefetch.hpp>
+#include <rlalgo/sampler/replay.hpp>
+#include <rlalgo/sampler/reroll.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/trainer/online.hpp>
 
 namespace rlalgo::trainer {
 
 template <class G>
-using PrefetchedRollouts = sampler::Prefetch<sampler::Rollouts<G>>;
+using PrefetchedRollouts = sampler::Prefetch<sampler::Replay<sampler::Reroll<sampler::Rollouts<G>>>>;
 
-// `prefetch.generations` follows from the run's steps.
+// Evaluations are of the plain rollouts.
+struct AsynchronousConfig {
+  sampler::PrefetchConfig prefetch;  // `generations` is taken from the run's steps
+  sampler::ReplayConfig replay;      // `advantages` are the method's
+  sampler::RerollConfig reroll;
+};
+
 template <class L, class A, class Aggregation, class G, class Y, class R>
 [[nodiscard]] Trainer<L, A, PrefetchedRollouts<G>, Aggregation, Y> make_asynchronous(OnlineConfig config,
-                                                                                     sampler::PrefetchConfig prefetch,
-                                                                                     L loss, A estimator,
+                                                                                     AsynchronousConfig beside, L loss,
+                                                                                     A estimator,
                                                                                      Aggregation aggregation,
                                                                                      OnlineInputs<G, Y, R> inputs) {
   const sampler::Geometry& g = config.rollouts.geometry;
   const std::int64_t steps = config.trainer.loop.max_steps;
-  prefetch.generations = steps > 0 ? g.generation_of(steps * g.gradient_accumulation_steps - 1) + 1 : 0;
+  beside.prefetch.generations = steps > 0 ? g.generation_of(steps * g.gradient_accumulation_steps - 1) + 1 : 0;
+  beside.replay.advantages = [estimator, aggregation](const core::RewardTable& rewards, const core::Groups& groups) {
+    const std::vector<double> none(rewards.rows(), 0.0);  // divergence from the reference
+    return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
+  };
+  const AsynchronousConfig plain{.prefetch = {.depth = 0, .turn = beside.prefetch.turn}, .replay = {}, .reroll = {}};
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs), [&](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose purpose) {
+                       const AsynchronousConfig& c = purpose == SamplerPurpose::training ? beside : plain;
+                       using Rerolled = sampler::Reroll<sampler::Rollouts<G>>;
+                       using Replayed = sampler::Replay<Rerolled>;
+                       auto rerolled = std::make_shared<Rerolled>(c.reroll, std::move(rollouts));
                        return std::make_shared<PrefetchedRollouts<G>>(
-                           purpose == SamplerPurpose::training
-                               ? prefetch
-                               : sampler::PrefetchConfig{.depth = 0, .turn = prefetch.turn},
-                           std::move(rollouts));
+                           c.prefetch, std::make_shared<Replayed>(c.replay, std::move(rerolled)));
                      });
 }
 

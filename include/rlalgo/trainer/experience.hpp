@@ -8,6 +8,7 @@
 // Evaluation takes its batches through the same stage.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +61,8 @@ concept AdvantageFor = (sampler::Rewarded<S> && advantage::AdvantageEstimator<A>
 
 namespace detail {
 
-// The micro-batches without idle rows; skipped_zero_adv_rows, the share of rows left out. Where a surrogate is all there
+// The micro-batches without idle rows; skipped_zero_adv_rows, the share of rows left out, and skipped_zero_adv_batches, of
+// micro-batches. Where a surrogate is all there
 // is to the loss, the gradient stays the same: the counts it is divided by are those of all rows. When nothing would
 // remain, one row does, so that every parameter has its (zero) gradient.
 template <sampler::IdleRows R>
@@ -79,6 +81,10 @@ template <sampler::IdleRows R>
     }
   if (kept == 0 && any != nullptr) out.front().push_back(any);
   metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
+  metrics.mean(
+      "skipped_zero_adv_batches",
+      static_cast<double>(std::count_if(out.begin(), out.end(), [](const auto& part) { return part.empty(); })),
+      static_cast<double>(out.size()));
   return out;
 }
 

@@ -105,8 +105,9 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
                                            [&](const data::Rollout& row) { return truth_ids(model, row.columns); }));
     };
   return with_policy_gradient(config, coefficient, [&](auto loss) {
-    auto trainer = trainer::make_asynchronous(settings, prefetch, std::move(loss), estimator(config),
-                                              reward_aggregation(config), std::move(inputs));
+    auto trainer =
+        trainer::make_asynchronous(settings, asynchronous_config(config, prefetch, settings.trainer.loop.max_steps),
+                                   std::move(loss), estimator(config), reward_aggregation(config), std::move(inputs));
     return carry_out(trainer, config, *model.decoder, evaluation, messages);
   });
 }

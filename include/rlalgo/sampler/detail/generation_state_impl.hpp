@@ -74,9 +74,10 @@ RLALGO_INLINE void check_fingerprint(const Json& state, const Json& expected) {
 
 RLALGO_INLINE Json pack_generation(const Generation& generation, std::int64_t number) {
   Json rows = Json::array();
+  const bool own_prompts = !generation.prompts.empty();  // rows may have been in a checkpoint before, without episodes
   for (const data::Rollout& r : generation.rollouts)
     rows.push_back({{"row", r.row},
-                    {"prompt_ids", r.episode ? Json(pack(r.prompt_ids)) : Json()},
+                    {"prompt_ids", r.episode || own_prompts ? Json(pack(r.prompt_ids)) : Json()},
                     {"completion_ids", pack(r.completion_ids)},
                     {"sampling_log_probs", pack(r.sampling_log_probs)},
                     {"old_log_probs", pack(r.old_log_probs)},
@@ -92,6 +93,7 @@ RLALGO_INLINE Json pack_generation(const Generation& generation, std::int64_t nu
               {"reward_weights", pack(generation.rewards.weights())},
               {"rollouts", std::move(rows)}};
   if (!generation.prompts.empty()) out["prompts"] = generation.prompts;
+  if (!generation.replayed.empty()) out["replayed"] = pack(generation.replayed);
   return out;
 }
 
@@ -110,6 +112,8 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     raise_state("another number of rows", std::to_string(rows.size()), std::to_string(chosen.size() * group_size));
   auto out = std::make_shared<Generation>();
   out->prompts = others;
+  if (packed.contains("replayed")) out->replayed = unpack<std::uint8_t>(packed.at("replayed"));
+  if (!out->replayed.empty() && out->replayed.size() != ordered.size()) raise_state("another number of groups");
   const auto names = packed.at("reward_names").get<std::vector<std::string>>();
   out->rewards = core::RewardTable(names, unpack<double>(packed.at("reward_weights")), rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
