@@ -21,6 +21,7 @@ LESSONS = {
     "example_05_environment": ([MODEL], "step 3/60", True),  # 70 s to its end
     "example_06_ebft_features": ([MODEL], "whitened alignment", False),
     "example_07_serve": ([MODEL], "status 400", False),
+    "example_08_async": ([MODEL], "step 20/20", False),
 }
 
 
