@@ -1,12 +1,13 @@
 """Generation beside training as a user sees it: records, depth 0, resume, Ctrl-C, what is refused."""
 import json
 import pathlib
+import random
 import signal
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import main, without_times  # noqa: E402
+from cases import BASE, main, without_times  # noqa: E402
 
 CASES = {}
 BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2}
@@ -83,6 +84,51 @@ def resume_after_an_interruption(c):
     assert state["owner"]["sampler"]["next_step"] == newest
     c.train({**long, "max_steps": newest + 3, "auto_resume_from_checkpoints": True}).expect(0)
     assert [line["step"] for line in c.metrics()] == list(range(1, newest + 4))
+
+
+@case
+def killed_runs_train_on_every_prompt_once(c):
+    """Structured feature matching records what every step trained on; prompts follow from the seed alone."""
+    rows = [{"input": f"{i % 7} + {i % 5} = ({i})", "output": str(i % 7 + i % 5)} for i in range(40)]
+    (c.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def config(out, trl):
+        (c.folder / f"{out}.yaml").write_text(json.dumps({
+            "base_model": BASE["base_model"], "rl": "ebft", "learning_rate": 1e-3, "max_steps": 16, "output_dir": out, "save_steps": 1,
+            "logging_steps": 1, "auto_resume_from_checkpoints": True, "chat_template": "tokenizer_default", "micro_batch_size": 4,
+            "gradient_accumulation_steps": 2, "datasets": [{"path": "rows.jsonl", "type": "ebft_opencode.transform"}],
+            "ebft": {"mode": "structured", "embed_method": "completion_mean", "save_rollouts": True},
+            "trl": {"num_generations": 4, "max_completion_length": 12, **trl}}))
+        return f"{out}.yaml"
+
+    def prompts(out):
+        lines = [json.loads(line) for line in (c.folder / out / "ebft_rollouts.jsonl").read_text().splitlines()]
+        return [(line["step"], line["prompt_ids"]) for line in lines]
+
+    def newest(out):
+        return max((int(path.name.split("-")[1]) for path in (c.folder / out).glob("checkpoint-*[0-9]")), default=0)
+
+    c.run("train", config("whole", {})).expect(0)
+    expected = prompts("whole")
+    assert len(expected) == 32
+    draw = random.Random(5)
+    for out, trl in (("depth1", {"async_prefetch": True}), ("depth3", {"async_prefetch": True, "prefetch_depth": 3, "vllm_sync_interval": 2})):
+        name, kills = config(out, trl), 0
+        while kills < 6:
+            process = c.start("train", name)
+            known, deadline = newest(out), time.monotonic() + 30
+            while process.poll() is None and newest(out) <= known and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(draw.random() * 0.1)
+            if process.poll() is not None:
+                break
+            process.kill()
+            process.wait()
+            kills += 1
+        process.communicate()
+        assert kills > 2, "the run was over before it could be killed"
+        c.run("train", name).expect(0)
+        assert prompts(out) == expected, f"{out}: other prompts than without kills"
 
 
 @case
