@@ -365,13 +365,13 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   void fail(const std::stop_token& stop, const std::string& text) {
+    if (!stop.stop_requested() && !core::Interruption::requested() && config_.tell)
+      config_.tell("the generation beside training has failed: " + text);
     {
       const std::lock_guard lock(state_.mutex);
       state_.failure = std::current_exception();
     }
     state_.changed.notify_all();
-    if (!stop.stop_requested() && !core::Interruption::requested() && config_.tell)
-      config_.tell("the generation beside training has failed: " + text);
   }
 
   PrefetchConfig config_;
