@@ -23,6 +23,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -142,9 +143,11 @@ def main():
     parser.add_argument("--preload", default="", help="libraries to load first, separated by colons")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--streams", default="16,64")
+    parser.add_argument("--options", default="", help="more options of ours, as one text")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--port", type=int, default=8470)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers are stopped on the way out
     streams = [int(s) for s in arguments.streams.split(",")]
     rows = []
     with tempfile.TemporaryFile() as log:
@@ -153,7 +156,7 @@ def main():
             try:
                 servers.append(Server("rlalgo", [
                     arguments.rlalgo, "vllm-serve", arguments.model, "--served-model-name", "m", "--dtype", dtype, "--port",
-                    str(arguments.port), "--max-num-seqs", str(max(streams))], arguments.port, {"OMP_NUM_THREADS": "1"}, log))
+                    str(arguments.port), "--max-num-seqs", str(max(streams)), *arguments.options.split()], arguments.port, {"OMP_NUM_THREADS": "1"}, log))
                 if arguments.vllm:
                     venv = pathlib.Path(arguments.vllm)
                     preload = ":".join(filter(None, [arguments.preload, str(venv / "lib/libiomp5.so")]))
