@@ -23,6 +23,8 @@ Rules (docs/architecture.md says why):
     snippets      the C++ in docs/extending.md stands in tests/docs/extending_test.cpp, where it is compiled and run
     compiled      <room>/detail/<name>_impl.hpp holds what <room>/[detail/]<name>.hpp declares: included there unless RLALGO_COMPILED
                   is defined, and by one file of cmake/compiled/; a virtual function declared there says RLALGO_INLINE
+    order         header-only, where definitions are included at the end of their header, whatever a header names has been
+                  declared when it is read, whichever header comes first
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
@@ -347,6 +349,41 @@ def check_compiled(root, headers):
                 yield f"{owner.name}:{line}: a virtual function declared without RLALGO_INLINE"
 
 
+def check_order(headers):
+    """Header-only, x.hpp includes its definitions at its end, and those include others, that may include x.hpp: well as long
+    as what it declares stands above. Follows the includes as a compiler does, from each header on its own."""
+    by_name = {f"rlalgo/{header.relative}": header for header in headers}
+    split = {}  # header -> (what it includes above its declarations, what it includes below them)
+    for name, header in by_name.items():
+        text = re.sub(r"^#ifdef RLALGO_COMPILED\n.*?^#else$", "#ifndef RLALGO_COMPILED", header.code, flags=re.M | re.S)
+        above, _, below = text.partition("#ifndef RLALGO_COMPILED\n")
+        split[name] = [[i for i in re.findall(r"^\s*#\s*include\s*<([^>]+)>", part, re.M) if i in by_name]
+                       for part in (above, below)]
+    found = set()
+    for start in by_name:
+        begun, declared = set(), set()
+
+        def read(name, includer):
+            if name in begun:
+                if name not in declared:
+                    found.add((includer, name, start))
+                return
+            begun.add(name)
+            for inner in split[name][0]:
+                read(inner, name)
+            declared.add(name)
+            for inner in split[name][1]:  # definitions may come later
+                if inner not in begun:
+                    read(inner, name)
+
+        read(start, "")
+    told = set()
+    for includer, name, start in sorted(found):
+        if (includer, name) not in told:
+            told.add((includer, name))
+            yield f"include/{includer}: reads nothing of <{name}> when <{start}> comes first: that one is being read still"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     include = root / "include/rlalgo"
@@ -380,6 +417,7 @@ def main():
         "error_lists": check_error_lists(headers),
         "snippets": check_snippets(root),
         "compiled": check_compiled(root, headers),
+        "order": check_order(headers),
         "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }
     if not headers:

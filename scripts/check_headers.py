@@ -4,8 +4,10 @@
     check_headers.py BUILD [--jobs N] [--force] [--slowest N] [ROOM ...]
 
 BUILD is a configured build folder (its compile_commands.json says which include paths and definitions host and torch
-headers have; headers of floors 0-1 see no LibTorch). A header whose definitions are apart (core/compiled.hpp) is compiled
-with and without them; a detail/…_impl.hpp includes its header, which includes it, and is not compiled once more.
+headers have; headers of floors 0-1 see no LibTorch). Everything is compiled with RLALGO_COMPILED (core/compiled.hpp), and
+definitions that are apart (detail/…_impl.hpp) like any other header: so each text is compiled once. Header-only, a header
+includes its definitions at its end; that no order of includes breaks there is check_architecture.py's `order`, and
+syntax_check.py compiles all doors that way.
 
 Every header is precompiled on top of the precompiled form of the largest header that it includes itself (through others),
 which gives it nothing that it would not have: each header is parsed about once, not once for every header that reaches
@@ -37,7 +39,10 @@ HEAVY = {"ATen/ATen.h": 40, "nlohmann/json.hpp": 30, "boost/asio.hpp": 30, "boos
 
 @functools.cache
 def includes(name):
-    return re.findall(r"^\s*#\s*include\s*<([^>]+)>", (INCLUDE / name).read_text(encoding="utf-8"), re.MULTILINE)
+    text = (INCLUDE / name).read_text(encoding="utf-8")
+    text = re.sub(r"^#ifndef RLALGO_COMPILED\n.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"(^#ifdef RLALGO_COMPILED\n.*?)^#else\n.*?^#endif", r"\1", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\s*#\s*include\s*<([^>]+)>", text, re.MULTILINE)
 
 
 @functools.cache
@@ -57,7 +62,7 @@ def closure(name):
 def base(name):
     """The header to precompile in front of `name`, or None."""
     inside = [h for h in closure(name) if h != name and (h in HEAVY or h.startswith("rlalgo/"))]
-    inside = [h for h in inside if not h.endswith("_impl.hpp") and name not in closure(h)]
+    inside = [h for h in inside if name not in closure(h)]
     return max(inside, key=lambda h: (sum(HEAVY.get(i, 1) for i in closure(h)), h), default=None)
 
 
@@ -68,7 +73,7 @@ def flags(build, target):
             words = shlex.split(entry["command"])
             kept = [w for before, w in zip(words, words[1:])
                     if w.startswith(("-I", "-D", "-std=")) or w == "-isystem" or before == "-isystem"]
-            return [w for w in kept if w != "-DRLALGO_COMPILED"]
+            return [*(w for w in kept if w != "-DRLALGO_COMPILED"), "-DRLALGO_COMPILED"]
     sys.exit(f"check_headers.py: {build} has no target {target}; configure it with tests")
 
 
@@ -98,42 +103,40 @@ def main():
         found = next((p for p in (pathlib.Path(d, name) for d in paths) if p.is_file()), None)
         return f"{name} {found.stat().st_size} {found.stat().st_mtime_ns}" if found else name
 
-    def digest(name, kind, compiled):
-        parts = [pathlib.Path(__file__).read_text(), version, *[w.replace(str(ROOT), "") for w in known[kind] + common], kind, str(compiled)]
+    def digest(name, kind):
+        parts = [pathlib.Path(__file__).read_text(), version, *[w.replace(str(ROOT), "") for w in known[kind] + common], kind]
         for h in sorted(closure(name)):
             parts.append((INCLUDE / h).read_text(encoding="utf-8") if h.startswith("rlalgo/") else stamp(h, kind))
         return hashlib.sha256("\0".join([name, *parts]).encode()).hexdigest()
 
-    names = sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.hpp") if not p.stem.endswith("_impl"))
+    names = sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.hpp"))
     room_of = lambda name: name.split("/")[1] if name.count("/") > 1 else "doors"
     names = [n for n in names if not options.rooms or room_of(n) in options.rooms]
-    apart = [n for n in names if "#ifndef RLALGO_COMPILED" in (INCLUDE / n).read_text(encoding="utf-8")]
     kind_of = lambda name: "host" if room_of(name) in host_rooms else "torch"
-    wanted = [(n, kind_of(n), False) for n in names] + [(n, kind_of(n), True) for n in apart]
+    wanted = [(n, kind_of(n)) for n in names]
     marks = {work: PASSED / digest(*work) for work in wanted}
     wanted = [work for work in wanted if options.force or not marks[work].exists()]
 
     PASSED.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    done = {}  # (header, kind, compiled) -> the future of (precompiled forms, largest first, and what was said)
+    done = {}  # (header, kind) -> the future of (precompiled forms, largest first, and what was said)
     seconds = {}
     needed = set()  # what something else stands on
-    for name, kind, compiled in wanted:
+    for name, kind in wanted:
         while name := base(name):
-            needed.add((name, kind, compiled))
+            needed.add((name, kind))
 
     def compile_one(work, below, needed):
-        name, kind, compiled = work
+        name, kind = work
         unders = [*below.result()[0], None] if below else [None]
-        source = folder / ("".join([kind, "__", name.replace("/", "__"), ".compiled" if compiled else "", ".hxx"]))
+        source = folder / ("".join([kind, "__", name.replace("/", "__"), ".hxx"]))
         source.write_text(f"#include <{name}>\n")
         target = source.with_suffix(".pch")
         begin = time.monotonic()
         at = 0
         while True:
             under = unders[at]
-            command = [compiler, *known[kind], *common, *(["-DRLALGO_COMPILED"] if compiled else []),
-                       *(["-include-pch", str(under)] if under else []), "-x", "c++-header", str(source),
+            command = [compiler, *known[kind], *common, *(["-include-pch", str(under)] if under else []), "-x", "c++-header", str(source),
                        *(["-o", str(target)] if needed else ["-fsyntax-only"])]
             made = subprocess.run(command, cwd=build, capture_output=True, text=True)
             if made.returncode == 0 and not made.stderr.strip() or under is None:
@@ -152,9 +155,9 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         def ask(work):  # bases are asked for first, so that no thread waits for what has not begun
             if work not in done:
-                name, kind, compiled = work
+                name, kind = work
                 below = base(name)
-                before = ask((below, kind, compiled)) if below else None
+                before = ask((below, kind)) if below else None
                 done[work] = pool.submit(compile_one, work, before, work in needed)
             return done[work]
 
@@ -168,7 +171,7 @@ def main():
                 print(f"{work[0]}:\n{said}", flush=True)
     shutil.rmtree(folder)
     for work in sorted(seconds, key=seconds.get, reverse=True)[:options.slowest]:
-        print(f"{seconds[work]:8.1f} s  {' '.join([work[0], work[1], *(['compiled'] if work[2] else [])])}")
+        print(f"{seconds[work]:8.1f} s  {' '.join(work)}")
     print(f"{len(names) - len(bad)} headers stand alone, {len(bad)} do not")
     return 1 if bad or not names else 0
 

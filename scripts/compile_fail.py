@@ -40,17 +40,22 @@ def errors(said):
     return ["\n".join(lines) for lines in found]
 
 
+def of_case(case, said):
+    """Those errors that name the case: its file or its namespace."""
+    return [e for e in said if f"/{case.name}:" in e or syntax_check.namespace(case) in e]
+
+
 def verdict(case, said):
     text = case.read_text(encoding="utf-8")
     if not text.startswith("// expect: "):
         return "the first line is not `// expect: REGEX`"
     if "RLALGO_VALID" not in text:
         return "there is no valid variant under #ifdef RLALGO_VALID"
-    of_case = "\n".join(e for e in said if f"/{case.name}:" in e or syntax_check.namespace(case) in e)
-    if not of_case:
+    its = "\n".join(of_case(case, said))
+    if not its:
         return "it compiles"
-    missing = [p for p in re.findall(r"^// expect: (.+)$", text, re.MULTILINE) if not re.search(p, of_case)]
-    return f"no message matches {missing}; the compiler says\n{of_case}" if missing else None
+    missing = [p for p in re.findall(r"^// expect: (.+)$", text, re.MULTILINE) if not re.search(p, its)]
+    return f"no message matches {missing}; the compiler says\n{its}" if missing else None
 
 
 def main():
@@ -77,7 +82,8 @@ def main():
     depfile = ["-MD", "-MF", options.depfile, "-MT", str(options.result)] if options.depfile else []
     valid = compile_with("-DRLALGO_VALID", *depfile)
     if valid.returncode:
-        wrong = {c: [e for e in errors(valid.stderr) if f"/{c.name}:" in e or syntax_check.namespace(c) in e] for c in cases}
+        said = errors(valid.stderr)
+        wrong = {case: of_case(case, said) for case in cases}
         for case in cases:
             if wrong[case] or not any(wrong.values()):
                 found[case] = "the valid variant does not compile\n" + ("\n".join(wrong[case]) or valid.stderr)

@@ -33,6 +33,13 @@ void check_length(const Prompt& prompt, const ServedModel& model, std::int64_t l
 // documents, chat_template, chat_template_kwargs, add_special_tokens.
 [[nodiscard]] Prompt render_chat(Fields& fields, const Json& messages, const ServedModel& model);
 
+namespace detail {
+
+// Raises serve.13; `found`: the length of the prompt.
+[[noreturn]] void too_long(const std::string& found, const ServedModel& model);
+
+}  // namespace detail
+
 }  // namespace rlalgo::serve
 
 #ifndef RLALGO_COMPILED

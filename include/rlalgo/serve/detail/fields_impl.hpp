@@ -11,37 +11,11 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/refusal.hpp>
 
 namespace rlalgo::serve {
-
-namespace detail {
-
-// A value as an error quotes it.
-inline std::string quoted(const Json& value) {
-  constexpr std::size_t longest = 80;
-  if (value.is_structured() && value.size() > 8) return std::string("a ") + value.type_name();
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > longest) text = text.substr(0, longest) + "…";
-  return text;
-}
-
-// A JSON number that is whole.
-inline std::optional<std::int64_t> whole(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<std::uint64_t>();
-    if (number > static_cast<std::uint64_t>(INT64_MAX)) return std::nullopt;
-    return static_cast<std::int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (!value.is_number_float()) return std::nullopt;
-  const double number = value.get<double>();
-  if (std::abs(number) > 9e15 || number != std::floor(number)) return std::nullopt;
-  return static_cast<std::int64_t>(number);
-}
-
-}  // namespace detail
 
 RLALGO_INLINE Json parse_body(std::string_view body) {
   auto [value, problem] = core::read_json<Json>(body);

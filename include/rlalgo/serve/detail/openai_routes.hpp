@@ -13,6 +13,7 @@
 
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/detail/openai_answer.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/pattern.hpp>

@@ -11,6 +11,7 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
 
@@ -18,7 +19,7 @@ namespace rlalgo::serve {
 
 namespace detail {
 
-[[noreturn]] inline void too_long(const std::string& found, const ServedModel& model) {
+[[noreturn]] RLALGO_INLINE void too_long(const std::string& found, const ServedModel& model) {
   refuse_request(400, 13,
                  {.what = "the prompt leaves no room for a completion",
                   .found = found,

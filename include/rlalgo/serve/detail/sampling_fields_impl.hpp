@@ -15,6 +15,7 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/pattern.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/sampling_fields.hpp>
@@ -24,7 +25,6 @@ namespace rlalgo::serve {
 
 namespace detail {
 
-inline constexpr double any_number = 1e308;
 inline constexpr float forbidden_logit = -1e30f;
 
 // What changes logits before a token is drawn.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/pattern.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/schema_pattern.hpp>

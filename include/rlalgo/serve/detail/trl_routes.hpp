@@ -19,6 +19,7 @@
 
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/detail/log_prob_forms.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/prompts.hpp>

@@ -10,6 +10,7 @@
 
 #include <rlalgo/core/base64.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/wire_tensor.hpp>
 #include <rlalgo/tensor/functions.hpp>
