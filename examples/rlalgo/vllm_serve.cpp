@@ -25,7 +25,7 @@ namespace {
 
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
-  std::string model, name, dtype = "auto", api_key;
+  std::string model, name, dtype = "auto", generation_config = "auto", api_key;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;
@@ -66,15 +66,32 @@ config::RunConfig model_of(const ServeOptions& options) {
   return run;
 }
 
+serve::SamplingDefaults defaults_of(const ServeOptions& options, const config::RunConfig& run) {
+  if (options.generation_config == "vllm") return {};
+  const bool own = options.generation_config == "auto";
+  const std::filesystem::path directory = own ? config::find_model(run).base : options.generation_config;
+  const auto found = model::read_generation_config(directory);
+  if (!found && !own)
+    core::raise_usage("cli", 7,
+                      {.what = "an option has no such value",
+                       .found = "--generation-config " + options.generation_config,
+                       .expected = "auto, vllm, or a directory with generation_config.json"});
+  return found ? serve::sampling_defaults(*found, (directory / "generation_config.json").string())
+               : serve::SamplingDefaults{};
+}
+
 serve::ServedModel load(const ServeOptions& options) {
-  config::LanguageModel model = config::load_language_model(model_of(options));
+  const config::RunConfig run = model_of(options);
+  const serve::SamplingDefaults defaults = defaults_of(options, run);
+  config::LanguageModel model = config::load_language_model(run);
   return {.name = options.name.empty() ? model.base_model : options.name,
           .root = model.base_model,
           .decoder = std::move(model.decoder),
           .tokenizer = std::move(model.tokenizer),
           .chat_template = std::move(model.chat_template),
           .stop_ids = std::move(model.stop_ids),
-          .max_model_len = options.max_model_len};
+          .max_model_len = options.max_model_len,
+          .sampling = defaults};
 }
 
 int serve_until_stopped(ServeOptions options) {
@@ -117,6 +134,11 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
   app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
   app.add_option("--dtype", o->dtype, "of the weights: auto, float32, bfloat16")->capture_default_str();
+  app.add_option(
+         "--generation-config", o->generation_config,
+         "sampling that OpenAI's routes are not told: auto (the model's generation_config.json), vllm (none), or "
+         "a directory with that file")
+      ->capture_default_str();
   app.add_option("--max-model-len", o->max_model_len, "tokens of prompt and completion; 0: the model's")
       ->capture_default_str();
   app.add_option("--max-num-seqs", s.engine.engine.max_slots, "completions computed at a time")->capture_default_str();

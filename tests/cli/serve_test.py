@@ -145,11 +145,29 @@ def a_configuration_is_served_as_its_section_says(c):
 
 
 @case
+def sampling_left_out_is_the_models_own(c):
+    folder = c.model_copy()
+    (folder / "generation_config.json").write_text(json.dumps({"temperature": 0.0, "eos_token_id": 446}))
+    ask = {"prompt": "3 + 4 =", "max_tokens": 8, "n": 4, "ignore_eos": True, "return_token_ids": True}
+    for options, different in (((), 1), (("--generation-config", "vllm"), 2), (("--generation-config", MODEL), 2)):
+        server = Server(c, "--port", "0", *options, model=folder)
+        try:
+            choices = server.ask("/v1/completions", ask)[1]["choices"]
+            assert len({tuple(x["token_ids"]) for x in choices}) >= different, (options, choices)
+            assert different > 1 or choices[0]["token_ids"] == choices[3]["token_ids"], choices
+        finally:
+            server.stop()
+    (folder / "generation_config.json").write_text(json.dumps({"top_p": 7, "eos_token_id": 446}))
+    c.run("vllm-serve", folder, "--port", "0").expect(2, "[rlalgo.serve.25]", "generation_config.json")
+
+
+@case
 def what_it_does_not_start_with(c):
     c.run("vllm-serve").expect(2, "[rlalgo.cli.22]")
     c.run("vllm-serve", "none").expect(2, "[rlalgo.config.20]")
     c.run("vllm-serve", MODEL, "--host", "0.0.0.0", "--port", "0").expect(2, "[rlalgo.serve.22]", "--api-key")
     c.run("vllm-serve", MODEL, "--port", "99999").expect(2, "[rlalgo.cli.7]")
+    c.run("vllm-serve", MODEL, "--generation-config", "none").expect(2, "[rlalgo.cli.7]", "generation_config.json")
     c.run("vllm-serve", MODEL, "--dtype", "int4").expect(2, "[rlalgo.cli.7]", "bfloat16")
     server = Server(c)
     try:

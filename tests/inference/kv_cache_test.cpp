@@ -134,7 +134,18 @@ TEST_CASE("pages lie in the memory that they are given") {
     CHECK(memory.live == 3);
     CHECK(memory.copies == 1);
     cache.release(a);
+    cache.trim();  // b still uses a page of a's and a copy
+    CHECK(memory.live == 2);
     cache.release(b);
+    CHECK(memory.live == 2);
+    cache.trim();
+    CHECK(memory.live == 0);
+    cache.extend(a, 17);
+    CHECK(memory.live == 1);
+    for (float* page : a.pages) CHECK(page != nullptr);
+    cache.trim();
+    CHECK(memory.live == 1);
+    cache.release(a);
   }
   CHECK(memory.live == 0);
 }

@@ -518,3 +518,139 @@ TEST_CASE("a trainer says what is to be drawn, and gets what its own engine draw
   body["draws"] = 5;
   bench.post("/generate/", body, 400);
 }
+
+TEST_CASE("token ids in, token ids out, with the version of the weights") {
+  Bench bench;
+  const std::vector<int> ids = {5, 6, 7, 8};
+  const Json params = {{"temperature", 0}, {"max_tokens", 6}, {"logprobs", 2}, {"prompt_logprobs", 0}};
+  const Json body = {{"token_ids", ids}, {"sampling_params", params}, {"request_id", "mine"}};
+  const Json out = bench.post("/inference/v1/generate", body);
+  const Json same = bench.post("/v1/completions", {{"prompt", ids},
+                                                   {"temperature", 0},
+                                                   {"max_tokens", 6},
+                                                   {"logprobs", 2},
+                                                   {"prompt_logprobs", 0},
+                                                   {"return_token_ids", true}})["choices"][0];
+  CHECK(out["request_id"] == "mine");
+  const Json& choice = out["choices"][0];
+  CHECK(choice["token_ids"] == same["token_ids"]);
+  CHECK(choice["finish_reason"] == same["finish_reason"]);
+  CHECK(out["prompt_logprobs"] == same["prompt_logprobs"]);
+  REQUIRE(choice["logprobs"]["content"].size() == same["token_ids"].size());
+  for (std::size_t t = 0; t < same["token_ids"].size(); ++t)
+    CHECK(choice["logprobs"]["content"][t]["logprob"] == same["logprobs"]["token_logprobs"][t]);
+  CHECK(choice["weight_versions"] ==
+        Json::array({{{"version", "0"}, {"start", 0}, {"end", choice["token_ids"].size()}}}));
+  Json two = body;
+  two["sampling_params"] = {{"n", 2}};
+  two.erase("request_id");
+  const Json plain = bench.post("/inference/v1/generate", two);
+  CHECK(plain["choices"].size() == 2);
+  CHECK(plain["choices"][1]["index"] == 1);
+  CHECK(plain["choices"][0]["logprobs"].is_null());
+  for (const auto& [name, value] : {std::pair<const char*, Json>{"stream", true},
+                                    {"features", {{"image", 1}}},
+                                    {"output_mode", "text"},
+                                    {"token_ids", {99999}},
+                                    {"token_ids", Json::array()},
+                                    {"token_ids", "x"},
+                                    {"sampling_params", 5},
+                                    {"sampling_params", nullptr},
+                                    {"sampling_params", {{"max_tokens", 0}}},
+                                    {"sampling_params", {{"logprobs", 21}}}}) {
+    Json bad = body;
+    bad[name] = value;
+    INFO(bad.dump());
+    bench.post("/inference/v1/generate", bad, 400);
+  }
+  Json other = body;
+  other["model"] = "nobody";
+  bench.post("/inference/v1/generate", other, 404);
+}
+
+TEST_CASE("checksums follow the weights") {
+  Bench bench;
+  const Json sums = bench.post("/weight_checker", {{"action", "checksum"}})["checksums"];
+  CHECK(sums["model.norm.weight"].get<std::string>().size() == 16);
+  const auto compare = [&](const Json& baseline) {
+    return bench.post("/weight_checker", {{"action", "compare"}, {"baseline", baseline}});
+  };
+  CHECK(compare(sums) == Json{{"match", true}, {"mismatches", Json::array()}});
+  Json wrong = sums;
+  wrong["model.norm.weight"] = "0";
+  wrong["nobody"] = 5;
+  CHECK(compare(wrong)["mismatches"] == Json{"model.norm.weight", "nobody"});
+  Json fewer = sums;
+  fewer.erase("model.norm.weight");
+  CHECK(compare(fewer)["match"] == false);
+  const auto norm = served::decoder()->weights().final_norm.detach().mul(3).contiguous();
+  bench.post("/http_update_weights/",
+             {{"params",
+               {{{"name", "model.norm.weight"},
+                 {"dtype", "torch.float32"},
+                 {"shape", norm.sizes().vec()},
+                 {"data", core::base64({reinterpret_cast<const unsigned char*>(norm.const_data_ptr<float>()),
+                                        static_cast<std::size_t>(norm.numel()) * 4})}}}}});
+  CHECK(compare(sums)["mismatches"] == Json{"model.norm.weight"});
+  for (const Json& bad : {Json{{"action", "compare"}}, Json{{"action", "compare"}, {"baseline", 5}},
+                          Json{{"action", "reset"}}, Json{{"action", "snap"}}, Json::object()})
+    bench.post("/weight_checker", bad, 400);
+}
+
+TEST_CASE("a server that sleeps gives its cache back, and lets requests wait") {
+  Bench bench;
+  const Json ask = {{"prompts", {std::vector<int>(70, 9)}}, {"max_tokens", 4}, {"temperature", 0}};
+  const Json before = bench.post("/generate/", ask)["completion_ids"];
+  for (int i = 0; i < 100 && bench.server.counts().scheduler.pages_kept == 0; ++i)  // an answer comes before the counts
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(bench.server.counts().scheduler.pages_kept > 0);
+  CHECK(bench.post("/sleep?level=1", {})["kept"] == Json{"weights"});
+  CHECK(bench.get("/is_sleeping")["is_sleeping"] == true);
+  bench.post("/resume", {}, 409);
+  Json late;
+  std::thread client([&] {
+    http::Client another({.base_url = bench.server.url(), .call_seconds = 20, .retries = {.retries = 0}});
+    late = Json::parse(
+        another.call({.method = "POST", .target = "/generate/", .headers = {}, .body = ask.dump()}).response().body);
+  });
+  CHECK(bench.post("/wake_up?tags=weights", {})["status"] == "asleep");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(late.is_null());
+  CHECK(bench.server.counts().scheduler.pages_kept == 0);
+  CHECK(bench.post("/wake_up?tags=weights&tags=kv_cache", {})["status"] == "awake");
+  client.join();
+  CHECK(late["completion_ids"] == before);
+  CHECK(bench.get("/is_sleeping")["is_sleeping"] == false);
+  CHECK(bench.post("/wake_up", {})["status"] == "awake");
+  bench.post("/sleep?level=7", {}, 400);
+  bench.post("/sleep?mode=keep", {}, 400);
+  bench.post("/wake_up?tags=models", {}, 400);
+  CHECK(bench.get("/is_sleeping")["is_sleeping"] == false);
+  bench.post("/sleep?level=2&mode=wait", {});
+  bench.post("/wake_up", {});
+}
+
+TEST_CASE("sampling that a request leaves out is the model's own, but on the routes of TRL") {
+  serve::ServedModel greedy = served::model();
+  greedy.sampling = {.temperature = 0.0, .max_tokens = 5};
+  serve::GenerationServer server(std::move(greedy), small());
+  http::Client client({.base_url = server.url(), .call_seconds = 20, .retries = {.retries = 0}});
+  const auto post = [&](const char* target, const Json& body) {
+    return Json::parse(
+        client.call({.method = "POST", .target = target, .headers = {}, .body = body.dump()}).response().body);
+  };
+  const Json request = {{"prompt", {5, 6, 7}}, {"n", 3}, {"ignore_eos", true}, {"return_token_ids", true}};
+  const Json choices = post("/v1/completions", request)["choices"];
+  CHECK(choices[0]["token_ids"].size() == 5);
+  CHECK(choices[1]["token_ids"] == choices[0]["token_ids"]);
+  CHECK(choices[2]["token_ids"] == choices[0]["token_ids"]);
+  Json drawn = request;
+  drawn["temperature"] = 3.0;
+  drawn["max_tokens"] = 3;
+  const Json warm = post("/v1/completions", drawn)["choices"];
+  CHECK(warm[0]["token_ids"].size() == 3);
+  CHECK(warm[1]["token_ids"] != warm[0]["token_ids"]);
+  const Json trl = post("/generate/", {{"prompts", {{5, 6, 7}}}, {"n", 2}, {"ignore_eos", true}, {"max_tokens", 8}});
+  CHECK(trl["completion_ids"][0].size() == 8);
+  CHECK(trl["completion_ids"][0] != trl["completion_ids"][1]);
+}

@@ -84,6 +84,8 @@ class KvCache {
   void transfer(Sequence& parent, Sequence& child);
 
   void release(Sequence& sequence);
+  // Gives back the memory of pages that nobody uses or keeps.
+  void trim() noexcept;
 
   // For the keeper. append(): a page that is filled becomes the next one of a sequence whose pages are full; its use is
   // counted by join().

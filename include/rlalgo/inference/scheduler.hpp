@@ -71,6 +71,8 @@ class Scheduler {
   // The values named by `contents` are no more: nothing computed with them will be reused.
   void forget(std::uint64_t contents);
   void reset_prefix_cache();
+  // Forgets all prefixes and gives back the memory of the KV cache that no request uses.
+  void release_memory();
 
   RequestId submit(RequestSpec spec);
 

@@ -5,7 +5,7 @@
 //   include_stop_str_in_output, skip_special_tokens; structured_outputs {json | regex | choice | json_object},
 //   guided_json, guided_regex, guided_choice, response_format, structured_outputs_regex
 //
-// Defaults are neutral; a model's generation_config.json is not looked at. Presence and frequency penalties count the
+// Defaults are neutral unless `defaults` (sampling_defaults.hpp) says otherwise. Presence and frequency penalties count the
 // completion's tokens: l − presence·[c > 0] − frequency·c. Without a seed draws differ from request to request.
 //
 // Errors (status 400): [rlalgo.serve.3] a field of the wrong type; [.4] a value out of range; [.12] what is not
@@ -20,6 +20,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/serve/fields.hpp>
+#include <rlalgo/serve/sampling_defaults.hpp>
 
 namespace rlalgo::serve {
 
@@ -39,7 +40,8 @@ struct SamplingRequest {
 
 // `otherwise`: the default of max_tokens; none = up to the context's end.
 [[nodiscard]] SamplingRequest read_sampling(Fields& fields, const SamplingLimits& limits,
-                                            std::optional<std::int64_t> otherwise);
+                                            std::optional<std::int64_t> otherwise,
+                                            const SamplingDefaults& defaults = {});
 
 }  // namespace rlalgo::serve
 

@@ -9,6 +9,7 @@
 
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/serve/sampling_defaults.hpp>
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
@@ -22,6 +23,7 @@ struct ServedModel {
   std::optional<text::ChatTemplate> chat_template = {};
   std::vector<data::TokenId> stop_ids = {};  // end ids of the model
   std::int64_t max_model_len = 0;            // tokens of prompt and completion; 0 = max_position_embeddings
+  SamplingDefaults sampling = {};            // of requests of OpenAI's and vLLM's routes
 
   [[nodiscard]] std::int64_t length_limit() const {
     const std::int64_t most = decoder->config().max_position_embeddings;

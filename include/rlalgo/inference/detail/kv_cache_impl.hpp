@@ -37,7 +37,13 @@ RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::
       page_size_(layers * kv_heads * 2 * head_size_) {}
 
 RLALGO_INLINE KvCache::~KvCache() {
-  for (float* page : pages_) memory_.free(page);
+  for (float* page : pages_)
+    if (page != nullptr) memory_.free(page);
+}
+
+RLALGO_INLINE void KvCache::trim() noexcept {
+  for (const PageId id : free_)
+    if (pages_[id] != nullptr) memory_.free(std::exchange(pages_[id], nullptr));
 }
 
 RLALGO_INLINE std::int64_t KvCache::key_offset(std::int64_t layer, std::int64_t head) const noexcept {
@@ -117,6 +123,7 @@ RLALGO_INLINE KvCache::PageId KvCache::take() {
     if (!full || keeper_ == nullptr || !keeper_->surrender()) grow();
   }
   const PageId page = free_.back();
+  if (pages_[page] == nullptr) pages_[page] = memory_.allocate(page_bytes());
   free_.pop_back();
   users_[page] = 1;
   return page;

@@ -58,6 +58,11 @@ RLALGO_INLINE void Scheduler::reset_prefix_cache() {
   for (auto& [id, request] : requests_) request->indexed = false;
 }
 
+RLALGO_INLINE void Scheduler::release_memory() {
+  reset_prefix_cache();
+  cache_.trim();
+}
+
 RLALGO_INLINE RequestId Scheduler::submit(RequestSpec spec) {
   detail::check_request(decoder_, spec, text_ != nullptr);
   if (!spec.weights) spec.weights = weights_;

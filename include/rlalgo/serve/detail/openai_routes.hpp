@@ -190,7 +190,7 @@ class OpenAiRoutes {
     request.model = fields.text("model").value_or(service_.model.name);
     auto weights = service_.weights_of(request.model);
     request.id = prefix + fields.text("request_id").value_or(service_.next_id(""));
-    request.sampling = read_sampling(fields, service_.limits(), max_tokens);
+    request.sampling = read_sampling(fields, service_.limits(), max_tokens, service_.model.sampling);
     request.prompt_log_probs = fields.integer("prompt_logprobs", -1, service_.most_log_probs());
     if (request.prompt_log_probs == -1) {
       if (service_.config.most_log_probs >= 0)

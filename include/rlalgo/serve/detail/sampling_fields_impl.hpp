@@ -153,20 +153,23 @@ inline std::uint64_t fresh_seed() {
 }  // namespace detail
 
 RLALGO_INLINE SamplingRequest read_sampling(Fields& fields, const SamplingLimits& limits,
-                                            std::optional<std::int64_t> otherwise) {
+                                            std::optional<std::int64_t> otherwise, const SamplingDefaults& defaults) {
   constexpr std::int64_t most = std::int64_t{1} << 40U;
   SamplingRequest out;
   inference::SamplingConfig& sampling = out.spec.sampling;
   out.spec.count = fields.integer("n", 1, limits.most_completions).value_or(1);
   out.max_tokens = fields.integer("max_tokens", 0, most);
   if (!out.max_tokens) out.max_tokens = otherwise;
+  if (defaults.max_tokens) out.max_tokens = std::min(out.max_tokens.value_or(most), *defaults.max_tokens);
   sampling.max_new_tokens = std::clamp<std::int64_t>(out.max_tokens.value_or(limits.length), 1, limits.length);
-  sampling.temperature = fields.number("temperature", 0.0, detail::any_number).value_or(1.0);
-  sampling.top_p = fields.number("top_p", 0.0, 1.0).value_or(1.0);
+  sampling.temperature =
+      fields.number("temperature", 0.0, detail::any_number).value_or(defaults.temperature.value_or(1.0));
+  sampling.top_p = fields.number("top_p", 0.0, 1.0).value_or(defaults.top_p.value_or(1.0));
   if (sampling.top_p == 0.0) fields.out_of_range("top_p", "0", "above 0, to 1");
-  sampling.top_k = std::max<std::int64_t>(0, fields.integer("top_k", -1, most).value_or(0));
-  sampling.min_p = fields.number("min_p", 0.0, 1.0).value_or(0.0);
-  sampling.repetition_penalty = fields.number("repetition_penalty", 0.0, detail::any_number).value_or(1.0);
+  sampling.top_k = std::max<std::int64_t>(0, fields.integer("top_k", -1, most).value_or(defaults.top_k.value_or(0)));
+  sampling.min_p = fields.number("min_p", 0.0, 1.0).value_or(defaults.min_p.value_or(0.0));
+  sampling.repetition_penalty =
+      fields.number("repetition_penalty", 0.0, detail::any_number).value_or(defaults.repetition_penalty.value_or(1.0));
   if (sampling.repetition_penalty == 0.0) fields.out_of_range("repetition_penalty", "0", "above 0");
   sampling.stop_ids = fields.ids("stop_token_ids", limits.vocab_size);
   const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);

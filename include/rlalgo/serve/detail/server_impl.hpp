@@ -23,6 +23,7 @@
 #include <rlalgo/serve/detail/openai_routes.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/detail/target.hpp>
+#include <rlalgo/serve/detail/token_routes.hpp>
 #include <rlalgo/serve/detail/trl_routes.hpp>
 #include <rlalgo/serve/detail/weight_routes.hpp>
 #include <rlalgo/serve/metrics_text.hpp>
@@ -46,7 +47,8 @@ class Router {
  public:
   using Route = std::function<void(const SharedExchange&, const Target&)>;
 
-  explicit Router(Service& service) : service_(service), openai_(service), trl_(service), weights_(service) {
+  explicit Router(Service& service)
+      : service_(service), openai_(service), trl_(service), tokens_(service), weights_(service) {
     const auto plain = [](auto& owner, auto member) {
       return [&owner, member](const SharedExchange& exchange, const Target&) { (owner.*member)(exchange); };
     };
@@ -71,9 +73,13 @@ class Router {
         Size::weights);
     add("POST", "/finish_weight_update", plain(weights_, &WeightRoutes::finish_transfer));
     add("GET", "/server_info", plain(weights_, &WeightRoutes::server_info));
-    add("GET", "/is_sleeping", [](const SharedExchange& exchange, const Target&) {
-      answer_json(*exchange, {{"is_sleeping", false}});
-    });
+    add("GET", "/is_sleeping", plain(weights_, &WeightRoutes::is_sleeping));
+    add("POST", "/sleep",
+        [this](const SharedExchange& exchange, const Target& target) { weights_.sleep(exchange, target); });
+    add("POST", "/wake_up",
+        [this](const SharedExchange& exchange, const Target& target) { weights_.wake_up(exchange, target); });
+    add("POST", "/weight_checker", plain(weights_, &WeightRoutes::weight_checker));
+    add("POST", "/inference/v1/generate", plain(tokens_, &TokenRoutes::generate));
     add("POST", "/pause", [this](const SharedExchange& exchange, const Target& target) {
       weights_.pause(exchange, target.query("mode"));
     });
@@ -218,6 +224,7 @@ class Router {
   Service& service_;
   OpenAiRoutes openai_;
   TrlRoutes trl_;
+  TokenRoutes tokens_;
   WeightRoutes weights_;
   std::map<std::string, Entry, std::less<>> routes_;
   const std::string get_ = "GET";

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rlalgo::serve::detail {
 
@@ -16,18 +17,23 @@ class Target {
   }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The value of a name in the query; empty where it is absent.
+  // The first value of a name in the query; empty where it is absent.
   [[nodiscard]] std::string query(std::string_view name) const {
+    const std::vector<std::string> all = queries(name);
+    return all.empty() ? std::string() : all.front();
+  }
+  [[nodiscard]] std::vector<std::string> queries(std::string_view name) const {
+    std::vector<std::string> out;
     std::string_view rest = query_;
     while (!rest.empty()) {
       const std::size_t end = rest.find('&');
       const std::string_view pair = rest.substr(0, end);
       const std::size_t equals = pair.find('=');
       if (decoded(pair.substr(0, equals)) == name)
-        return equals == std::string_view::npos ? std::string() : decoded(pair.substr(equals + 1));
+        out.push_back(equals == std::string_view::npos ? std::string() : decoded(pair.substr(equals + 1)));
       rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     }
-    return {};
+    return out;
   }
 
  private:

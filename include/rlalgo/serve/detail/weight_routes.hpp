@@ -2,19 +2,24 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/service.hpp>
+#include <rlalgo/serve/detail/target.hpp>
 #include <rlalgo/serve/weight_transfer.hpp>
 #include <rlalgo/serve/wire_tensor.hpp>
 
@@ -172,17 +177,84 @@ class WeightRoutes {
     else if (mode == "wait")
       chosen = PauseMode::wait;
     else if (!mode.empty() && mode != "abort")
-      refuse_request(
-          400, 4,
-          {.what = "a value is out of range", .found = mode, .expected = "abort, wait or keep", .where = "mode"},
-          "mode");
+      refuse_value("mode", mode, "abort, wait or keep");
     service_.engine.pause(chosen, [exchange] { answer_json(*exchange, {{"status", "paused"}}); });
   }
   void resume(const SharedExchange& exchange) {
+    require_awake();
     service_.engine.resume();
     answer_json(*exchange, {{"status", "resumed"}});
   }
   void is_paused(const SharedExchange& exchange) { answer_json(*exchange, {{"is_paused", service_.engine.paused()}}); }
+
+  // Sleep. The memory of keys, values and prefixes is given back; weights stay where they are, whatever the level, since
+  // they are the file's own pages or what a trainer has sent. Requests wait as in a pause.
+  void sleep(const SharedExchange& exchange, const Target& target) {
+    const std::string level = target.query("level"), mode = target.query("mode");
+    if (!level.empty() && level != "1" && level != "2") refuse_value("level", level, "1 or 2");
+    if (!mode.empty() && mode != "abort" && mode != "wait") refuse_value("mode", mode, "abort or wait");
+    asleep_ = true;
+    const auto release = [this, exchange] {
+      service_.engine.call([](inference::DecoderEngine& engine) { engine.scheduler().release_memory(); });
+      answer_json(*exchange, {{"status", "asleep"}, {"freed", {"kv_cache"}}, {"kept", {"weights"}}});
+    };
+    service_.engine.pause(mode == "wait" ? PauseMode::wait : PauseMode::abort, [this, exchange, release] {
+      try {
+        service_.later(exchange, false, release);
+      } catch (const std::exception& error) {  // too much waits: nothing may escape on the engine's thread
+        answer_error(*exchange, error, false);
+      }
+    });
+  }
+  // Weights are there all the time: the server goes on when the cache is asked for.
+  void wake_up(const SharedExchange& exchange, const Target& target) {
+    const std::vector<std::string> tags = target.queries("tags");
+    bool all = tags.empty();
+    for (const std::string& tag : tags) {
+      if (tag != "weights" && tag != "kv_cache") refuse_value("tags", tag, "weights or kv_cache");
+      all = all || tag == "kv_cache";
+    }
+    if (all && asleep_.exchange(false)) service_.engine.resume();
+    answer_json(*exchange, {{"status", asleep_ ? "asleep" : "awake"}});
+  }
+  void is_sleeping(const SharedExchange& exchange) { answer_json(*exchange, {{"is_sleeping", asleep_.load()}}); }
+
+  // Digests (XXH64) of the base model's tensors: of their bytes as they are served.
+  void weight_checker(const SharedExchange& exchange) {
+    const Json body = parse_body(exchange->request().body);
+    Fields fields(body);
+    const std::string action = fields.required_text("action");
+    if (action == "reset")
+      refuse_request(400, 12,
+                     {.what = "weights are not replaced by random ones",
+                      .found = action,
+                      .expected = "checksum or compare",
+                      .remedy = "POST an update of the weights"},
+                     "action");
+    if (action != "checksum" && action != "compare") fields.out_of_range("action", action, "checksum or compare");
+    std::map<std::string, std::string> baseline;
+    if (action == "compare")
+      for (const auto& [name, digest] : checked_object(fields, "baseline").items())
+        baseline[name] = digest.is_string() ? digest.get<std::string>() : std::string();
+    else
+      (void)fields.find("baseline");
+    service_.check_unread(fields);
+    service_.later(exchange, false, [this, exchange, action, baseline] {
+      std::map<std::string, std::string> sums;
+      for (const auto& [name, value] : service_.store.named_tensors()) {
+        const tensor::Tensor plain = value.contiguous();
+        core::Digest digest;
+        sums[name] = digest.update({static_cast<const char*>(plain.const_data_ptr()), plain.nbytes()}).hex();
+      }
+      if (action == "checksum") return answer_json(*exchange, {{"checksums", sums}});
+      Json mismatches = Json::array();
+      for (const auto& [name, sum] : baseline)
+        if (const auto at = sums.find(name); at == sums.end() || at->second != sum) mismatches.push_back(name);
+      for (const auto& [name, sum] : sums)
+        if (!baseline.contains(name)) mismatches.push_back(name);
+      answer_json(*exchange, {{"match", mismatches.empty()}, {"mismatches", mismatches}});
+    });
+  }
 
   void abort_requests(const SharedExchange& exchange) {
     std::vector<std::string> ids;
@@ -211,6 +283,14 @@ class WeightRoutes {
   }
 
  private:
+  [[noreturn]] static void refuse_value(const char* name, const std::string& found, const char* expected) {
+    refuse_request(400, 4, {.what = "a value is out of range", .found = found, .expected = expected, .where = name},
+                   name);
+  }
+  void require_awake() const {
+    if (asleep_) refuse_request(409, 26, {.what = "the server sleeps", .remedy = "POST /wake_up"});
+  }
+
   static void answer_text(http::Exchange& exchange, const std::string& text) {
     exchange.respond({.status = 200, .headers = {{"Content-Type", "text/plain; charset=utf-8"}}, .body = text});
   }
@@ -296,6 +376,7 @@ class WeightRoutes {
 
   Service& service_;
   WeightTransfer transfer_;  // used by errands only
+  std::atomic<bool> asleep_ = false;
 };
 
 }  // namespace rlalgo::serve::detail
