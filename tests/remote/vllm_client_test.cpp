@@ -273,13 +273,14 @@ TEST_CASE("greedy completions of one prompt are one, and copies") {
 }
 
 TEST_CASE("choices of the wrong shape are refused") {
-  for (const char* answer :
-       {R"({"choices": []})", R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 0, "token_ids": [1]}]})",
-        R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 2, "token_ids": [1]}]})",
-        R"({"choices": [{"token_ids": [1]}, {"index": 1, "token_ids": [1]}]})",
-        R"({"choices": [{"index": 0, "text": "x"}, {"index": 1, "token_ids": [1]}]})",
-        R"({"choices": [{"index": 0, "token_ids": [1], "logprobs": {"token_logprobs": []}}, {"index": 1, "token_ids": [1]}]})",
-        R"({"choices": [5, 6]})"}) {
+  for (
+      const char* answer :
+      {R"({"choices": []})", R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 0, "token_ids": [1]}]})",
+       R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 2, "token_ids": [1]}]})",
+       R"({"choices": [{"token_ids": [1]}, {"index": 1, "token_ids": [1]}]})",
+       R"({"choices": [{"index": 0, "text": "x"}, {"index": 1, "token_ids": [1]}]})",
+       R"({"choices": [{"index": 0, "token_ids": [1], "logprobs": {"token_logprobs": []}}, {"index": 1, "token_ids": [1]}]})",
+       R"({"choices": [5, 6]})"}) {
     INFO(answer);
     OpenAi vllm{.answer = answer};
     CHECK_THROWS_WITH(vllm.ask({.max_new_tokens = 3}),

@@ -93,9 +93,9 @@ class VllmClient {
   VllmConfig config_;
   http::JsonClient client_;
   Protocol protocol_ = Protocol::unknown;
-  bool own_ = false;           // the server is rlalgo's
-  std::string model_;          // OpenAI's protocol
-  bool drawn_ = true;          // log-probs are of the distribution that is drawn from
+  bool own_ = false;            // the server is rlalgo's
+  std::string model_;           // OpenAI's protocol
+  bool drawn_ = true;           // log-probs are of the distribution that is drawn from
   bool told_of_model_ = false;  // that they are not
 };
 

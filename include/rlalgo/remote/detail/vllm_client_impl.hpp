@@ -188,9 +188,9 @@ RLALGO_INLINE void VllmClient::read_trl(const Json& answer, const Batch& batch, 
   const Json& tokens = known ? list(answer, "logprob_token_ids") : ids;
   const Json& reasons = answer.contains("finish_reasons") ? list(answer, "finish_reasons") : ids;
   const Json& versions = answer.contains("weights_version_names") ? list(answer, "weights_version_names") : ids;
-  for (const auto& [lists, name] : {std::pair(&values, "logprobs"), std::pair(&tokens, "logprob_token_ids"),
-                                    std::pair(&reasons, "finish_reasons"),
-                                    std::pair(&versions, "weights_version_names")})
+  for (const auto& [lists, name] :
+       {std::pair(&values, "logprobs"), std::pair(&tokens, "logprob_token_ids"), std::pair(&reasons, "finish_reasons"),
+        std::pair(&versions, "weights_version_names")})
     if (lists->size() != expected) wrong(std::to_string(lists->size()) + " lists in " + name, std::to_string(expected));
   for (std::size_t s = 0; s < expected; ++s) {
     data::Completion completion = completion_of(ids[s], reasons[s], batch.sampling);
