@@ -69,7 +69,8 @@ config::RunConfig model_of(const ServeOptions& options) {
 serve::SamplingDefaults defaults_of(const ServeOptions& options, const config::RunConfig& run) {
   if (options.generation_config == "vllm") return {};
   const bool own = options.generation_config == "auto";
-  const std::filesystem::path directory = own ? config::find_model(run).base : options.generation_config;
+  const std::filesystem::path directory =
+      own ? config::find_model(run).base : std::filesystem::path(options.generation_config);
   const auto found = model::read_generation_config(directory);
   if (!found && !own)
     core::raise_usage("cli", 7,

@@ -1,27 +1,26 @@
 // Damaged files: every input is read or refused by a numbered error, quickly and in little memory.
 //
-// The inputs are counter-based: a failing one is found again by its index. RLALGO_FUZZ_COUNT sets how many of each kind
-// there are, RLALGO_FUZZ_FIRST the first index.
+// The inputs: support/damage.hpp.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
 
 #include <support/catch.hpp>
+#include <support/damage.hpp>
 
 using namespace rlalgo;
 
@@ -33,11 +32,6 @@ constexpr long most_kilobytes = 600'000;  // freed memory is kept for a while to
 #else
 constexpr long most_kilobytes = 200'000;
 #endif
-
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
-}
 
 // A file that exists in memory only.
 class MemoryFile {
@@ -56,72 +50,11 @@ class MemoryFile {
   int descriptor_;
 };
 
-// Draws of one input.
-class Draw {
- public:
-  explicit Draw(std::uint64_t input) : input_(input) {}
-  std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>(core::uniform({20, core::Stream::test}, input_, next_++) *
-                                      static_cast<double>(n));
-  }
-
- private:
-  std::uint64_t input_, next_ = 0;
-};
+using support::Draw;
 
 std::string damaged(std::string text, Draw& draw) {
-  static const std::vector<std::string> pieces = {"-1",
-                                                  "0",
-                                                  "1e999",
-                                                  "18446744073709551615",
-                                                  "9223372036854775807",
-                                                  "9223372036854775808",
-                                                  "null",
-                                                  "true",
-                                                  "[]",
-                                                  "{}",
-                                                  "\"\"",
-                                                  "[[[[[[[[",
-                                                  "}",
-                                                  ",",
-                                                  ":",
-                                                  "\xff",
-                                                  "\"x\"",
-                                                  "1e-9",
-                                                  "2147483647",
-                                                  "NaN",
-                                                  "\\u0000",
-                                                  "0.5",
-                                                  "[0,1]",
-                                                  "\"F64\""};
-  const std::uint64_t changes = 1 + draw.below(4);
-  for (std::uint64_t c = 0; c < changes && !text.empty(); ++c) {
-    const std::size_t at = draw.below(text.size());
-    switch (draw.below(7)) {
-      case 0:
-        text[at] = static_cast<char>(draw.below(256));
-        break;
-      case 1:
-        text.insert(at, pieces[draw.below(pieces.size())]);
-        break;
-      case 2:
-        text.erase(at, 1 + draw.below(12));
-        break;
-      case 3:
-        text.resize(at);
-        break;
-      case 4:
-        text.insert(at, text.substr(draw.below(text.size()), draw.below(40)));
-        break;
-      default: {  // a whole number or word becomes something else
-        const std::size_t end = text.find_first_of(",]}", at);
-        const std::size_t begin = text.find_last_of(":[,", at);
-        if (begin != std::string::npos && end != std::string::npos && begin < end)
-          text.replace(begin + 1, end - begin - 1, pieces[draw.below(pieces.size())]);
-      }
-    }
-  }
-  return text;
+  static const std::vector<std::string> pieces = support::json_pieces({"\"F64\""});
+  return support::damaged_json(std::move(text), draw, pieces);
 }
 
 // True when `call` returns or raises a numbered error.
@@ -149,14 +82,14 @@ long peak_kilobytes() {
 
 TEST_CASE("damaged safetensors files are read or refused") {
   const MemoryFile stored;
-  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), inputs = setting("RLALGO_FUZZ_COUNT", default_inputs);
+  const auto [first, inputs] = support::fuzz_inputs(default_inputs);
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"c":{"dtype":"I64","shape":[0,7],"data_offsets":[32,32]}})";
   const long before = peak_kilobytes();
   std::uint64_t accepted = 0, failed = 0;
   for (std::uint64_t i = first; i < first + inputs; ++i) {
-    Draw draw(i);
+    Draw draw(20, i);
     const std::string text = draw.below(20) == 0 ? header : damaged(header, draw);
     std::uint64_t length = text.size();
     if (draw.below(8) == 0) length = draw.below(3) == 0 ? ~std::uint64_t{0} >> draw.below(60) : draw.below(600);
@@ -189,10 +122,10 @@ TEST_CASE("damaged configurations of models and adapters are read or refused") {
   std::ifstream in(golden / "adapter/patterns/adapter_config.json");
   texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   const long before = peak_kilobytes();
-  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), inputs = setting("RLALGO_FUZZ_COUNT", default_inputs);
+  const auto [first, inputs] = support::fuzz_inputs(default_inputs);
   std::uint64_t accepted = 0, failed = 0;
   for (std::uint64_t i = first; i < first + inputs; ++i) {
-    Draw draw(std::uint64_t{1} << 40U | i);
+    Draw draw(20, std::uint64_t{1} << 40U | i);
     const std::uint64_t which = draw.below(texts.size());
     const std::string text = damaged(texts[which], draw);
     const auto json = model::Json::parse(text, nullptr, false);

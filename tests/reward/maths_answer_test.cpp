@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 #include <support/catch.hpp>
+#include <support/damage.hpp>
 
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/reward/maths_answer.hpp>
@@ -156,9 +157,8 @@ TEST_CASE("any text is read in bounded time and depth") {
                                            "\xFF",
                                            "/",
                                            "9999999999"};
-  const char* asked = std::getenv("RLALGO_FUZZ_COUNT");
-  const std::uint64_t count = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 20000;
-  for (std::uint64_t n = 0; n < count; ++n) {
+  const auto [first, count] = support::fuzz_inputs(20'000);
+  for (std::uint64_t n = first; n < first + count; ++n) {
     std::string text;
     for (std::uint64_t i = 0; i < 1 + n % 24; ++i)
       text += pieces[static_cast<std::size_t>(core::uniform(key, n, i) * static_cast<double>(pieces.size()))];

@@ -11,6 +11,8 @@
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 
+#include "sampler/geometry_config.hpp"
+
 using namespace rlalgo;
 using rlalgo::support::completion;
 using rlalgo::support::TableGenerator;
@@ -58,13 +60,7 @@ static_assert(sampler::Sampler<Twice> && sampler::Rewarded<Twice> && sampler::Ge
 struct Bench {
   TableGenerator table{std::vector<std::vector<data::Completion>>(16, {completion({1, 0}), completion({2, 0})})};
   std::unique_ptr<Twice> sampler(std::int64_t a, std::int64_t s, std::int64_t mu = 1) {
-    sampler::RolloutsConfig c;
-    c.geometry = {.micro_batch_size = 2,
-                  .gradient_accumulation_steps = a,
-                  .steps_per_generation = s,
-                  .num_iterations = mu,
-                  .num_generations = 2};
-    c.shuffle = false;
+    const sampler::RolloutsConfig c = rlalgo::support::geometry_config(2, a, s, mu, 2, false);
     return std::make_unique<Twice>(std::make_shared<Plain>(rlalgo::support::numbered_prompts(16), table,
                                                            std::vector<sampler::WeightedReward>(),
                                                            rlalgo::support::decode, c, [] { return std::int64_t{0}; }));

@@ -20,6 +20,8 @@
 #include <rlalgo/sampler/prefetch.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 
+#include "sampler/geometry_config.hpp"
+
 using namespace rlalgo;
 using rlalgo::support::SnapshotTable;
 using sampler::PrefetchConfig;
@@ -44,13 +46,7 @@ class FirstToken : public reward::RewardFunction {
 };
 
 RolloutsConfig config(std::int64_t b, std::int64_t a, std::int64_t s, std::int64_t mu, std::int64_t g) {
-  RolloutsConfig out;
-  out.geometry = {.micro_batch_size = b,
-                  .gradient_accumulation_steps = a,
-                  .steps_per_generation = s,
-                  .num_iterations = mu,
-                  .num_generations = g};
-  return out;
+  return rlalgo::support::geometry_config(b, a, s, mu, g);
 }
 
 struct Bench {

@@ -15,6 +15,8 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 
+#include "sampler/geometry_config.hpp"
+
 using namespace rlalgo;
 using data::Finish;
 using rlalgo::support::completion;
@@ -89,14 +91,7 @@ struct Bench {
 };
 
 RolloutsConfig config(std::int64_t b, std::int64_t a, std::int64_t s, std::int64_t mu, std::int64_t g) {
-  RolloutsConfig out;
-  out.geometry = {.micro_batch_size = b,
-                  .gradient_accumulation_steps = a,
-                  .steps_per_generation = s,
-                  .num_iterations = mu,
-                  .num_generations = g};
-  out.shuffle = false;
-  return out;
+  return rlalgo::support::geometry_config(b, a, s, mu, g, false);
 }
 
 using RowsOfParts = std::vector<std::vector<std::int64_t>>;

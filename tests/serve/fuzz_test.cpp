@@ -1,18 +1,16 @@
 // Damaged requests: each is read, or refused with a status of 400 to 499, quickly and in little memory.
 //
-// The inputs are counter-based: a failing one is found again by its index. RLALGO_FUZZ_COUNT sets how many of each kind
-// there are, RLALGO_FUZZ_FIRST the first index.
+// The inputs: support/damage.hpp.
 #include <sys/resource.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
-#include <rlalgo/core/philox.hpp>
 #include <rlalgo/serve/detail/target.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/pattern.hpp>
@@ -22,6 +20,7 @@
 #include <rlalgo/serve/wire_tensor.hpp>
 
 #include <support/catch.hpp>
+#include <support/damage.hpp>
 
 #include "serve/served.hpp"
 
@@ -34,99 +33,14 @@ constexpr std::uint64_t default_inputs = 20'000;
 constexpr double most_seconds = 2.0;      // of one input, on a busy machine
 constexpr long most_kilobytes = 400'000;  // more than before
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
-}
-
-// Draws of one input.
-class Draw {
- public:
-  explicit Draw(std::uint64_t input) : input_(input) {}
-  std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>(core::uniform({21, core::Stream::test}, input_, next_++) *
-                                      static_cast<double>(n));
-  }
-
- private:
-  std::uint64_t input_, next_ = 0;
-};
-
-const std::vector<std::string>& pieces() {
-  static const std::vector<std::string> all = {"-1",
-                                               "0",
-                                               "1e999",
-                                               "-1e308",
-                                               "18446744073709551615",
-                                               "9223372036854775808",
-                                               "-9223372036854775808",
-                                               "null",
-                                               "true",
-                                               "[]",
-                                               "{}",
-                                               "\"\"",
-                                               "[[[[[[[[",
-                                               "}",
-                                               ",",
-                                               ":",
-                                               "\xff",
-                                               "\"x\"",
-                                               "1e-9",
-                                               "2147483647",
-                                               "NaN",
-                                               "Infinity",
-                                               "\"\\u0000\"",
-                                               "\"\\ud800\"",
-                                               "0.5",
-                                               "[0,1]",
-                                               "[[]]",
-                                               "[-1]",
-                                               "[530]",
-                                               "[1.5]",
-                                               "{\"a\":{\"a\":{\"a\":1}}}",
-                                               "\"(((((((\"",
-                                               "\"[z-a]\"",
-                                               "\"a{1000000}\"",
-                                               "\"(a*)*{9}\"",
-                                               "{\"$ref\":\"#\"}",
-                                               "\"{{ 1/0 }}\"",
-                                               "\"{% for x in y %}\"",
-                                               "\"AAAA\"",
-                                               "[\"a\",1]",
-                                               "[null]",
-                                               "{\"type\":\"object\"}",
-                                               "\"%\"",
-                                               "\"\xf0\x9f\x98\x80\""};
-  return all;
-}
+using support::Draw;
 
 std::string damaged(std::string text, Draw& draw) {
-  const std::uint64_t changes = 1 + draw.below(4);
-  for (std::uint64_t c = 0; c < changes && !text.empty(); ++c) {
-    const std::size_t at = draw.below(text.size());
-    const std::string& piece = pieces()[draw.below(pieces().size())];
-    switch (draw.below(8)) {
-      case 0:
-        text[at] = static_cast<char>(draw.below(256));
-        break;
-      case 1:
-        text.insert(at, piece);
-        break;
-      case 2:
-        text.erase(at, 1 + draw.below(12));
-        break;
-      case 3:
-        text.insert(at, text.substr(draw.below(text.size()), draw.below(40)));
-        break;
-      default: {  // a value becomes another
-        const std::size_t end = text.find_first_of(",]}", at);
-        const std::size_t begin = text.find_last_of(":[,", at);
-        if (begin != std::string::npos && end != std::string::npos && begin < end)
-          text.replace(begin + 1, end - begin - 1, piece);
-      }
-    }
-  }
-  return text;
+  static const std::vector<std::string> pieces = support::json_pieces(
+      {"\"\\ud800\"", "[[]]", "[-1]", "[530]", "[1.5]", "{\"a\":{\"a\":{\"a\":1}}}", "\"(((((((\"", "\"[z-a]\"",
+       "\"a{1000000}\"", "\"(a*)*{9}\"", "{\"$ref\":\"#\"}", "\"{{ 1/0 }}\"", "\"{% for x in y %}\"", "\"AAAA\"",
+       "[\"a\",1]", "[null]", "{\"type\":\"object\"}", "\"%\"", "\"\xf0\x9f\x98\x80\""});
+  return support::damaged_json(std::move(text), draw, pieces);
 }
 
 // Empty where `call` returns or refuses as a request is refused; else what went wrong.
@@ -156,10 +70,10 @@ long peak_kilobytes() {
 void try_all(std::uint64_t kind, const std::vector<std::string>& texts,
              const std::function<void(std::size_t, const std::string&)>& read) {
   const long before = peak_kilobytes();
-  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), inputs = setting("RLALGO_FUZZ_COUNT", default_inputs);
+  const auto [first, inputs] = support::fuzz_inputs(default_inputs);
   std::uint64_t accepted = 0, failed = 0;
   for (std::uint64_t i = first; i < first + inputs; ++i) {
-    Draw draw(kind << 40U | i);
+    Draw draw(21, kind << 40U | i);
     const std::size_t which = draw.below(texts.size());
     const std::string text = draw.below(20) == 0 ? texts[which] : damaged(texts[which], draw);
     const core::Stopwatch watch;

@@ -2,6 +2,7 @@
 // or allocates out of proportion. The inputs are counter-based: a failing one is found again by its index.
 // RLALGO_FUZZ_COUNT sets how many inputs of each kind there are, RLALGO_FUZZ_FIRST the first index.
 #include <support/catch.hpp>
+#include <support/damage.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -30,11 +31,6 @@ using namespace rlalgo;
 using text::Json;
 
 thread_local std::size_t largest_allocation = 0;  // of this thread, since it was set to zero
-
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
-}
 
 class Random {
  public:
@@ -375,7 +371,7 @@ TEST_CASE("any template renders or is refused") {
       {"y", "ab"},
       {"bos_token", "<s>"},
       {"add_generation_prompt", true}};
-  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), count = setting("RLALGO_FUZZ_COUNT", default_count);
+  const auto [first, count] = support::fuzz_inputs(default_count);
   std::size_t rendered = 0, refused = 0, failed = 0;
   for (std::uint64_t i = first; i < first + count; ++i) {
     Random random(1, i);
@@ -405,7 +401,7 @@ TEST_CASE("any template renders or is refused") {
 }
 
 TEST_CASE("any tokenizer.json is read or refused") {
-  const std::uint64_t first = setting("RLALGO_FUZZ_FIRST", 0), count = setting("RLALGO_FUZZ_COUNT", default_count);
+  const auto [first, count] = support::fuzz_inputs(default_count);
   std::size_t used = 0, refused = 0;
   for (std::uint64_t i = first; i < first + count; ++i) {
     Random random(2, i);

@@ -62,6 +62,7 @@ struct FreeKey {
       {"trl.environment_timeout", wait},
       {"trl.vllm_server_timeout", wait},
       {"trl.request_timeout", wait},
+      {"trl.heartbeat_stale_after_s", wait},
       {"trl.vllm_server_host", place},
       {"trl.vllm_server_port", place},
       {"trl.vllm_server_base_url", place},

@@ -41,6 +41,17 @@ inline std::optional<std::int64_t> published_version(const nlohmann::ordered_jso
   return out;
 }
 
+// What both protocols call alike.
+inline nlohmann::ordered_json sampling_fields(const inference::SamplingConfig& s) {
+  return {{"repetition_penalty", s.repetition_penalty},
+          {"temperature", s.temperature},
+          {"top_p", s.top_p},
+          {"top_k", s.top_k},
+          {"min_p", s.min_p},
+          {"max_tokens", s.max_new_tokens},
+          {"logprobs", 0}};
+}
+
 // What is drawn from is log_softmax of the model's own logits.
 inline bool draws_from_model(const inference::SamplingConfig& s) {
   return s.temperature == 1.0 && s.top_p >= 1.0 && s.top_k <= 0 && s.min_p <= 0.0 && s.repetition_penalty == 1.0;
@@ -131,17 +142,9 @@ RLALGO_INLINE VllmClient::Json VllmClient::generation_kwargs(const Batch& batch)
 }
 
 RLALGO_INLINE void VllmClient::ask_trl(const Batch& batch, Completions& out) {
-  const inference::SamplingConfig& s = batch.sampling;
-  Json body = {{"prompts", prompts(batch)},
-               {"n", batch.count},
-               {"repetition_penalty", s.repetition_penalty},
-               {"temperature", s.temperature},
-               {"top_p", s.top_p},
-               {"top_k", s.top_k},
-               {"min_p", s.min_p},
-               {"max_tokens", s.max_new_tokens},
-               {"logprobs", 0},
-               {"generation_kwargs", generation_kwargs(batch)}};
+  Json body = {{"prompts", prompts(batch)}, {"n", batch.count}};
+  body.update(detail::sampling_fields(batch.sampling));
+  body["generation_kwargs"] = generation_kwargs(batch);
   if (own_) {
     Json indices = Json::array(), positions = Json::array();
     for (const std::size_t i : batch.chosen) {
@@ -160,17 +163,9 @@ RLALGO_INLINE void VllmClient::ask_openai(const Batch& batch, Completions& out) 
   const inference::SamplingConfig& s = batch.sampling;
   // vLLM refuses n > 1 of a greedy sampling, whose completions are equal.
   const std::size_t asked = s.temperature == 0.0 ? 1 : batch.count;
-  Json body = {{"model", model_},
-               {"prompt", prompts(batch)},
-               {"n", asked},
-               {"repetition_penalty", s.repetition_penalty},
-               {"temperature", s.temperature},
-               {"top_p", s.top_p},
-               {"top_k", s.top_k},
-               {"min_p", s.min_p},
-               {"max_tokens", s.max_new_tokens},
-               {"logprobs", 0},
-               {"return_token_ids", true}};
+  Json body = {{"model", model_}, {"prompt", prompts(batch)}, {"n", asked}};
+  body.update(detail::sampling_fields(s));
+  body["return_token_ids"] = true;
   body.update(generation_kwargs(batch));
   read_openai(client_.post("/v1/completions", body), batch, asked, out);
   if (!drawn_ && !detail::draws_from_model(s) && !std::exchange(told_of_model_, true) && config_.tell)
