@@ -12,7 +12,8 @@ namespace {
 RunConfig parse(const std::string& rl, const std::string& more = "") {
   std::string text = "base_model: ./m\nrl: " + rl +
                      "\ndatasets: [{path: rows.jsonl, type: chatml.intel}]\nlearning_rate: 1e-6\nmicro_batch_size: 8\n";
-  if (rl == "grpo") text += "trl: {reward_funcs: [rewards.correct], use_vllm: true, async_prefetch: true, tools: [calculator]}\n";
+  if (rl == "grpo")
+    text += "trl: {reward_funcs: [rewards.correct], use_vllm: true, async_prefetch: true, tools: [calculator]}\n";
   return parse_run_config(parse_document(text + more, "c.yaml"));
 }
 }  // namespace
