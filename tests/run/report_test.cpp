@@ -1,4 +1,5 @@
 #include <rlalgo/run/detail/report_data.hpp>
+#include <rlalgo/run/detail/report_timeline.hpp>
 #include <rlalgo/run/report.hpp>
 
 #include <fstream>
@@ -87,6 +88,72 @@ TEST_CASE("a chart's axis holds its values: none below 0 or above 1 for shares, 
   CHECK(axis({10, 10}, false) == "9 10 11 ");
   CHECK(axis({-2, -2}, false) == "-2.2 -2 -1.8 ");
   CHECK(axis({}, true) == "0 0.5 1 ");
+}
+
+TEST_CASE("the timeline divides what the steps of a record took, and has the generator's own where it runs beside") {
+  using rlalgo::run::detail::Timeline;
+  // 2 steps of 3 s: 1 s of generation, 1.5 of training, 0.5 of something else; then an evaluation; then 1 step.
+  const Record first{2, 0.1, {{"time/generate", 1.0}, {"time/train", 1.5}, {"time/step", 3.0}}};
+  const Record evaluation{2, 0.1, {{"eval_reward", 1.0}, {"time/eval", 4.0}}};
+  const Record last{3, 0.2, {{"time/wait", 0.5}, {"time/train", 1.5}, {"time/step", 2.0}}};
+  const std::string alone = Timeline({first, evaluation, last}).html();
+  CHECK(count(alone, "<rect ") == 5);
+  // 12 s on 1016 units behind 84.
+  CHECK(alone.find("<rect class=\"f1\" x=\"84.00\" y=\"0.00\" width=\"169.33\"") != std::string::npos);
+  CHECK(alone.find("<rect class=\"f0\" x=\"253.33\" y=\"0.00\" width=\"254.00\"") != std::string::npos);
+  CHECK(alone.find("<rect class=\"f6\" x=\"592.00\" y=\"0.00\" width=\"338.67\"") != std::string::npos);
+  CHECK(alone.find("steps 1–2: training 3 s") != std::string::npos);
+  CHECK(alone.find("step 3: wait for generation 0.5 s") != std::string::npos);
+  CHECK(alone.find("training <b>38 %</b>") != std::string::npos);
+  CHECK(alone.find(">12 s</text>") != std::string::npos);
+  CHECK(alone.find("generator") == std::string::npos);
+
+  Record beside = last;
+  for (const auto& [name, seconds] :
+       {std::pair("async/generate_s", 1.0), {"async/reward_s", 0.5}, {"async/producer_idle_s", 0.5}})
+    beside.values.emplace_back(name, seconds);
+  const std::string two = Timeline({beside}).html();
+  CHECK(count(two, "<rect ") == 4);
+  CHECK(two.find("generation <b>0 %</b>, beside training <b>50 %</b>") != std::string::npos);
+  CHECK(two.find("rewards <b>0 %</b>, beside training <b>25 %</b>") != std::string::npos);
+  CHECK(two.find("y=\"34.00\" width=\"508.00\"") != std::string::npos);
+}
+
+TEST_CASE("what tells of generation beside training has a section of its own, behind the others") {
+  rlalgo::run::detail::ReportData data;
+  for (const char* name : {"async/staleness/max", "async/generate_s", "reward", "async/queue_wait_s", "reroll_buffered",
+                           "my_metric", "async/staleness/mean"}) {
+    data.names.emplace_back(name);
+    data.points[name] = {{1, 0.5}, {2, 0.25}};
+  }
+  std::vector<std::string> drawn;
+  for (const auto& chart : rlalgo::run::detail::arrange_charts(data)) {
+    std::string text = chart.section + ": " + chart.title + ":";
+    for (const auto& series : chart.series) text += " " + series.name;
+    drawn.push_back(text);
+  }
+  const std::string beside = "Generation beside training: ";
+  CHECK(drawn == std::vector<std::string>{"Curves: Reward: reward", "Curves: my_metric: my_metric",
+                                          beside + "Staleness, updates: async/staleness/mean async/staleness/max",
+                                          beside + "Seconds of waiting: trainer, generator: async/queue_wait_s",
+                                          beside + "Seconds per generation: async/generate_s",
+                                          beside + "Failed prompts: reroll_buffered"});
+}
+
+TEST_CASE("a timeline needs times, and joins the records of a long run") {
+  using rlalgo::run::detail::Timeline;
+  CHECK(Timeline({}).html().empty());
+  CHECK(Timeline({{1, 0.1, {{"loss", 1.0}}}}).html().empty());
+  CHECK(Timeline({{1, 0.1, {{"time/train", 1.0}, {"time/step", 1.0}}}}).html().empty());  // nothing to compare
+  CHECK(Timeline({{1, 0.1, {{"time/train", no_value}, {"time/step", no_value}}}}).html().empty());
+  std::vector<Record> many;
+  for (std::int64_t step = 1; step <= 1000; ++step)
+    many.push_back({step, 0.0, {{"time/generate", 1.0}, {"time/train", 2.0}, {"time/step", 3.5}}});
+  const std::string html = Timeline(many).html();
+  CHECK(count(html, "<rect ") == 320);
+  CHECK(html.find("steps 1–6: training 12 s") != std::string::npos);
+  CHECK(html.find("training <b>57 %</b>") != std::string::npos);
+  CHECK(html.find(">58:20</text>") != std::string::npos);
 }
 
 TEST_CASE("least and greatest values are a band behind the line of the mean, not lines of their own") {

@@ -14,6 +14,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/run/detail/report_data.hpp>
 #include <rlalgo/run/detail/report_style.hpp>
+#include <rlalgo/run/detail/report_timeline.hpp>
 #include <rlalgo/run/health.hpp>
 #include <rlalgo/run/progress.hpp>
 #include <rlalgo/run/report.hpp>
@@ -47,7 +48,7 @@ class ReportPage {
       }
       out += "</div>\n";
     }
-    out += health_table() + checkpoints() + pairs() + samples() + settings();
+    out += Timeline(data_.records).html() + health_table() + checkpoints() + pairs() + samples() + settings();
     return out +
            "<footer>Made by rlalgo from metrics.jsonl and samples.jsonl of this directory.</footer>\n</main><script>" +
            report_js + "</script></body></html>\n";

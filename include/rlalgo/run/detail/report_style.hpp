@@ -18,12 +18,13 @@ h2{font-size:17px;margin:36px 0 12px}
 .chip.finished{color:var(--good)}.chip.failed,.chip.interrupted{color:var(--bad)}.chip.running{color:var(--s0)}
 .note{border-left:3px solid var(--bad);background:var(--card);padding:8px 14px;margin:14px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0 0}
-.tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
+.tile,.card,.timeline{background:var(--card);border:1px solid var(--line);border-radius:10px}
 .tile{padding:10px 14px}.tile b{display:block;font-size:18px;white-space:nowrap;font-weight:650;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:14px}
 .card{padding:12px 14px 8px;min-width:0;display:flex;flex-direction:column;position:relative}
 .card h3{font-size:14px;margin:0;padding-right:90px;font-weight:600}
 .card .read{position:absolute;right:14px;top:13px;color:var(--soft);font-size:12.5px;font-variant-numeric:tabular-nums}
+.timeline{padding:12px 14px 8px}
 .legend{display:flex;flex-wrap:wrap;gap:1px 12px;margin:6px 0 2px;font-size:12.5px;color:var(--soft)}
 .legend span{overflow-wrap:anywhere}.legend i{display:inline-block;width:14px;height:3px;border-radius:2px;vertical-align:middle;margin-right:5px}
 .legend b{color:var(--ink);font-weight:550;font-variant-numeric:tabular-nums}
