@@ -160,7 +160,7 @@ def run(program, scratch, timeout):
     except subprocess.TimeoutExpired as late:
         text, status = (late.stdout or b"").decode(errors="replace") + f"\nFAIL {program.label}: still running after {timeout} s", 1
     passed, failed = count(text, status)
-    if failed == 0 and passed == 0:
+    if failed == 0 and passed == 0 and not skipped(text):
         failed, text = 1, text + f"\nFAIL {program.label}: no test ran"
     if status < 0:
         text += f"\n{program.label} was ended by signal {-status}"
