@@ -28,12 +28,14 @@ TEST_CASE("the list of a server is believed, with and without slashes") {
   CHECK(routes.has("/v1/completions/"));
   CHECK(routes.has("/http_update_weights"));
   CHECK_FALSE(routes.has("/generate/"));
+  CHECK_FALSE(routes.may_have("/generate/"));
+  CHECK(routes.may_have("/v1/completions/"));
   CHECK_FALSE(routes.is_rlalgo());
   CHECK(routes.described() == "vLLM 0.32.0");
   CHECK(server.seen().size() == 2);
 }
 
-TEST_CASE("a server without a list is asked for each path; 404 alone means none") {
+TEST_CASE("a server without a list is asked for each path; 404 says nothing of a route for POST") {
   for (const char* list : {"", "[", "{\"paths\": 5}"}) {
     support::HttpServer server([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
       if (path == "/openapi.json") return {*list == '\0' ? 404 : 200, list};
@@ -42,6 +44,7 @@ TEST_CASE("a server without a list is asked for each path; 404 alone means none"
     const http::ServedRoutes routes = routes_of(server);
     CHECK(routes.has("/generate"));
     CHECK_FALSE(routes.has("/v1/completions"));
+    CHECK(routes.may_have("/v1/completions"));
     CHECK(routes.described() == "a server");
   }
 }

@@ -309,12 +309,24 @@ TEST_CASE("rlalgo's own server is told what to draw, and says whose weights it d
   CHECK(out[2][0].weights_version == -1);  // the server's own count, not the trainer's
 }
 
-TEST_CASE("a server that generates nothing is named") {
-  support::HttpServer server([](const std::string& path, const std::string&) {
-    return std::pair{path == "/health/" ? 200 : 404, std::string("{}")};
+TEST_CASE("a server whose list has neither route is named") {
+  support::HttpServer server([](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+    if (path == "/openapi.json") return {200, R"({"paths": {"/health": {}}})"};
+    return {path == "/health/" ? 200 : 404, "{}"};
   });
   remote::VllmClient client(config(server.url()));
   const std::vector<inference::Request> requests = {{.prompt = {1}}};
   CHECK_THROWS_WITH(client.generate(requests, {}, {}),
                     Catch::Contains("[rlalgo.remote.13]") && Catch::Contains("/v1/completions"));
+}
+
+TEST_CASE("a server that does not say what it has is asked as TRL's, although it answers GET of that route with 404") {
+  support::HttpServer server([](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
+    if (path == "/health/") return {200, "{}"};
+    if (path == "/generate/" && !body.empty()) return {200, R"({"completion_ids": [[5, 7]]})"};
+    return {404, R"({"detail": "Not Found"})"};
+  });
+  remote::VllmClient client(config(server.url()));
+  const std::vector<inference::Request> requests = {{.prompt = {1}}};
+  CHECK(client.generate(requests, {}, {})[0][0].ids == std::vector<data::TokenId>{5, 7});
 }

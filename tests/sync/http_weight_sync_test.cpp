@@ -78,6 +78,20 @@ TEST_CASE("a group stays below 10 MiB, a larger tensor goes alone") {
   CHECK(groups == std::vector<std::string>{"ab", "c", "d", "e"});
 }
 
+TEST_CASE("a server that answers GET of the endpoint with 404 gets weights by POST all the same") {
+  std::size_t pushed = 0;
+  rlalgo::support::HttpServer server([&](const std::string& path, const std::string& body) {
+    const bool posted = path == "/http_update_weights/" && !body.empty();
+    pushed += posted ? 1 : 0;
+    return std::pair{posted || path == "/health/" || path == "/reset_prefix_cache/" ? 200 : 404, std::string("{}")};
+  });
+  sync::HttpWeightSync policy(quick(server.url()), [] {
+    return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::zeros({1})}};
+  });
+  CHECK(policy.publish(0).bytes == 4);
+  CHECK(pushed == 1);
+}
+
 TEST_CASE("a server without the endpoint, and one that fails") {
   int status = 404;
   rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) {

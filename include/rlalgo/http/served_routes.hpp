@@ -1,6 +1,7 @@
 // Which routes a server has, and what it calls itself, found out by asking:
 //
-//   GET /openapi.json   its list of paths; where it gives none, GET of each path in question: all but 404 is a route
+//   GET /openapi.json   its list of paths; where it gives none, GET of each path in question: all but 404 is a route, and
+//                       404 says nothing, since a server may answer so where a route is for POST alone
 //   GET /version        {"version"}, which vLLM and rlalgo answer
 //
 // A path is known with and without a slash at its end.
@@ -27,6 +28,7 @@ class ServedRoutes {
     const Json list = answer(client, "/openapi.json");
     const auto paths = list.is_object() ? list.find("paths") : list.end();
     if (list.is_object() && paths != list.end() && paths->is_object()) {
+      listed_ = true;
       for (const auto& [path, methods] : paths->items()) paths_.insert(without_slash(path));
     } else {
       for (const std::string_view path : in_question)
@@ -39,6 +41,8 @@ class ServedRoutes {
   }
 
   [[nodiscard]] bool has(std::string_view path) const { return paths_.contains(without_slash(path)); }
+  // False only where the server's own list does not have it.
+  [[nodiscard]] bool may_have(std::string_view path) const { return !listed_ || has(path); }
   [[nodiscard]] bool is_rlalgo() const { return name_ == "rlalgo"; }
   // "vLLM 0.32.0"; "a server" where it does not say.
   [[nodiscard]] const std::string& described() const noexcept { return described_; }
@@ -60,6 +64,7 @@ class ServedRoutes {
     return std::string(path);
   }
 
+  bool listed_ = false;
   std::set<std::string> paths_;
   std::string name_, described_;
 };

@@ -96,6 +96,8 @@ RLALGO_INLINE void VllmClient::find_out() {
     model_ = model_name();
     drawn_ = reports_drawn();
     protocol_ = Protocol::openai;
+  } else if (routes.may_have("/generate/")) {
+    protocol_ = Protocol::trl;
   } else {
     core::raise("remote", 13,
                 {.what = "the server generates no completions",

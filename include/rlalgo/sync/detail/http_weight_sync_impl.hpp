@@ -50,7 +50,7 @@ RLALGO_INLINE Published HttpWeightSync::publish(std::int64_t version) {
 RLALGO_INLINE std::int64_t HttpWeightSync::push(State& state, std::int64_t version) {
   const http::ServedRoutes& routes = state.server.routes();
   if (routes.is_rlalgo() && routes.has("/start_weight_update")) return push_session(state, version);
-  if (routes.has("/http_update_weights/")) return push_params(state);
+  if (routes.may_have("/http_update_weights/")) return push_params(state);
   takes_none(state, routes.described() + " without /http_update_weights/");
 }
 
