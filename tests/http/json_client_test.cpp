@@ -48,6 +48,21 @@ TEST_CASE("a refusal is a value for those who ask, an error for those who need a
   CHECK_THROWS_WITH(client.get("/a"), Catch::Contains("[rlalgo.http.2]"));
 }
 
+TEST_CASE("a glance is one attempt, and no answer is no error") {
+  std::atomic<int> calls = 0;
+  RawServer hangs_up([&](RawPeer& peer, int) {
+    ++calls;
+    (void)peer.receive_header();
+  });
+  http::JsonClient client(quick(hangs_up.url(), 5));
+  CHECK_FALSE(client.glance("/a").answered());
+  CHECK(calls == 1);
+  HttpServer busy([](const std::string&, const std::string&) { return std::pair{503, std::string()}; });
+  const http::Result result = http::JsonClient(quick(busy.url(), 5)).glance("/a");
+  CHECK(result.response().status == 503);
+  CHECK(result.attempts == 1);
+}
+
 TEST_CASE("failures are numbered errors that say what was waited for") {
   const std::string nobody = support::nobody_url();
   http::JsonClient client(quick(nobody, 1));

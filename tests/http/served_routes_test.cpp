@@ -2,6 +2,7 @@
 
 #include <support/catch.hpp>
 #include <support/http_server.hpp>
+#include <support/raw_server.hpp>
 
 using namespace rlalgo;
 
@@ -47,6 +48,18 @@ TEST_CASE("a server without a list is asked for each path; 404 says nothing of a
     CHECK(routes.may_have("/v1/completions"));
     CHECK(routes.described() == "a server");
   }
+}
+
+TEST_CASE("a server that hangs up on a GET may have the route for POST") {
+  support::RawServer server([](support::RawPeer& peer, int) {
+    const std::string header = peer.receive_header();
+    if (header.find("/generate/") != std::string::npos) return;
+    peer.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  });
+  http::JsonClient client({.base_url = server.url(), .connect_seconds = 2, .call_seconds = 5});
+  const http::ServedRoutes routes(client, asked);
+  CHECK_FALSE(routes.has("/generate/"));
+  CHECK(routes.may_have("/generate/"));
 }
 
 TEST_CASE("a server says what it is") {

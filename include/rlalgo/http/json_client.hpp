@@ -49,6 +49,11 @@ class JsonClient {
   Result look(const std::string& path, const CallOptions& options = {}) {
     return call({.method = "GET", .target = path}, options);
   }
+  // GET, tried once and for `seconds` at most; no answer is no error.
+  Result glance(const std::string& path, double seconds = 10.0) {
+    Client one_attempt(once(client_.config()));
+    return one_attempt.call({.method = "GET", .target = path}, {.seconds = seconds});
+  }
   Result ask(const std::string& path, const Json& body, const CallOptions& options = {}) {
     return call({.method = "POST",
                  .target = path,

@@ -1,7 +1,7 @@
 // Which routes a server has, and what it calls itself, found out by asking:
 //
 //   GET /openapi.json   its list of paths; where it gives none, GET of each path in question: all but 404 is a route, and
-//                       404 says nothing, since a server may answer so where a route is for POST alone
+//                       404 and no answer say nothing, since a server may do so where a route is for POST alone
 //   GET /version        {"version"}, which vLLM and rlalgo answer
 //
 // A path is known with and without a slash at its end.
@@ -32,7 +32,9 @@ class ServedRoutes {
       for (const auto& [path, methods] : paths->items()) paths_.insert(without_slash(path));
     } else {
       for (const std::string_view path : in_question)
-        if (client.look(std::string(path)).response().status != 404) paths_.insert(without_slash(path));
+        if (const Result result = client.glance(std::string(path));
+            result.answered() && result.response().status != 404)
+          paths_.insert(without_slash(path));
     }
     const Json version = answer(client, "/version");
     const std::string number = text(version, "version"), own_name = text(version, "server");

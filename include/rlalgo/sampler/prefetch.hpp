@@ -146,7 +146,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     const std::lock_guard lock(state_.mutex);
     std::vector<Made> ready;
     ready.assign(state_.ready.begin(), state_.ready.end());
-    return [this, source = state_.captured ? state_.captured : source_->capture(), ready = std::move(ready)] {
+    return [source = state_.captured ? state_.captured : source_->capture(), ready = std::move(ready)] {
       Json out = source();
       if (!ready.empty()) out["queue"] = Base::pack_all(ready);
       return out;
