@@ -175,6 +175,19 @@ def micro_batches(c):
 
 
 @case
+def completions_without_draws(c):
+    """generation_kwargs: {do_sample: false}: every sample of a prompt is the same one, without advantage, at any temperature."""
+    found = []
+    for temperature in (1.0, 0.5):
+        train(c, STRUCTURED, max_steps=1, trl={"temperature": temperature, "generation_kwargs": {"do_sample": False}}).expect(0)
+        found.append(rollouts(c))
+        for line in found[-1]:
+            assert all(s["ids"] == line["samples"][0]["ids"] and abs(s["advantage"]) < 1e-9 for s in line["samples"]), line
+    ids = lambda lines: [s["ids"] for line in lines for s in line["samples"]]
+    assert ids(found[0]) == ids(found[1])
+
+
+@case
 def thoughts_without_likelihood(c):
     rows = [{"messages": [{"role": "user", "content": f"{i} + 1 ="}, {"role": "assistant", "content": f"<think>\nwe add 1\n</think>\n\n{i + 1} apples in all"}]}
             for i in range(8)]
@@ -186,6 +199,31 @@ def thoughts_without_likelihood(c):
         trained[mask] = sum(rollouts(c)[0]["loss_mask"])
     # Marks of more than one token, as this tokenizer has them, are not masked; with marks of one token see document_transform_test.
     assert trained[True] <= trained[False] and trained[True] > 0, trained
+
+
+@case
+def ground_truths_whose_thoughts_are_not_trained(c):
+    """With marks of one token each, the likelihood of completions' ground truths is that of what stands outside of thoughts."""
+    model = c.model_copy()
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    for token, text in ((440, "<think>"), (441, "</think>")):
+        gone = next(k for k, v in tokenizer["model"]["vocab"].items() if v == token)
+        del tokenizer["model"]["vocab"][gone]
+        tokenizer["model"]["vocab"][text] = token
+        tokenizer["model"]["merges"] = [m for m in tokenizer["model"]["merges"] if gone not in (*m, "".join(m))]
+        tokenizer["added_tokens"].append({"id": token, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False})
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    rows = [{"messages": [{"role": "user", "content": f"{i} + 1 ="}, {"role": "assistant", "content": f"<think>we add 1</think>{i + 1}"}]} for i in range(8)]
+    (c.folder / "talk.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = [{"path": "talk.jsonl", "type": "ebft_reasoning.transform"}]
+    loss = {}
+    for mask in (False, True):
+        train(c, STRUCTURED, base_model=str(model), datasets=data, max_steps=1, learning_rate=0.0,
+              ebft={"mask_thinking_ce": mask, "ce_coef": 1.0}).expect(0)
+        loss[mask] = c.metrics()[0]["ebft/ce_loss"]
+        assert {440, 441} <= set(rollouts(c)[0]["ground_truth_ids"])
+    assert loss[True] > 0 and abs(loss[True] - loss[False]) > 1e-3, loss
+    shutil.rmtree(model)
 
 
 @case
@@ -219,7 +257,24 @@ def too_short(c):
     train(c, STRIDED, **short).expect(0)
     assert c.metrics()[0]["ebft/steps_without_blocks"] == 0 and finite(c.metrics())
     (c.folder / "short.jsonl").write_text('{"text": "1"}\n')
-    train(c, STRIDED, **short).expect(1, "[rlalgo.sampler.1]")
+    train(c, STRIDED, **short).expect(0, "long enough for a block")  # the only document of every step
+
+
+@case
+def last_step_of_an_epoch(c):
+    """Seven documents, four a step: two steps an epoch, three documents in the second; every epoch shows all."""
+    rows = [json.loads(line) for line in (QUICKSTART / "data/train.jsonl").read_text().splitlines()[:7]]
+    (c.folder / "seven.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train(c, STRIDED, datasets=[{"path": "seven.jsonl", "type": "ebft_strided_structured.transform"}], max_steps=None, num_epochs=2).expect(0)
+    records, lines = c.metrics(), rollouts(c)
+    assert [r["step"] for r in records] == [1, 2, 3, 4] and [r["epoch"] for r in records] == [0.5, 1.0, 1.5, 2.0], records
+    seen = {step: [tuple(line["document_ids"]) for line in lines if line["step"] == step] for step in range(1, 5)}
+    assert [len(seen[step]) for step in seen] == [4, 3, 4, 3]
+    assert set(seen[1] + seen[2]) == set(seen[3] + seen[4]) and len(set(seen[1] + seen[2])) == 7
+    for record, step in zip(records, seen):
+        of = [line for line in lines if line["step"] == step]
+        mean = sum(sum(block["reward"]) for line in of for block in line["blocks"]) / sum(3 * len(line["blocks"]) for line in of)
+        assert abs(record["ebft/mean_reward"] - mean) < 1e-6 * max(1, abs(mean)), (record, mean)
 
 
 @case

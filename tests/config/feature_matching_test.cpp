@@ -170,26 +170,44 @@ TEST_CASE("a prompt without a ground truth is named before anything is generated
   const Folder folder;
   const RunConfig c = folder.run("", "ebft_opencode.transform", "  mode: structured\n  ce_coef: 0.5\n");
   const config::LanguageModel model = config::load_language_model(c);
+  const auto truths = std::make_shared<config::Truths>();
   std::vector<data::TokenizedPrompt> prompts(2);
   prompts[0].columns = {{"ground_truth", "1 2"}};
   prompts[1].row = 1;
   for (const data::Json& columns :
        {data::Json::object(), data::Json{{"ground_truth", ""}}, data::Json{{"ground_truth", nullptr}}}) {
     prompts[1].columns = columns;
-    CHECK_THROWS_WITH(config::require_truths(c, model, prompts),
+    CHECK_THROWS_WITH(config::require_truths(c, model, *truths, prompts),
                       Catch::Contains("[rlalgo.config.33]") && Catch::Contains("row 1"));
   }
-  prompts.pop_back();
-  config::require_truths(c, model, prompts);
-  CHECK(prompts[0].answer_ids == model.tokenizer.encode("1 2", false));
-  const auto limit = config::completion_limit(c, model);
-  REQUIRE(limit);
-  CHECK(limit(prompts[0]) == 64);
   std::string longer;
   for (int i = 0; i < 100; ++i) longer += "7 ";
-  prompts[0].columns["ground_truth"] = longer;
-  CHECK(limit(prompts[0]) ==
-        static_cast<std::int64_t>(1.5 * static_cast<double>(model.tokenizer.encode(longer, false).size())));
+  prompts[1].columns = {{"ground_truth", longer}};
+  config::require_truths(c, model, *truths, prompts);
+  CHECK(prompts[0].answer_ids == model.tokenizer.encode("1 2", false));
+  CHECK(truths->of(prompts[1].columns) == model.tokenizer.encode(longer, false));
+  CHECK(truths->of({{"ground_truth", "3"}}).empty());
+  CHECK(truths->of({{"truth", "1 2"}}).empty());
+  const auto limit = config::completion_limit(c, truths);
+  REQUIRE(limit);
+  CHECK(limit(prompts[0]) == 64);
+  CHECK(limit(prompts[1]) == static_cast<std::int64_t>(1.5 * static_cast<double>(prompts[1].answer_ids.size())));
+}
+
+TEST_CASE("thoughts of ground truths may go without a likelihood term") {
+  const Folder folder;
+  for (const bool asked : {false, true}) {
+    const RunConfig c =
+        folder.run("", "ebft_reasoning.transform",
+                   std::string("  ce_coef: 0.5\n  mask_thinking_ce: ") + (asked ? "true\n" : "false\n"));
+    const config::LanguageModel model = config::load_language_model(c);
+    std::vector<data::TokenizedPrompt> prompts(1);
+    prompts[0].ids = {1, 2};
+    prompts[0].answer_ids = {3, 4, 5};
+    config::mask_thoughts(c, model, prompts);
+    // The marks are several tokens each for this tokenizer, so nothing is masked; of single ones: document_transform_test.
+    CHECK(prompts[0].answer_mask == (asked ? std::vector<std::uint8_t>{1, 1, 1} : std::vector<std::uint8_t>{}));
+  }
 }
 
 TEST_CASE("a feature model has the policy's vocabulary") {

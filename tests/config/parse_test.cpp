@@ -195,6 +195,11 @@ TEST_CASE("generation_kwargs override the sampling keys") {
   CHECK(config.trl.top_k == 5);
   CHECK(lacks(error_of(minimal + "  generation_kwargs: {seed: 1}\n"), {"config.4: ", "trl.generation_kwargs.seed"}) ==
         "");
+  const RunConfig greedy =
+      parse(minimal + "  temperature: 0.5\n  top_k: 5\n  generation_kwargs: {top_k: 7, do_sample: false}\n");
+  CHECK(greedy.trl.top_k == 1);  // the most likely token, scored at the temperature
+  CHECK(greedy.trl.temperature == 0.5);
+  CHECK(parse(minimal + "  generation_kwargs: {do_sample: true}\n").trl.top_k == 0);
 }
 
 TEST_CASE("beta: trl.beta, then rl_beta, then dpo_beta, then 0") {

@@ -114,6 +114,22 @@ TEST_CASE("thoughts may go without a likelihood term") {
   CHECK(masked.loss_mask[23] == 1);
 }
 
+TEST_CASE("thoughts of an answer that goes on from a prompt") {
+  const data::DocumentTools tools{.encode = [](const std::string& text, bool) { return encode(text); }, .render = {}};
+  const auto mask = [&](const std::string& prompt, const std::string& answer) {
+    const std::vector<TokenId> ids = encode(prompt + answer);
+    std::vector<std::uint8_t> out(ids.size(), 1);
+    data::mask_thoughts(ids, prompt.empty() ? 0 : encode(prompt).size(), out, tools);
+    return std::vector<std::uint8_t>(out.end() - static_cast<std::ptrdiff_t>(encode(answer).size()), out.end());
+  };
+  using Mask = std::vector<std::uint8_t>;
+  CHECK(mask("Q: ", "<think>a</think>4") == Mask{0, 0, 0, 1});
+  CHECK(mask("Q: <think>\n", "a</think>4") == Mask{0, 0, 1});  // the prompt opens it
+  CHECK(mask("<think>b</think>Q: ", "a</think>4") == Mask{1, 1, 1});
+  CHECK(mask("", "1<think>a</think>2<think>b") == Mask{1, 0, 0, 0, 1, 0, 0});  // twice, the second without an end
+  CHECK(mask("Q: ", "") == Mask{});
+}
+
 TEST_CASE("a text of its own is trained as a whole") {
   const Document a = document("ebft_pretrain.transform", R"({"text": "abcdef"})", 4, false, true);
   CHECK(a.ids == std::vector<TokenId>{999, 97, 98, 99});

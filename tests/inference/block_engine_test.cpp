@@ -89,6 +89,23 @@ TEST_CASE("work is one prefill and a row per further token") {
   CHECK(engine.counts().head_rows == 7 + 7 * 4 * 7);
 }
 
+// Blocks of 8 at every 8th of 1,024 tokens, 4 samples: 4,580 tokens stand in document and decoded rows together, and the
+// last 8 of the document come after every anchor. Encoding the document anew for every token takes 46,992 of each.
+TEST_CASE("work of a document of 1,024 tokens") {
+  model::Json json = support::small_config("llama");
+  json["max_position_embeddings"] = 1024;
+  const auto model = model::random_decoder(model::parse_hf_config(json, "test"), 5);
+  const auto text = document(1024);
+  BlockRequest request{.document = text, .starts = {}, .count = 4, .length = 8};
+  for (std::int64_t start = 8; start + 8 <= 1024; start += 8) request.starts.push_back(start);
+  REQUIRE(request.starts.size() == 127);
+  inference::BlockEngine engine(model->config(), model->weights());
+  (void)engine.generate(request, {.temperature = 0.6}, {});
+  CHECK(engine.counts().forward_rows == 4580 - 8);
+  CHECK(engine.counts().head_rows == 3683);
+  CHECK(46992 > 10 * engine.counts().forward_rows);
+}
+
 TEST_CASE("one token, one sample, no block") {
   const auto model = decoder("llama");
   const auto text = document(20);

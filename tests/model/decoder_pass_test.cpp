@@ -333,6 +333,26 @@ TEST_CASE("the gradient of features at several layers equals a finite difference
   }
 }
 
+TEST_CASE("what a padding token feeds in trains no row of the input embedding") {
+  for (const char* const type : {"qwen3", "llama"}) {  // an output embedding of its own, and a tied one
+    const auto embedding_gradient = [&](std::int64_t padding) {
+      model::Json json = support::small_config(type);
+      if (padding >= 0) json["pad_token_id"] = padding;
+      const auto policy = model::random_decoder(model::parse_hf_config(json, "test"), 5);
+      const auto loss = policy->score(shared_tree(), {}).log_prob.sum();
+      loss.backward();
+      return take_gradients(*policy).at("model.embed_tokens.weight");
+    };
+    const at::Tensor all = embedding_gradient(-1), padded = embedding_gradient(3);
+    const at::Tensor changed = all.ne(padded).any(1);  // [V]
+    CHECK(changed.sum().item<std::int64_t>() == 1);
+    CHECK(changed[3].item<bool>());
+    CHECK(all[3].norm().item<double>() > 1e-3);
+    CHECK((padded[3].norm().item<double>() > 0) == (type == std::string("llama")));  // as an output it is trained
+    CHECK(embedding_gradient(20).equal(all));                                        // nothing feeds it in
+  }
+}
+
 TEST_CASE("features of the base are those without the adapter") {
   const auto plain = golden("qwen2", at::kDouble), policy = golden("qwen2", at::kDouble);
   attach(*policy);

@@ -61,6 +61,20 @@ TEST_CASE("missing fields take the defaults of transformers; null counts as miss
   CHECK(parse(json).head_dim == 128);
 }
 
+TEST_CASE("the padding token's row of the embedding, as transformers makes it") {
+  const auto padding = [](const Json& base, const Json& value) {
+    Json json = base;
+    json["pad_token_id"] = value;
+    return parse(json).padding_id;
+  };
+  CHECK(parse(llama).padding_id == -1);
+  CHECK(padding(llama, nullptr) == -1);
+  CHECK(padding(llama, 3) == 3);
+  CHECK(padding(qwen2, -1) == 22);
+  CHECK(parse(rlalgo::support::small_config("smollm3")).padding_id == 128004);
+  CHECK(padding(rlalgo::support::small_config("smollm3"), nullptr) == -1);
+}
+
 TEST_CASE("RoPE is read in the old and the new spelling") {
   const Json scaling = {
       {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};

@@ -74,6 +74,11 @@ TEST_CASE("answers stand behind all completions, at temperature 1 and without ma
   CHECK(counts.rows == 2);
   CHECK(counts.tokens == 3);
   CHECK(counts.likelihood_tokens == 3);
+  a.answer_mask = {0, 1, 1};
+  CHECK(values(RolloutRows::collate(rows, scores, needs).likelihood_mask) == std::vector<double>{0, 0, 0, 0, 1, 1});
+  loss::Counts fewer;
+  RolloutRows::count(rows, needs, fewer);
+  CHECK(fewer.likelihood_tokens == 2);
   CHECK_FALSE(RolloutRows::idle(a));  // of advantage 0, but it brings an answer
   CHECK(RolloutRows::idle(b));
   b.old_log_probs.clear();

@@ -245,5 +245,22 @@ TEST_CASE("settings out of range") {
   CHECK_THROWS_WITH(with([](StridedConfig& c) { c.samples = 0; }), Catch::Contains("n_samples_per_prompt"));
   CHECK_THROWS_WITH(with([](StridedConfig& c) { c.top_p = 1.5; }), Catch::Contains("top_p"));
   CHECK_THROWS_WITH(with([](StridedConfig& c) { c.temperature = -1; }), Catch::Contains("temperature"));
-  CHECK_THROWS_WITH(run.blocks({document(14)}, small(2)), Catch::Contains("[rlalgo.sampler.1]"));
+  CHECK_THROWS_WITH(run.blocks({}, small(2)), Catch::Contains("[rlalgo.sampler.20]"));
+}
+
+TEST_CASE("the last step of an epoch takes the documents that are left") {
+  Run run;
+  std::vector<data::Document> documents;
+  for (std::size_t i = 0; i < 7; ++i) documents.push_back(document(9 + i));
+  auto blocks = run.blocks(documents, small(2, 2));
+  CHECK(blocks.steps() == 2);
+  CHECK(blocks.next(0).parts.size() == 2);
+  const auto last = blocks.next(1);
+  REQUIRE(blocks.latest().size() == 3);
+  REQUIRE(last.parts.size() == 2);
+  CHECK(last.parts[1].size() == 1);
+  double count = 0;
+  for (const sampler::StridedDocument& row : blocks.latest()) count += static_cast<double>(row.blocks.size());
+  CHECK(metric(last.metrics, "num_blocks") == Approx(count / 3));
+  CHECK(blocks.next(2).parts[0][0]->document->ids == documents[0].ids);
 }

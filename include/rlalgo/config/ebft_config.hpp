@@ -26,6 +26,7 @@ struct EbftConfig {
   // Loss
   double rl_coef = 1.0;
   double ce_coef = 0.0;
+  bool mask_thinking_ce = false;  // rlalgo's own key: axolotl's transform reads it, its schema has it not
   std::string advantage_estimator = "rloo";
 
   // Structured
@@ -40,7 +41,6 @@ struct EbftConfig {
   std::int64_t min_completion_prefix = 0;
   double temperature = 0.6;
   double top_p = 1.0;
-  bool mask_thinking_ce = false;    // rlalgo's own key: axolotl's transform reads it, its schema has it not
   bool pack_documents = false;      // texts one after the other in chunks of sequence_len (rlalgo's own key)
   bool document_masking = false;    // … that do not see each other (the authors' key)
   std::int64_t sequence_len = 512;  // the top-level key: tokens of a document at most

@@ -209,34 +209,70 @@ inline void add_advantage_spread(std::span<const data::Rollout* const> rows, cor
   if (advantages.size() > 1) metrics.mean("ebft/advantages_std", core::moments(advantages).deviation, 1.0);
 }
 
-// The ground truth of a row as tokens.
-[[nodiscard]] inline std::vector<data::TokenId> truth_ids(const LanguageModel& model, const data::Json& columns) {
-  const auto truth = columns.find(feature::TextMatching::truth_column);
-  if (truth == columns.end() || !truth->is_string()) return {};
-  return model.tokenizer.encode(truth->get_ref<const std::string&>(), false);
-}
+// The tokens of ground truths, encoded once.
+class Truths {
+ public:
+  // Encodes what was not encoded before.
+  const std::vector<data::TokenId>& add(const LanguageModel& model, const data::Json& columns) {
+    const std::string* const text = text_of(columns);
+    if (text == nullptr) return none_;
+    const auto [entry, added] = ids_.try_emplace(*text);
+    if (added) entry->second = model.tokenizer.encode(*text, false);
+    return entry->second;
+  }
+  // Of a row that was added; empty for others.
+  [[nodiscard]] const std::vector<data::TokenId>& of(const data::Json& columns) const {
+    const std::string* const text = text_of(columns);
+    const auto found = text == nullptr ? ids_.end() : ids_.find(*text);
+    return found == ids_.end() ? none_ : found->second;
+  }
+
+ private:
+  static const std::string* text_of(const data::Json& columns) {
+    const auto truth = columns.find(feature::TextMatching::truth_column);
+    return truth == columns.end() || !truth->is_string() ? nullptr : &truth->get_ref<const std::string&>();
+  }
+
+  std::unordered_map<std::string, std::vector<data::TokenId>> ids_;
+  std::vector<data::TokenId> none_;
+};
 
 // Every prompt must have a ground truth; with a likelihood term its tokens become the prompt's answer.
-inline void require_truths(const RunConfig& c, const LanguageModel& model,
+inline void require_truths(const RunConfig& c, const LanguageModel& model, Truths& truths,
                            std::vector<data::TokenizedPrompt>& prompts) {
   for (data::TokenizedPrompt& prompt : prompts) {
-    std::vector<data::TokenId> truth = truth_ids(model, prompt.columns);
+    const std::vector<data::TokenId>& truth = truths.add(model, prompt.columns);
     if (truth.empty())
       core::raise("config", 33,
                   {.what = "a row has no ground truth, so there is nothing that completions could match",
                    .expected = "a column ground_truth with a text",
                    .where = "dataset row " + std::to_string(prompt.row),
                    .remedy = "drop the row, or set datasets[].type: ebft_….transform"});
-    if (c.ebft.ce_coef > 0) prompt.answer_ids = std::move(truth);
+    if (c.ebft.ce_coef > 0) prompt.answer_ids = truth;
+  }
+}
+
+// Takes the thoughts of answers out of their likelihood; prompts are tokenized.
+inline void mask_thoughts(const RunConfig& c, const LanguageModel& model, std::vector<data::TokenizedPrompt>& prompts) {
+  if (!c.ebft.mask_thinking_ce) return;
+  const data::DocumentTools tools{
+      .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
+      .render = {}};
+  for (data::TokenizedPrompt& prompt : prompts) {
+    std::vector<data::TokenId> ids = prompt.ids;
+    ids.insert(ids.end(), prompt.answer_ids.begin(), prompt.answer_ids.end());
+    std::vector<std::uint8_t> mask(ids.size(), 1);
+    data::mask_thoughts(ids, prompt.ids.size(), mask, tools);
+    prompt.answer_mask.assign(mask.begin() + static_cast<std::ptrdiff_t>(prompt.ids.size()), mask.end());
   }
 }
 
 // Tokens that the completions of a prompt may take: gt_length_multiplier times its ground truth's, 64 at least.
 [[nodiscard]] inline std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit(
-    const RunConfig& c, const LanguageModel& model) {
+    const RunConfig& c, std::shared_ptr<const Truths> truths) {
   if (!matches_features(c) || !c.ebft.adaptive_max_tokens) return nullptr;
-  return [&model, factor = c.ebft.gt_length_multiplier](const data::TokenizedPrompt& prompt) {
-    const auto tokens = static_cast<double>(truth_ids(model, prompt.columns).size());
+  return [truths = std::move(truths), factor = c.ebft.gt_length_multiplier](const data::TokenizedPrompt& prompt) {
+    const auto tokens = static_cast<double>(truths->of(prompt.columns).size());
     return std::max<std::int64_t>(static_cast<std::int64_t>(tokens * factor), 64);
   };
 }

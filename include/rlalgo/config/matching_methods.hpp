@@ -48,7 +48,7 @@ struct PoolingRow {
        "ebft.md",
        true,
        {"ebft.stride", "ebft.context_length", "ebft.generate_max_len", "ebft.n_samples_per_prompt",
-        "ebft.min_completion_prefix", "ebft.temperature", "ebft.top_p", "ebft.mask_thinking_ce", "ebft.pack_documents",
+        "ebft.min_completion_prefix", "ebft.temperature", "ebft.top_p", "ebft.pack_documents",
         "ebft.document_masking"}},
   };
   return rows;

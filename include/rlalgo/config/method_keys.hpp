@@ -140,7 +140,7 @@ struct MethodKey {
        false,
        {"from 0 (the most likely token) to 1 (all)", 0.0, 1.0},
        [](C c) -> Value { return c.ebft.top_p; }},
-      {"ebft.mask_thinking_ce", "thoughts have no likelihood term (ebft_reasoning.transform_strided)"},
+      {"ebft.mask_thinking_ce", "thoughts have no likelihood term (strided: ebft_reasoning.transform_strided)"},
       {"ebft.pack_documents", "texts one after the other, an end token between them, in chunks of sequence_len"},
       {"ebft.document_masking", "texts of a chunk do not see each other"},
   };

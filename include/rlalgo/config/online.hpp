@@ -56,7 +56,6 @@ namespace rlalgo::config {
                   .shuffle = c.trl.shuffle_dataset,
                   .sampling = sampling(c, model.stop_ids),
                   .mask_truncated_completions = c.trl.mask_truncated_completions};
-  out.rollouts.completion_limit = completion_limit(c, model);
   out.evaluation_generations = c.trl.num_generations_eval.value_or(0);
   out.evaluation_batch_size = c.eval_batch_size.value_or(0);
 

@@ -15,8 +15,10 @@
 // Errors: [rlalgo.data.10] a row lacks a column, or it has another type; those of tokenizer and chat template.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,11 @@ struct DocumentConfig {
 };
 
 [[nodiscard]] const std::vector<std::string>& document_transform_names();
+
+// Takes the tokens of thoughts out of `mask` [ids]; those of the text from `begin` on, which may continue one that opens in
+// the few tokens before it.
+void mask_thoughts(std::span<const TokenId> ids, std::size_t begin, std::vector<std::uint8_t>& mask,
+                   const DocumentTools& tools);
 
 // `name` is one of document_transform_names().
 [[nodiscard]] Document document_of(const std::string& name, const Json& row, const std::string& where,

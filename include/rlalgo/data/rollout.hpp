@@ -24,6 +24,7 @@ struct TokenizedPrompt {
   SharedJson prompt;                     // the source: a string, or a list of {"role", "content"} messages
   Json columns;                          // the other dataset columns, an object
   std::vector<TokenId> answer_ids = {};  // an answer that is known, for losses with a likelihood term; mostly none
+  std::vector<std::uint8_t> answer_mask = {};  // [answer_ids], 0 = no likelihood term; empty = all have one
 };
 
 // What else happened in a completion of several turns, in which an environment or tools answered the model.
@@ -66,6 +67,7 @@ struct Rollout {
   double advantage = 0.0;
   // A known answer to the prompt, whose likelihood the loss may add; the first row of a group has it.
   std::vector<TokenId> answer_ids = {};
+  std::vector<std::uint8_t> answer_mask = {};  // as TokenizedPrompt's
   Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
 };

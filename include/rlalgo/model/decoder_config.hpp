@@ -43,6 +43,7 @@ struct DecoderConfig {
   bool mlp_bias = false;
   bool qk_norm = false;  // RMS norm per head before the rotation (Qwen3)
   bool tied_embeddings = false;
+  std::int64_t padding_id = -1;  // what this token feeds in trains no row of the input embedding; −1 = none
   RopeConfig rope;
   std::vector<LayerKind> layer_kinds;  // [layers], or empty: all layers are LayerKind{}
 

@@ -1,10 +1,7 @@
 // Training batches from a dataset of preferences: pairs, or single answers with labels.
 //
-//   an optimizer step takes the next micro_batch_size · gradient_accumulation_steps examples of the epoch's order, the
-//   last step of an epoch what is left; epoch e is the permutation drawn from seed + e, or the dataset order
-//
-// The order of pairs is that of transformers' Trainer (accelerate's seedable sampler). Unpaired data with mismatched
-// completions (KTO) is taken in dataset order: the mismatched completion of an example is the one of the example before
+// An optimizer step takes the next micro_batch_size · gradient_accumulation_steps examples of the epoch's order
+// (epoch_order.hpp), the last step of an epoch what is left. Unpaired data with mismatched completions (KTO) is taken in dataset order: the mismatched completion of an example is the one of the example before
 // it among those of its step, the first takes the last one's. It belongs to the example, so neither the split into
 // micro-batches nor their order changes it.
 //
@@ -17,8 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
-#include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +23,12 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/metrics.hpp>
-#include <rlalgo/core/permutation.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/sampler/answer_rows.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
+#include <rlalgo/sampler/epoch_order.hpp>
 
 namespace rlalgo::sampler {
 
@@ -52,41 +48,39 @@ class Preferences {
   using Batch = sampler::Batch<data::Answer>;
 
   Preferences(std::shared_ptr<const data::AnswerSet> answers, const PreferencesConfig& config)
-      : answers_(std::move(answers)), config_(config) {
-    const auto refuse = [](const std::string& found, const std::string& expected) {
-      core::raise("sampler", 20, {.what = "no batch can be drawn", .found = found, .expected = expected});
-    };
-    if (answers_->empty()) refuse("no examples", "at least one");
-    if (config.micro_batch_size < 1 || config.gradient_accumulation_steps < 1)
-      refuse(std::to_string(config.micro_batch_size) + " examples × " +
-                 std::to_string(config.gradient_accumulation_steps) + " micro-batches",
-             "at least 1 each");
+      : answers_(std::move(answers)),
+        config_(config),
+        order_({.examples = answers_->examples(),
+                .micro_batch_size = config.micro_batch_size,
+                .gradient_accumulation_steps = config.gradient_accumulation_steps,
+                .shuffle = config.shuffle,
+                .seed = config.seed}) {
     if (answers_->per_example() != (kind == loss::RowKind::pairs ? 2 : 1))
-      refuse(std::to_string(answers_->per_example()) + " answers per example",
-             kind == loss::RowKind::pairs ? "pairs" : "single answers");
+      core::raise("sampler", 20,
+                  {.what = "no batch can be drawn",
+                   .found = std::to_string(answers_->per_example()) + " answers per example",
+                   .expected = kind == loss::RowKind::pairs ? "pairs" : "single answers"});
   }
 
   [[nodiscard]] const PreferencesConfig& config() const noexcept { return config_; }
   // Optimizer steps of one pass over the dataset.
-  [[nodiscard]] std::int64_t steps() const { return (examples() + step_size() - 1) / step_size(); }
+  [[nodiscard]] std::int64_t steps() const { return order_.steps(); }
   // Whether every answer brings its reference log-prob.
   [[nodiscard]] bool has_reference() const { return answers_->has_reference(); }
 
   Batch next(std::int64_t step) {
-    const std::vector<std::size_t>& order = epoch_order(step / steps());
-    const auto begin = static_cast<std::size_t>(step % steps() * step_size());
-    const std::size_t end = std::min(begin + static_cast<std::size_t>(step_size()), order.size());
+    const std::span<const std::size_t> chosen = order_.step(step);
     const std::size_t unit = answers_->per_example();
     Batch batch;
     const auto rows = std::make_shared<std::vector<data::Answer>>();
     batch.owners.push_back(rows);
-    rows->reserve((end - begin) * unit);
+    rows->reserve(chosen.size() * unit);
     std::int64_t tokens = 0;
-    for (std::size_t i = begin; i < end; ++i) {
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
       for (std::size_t k = 0; k < unit; ++k) {
-        data::Answer answer = answers_->answer(order[i] * unit + k);
+        data::Answer answer = answers_->answer(chosen[i] * unit + k);
         if (config_.mismatched) {
-          const auto other = answers_->completion(order[i == begin ? end - 1 : i - 1]);
+          const auto other = answers_->completion(chosen[i == 0 ? chosen.size() - 1 : i - 1]);
           answer.mismatched.assign(other.begin(), other.end());
         }
         tokens += answer.tokens();
@@ -127,11 +121,6 @@ class Preferences {
   }
 
  private:
-  [[nodiscard]] std::int64_t examples() const { return static_cast<std::int64_t>(answers_->examples()); }
-  [[nodiscard]] std::int64_t step_size() const {
-    return config_.micro_batch_size * config_.gradient_accumulation_steps;
-  }
-
   [[nodiscard]] nlohmann::ordered_json fingerprint() const {
     return {{"examples", answers_->examples()},
             {"tokens", answers_->all_tokens()},
@@ -139,19 +128,6 @@ class Preferences {
             {"gradient_accumulation_steps", config_.gradient_accumulation_steps},
             {"shuffle", config_.shuffle},
             {"seed", config_.seed}};
-  }
-
-  const std::vector<std::size_t>& epoch_order(std::int64_t epoch) {
-    if (epoch == epoch_) return order_;
-    epoch_ = epoch;
-    if (config_.shuffle) {
-      std::mt19937 generator(static_cast<std::mt19937::result_type>(config_.seed + static_cast<std::uint64_t>(epoch)));
-      order_ = core::permutation(answers_->examples(), generator);
-    } else if (order_.empty()) {
-      order_.resize(answers_->examples());
-      std::iota(order_.begin(), order_.end(), std::size_t{0});
-    }
-    return order_;
   }
 
   static void warn_of_one_label(const std::vector<data::Answer>& rows, std::int64_t step,
@@ -165,8 +141,7 @@ class Preferences {
 
   std::shared_ptr<const data::AnswerSet> answers_;
   PreferencesConfig config_;
-  std::vector<std::size_t> order_;  // of epoch_
-  std::int64_t epoch_ = -1;
+  EpochOrder order_;
   std::int64_t next_step_ = 0;
   std::int64_t num_tokens_ = 0;
 };

@@ -7,12 +7,13 @@
 // Source: "Energy-based fine-tuning", arXiv 2603.12248; axolotl 0.19 `AxolotlStridedEBFTTrainer`. Departures: a0 is the
 // document's own, not the longest of the batch, so that a split into micro-batches changes nothing; anchors and windows
 // stay inside of the real document; sampling has no dropout, in float32 (docs/algorithms/ebft.md).
-// A document without blocks trains its likelihood alone; without that it is left out of its micro-batch.
+// A document without blocks trains its likelihood alone; without that it is left out of its micro-batch. The last step of
+// an epoch takes the documents that are left (epoch_order.hpp).
 // Draws are functions of (seed, step, sample, token), so order, micro-batches and threads change none.
 // Metrics of a step: ebft/mean_reward, alignment, diversity (means over samples), cfm_loss (over blocks), num_blocks and
 // anchor_offset (over documents), advantages_std (over all samples of the step, n − 1), steps_without_blocks.
-// State: the number of the next step. Errors: [rlalgo.sampler.1] fewer documents than a step takes; [.2] a setting out
-// of range; [.7] a checkpoint of another run; those of generator and features.
+// State: the number of the next step. Errors: [rlalgo.sampler.2] a setting out of range; [.7] a checkpoint of another run;
+// [.20] no documents; those of generator and features.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
-#include <rlalgo/sampler/repeat_order.hpp>
+#include <rlalgo/sampler/epoch_order.hpp>
 #include <rlalgo/sampler/strided_rows.hpp>
 
 namespace rlalgo::sampler {
@@ -92,10 +93,9 @@ class StridedBlocks {
         network_(std::move(network)),
         estimator_(std::move(estimator)),
         config_(detail::checked(config)),
-        order_({.prompts = documents.size(),
-                .prompts_per_chunk = static_cast<std::size_t>(per_step()),
-                .copies = 1,
-                .repeats = 1,
+        order_({.examples = documents.size(),
+                .micro_batch_size = config.micro_batch_size,
+                .gradient_accumulation_steps = config.gradient_accumulation_steps,
                 .shuffle = config.shuffle,
                 .seed = config.seed}) {
     for (data::Document& document : documents)
@@ -104,13 +104,13 @@ class StridedBlocks {
 
   [[nodiscard]] const StridedConfig& config() const noexcept { return config_; }
   // Optimizer steps of one pass over the documents.
-  [[nodiscard]] std::int64_t steps() const { return static_cast<std::int64_t>(order_.chunks_per_epoch()); }
+  [[nodiscard]] std::int64_t steps() const { return order_.steps(); }
 
   Batch<StridedDocument> next(std::int64_t step) {
     auto rows = std::make_shared<std::vector<StridedDocument>>();
     double generating = 0.0, matching = 0.0;
     std::uint64_t index = 0;
-    for (const std::size_t i : order_.chunk(static_cast<std::uint64_t>(step))) {
+    for (const std::size_t i : order_.step(step)) {
       StridedDocument row{.document = documents_[i],
                           .anchor = first_anchor(*documents_[i], config_),
                           .likelihood = config_.likelihood,
@@ -127,11 +127,11 @@ class StridedBlocks {
     detail::measure(*rows, batch);
     batch.seconds = {{"generate", generating}, {"reward", matching}};
     const loss::Needs needs{.answer_likelihood = config_.likelihood};
-    for (std::int64_t p = 0; p < config_.gradient_accumulation_steps; ++p) {
+    const auto part_rows = static_cast<std::size_t>(config_.micro_batch_size);
+    for (std::size_t at = 0; at < rows->size(); at += part_rows) {
       std::vector<StridedDocument*> part;
-      for (std::int64_t i = p * config_.micro_batch_size; i < (p + 1) * config_.micro_batch_size; ++i)
-        if (StridedRows::trained((*rows)[static_cast<std::size_t>(i)], needs))
-          part.push_back(&(*rows)[static_cast<std::size_t>(i)]);
+      for (std::size_t i = at; i < std::min(at + part_rows, rows->size()); ++i)
+        if (StridedRows::trained((*rows)[i], needs)) part.push_back(&(*rows)[i]);
       if (!part.empty()) batch.parts.push_back(std::move(part));
     }
     if (batch.parts.empty())  // no part reports its losses
@@ -160,8 +160,6 @@ class StridedBlocks {
   }
 
  private:
-  [[nodiscard]] std::int64_t per_step() const { return config_.micro_batch_size * config_.gradient_accumulation_steps; }
-
   [[nodiscard]] nlohmann::ordered_json fingerprint() const {
     return {{"micro_batch_size", config_.micro_batch_size},
             {"gradient_accumulation_steps", config_.gradient_accumulation_steps},
@@ -233,7 +231,7 @@ class StridedBlocks {
   feature::FeatureNetwork network_;
   E estimator_;
   StridedConfig config_;
-  RepeatOrder order_;
+  EpochOrder order_;
   std::shared_ptr<std::vector<StridedDocument>> latest_ = std::make_shared<std::vector<StridedDocument>>();
   std::int64_t next_step_ = 0;
 };

@@ -68,10 +68,14 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   if (const Node* overrides = reader.take("generation_kwargs"); overrides != nullptr) {
     Reader nested(*overrides, reader.prefix() + "generation_kwargs.", reader.findings());
     read_sampling(nested, trl);
-    if (trl.generates_elsewhere())
+    if (trl.generates_elsewhere()) {
       trl.generation_kwargs = to_json(*overrides);  // the server knows its own
-    else
+    } else {
+      bool draws = true;
+      // Without draws every token is the most likely one, and log-probs are those at trl.temperature.
+      if (nested.read("do_sample", draws) && !draws) trl.top_k = 1;
       nested.finish();
+    }
   }
   reader.record("chat_template_kwargs", trl.chat_template_kwargs);
   if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {

@@ -53,15 +53,19 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto rewards = weighted_rewards(config, file, environments.get());
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
+  const auto truths = std::make_shared<Truths>();
   if (matches_features(config)) {
-    require_truths(config, model, prompts.train);
-    require_truths(config, model, prompts.evaluation);
+    require_truths(config, model, *truths, prompts.train);
+    require_truths(config, model, *truths, prompts.evaluation);
   }
   const data::Json tools = environments ? environments->tools() : data::Json();
   tokenize_prompts(prompts.train, model, config, tools);
   tokenize_prompts(prompts.evaluation, model, config, tools);
+  mask_thoughts(config, model, prompts.train);
+  mask_thoughts(config, model, prompts.evaluation);
   trainer::OnlineConfig settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
+  settings.rollouts.completion_limit = completion_limit(config, truths);
   settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
   inference::Dialogue turns;
@@ -96,13 +100,13 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .companions = companions(config, coefficient, model, reference)};
   if (matches_features(config))
-    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, &model](
+    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths](
                                std::int64_t step, trainer::Experience<data::Rollout>& batch) {
       add_advantage_spread(batch.rows, batch.metrics);
       if (!config.ebft.save_rollouts) return;
       file->write(step,
                   trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
-                                           [&](const data::Rollout& row) { return truth_ids(model, row.columns); }));
+                                           [&](const data::Rollout& row) { return truths->of(row.columns); }));
     };
   return with_policy_gradient(config, coefficient, [&](auto loss) {
     auto trainer =

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,21 +48,6 @@ RLALGO_INLINE std::optional<TokenId> single_token(const DocumentTools& tools, co
   return ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
 }
 
-RLALGO_INLINE void mask_thoughts(Document& document, const DocumentTools& tools) {
-  const auto open = single_token(tools, "<think>"), close = single_token(tools, "</think>");
-  if (!open || !close) return;
-  const auto first = static_cast<std::size_t>(std::find(document.loss_mask.begin(), document.loss_mask.end(), 1) -
-                                              document.loss_mask.begin());
-  constexpr std::size_t opened_before = 5;  // tokens of the generation prompt in which a thought may begin
-  bool thinking = false;
-  for (std::size_t i = first - std::min(first, opened_before); i < document.ids.size(); ++i) {
-    if (document.ids[i] == *open) thinking = true;
-    const bool last = thinking && document.ids[i] == *close;
-    if (thinking) document.loss_mask[i] = 0;
-    if (last) thinking = false;
-  }
-}
-
 RLALGO_INLINE Document conversation(const Json& messages, bool last_alone, const DocumentTools& tools,
                                     const DocumentConfig& config) {
   Document out;
@@ -86,9 +73,12 @@ RLALGO_INLINE Document conversation(const Json& messages, bool last_alone, const
     }
     shown.push_back(messages[i]);
   }
-  if (config.mask_thinking && last_alone) mask_thoughts(out, tools);
-  const auto first = std::find(out.loss_mask.begin(), out.loss_mask.end(), 1);
-  out.prompt_length = first - out.loss_mask.begin();
+  const auto prompt_length = [&] {
+    return std::find(out.loss_mask.begin(), out.loss_mask.end(), 1) - out.loss_mask.begin();
+  };
+  if (config.mask_thinking && last_alone)
+    mask_thoughts(out.ids, static_cast<std::size_t>(prompt_length()), out.loss_mask, tools);
+  out.prompt_length = prompt_length();
   return out;
 }
 
@@ -110,6 +100,20 @@ RLALGO_INLINE Document prompt_and_completion(const Json& row, const std::string&
 }
 
 }  // namespace detail
+
+RLALGO_INLINE void mask_thoughts(std::span<const TokenId> ids, std::size_t begin, std::vector<std::uint8_t>& mask,
+                                 const DocumentTools& tools) {
+  const auto open = detail::single_token(tools, "<think>"), close = detail::single_token(tools, "</think>");
+  if (!open || !close) return;
+  constexpr std::size_t opened_before = 5;  // tokens of the generation prompt in which a thought may begin
+  bool thinking = false;
+  for (std::size_t i = begin - std::min(begin, opened_before); i < ids.size(); ++i) {
+    if (ids[i] == *open) thinking = true;
+    const bool last = thinking && ids[i] == *close;
+    if (thinking) mask[i] = 0;
+    if (last) thinking = false;
+  }
+}
 
 RLALGO_INLINE const std::vector<std::string>& document_transform_names() {
   static const std::vector<std::string> names = {"ebft_pretrain.transform", "ebft_strided_structured.transform",

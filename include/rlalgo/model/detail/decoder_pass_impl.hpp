@@ -105,7 +105,10 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
     if (settings_.gate) settings_.gate->gradient_ready(i);
   }
   add_tap(0);
-  if (Tensor gradient = gradient_buffer(weights_.embedding); gradient.defined()) ops.add_rows(gradient, ids_, grad);
+  if (Tensor gradient = gradient_buffer(weights_.embedding); gradient.defined()) {
+    if (config_.padding_id >= 0) grad.masked_fill_(ids_.eq(config_.padding_id).unsqueeze(1), 0);  // [T, 1]
+    ops.add_rows(gradient, ids_, grad);
+  }
 }
 
 RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {

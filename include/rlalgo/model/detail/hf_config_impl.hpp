@@ -294,6 +294,9 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   out.eos_token_ids = fields.integers("eos_token_id");
   out.bos_token_id = fields.integer("bos_token_id");
   out.pad_token_id = fields.integer("pad_token_id");
+  const bool padded = out.pad_token_id.has_value() || (smollm && !fields.has_null("pad_token_id"));
+  c.padding_id = padded ? out.pad_token_id.value_or(128004) : -1;
+  if (padded && c.padding_id < 0) c.padding_id += c.vocab_size;  // torch's padding_idx counts from the end
   out.json = std::move(json);
   return out;
 }

@@ -125,7 +125,10 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     r.row = prompt.row;
     r.prompt = prompt.prompt;
     r.columns = prompt.columns;
-    if (i % group_size == 0) r.answer_ids = prompt.answer_ids;
+    if (i % group_size == 0) {
+      r.answer_ids = prompt.answer_ids;
+      r.answer_mask = prompt.answer_mask;
+    }
     const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
     r.prompt_ids = opened.is_null() ? prompt.ids : unpack<data::TokenId>(opened);
     r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));

@@ -33,6 +33,11 @@ RLALGO_INLINE std::int64_t loss_tokens(const data::Rollout& r) {
 
 namespace detail {
 
+// Whether token t of the answer has a likelihood term.
+inline bool has_likelihood(const data::Rollout& r, std::size_t t) {
+  return r.answer_mask.empty() || r.answer_mask[t] != 0;
+}
+
 // Concatenates one column of all rows [N], 0 for the tokens of answers; undefined when a row lacks it.
 inline tensor::Tensor concatenate(std::span<const data::Rollout* const> rows, RolloutColumn column,
                                   const tensor::Tensor& like) {
@@ -74,7 +79,8 @@ RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& needs, loss:
   counts.rows += static_cast<double>(rows.size());
   for (const Row* r : rows) {
     counts.tokens += static_cast<double>(loss_tokens(*r));
-    if (needs.answer_likelihood) counts.likelihood_tokens += static_cast<double>(r->answer_ids.size());
+    for (std::size_t t = 0; needs.answer_likelihood && t < r->answer_ids.size(); ++t)
+      counts.likelihood_tokens += detail::has_likelihood(*r, t) ? 1.0 : 0.0;
   }
 }
 
@@ -98,7 +104,7 @@ RLALGO_INLINE loss::Scored RolloutRows::collate(View rows, const model::Scores& 
   for (std::size_t i = 0; i < rows.size() && needs.answer_likelihood; ++i) {
     const std::size_t answer = rows[i]->answer_ids.size();
     mask.insert(mask.end(), answer, 0.0);
-    likelihood.insert(likelihood.end(), answer, 1.0);
+    for (std::size_t t = 0; t < answer; ++t) likelihood.push_back(detail::has_likelihood(*rows[i], t) ? 1.0 : 0.0);
     row.insert(row.end(), answer, static_cast<std::int64_t>(i));
   }
   loss::Scored scored = detail::scored_columns(scores, mask, row, lengths);

@@ -70,7 +70,10 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
       rollout.row = prompt.row;
       rollout.prompt = prompt.prompt;
       rollout.columns = prompt.columns;
-      if (&completion == &answers[p].front()) rollout.answer_ids = prompt.answer_ids;
+      if (&completion == &answers[p].front()) {
+        rollout.answer_ids = prompt.answer_ids;
+        rollout.answer_mask = prompt.answer_mask;
+      }
       rollout.prompt_ids = completion.prompt_ids.empty() ? prompt.ids : std::move(completion.prompt_ids);
       rollout.completion_ids = std::move(completion.ids);
       rollout.loss_mask = std::move(completion.loss_mask);
