@@ -13,7 +13,9 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/serve_section.hpp>
+#include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/run/interrupt.hpp>
+#include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/server.hpp>
 
 #include "log.hpp"
@@ -25,7 +27,7 @@ namespace {
 
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
-  std::string model, name, dtype = "auto", generation_config = "auto", api_key;
+  std::string model, name, dtype = "auto", generation_config = "auto", api_key, weight_transfer;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;
@@ -95,6 +97,21 @@ serve::ServedModel load(const ServeOptions& options) {
           .sampling = defaults};
 }
 
+// vLLM's option: {"backend": "gloo"}.
+std::string broadcast_backend(const std::string& option) {
+  const serve::Json config = serve::Json::parse(option, nullptr, false);
+  const auto backend = config.is_object() ? config.find("backend") : config.end();
+  const bool text = backend != config.end() && backend->is_string();
+  if (!text || (*backend != "gloo" && *backend != "nccl") || (*backend == "gloo" && !distributed::gloo_built()))
+    core::raise_usage("cli", 7,
+                      {.what = "an option has no such value",
+                       .found = "--weight-transfer-config " + option,
+                       .expected = distributed::gloo_built()
+                                       ? R"('{"backend": "gloo"}' or '{"backend": "nccl"}')"
+                                       : R"('{"backend": "nccl"}': this program was compiled without libgloo-dev)"});
+  return backend->get<std::string>();
+}
+
 int serve_until_stopped(ServeOptions options) {
   read_section(options);
   serve::ServerConfig config = options.server;
@@ -105,6 +122,7 @@ int serve_until_stopped(ServeOptions options) {
                        .expected = "0 to 65535"});
   config.http.port = static_cast<std::uint16_t>(options.port);
   config.api_key = options.api_key;
+  if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
   for (const std::string& path : options.allowed_paths) config.allowed_paths.emplace_back(path);
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
   std::mutex telling;
@@ -158,6 +176,13 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--processed-logprobs", s.drawn_log_probs,
                "OpenAI routes report the distribution that was drawn from, as TRL's always do");
   app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
+  app.add_option("--weight-transfer-config", o->weight_transfer,
+                 "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL, which is refused")
+      ->type_name("JSON");
+  app.add_option("--broadcast-timeout", s.broadcast_seconds,
+                 "seconds for a trainer to join, and for each tensor that it broadcasts")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 86400.0));
   app.add_flag("--strict", s.strict, "a field that is not known is an error");
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");

@@ -13,6 +13,7 @@ from serve_test import Server  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
+GLOO = ["--weight-transfer-config", '{"backend": "gloo"}']
 CLIENTS = pathlib.Path(__file__).resolve().parent / "clients"
 
 
@@ -56,13 +57,14 @@ def openai_package(c):
 
 @case
 def trl_client(c):
-    served(c, "RLALGO_TRL_PYTHON", "import trl.generation, requests", "trl_client.py", arguments=[MODEL])
+    served(c, "RLALGO_TRL_PYTHON", "import trl.generation, requests", "trl_client.py", GLOO, [MODEL])
 
 
 @case
 def trl_trainer(c):
     newer = "import trl, datasets; assert tuple(map(int, trl.__version__.split('.')[:2])) >= (1, 16)"
-    served(c, "RLALGO_TRL_PYTHON", newer, "trl_trainer.py", ["--processed-logprobs"], [MODEL, c.folder / "trained"])
+    served(c, "RLALGO_TRL_PYTHON", newer, "trl_trainer.py", ["--processed-logprobs", *GLOO],
+           [MODEL, c.folder / "trained"])
 
 
 @case

@@ -1,14 +1,17 @@
 """vllm-serve as a program: it answers, a training learns with its completions, and SIGTERM ends it in order."""
 import json
+import os
 import pathlib
 import re
+import shlex
 import signal
+import subprocess
 import sys
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, main, without_times  # noqa: E402
+from cases import QUICKSTART, Skipped, main, without_times  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
@@ -159,6 +162,50 @@ def sampling_left_out_is_the_models_own(c):
             server.stop()
     (folder / "generation_config.json").write_text(json.dumps({"top_p": 7, "eos_token_id": 446}))
     c.run("vllm-serve", folder, "--port", "0").expect(2, "[rlalgo.serve.25]", "generation_config.json")
+
+
+@case
+def what_it_may_not_read(c):
+    """Files without permission are errors that name them, at the start and later; the server lives."""
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []  # root may read all
+    if drop and subprocess.run([*drop, "true"], capture_output=True).returncode != 0:
+        raise Skipped("root without setpriv, or without the right to use it")
+    with_rights, model = c.program, c.model_copy()
+    (c.folder / "program").write_text("#!/bin/sh\nexec " + shlex.join([*drop, str(with_rights)]) + ' "$@"\n')
+    (c.folder / "program").chmod(0o755)
+    c.program = c.folder / "program"
+    weights = model / "model.safetensors"
+    for locked in (weights, model / "config.json", model):
+        mode = locked.stat().st_mode
+        locked.chmod(0)
+        c.run("vllm-serve", model, "--port", 0).expect(1, "[rlalgo.", str(model))
+        locked.chmod(mode)
+    adapters = c.folder / "adapters"
+    (adapters / "closed").mkdir(parents=True)
+    (adapters / "closed" / "adapter_config.json").write_text("{}")
+    (adapters / "half").mkdir()
+    (adapters / "half" / "adapter_config.json").write_text("{}")
+    (adapters / "half" / "adapter_config.json").chmod(0)
+    (adapters / "closed").chmod(0)
+    (c.folder / "unreadable").mkdir(mode=0)
+    server = Server(c, "--allowed-path", adapters, "--allowed-path", c.folder / "unreadable")
+    try:
+        for folder in ("closed", "half"):
+            status, told = server.ask("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": str(adapters / folder)})
+            message = told["error"]["message"]
+            assert status == 400 and "[rlalgo." in message and str(adapters / folder) in message, (folder, told)
+        status, told = server.ask("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": str(c.folder / "unreadable" / "a")})
+        assert status in (400, 403, 404) and "[rlalgo." in told["error"]["message"], told
+        status, told = server.ask("/start_weight_update", {})
+        assert status == 200, told
+        status, told = server.ask("/update_weights", {"update_info": {"path": str(adapters / "closed")}})
+        assert status == 400 and "[rlalgo.serve.19]" in told["error"]["message"], told
+        assert server.ask("/v1/completions", {"prompt": "a", "max_tokens": 2})[0] == 200
+    finally:
+        code, lines = server.stop()
+        (adapters / "closed").chmod(0o755)
+        (c.folder / "unreadable").chmod(0o755)
+    assert code == 143, (code, lines)
 
 
 @case

@@ -548,7 +548,11 @@ TEST_CASE("token ids in, token ids out, with the version of the weights") {
   CHECK(plain["choices"].size() == 2);
   CHECK(plain["choices"][1]["index"] == 1);
   CHECK(plain["choices"][0]["logprobs"].is_null());
-  for (const auto& [name, value] : {std::pair<const char*, Json>{"stream", true},
+  Json limited = body;
+  limited["stream"] = true;  // with prompt_logprobs
+  bench.post("/inference/v1/generate", limited, 400);
+  for (const auto& [name, value] : {std::pair<const char*, Json>{"stream", 1},
+                                    {"stream_options", Json::object()},
                                     {"features", {{"image", 1}}},
                                     {"output_mode", "text"},
                                     {"token_ids", {99999}},
@@ -566,6 +570,39 @@ TEST_CASE("token ids in, token ids out, with the version of the weights") {
   Json other = body;
   other["model"] = "nobody";
   bench.post("/inference/v1/generate", other, 404);
+}
+
+TEST_CASE("token ids in, token ids out as they are drawn") {
+  Bench bench;
+  Json body = {{"token_ids", {5, 6, 7, 8}},
+               {"request_id", "mine"},
+               {"sampling_params", {{"n", 2}, {"seed", 3}, {"max_tokens", 6}, {"logprobs", 1}}}};
+  const Json whole = bench.post("/inference/v1/generate", body);
+  body["stream_options"] = {{"include_usage", true}, {"continuous_usage_stats", true}};
+  const auto events = bench.stream("/inference/v1/generate", body);
+  Json ids = {Json::array(), Json::array()}, log_probs = ids;
+  std::size_t drawn = 0;
+  for (const Json& event : events) {
+    CHECK(event["request_id"] == "mine");
+    if (event["choices"].empty()) continue;
+    const Json& choice = event["choices"][0];
+    const auto index = choice["index"].get<std::size_t>();
+    CHECK(choice["token_ids"].size() == 1);  // each as it is drawn
+    for (const Json& id : choice["token_ids"]) ids[index].push_back(id);
+    for (const Json& one : choice["logprobs"]["content"]) log_probs[index].push_back(one);
+    CHECK(event["usage"]["completion_tokens"] == ids[index].size());
+    ++drawn;
+    const bool last = ids[index].size() == whole["choices"][index]["token_ids"].size();
+    CHECK(choice["finish_reason"] == (last ? whole["choices"][index]["finish_reason"] : Json(nullptr)));
+    CHECK(choice.contains("weight_versions") == last);
+    if (last) CHECK(choice["weight_versions"] == whole["choices"][index]["weight_versions"]);
+  }
+  for (std::size_t j = 0; j < 2; ++j) {
+    CHECK(ids[j] == whole["choices"][j]["token_ids"]);
+    CHECK(log_probs[j] == whole["choices"][j]["logprobs"]["content"]);
+  }
+  CHECK(events.back()["usage"]["prompt_tokens"] == 4);
+  CHECK(events.back()["usage"]["completion_tokens"] == drawn);
 }
 
 TEST_CASE("checksums follow the weights") {

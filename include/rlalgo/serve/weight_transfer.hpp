@@ -28,11 +28,7 @@ class WeightTransfer {
   explicit WeightTransfer(WeightStore& store, double patience = 60.0) : store_(store), patience_(patience) {}
 
   void start(const std::string& session = {}) {
-    const bool again = !session.empty() && session == session_;
-    if (open_ && !again && idle_.seconds() < patience_)
-      out_of_order("a weight update is under way", "POST /finish_weight_update by the trainer that began it, or " +
-                                                       std::to_string(static_cast<int>(patience_)) +
-                                                       " seconds without a sign of it");
+    require_free(session);
     staged_.clear();
     open_ = true;
     session_ = session;
@@ -59,6 +55,27 @@ class WeightTransfer {
     open_ = false;
   }
 
+  // Ends that session, where it is open, and forgets what it sent: something did not come whole.
+  void abandon(const std::string& session = {}) {
+    if (session != session_) return;
+    staged_.clear();
+    open_ = false;
+  }
+
+  // The trainer is there.
+  void touch(const std::string& session = {}) {
+    require_open(session);
+    idle_ = {};
+  }
+
+  // Raises serve.20 where a start of that session would.
+  void require_free(const std::string& session = {}) const {
+    const bool again = !session.empty() && session == session_;
+    if (open_ && !again && idle_.seconds() < patience_)
+      out_of_order("a weight update is under way", "POST /finish_weight_update by the trainer that began it, or " +
+                                                       std::to_string(static_cast<int>(patience_)) +
+                                                       " seconds without a sign of it");
+  }
   // Raises serve.20 where an update of that session would.
   void require_open(const std::string& session = {}) const {
     if (!open_) out_of_order("no weight update is under way", "POST /start_weight_update before");

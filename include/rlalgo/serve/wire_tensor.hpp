@@ -8,12 +8,20 @@
 // known type; those of fields.hpp.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/fields.hpp>
 
 namespace rlalgo::serve {
 
 [[nodiscard]] model::NamedTensor read_wire_tensor(const Json& object, const std::string& place);
+
+// The parts that say what is sent: "torch.bfloat16" or "bfloat16", and [2, 2].
+[[nodiscard]] at::ScalarType wire_type(const std::string& name, const std::string& place);
+[[nodiscard]] std::vector<std::int64_t> wire_shape(const Json& list, const std::string& place);
 
 // The same of parts that lie apart; nothing of them is copied but the bytes. `sent_as`: the type of the bytes; empty:
 // it follows from their count.

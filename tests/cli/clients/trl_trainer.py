@@ -1,10 +1,12 @@
 """trl_trainer.py URL MODEL_DIR OUTPUT: three steps of TRL's own GRPOTrainer (1.16) in server mode.
 
-TRL's transport of weights is NCCL and asks for a CUDA device. On a machine without one the two methods of its client that use
-it are replaced here: the tensors go as base64 texts with /update_weights. All else is TRL's: which requests it sends, and in which order.
+TRL broadcasts weights with NCCL and asks for a CUDA device. On a machine without one the two places where it calls NCCL are replaced
+here by Gloo: the meeting, and the broadcast of a packed buffer. All else is TRL's: which requests it sends, in which order, and what goes into a buffer.
 """
-import base64
+import concurrent.futures
+import datetime
 import json
+import socket
 import sys
 
 from oracle import Oracle, without_vllm
@@ -12,6 +14,7 @@ from oracle import Oracle, without_vllm
 module = without_vllm()
 import datasets
 import torch
+import torch.distributed as dist
 import trl
 
 url, directory, output = sys.argv[1:4]
@@ -20,24 +23,34 @@ syncs = []
 
 
 def init_communicator(self, device=0):
-    self.get_server_info()
-    assert self.get_world_size() == 1
-    self._post(f"{self.base_url}/init_weight_transfer_engine", json={"init_info": {"backend": "http"}})
+    assert self.get_server_info()["weight_transfer_config"] == {"backend": "gloo"}
+    size = self.get_world_size() + 1
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", port, size, is_master=True, wait_for_workers=False)
+    info = {"master_address": "127.0.0.1", "master_port": port, "rank_offset": 1, "world_size": size, "packed": True}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        met = pool.submit(self._post, f"{self.base_url}/init_weight_transfer_engine", json={"init_info": info})
+        self.communicator = dist.ProcessGroupGloo(dist.PrefixStore("client2server", store), 0, size, datetime.timedelta(seconds=60))
+        met.result()
 
 
-def update_named_params(self, metadata, named_params):
-    names, types, shapes = (list(field) for field in zip(*metadata, strict=True))
-    self._start_weight_update()
-    data = [base64.b64encode(tensor.detach().contiguous().view(torch.uint8).numpy().tobytes()).decode()
-            for _, tensor in named_params]
-    self._post(f"{self.base_url}/update_weights",
-               json={"update_info": {"names": names, "dtype_names": types, "shapes": shapes, "data": data}})
-    self._finish_weight_update()
-    syncs.append(len(names))
+def broadcast_packed(iterator, group, src, post_iter_func, buffer_size_bytes=1 << 30):
+    parts, size, count = [], 0, 0
+    for item in iterator:
+        parts.append(post_iter_func(item).detach().contiguous().view(-1).view(torch.uint8))
+        size, count = size + parts[-1].numel(), count + 1
+        if size > buffer_size_bytes:
+            group.broadcast(torch.cat(parts), src).wait()
+            parts, size = [], 0
+    if parts:
+        group.broadcast(torch.cat(parts), src).wait()
+    syncs.append(count)
 
 
 if not torch.cuda.is_available():
-    client_class.init_communicator, client_class.update_named_params = init_communicator, update_named_params
+    client_class.init_communicator, client_class.close_communicator = init_communicator, lambda self: None
+    module._HAS_STATEFUL_TRAINER_ENGINE, module.packed_nccl_broadcast_producer = True, broadcast_packed
 
 
 def variety(completions, **_):

@@ -20,6 +20,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/server.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/broadcast_routes.hpp>
 #include <rlalgo/serve/detail/openai_routes.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/detail/target.hpp>
@@ -48,7 +49,7 @@ class Router {
   using Route = std::function<void(const SharedExchange&, const Target&)>;
 
   explicit Router(Service& service)
-      : service_(service), openai_(service), trl_(service), tokens_(service), weights_(service) {
+      : service_(service), openai_(service), trl_(service), tokens_(service), weights_(service), broadcasts_(service) {
     const auto plain = [](auto& owner, auto member) {
       return [&owner, member](const SharedExchange& exchange, const Target&) { (owner.*member)(exchange); };
     };
@@ -110,16 +111,14 @@ class Router {
     trl("/clear_lora_adapter/", plain(weights_, &WeightRoutes::clear_adapter));
     add("POST", "/http_update_weights/", plain(weights_, &WeightRoutes::http_update), Access::guarded, Form::detail,
         Size::weights);
-    // Refused by name, and not among the routes that a trainer finds in /openapi.json.
-    for (const char* path : {"/init_communicator/", "/update_named_param/", "/batch_update_named_params/"})
-      add("POST", path, plain(weights_, &WeightRoutes::no_communicator), Access::guarded, Form::detail, Size::usual,
-          false);
-    add(
-        "POST", "/close_communicator/",
-        [](const SharedExchange& exchange, const Target&) {
-          answer_json(*exchange, {{"message", "Request received, closing communicator"}});
-        },
-        Access::guarded, Form::detail, Size::usual, false);
+    // Trainers take these in /openapi.json for NCCL: they are not listed.
+    const auto unlisted = [&](const char* path, auto member) {
+      add("POST", path, plain(broadcasts_, member), Access::guarded, Form::detail, Size::usual, false);
+    };
+    unlisted("/init_communicator/", &BroadcastRoutes::open);
+    unlisted("/update_named_param/", &BroadcastRoutes::announce_one);
+    unlisted("/batch_update_named_params/", &BroadcastRoutes::announce);
+    unlisted("/close_communicator/", &BroadcastRoutes::close);
   }
 
   void operator()(const SharedExchange& exchange) {
@@ -226,6 +225,7 @@ class Router {
   TrlRoutes trl_;
   TokenRoutes tokens_;
   WeightRoutes weights_;
+  BroadcastRoutes broadcasts_;
   std::map<std::string, Entry, std::less<>> routes_;
   const std::string get_ = "GET";
 };
@@ -311,6 +311,13 @@ struct GenerationServer::State {
             service.config.tell(exchange->request().method + " " + exchange->request().target);
           router(exchange);
         }) {}
+  // What still waits refers to the routes.
+  ~State() {
+    service.broadcasts.stop();
+    service.errands.stop();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   detail::Service service;
   detail::Router router;

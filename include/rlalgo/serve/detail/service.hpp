@@ -20,6 +20,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/exchange.hpp>
+#include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/constrained_tokens.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/engine.hpp>
@@ -43,13 +44,15 @@ class Service {
       : model(std::move(served)),
         config(std::move(settings)),
         engine(model.decoder->config(), config.engine, model.stop_ids),
-        store(model.decoder, engine) {}
+        store(model.decoder, engine),
+        broadcasts(store, {.address = config.http.host, .seconds = config.broadcast_seconds}) {}
 
   const ServedModel model;
   const ServerConfig config;
   Engine engine;
   WeightStore store;
   Errands errands;  // adapters and weights, one after the other
+  Broadcasts broadcasts;
 
   [[nodiscard]] std::int64_t vocab() const { return model.decoder->config().vocab_size; }
   [[nodiscard]] SamplingLimits limits() const { return {.vocab_size = vocab(), .length = model.length_limit()}; }
@@ -159,6 +162,22 @@ class Service {
         answer_error(*exchange, error, detail);
       }
     });
+  }
+
+  // The answer of `exchange` when an act of `broadcasts` is done.
+  [[nodiscard]] static Broadcasts::Done answer_when_done(const SharedExchange& exchange, const char* message,
+                                                         bool detail) {
+    return [exchange, message, detail](const std::exception_ptr& failure) {
+      if (failure == nullptr) return answer_json(*exchange, {{"message", message}});
+      answer_failure(*exchange, failure, detail);
+    };
+  }
+  static void answer_failure(http::Exchange& exchange, const std::exception_ptr& failure, bool detail) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      answer_error(exchange, error, detail);
+    }
   }
 
   // What the scheduler is asked for a prompt: never more tokens than the model's length leaves.

@@ -5,21 +5,130 @@
 //     [{"version", "start", "end"}]}], "prompt_logprobs"}
 //
 // sampling_params has the fields of sampling_fields.hpp, "logprobs" and "prompt_logprobs" (numbers). A completion keeps
-// the weights that it begins with: weight_versions is one span. Nothing is streamed.
+// the weights that it begins with: weight_versions is one span.
+//
+// With "stream": true, an event for each token: {"request_id", "choices": [{"index", "token_ids": [id], "logprobs",
+// "finish_reason"}]}, the last one of a completion with "weight_versions"; usage as "stream_options" says; [DONE].
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <rlalgo/http/exchange.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/log_prob_forms.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/prompts.hpp>
 
 namespace rlalgo::serve::detail {
+
+struct TokenRequest {
+  std::string id;
+  std::optional<std::int64_t> beside, prompt_beside;  // log-probs beside a token's own
+  bool stream = false, usage_at_end = false, usage_always = false;
+  std::int64_t count = 1, version = 0;
+  std::size_t prompt = 0;  // tokens
+};
+
+class TokenAnswer {
+ public:
+  TokenAnswer(Service& service, SharedExchange exchange, TokenRequest request)
+      : service_(service),
+        exchange_(std::move(exchange)),
+        request_(std::move(request)),
+        texts_(service.model.tokenizer, false),
+        drawn_(static_cast<std::size_t>(request_.count)),
+        ended_(static_cast<std::size_t>(request_.count)) {}
+
+  void on_token(const inference::TokenEvent& event) {
+    const auto choice = static_cast<std::size_t>(event.completion);
+    ++drawn_[choice];
+    ended_[choice] = event.finished.has_value();
+    Json content = Json::array();
+    if (request_.beside)
+      content.push_back(chat_log_prob(texts_, event.id, event.log_prob, *request_.beside, event.top));
+    write_choice(choice, Json::array({event.id}), std::move(content), event.finished);
+  }
+
+  void on_end(const inference::RequestResult& result) {
+    if (!request_.stream) return answer_json(*exchange_, whole(result));
+    for (std::size_t j = 0; j < result.completions.size(); ++j)  // what was aborted
+      if (!ended_[j]) write_choice(j, Json::array(), Json::array(), result.completions[j].completion.finish);
+    if (request_.usage_at_end)
+      write({{"request_id", request_.id}, {"choices", Json::array()}, {"usage", usage(sum())}});
+    exchange_->write(http::server_sent_event("[DONE]"));
+    exchange_->end();
+  }
+
+  void on_failed(const core::Error& error) {
+    if (!begun_) return answer_error(*exchange_, error, false);
+    const Blame blame = blame_of(error);
+    write(error_object(blame.status, blame.message, blame.field));
+    exchange_->write(http::server_sent_event("[DONE]"));
+    exchange_->end();
+  }
+
+ private:
+  [[nodiscard]] Json span_of(std::int64_t version, std::size_t end) const {
+    return Json::array({{{"version", service_.store.name_of(version)}, {"start", 0}, {"end", end}}});
+  }
+  [[nodiscard]] std::size_t sum() const { return std::accumulate(drawn_.begin(), drawn_.end(), std::size_t{0}); }
+  [[nodiscard]] Json usage(std::size_t drawn) const {
+    return {
+        {"prompt_tokens", request_.prompt}, {"completion_tokens", drawn}, {"total_tokens", request_.prompt + drawn}};
+  }
+
+  void write(const Json& event) {
+    if (!std::exchange(begun_, true))
+      exchange_->begin(200, {{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}});
+    exchange_->write(http::server_sent_event(dumped(event)));
+  }
+
+  void write_choice(std::size_t index, Json ids, Json content, const std::optional<data::Finish>& finish) {
+    Json choice = {{"index", index},
+                   {"token_ids", std::move(ids)},
+                   {"logprobs", request_.beside ? Json{{"content", std::move(content)}} : Json(nullptr)},
+                   {"finish_reason", finish ? Json(reason_of(*finish)) : Json(nullptr)}};
+    if (finish) choice["weight_versions"] = span_of(request_.version, drawn_[index]);
+    Json event = {{"request_id", request_.id}, {"choices", Json::array({std::move(choice)})}};
+    if (request_.usage_always) event["usage"] = usage(drawn_[index]);
+    write(event);
+  }
+
+  [[nodiscard]] Json whole(const inference::RequestResult& result) const {
+    Json choices = Json::array();
+    for (const inference::CompletionResult& one : result.completions) {
+      const data::Completion& completion = one.completion;
+      Json content = Json::array();
+      for (std::size_t t = 0; request_.beside && t < completion.ids.size(); ++t)
+        content.push_back(
+            chat_log_prob(texts_, completion.ids[t], completion.log_probs[t], *request_.beside, top_at(one.top, t)));
+      choices.push_back({{"index", choices.size()},
+                         {"token_ids", completion.ids},
+                         {"logprobs", request_.beside ? Json{{"content", std::move(content)}} : Json(nullptr)},
+                         {"finish_reason", reason_of(completion.finish)},
+                         {"weight_versions", span_of(completion.weights_version, completion.ids.size())}});
+    }
+    return {{"request_id", request_.id},
+            {"choices", std::move(choices)},
+            {"prompt_logprobs",
+             request_.prompt_beside ? prompt_log_probs(texts_, result, *request_.prompt_beside) : Json(nullptr)}};
+  }
+
+  Service& service_;
+  SharedExchange exchange_;
+  TokenRequest request_;
+  TokenTexts texts_;
+  std::vector<std::size_t> drawn_;  // [count] tokens
+  std::vector<bool> ended_;         // [count]
+  bool begun_ = false;
+};
 
 class TokenRoutes {
  public:
@@ -32,15 +141,21 @@ class TokenRoutes {
     Prompt prompt;
     (void)fields.required("token_ids");
     prompt.ids = fields.ids("token_ids", service_.vocab());
-    const std::string id = fields.text("request_id").value_or(service_.next_id("generate-"));
+    TokenRequest request{.id = fields.text("request_id").value_or(service_.next_id("generate-")),
+                         .version = weights->version,
+                         .prompt = prompt.ids.size()};
+    read_stream(fields, request);
     refuse_others(fields);
     for (const char* ignored : {"priority", "cache_salt", "kv_transfer_params"}) (void)fields.find(ignored);
     const Json& params = fields.required("sampling_params");
     Fields inner(params, "sampling_params");
     SamplingRequest sampling = read_sampling(inner, service_.limits(), 16, service_.model.sampling);
     if (sampling.max_tokens == 0) inner.out_of_range("max_tokens", "0", "at least 1");
-    const auto beside = inner.integer("logprobs", 0, service_.most_log_probs());
-    const auto prompt_beside = inner.integer("prompt_logprobs", 0, service_.most_log_probs());
+    request.count = sampling.spec.count;
+    request.beside = inner.integer("logprobs", 0, service_.most_log_probs());
+    request.prompt_beside = inner.integer("prompt_logprobs", 0, service_.most_log_probs());
+    if (request.stream && request.prompt_beside)
+      inner.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
     for (const char* ignored : {"detokenize", "output_kind"}) (void)inner.find(ignored);
     service_.check_unread(inner);
     service_.check_unread(fields);
@@ -52,56 +167,41 @@ class TokenRoutes {
       spec.text_stream = service_.text_stream(spec, sampling.skip_special_tokens, sampling.include_stop_text);
     spec.log_probs =
         service_.config.drawn_log_probs ? inference::LogProbKind::drawn_from : inference::LogProbKind::model;
-    spec.top_log_probs = beside.value_or(0);
-    spec.prompt_log_probs = prompt_beside;
-    spec.on_end = [this, exchange, id, beside, prompt_beside](inference::RequestId, inference::RequestResult&& result) {
-      answer(*exchange, id, beside, prompt_beside, result);
-    };
-    Engine::Work work{.id = id, .requests = {}, .on_failed = [exchange](const core::Error& error) {
-                        answer_error(*exchange, error, false);
-                      }};
+    spec.top_log_probs = request.beside.value_or(0);
+    spec.prompt_log_probs = request.prompt_beside;
+    Engine::Work work{.id = request.id, .requests = {}, .on_failed = {}};
+    const bool stream = request.stream;
+    const auto answer = std::make_shared<TokenAnswer>(service_, exchange, std::move(request));
+    work.on_failed = [answer](const core::Error& error) { answer->on_failed(error); };
+    if (stream) spec.on_token = [answer](const inference::TokenEvent& event) { answer->on_token(event); };
+    spec.on_end = [answer](inference::RequestId, inference::RequestResult&& result) { answer->on_end(result); };
     work.requests.push_back(std::move(spec));
     service_.submit(exchange, std::move(work));
   }
 
  private:
+  void read_stream(Fields& fields, TokenRequest& request) {
+    request.stream = fields.flag("stream", false);
+    const Json* const options = fields.object("stream_options");
+    if (options == nullptr) return;
+    if (!request.stream) fields.out_of_range("stream_options", "an object", "nothing without \"stream\": true");
+    Fields inner(*options, "stream_options");
+    request.usage_at_end = inner.flag("include_usage", false);
+    request.usage_always = inner.flag("continuous_usage_stats", false);
+    service_.check_unread(inner);
+  }
+
   static void refuse_others(Fields& fields) {
     std::string found;
-    if (fields.flag("stream", false)) found = "stream";
     if (const Json* const features = fields.find("features"); features != nullptr && !features->empty())
       found = "features";
     if (fields.text("output_mode").value_or("tokens") != "tokens") found = "output_mode";
     if (found.empty()) return;
     refuse_request(400, 12,
-                   {.what = "this route answers token ids of a text, at once",
+                   {.what = "this route answers token ids of a text",
                     .found = found,
-                    .remedy = "POST /v1/completions streams, and answers text"},
+                    .remedy = "POST /v1/completions answers text"},
                    found);
-  }
-
-  void answer(http::Exchange& exchange, const std::string& id, std::optional<std::int64_t> beside,
-              std::optional<std::int64_t> prompt_beside, const inference::RequestResult& result) const {
-    const TokenTexts texts(service_.model.tokenizer, false);
-    Json choices = Json::array();
-    for (const inference::CompletionResult& one : result.completions) {
-      const data::Completion& completion = one.completion;
-      Json content = Json::array();
-      for (std::size_t t = 0; beside && t < completion.ids.size(); ++t)
-        content.push_back(
-            chat_log_prob(texts, completion.ids[t], completion.log_probs[t], *beside, top_at(one.top, t)));
-      const Json span = {{"version", service_.store.name_of(completion.weights_version)},
-                         {"start", 0},
-                         {"end", completion.ids.size()}};
-      choices.push_back({{"index", choices.size()},
-                         {"token_ids", completion.ids},
-                         {"logprobs", beside ? Json{{"content", std::move(content)}} : Json(nullptr)},
-                         {"finish_reason", reason_of(completion.finish)},
-                         {"weight_versions", Json::array({span})}});
-    }
-    answer_json(exchange,
-                {{"request_id", id},
-                 {"choices", std::move(choices)},
-                 {"prompt_logprobs", prompt_beside ? prompt_log_probs(texts, result, *prompt_beside) : Json(nullptr)}});
   }
 
   Service& service_;

@@ -288,11 +288,19 @@ class TrlRoutes {
 
   // A fence: what was asked for before it has been done when it is answered.
   void reset_prefix_cache(const SharedExchange& exchange) {
-    service_.later(exchange, true, [this, exchange] {
+    const bool trl = exchange->request().target.starts_with("/reset_prefix_cache/");
+    const auto reset = [this, exchange, trl] {
       service_.engine.call([](inference::DecoderEngine& engine) { engine.scheduler().reset_prefix_cache(); });
-      const bool trl = exchange->request().target.starts_with("/reset_prefix_cache/");
       answer_json(*exchange, trl ? Json{{"message", "Request received, resetting prefix cache status: True"}}
                                  : Json{{"success", true}});
+    };
+    service_.broadcasts.fence([this, exchange, trl, reset](const std::exception_ptr& failure) {
+      try {
+        if (failure != nullptr) std::rethrow_exception(failure);
+        service_.later(exchange, trl, reset);
+      } catch (const std::exception& error) {
+        answer_error(*exchange, error, trl);
+      }
     });
   }
 

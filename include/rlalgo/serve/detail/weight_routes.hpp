@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,8 +19,11 @@
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/broadcast_routes.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/detail/target.hpp>
 #include <rlalgo/serve/weight_transfer.hpp>
@@ -100,26 +106,29 @@ class WeightRoutes {
     });
   }
 
-  // Broadcasts over NCCL have no transport here.
-  [[noreturn]] void no_communicator(const SharedExchange& exchange) {
-    refuse_request(400, 12,
-                   {.what = "weights cannot be broadcast to this server",
-                    .found = exchange->request().target,
-                    .expected = "/http_update_weights/, /set_lora_adapter/ or /v1/load_lora_adapter",
-                    .remedy = "train with HTTP weights or LoRA files (trl.vllm_lora_sync)"});
-  }
-
-  // vLLM's transfer, over HTTP or files instead of a broadcast: {"update_info": {"names", "dtype_names", "shapes",
-  // "data": [base64]}}, the bytes of the type that they name, or {"update_info": {"path": a safetensors file, or a
-  // directory of them}}.
+  // vLLM's transfer: {"update_info": {"names", "dtype_names", "shapes"}}, and the tensors by broadcast from the trainer
+  // that /init_weight_transfer_engine named; or over HTTP, with "data": [base64], the bytes of the type that they name;
+  // or {"update_info": {"path": a safetensors file, or a directory of them}}.
 
   void init_transfer(const SharedExchange& exchange) {
     const Json body = parse_body(exchange->request().body);
     Fields fields(body);
     Fields info(checked_object(fields, "init_info"), "init_info");
-    const std::string backend = info.text("backend").value_or("nccl");
-    if (backend != "http" && backend != "file") no_communicator(exchange);
-    answer_json(*exchange, {{"message", "Weight transfer initialized"}});
+    const auto backend = info.text("backend");
+    if (backend == "http" || backend == "file")
+      return answer_json(*exchange, {{"message", "Weight transfer initialized"}});
+    require_backend(service_, backend, exchange->request().target);
+    Broadcasts::Meeting meeting;
+    meeting.host = info.required_text("master_address");
+    for (const char* name : {"master_port", "world_size"}) (void)info.required(name);
+    meeting.port = static_cast<std::uint16_t>(*info.integer("master_port", 1, 65535));
+    meeting.size = static_cast<int>(*info.integer("world_size", 2, 4096));
+    meeting.rank = static_cast<int>(info.integer("rank_offset", 1, meeting.size - 1).value_or(1));
+    meeting.packed_bytes = packed_bytes(info).value_or(0);
+    service_.later(exchange, false, [this, exchange, meeting] {
+      transfer_.require_free();
+      service_.broadcasts.join(meeting, Service::answer_when_done(exchange, "Weight transfer initialized", false));
+    });
   }
 
   // Each act may bring a "session": see weight_transfer.hpp.
@@ -137,11 +146,13 @@ class WeightRoutes {
       Fields fields(body);
       Fields info(checked_object(fields, "update_info"), "update_info");
       const std::string session = fields.text("session").value_or("");
-      transfer_.require_open(session);
+      transfer_.touch(session);
       if (const auto path = info.text("path"))
         transfer_.add(tensors_of_files(allowed(*path)), session);
+      else if (info.has("data"))
+        transfer_.add(tensors_of(info), session);
       else
-        transfer_.add(tensors_of(info, exchange), session);
+        return receive(exchange, info, session);
       answer_json(*exchange, {{"message", "Weights updated"}});
     });
   }
@@ -155,16 +166,19 @@ class WeightRoutes {
   }
 
   void server_info(const SharedExchange& exchange) {
+    Json transports = {"http", "file"};
+    if (distributed::gloo_built()) transports.push_back("gloo");
+    const bool gloo = service_.config.broadcast_backend == "gloo" && distributed::gloo_built();
     answer_json(*exchange,
                 {{"vllm_config",
                   {{"model_config",
                     {{"model", service_.model.name},
                      {"max_model_len", service_.model.length_limit()},
                      {"logprobs_mode", service_.config.drawn_log_probs ? "processed_logprobs" : "raw_logprobs"}}},
-                   {"weight_transfer_config", nullptr}}},
+                   {"weight_transfer_config", gloo ? Json{{"backend", "gloo"}} : Json(nullptr)}}},
                  {"rlalgo",
                   {{"version", std::string(rlalgo::version)},
-                   {"weight_transfer", {"http", "file"}},
+                   {"weight_transfer", std::move(transports)},
                    {"weight_version", service_.store.version_name()}}}});
   }
 
@@ -337,31 +351,89 @@ class WeightRoutes {
     return value;
   }
 
-  [[nodiscard]] std::vector<model::NamedTensor> tensors_of(Fields& info, const SharedExchange& exchange) {
+  // The number of bytes after which a packed buffer ends, 0 where each tensor comes alone; nothing where it is not said.
+  [[nodiscard]] static std::optional<std::size_t> packed_bytes(Fields& info) {
+    constexpr std::int64_t usual = std::int64_t{1} << 30U;
+    const std::int64_t bytes = info.integer("packed_buffer_size_bytes", 1, std::int64_t{1} << 40U).value_or(usual);
+    (void)info.find("packed_num_buffers");
+    if (!info.has("packed")) return std::nullopt;
+    return info.flag("packed", false) ? static_cast<std::size_t>(bytes) : 0;
+  }
+
+  struct Lists {
+    const Json &names, &types, &shapes;
+  };
+  [[nodiscard]] static Lists lists_of(Fields& info) {
     const Json *const names = info.list("names"), *const types = info.list("dtype_names"),
-                      *const shapes = info.list("shapes"), *const data = info.list("data");
+                      *const shapes = info.list("shapes");
     for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}, {shapes, "shapes"}})
-      if (list == nullptr || list->size() != names->size())
+      if (list == nullptr || names == nullptr || list->size() != names->size())
         info.wrong_type(name, list == nullptr ? Json() : *list, "a list as long as names");
-    if (data == nullptr) no_communicator(exchange);
-    if (data->size() != names->size()) info.wrong_type("data", *data, "a list as long as names");
+    for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}})
+      for (const Json& one : *list)
+        if (!one.is_string()) info.wrong_type(name, one, "a list of texts");
+    return {*names, *types, *shapes};
+  }
+
+  [[nodiscard]] static std::vector<model::NamedTensor> tensors_of(Fields& info) {
+    const Lists lists = lists_of(info);
+    const Json* const data = info.list("data");
+    if (data == nullptr || data->size() != lists.names.size())
+      info.wrong_type("data", data == nullptr ? Json() : *data, "a list as long as names");
     std::vector<model::NamedTensor> out;
-    for (std::size_t i = 0; i < names->size(); ++i) {
-      for (const auto& [list, name] : {std::pair{names, "names"}, {types, "dtype_names"}})
-        if (!(*list)[i].is_string()) info.wrong_type(name, (*list)[i], "a list of texts");
-      const auto type = (*types)[i].get<std::string>();
-      out.push_back(read_wire_tensor(WireTensor{(*names)[i].get<std::string>(), type, type, (*shapes)[i], (*data)[i]},
-                                     "update_info[" + std::to_string(i) + "]"));
+    for (std::size_t i = 0; i < data->size(); ++i) {
+      const auto type = lists.types[i].get<std::string>();
+      out.push_back(
+          read_wire_tensor(WireTensor{lists.names[i].get<std::string>(), type, type, lists.shapes[i], (*data)[i]},
+                           "update_info[" + std::to_string(i) + "]"));
     }
     return out;
+  }
+
+  // Tensors that are broadcast while the request waits for its answer.
+  void receive(const SharedExchange& exchange, Fields& info, const std::string& session) {
+    const Lists lists = lists_of(info);
+    std::vector<AnnouncedTensor> tensors;
+    for (std::size_t i = 0; i < lists.names.size(); ++i)
+      tensors.push_back(read_announced(lists.names[i].get<std::string>(), lists.types[i].get<std::string>(),
+                                       lists.shapes[i], "update_info[" + std::to_string(i) + "]"));
+    const auto later = [this, exchange](const std::function<void()>& errand) {
+      try {
+        service_.later(exchange, false, errand);
+      } catch (const std::exception& error) {
+        answer_error(*exchange, error, false);
+      }
+    };
+    service_.broadcasts.receive(
+        std::move(tensors), packed_bytes(info),
+        [this, exchange, session, later](std::vector<model::NamedTensor> received) {
+          later([this, exchange, session, received = std::move(received)] {
+            transfer_.add(received, session);
+            answer_json(*exchange, {{"message", "Weights updated"}});
+          });
+        },
+        [this, session, later](const std::exception_ptr& failure) {
+          later([this, session, failure] {
+            try {
+              std::rethrow_exception(failure);
+            } catch (const Refusal& refusal) {
+              if (refusal.number() == Broadcasts::failed) transfer_.abandon(session);
+              throw;
+            }
+          });
+        });
   }
 
   [[nodiscard]] static std::vector<model::NamedTensor> tensors_of_files(const std::filesystem::path& path) {
     std::vector<std::filesystem::path> files = {path};
     if (core::is_directory(path)) {
       files.clear();
-      for (const auto& entry : std::filesystem::directory_iterator(path))
-        if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+      std::error_code error;
+      for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+        if (at->path().extension() == ".safetensors") files.push_back(at->path());
+      if (error)
+        refuse_request(400, 19,
+                       {.what = "the directory cannot be read", .found = error.message(), .where = path.string()});
     }
     std::vector<model::NamedTensor> out;
     for (const std::filesystem::path& file : files) {

@@ -36,45 +36,67 @@ RLALGO_INLINE model::NamedTensor read_wire_tensor(const Json& object, const std:
   return read_wire_tensor(WireTensor{name, type, sent_as, fields.required("shape"), fields.required("data")}, place);
 }
 
-RLALGO_INLINE model::NamedTensor read_wire_tensor(const WireTensor& wire, const std::string& place) {
-  const std::string& name = wire.name;
-  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected) {
-    refuse_request(400, 19, {.what = what, .found = found, .expected = expected, .where = place + ", " + name}, place);
-  };
-  const auto type_of = [&](const char* field, const std::string& text) {
-    const auto type = detail::floating_type(text);
-    if (!type)
-      refuse("a tensor has a type that is not read", text, std::string(field) + ": float32, bfloat16 or float16");
-    return *type;
-  };
-  const auto wrong_type = [&](const char* field, const Json& found, const std::string& expected) {
+RLALGO_INLINE at::ScalarType wire_type(const std::string& name, const std::string& place) {
+  const auto type = detail::floating_type(name);
+  if (!type)
+    refuse_request(400, 19,
+                   {.what = "a tensor has a type that is not read",
+                    .found = name,
+                    .expected = "float32, bfloat16 or float16",
+                    .where = place},
+                   place);
+  return *type;
+}
+
+RLALGO_INLINE std::vector<std::int64_t> wire_shape(const Json& list, const std::string& place) {
+  if (!list.is_array())
     refuse_request(400, 3,
                    {.what = "a field has the wrong type",
-                    .found = detail::quoted(found),
-                    .expected = expected,
-                    .where = place + "." + field},
-                   place + "." + field);
-  };
-  const at::ScalarType type = type_of("dtype", wire.type);
-  const Json& shape_list = wire.shape;
-  if (!shape_list.is_array()) wrong_type("shape", shape_list, "a list of numbers");
+                    .found = detail::quoted(list),
+                    .expected = "a list of numbers",
+                    .where = place + ".shape"},
+                   place + ".shape");
   constexpr std::int64_t most = std::int64_t{1} << 32U;
   std::vector<std::int64_t> shape;
   std::int64_t count = 1;
-  for (const Json& one : shape_list) {
+  for (const Json& one : list) {
     const auto size = detail::whole(one);
     if (!size || *size < 0 || *size > most || (count > 0 && *size > most / count))
-      refuse("a tensor has no such shape", detail::quoted(shape_list), "sizes of at least 0");
+      refuse_request(400, 19,
+                     {.what = "a tensor has no such shape",
+                      .found = detail::quoted(list),
+                      .expected = "sizes of at least 0",
+                      .where = place},
+                     place);
     shape.push_back(*size);
     count *= *size;
   }
-  if (!wire.data.is_string()) wrong_type("data", wire.data, "base64");
+  return shape;
+}
+
+RLALGO_INLINE model::NamedTensor read_wire_tensor(const WireTensor& wire, const std::string& place) {
+  const std::string& name = wire.name;
+  const std::string named = place + ", " + name;
+  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected) {
+    refuse_request(400, 19, {.what = what, .found = found, .expected = expected, .where = named}, place);
+  };
+  const at::ScalarType type = wire_type(wire.type, named);
+  const std::vector<std::int64_t> shape = wire_shape(wire.shape, place);
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  if (!wire.data.is_string())
+    refuse_request(400, 3,
+                   {.what = "a field has the wrong type",
+                    .found = detail::quoted(wire.data),
+                    .expected = "base64",
+                    .where = place + ".data"},
+                   place + ".data");
   const auto bytes = core::from_base64(wire.data.get_ref<const std::string&>());
   if (!bytes) refuse("a tensor's data is no base64", "another character", "A–Z, a–z, 0–9, + and /");
   const auto elements = static_cast<std::size_t>(count);
   at::ScalarType sent = at::kFloat;
   if (!wire.sent_as.empty())
-    sent = type_of("wire_dtype", wire.sent_as);
+    sent = wire_type(wire.sent_as, named);
   else if (bytes->size() == elements * 2)
     sent = at::kHalf;
   const std::size_t expected = elements * (sent == at::kFloat ? 4 : 2);

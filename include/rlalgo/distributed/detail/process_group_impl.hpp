@@ -1,0 +1,275 @@
+// Definitions of process_group.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+#if __has_include(<gloo/transport/device.h>) && __has_include(<torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>)
+#define RLALGO_GLOO
+#ifndef USE_C10D_GLOO
+#define USE_C10D_GLOO  // of LibTorch: its header is empty without
+#endif
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#endif
+
+namespace rlalgo::distributed {
+
+#ifdef RLALGO_GLOO
+
+namespace detail {
+
+inline std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000.0)));
+}
+
+// What an exception of c10d says, without the stack that it brings.
+inline std::string reason(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// A socket that listens on that address alone, where c10d's own would listen on all of them.
+inline int listening_socket(const std::string& address, std::uint16_t port) {
+  const auto refuse = [&](const std::string& why) {
+    core::raise("distributed", 2,
+                {.what = "a store cannot listen",
+                 .found = why,
+                 .where = address + ":" + std::to_string(port),
+                 .remedy = "name a port that is free"});
+  };
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
+    refuse(::gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+  const int descriptor = ::socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  const int on = 1;
+  if (descriptor < 0 || ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 || ::listen(descriptor, 64) != 0) {
+    const std::string why = std::generic_category().message(errno);
+    if (descriptor >= 0) ::close(descriptor);
+    refuse(why);
+  }
+  return descriptor;
+}
+
+inline std::uint16_t port_of(int descriptor) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+// The address of this machine that packets to `host` leave from; empty where that cannot be said.
+inline std::string own_address_towards(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+  const int descriptor = ::socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  if (descriptor < 0) return {};
+  std::string out;
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  char text[NI_MAXHOST];
+  if (::connect(descriptor, found->ai_addr, found->ai_addrlen) == 0 &&
+      ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+    out = text;
+  ::close(descriptor);
+  return out;
+}
+
+inline bool any_address(const std::string& address) {
+  return address.empty() || address == "0.0.0.0" || address == "::";
+}
+
+class GlooGroup final : public ProcessGroup {
+ public:
+  GlooGroup(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address, int rank, int size,
+            double seconds) {
+    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(seconds));
+    options->threads = 1;  // one operation at a time
+    const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+    options->devices.push_back(interface != nullptr   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                               : any_address(address) ? c10d::ProcessGroupGloo::createDefaultDevice()
+                                                      : c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    const auto own = c10::make_intrusive<c10d::PrefixStore>("client2server", store);
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank, size, options);
+  }
+
+  [[nodiscard]] int rank() const override { return group_->getRank(); }
+  [[nodiscard]] int size() const override { return group_->getSize(); }
+
+  void broadcast(tensor::Tensor& tensor, int root, double seconds) override {
+    done("broadcast", seconds, [&] {
+      std::vector<at::Tensor> bytes = {tensor.view({-1}).view(at::kByte)};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      options.timeout = milliseconds(seconds);
+      return group_->broadcast(bytes, options);
+    });
+  }
+
+  // A mark behind what is expected shows that more came, and its end, which is NaN before, that less did.
+  void receive(tensor::Tensor& tensor, std::size_t most_bytes, double seconds) override {
+    constexpr std::int64_t mark = 16;
+    constexpr unsigned char unwritten = 0xFF;
+    const auto expected = static_cast<std::int64_t>(tensor.nbytes());
+    const std::int64_t room = std::max(expected, static_cast<std::int64_t>(most_bytes)) + mark;
+    tensor::Tensor bytes = tensor::empty({room}, at::TensorOptions().dtype(at::kByte));
+    auto* const data = bytes.mutable_data_ptr<unsigned char>();
+    const auto last = static_cast<std::int64_t>(tensor.element_size());
+    std::memset(data + expected - std::min(last, expected), unwritten,
+                static_cast<std::size_t>(std::min(last, expected) + mark));
+    broadcast(bytes, 1 - rank(), seconds);
+    const auto untouched = [&](std::int64_t begin, std::int64_t count) {
+      return std::all_of(data + begin, data + begin + count, [](unsigned char byte) { return byte == unwritten; });
+    };
+    const bool fewer = expected > 0 && untouched(expected - last, last), more = !untouched(expected, mark);
+    if (fewer || more)
+      core::raise("distributed", 5,
+                  {.what = "another tensor came than the one that was announced",
+                   .found = more ? "more bytes" : "fewer bytes, or NaN at the end",
+                   .expected = std::to_string(expected) + " bytes"});
+    std::memcpy(tensor.mutable_data_ptr(), data, static_cast<std::size_t>(expected));
+  }
+
+  void barrier(double seconds) override {
+    done("barrier", seconds, [&] {
+      c10d::BarrierOptions options;
+      options.timeout = milliseconds(seconds);
+      return group_->barrier(options);
+    });
+  }
+
+ private:
+  template <class F>
+  static void done(const char* name, double seconds, const F& begin) {
+    try {
+      begin()->wait();
+    } catch (const std::exception& error) {
+      core::raise("distributed", 4,
+                  {.what = "a collective operation failed",
+                   .found = reason(error),
+                   .where = std::string(name) + ", " + std::to_string(static_cast<int>(seconds)) + " s allowed"});
+    }
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
+
+}  // namespace detail
+
+struct Store::Held {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  std::string address;  // of this process, as the others reach it
+  std::uint16_t port = 0;
+};
+
+RLALGO_INLINE bool gloo_built() { return true; }
+
+RLALGO_INLINE Store Store::listen(const std::string& address, std::uint16_t port) {
+  const int descriptor = detail::listening_socket(address, port);
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.port = port = detail::port_of(descriptor);
+  options.masterListenFd = descriptor;  // the store's from here on
+  options.waitWorkers = false;
+  const std::string own = !detail::any_address(address) ? address : address == "::" ? "::1" : "127.0.0.1";
+  return Store(std::make_shared<Held>(Held{c10::make_intrusive<c10d::TCPStore>(own, options), address, port}));
+}
+
+RLALGO_INLINE Store Store::connect(const std::string& host, std::uint16_t port, int size, double seconds) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.numWorkers = static_cast<std::size_t>(size);
+  options.timeout = detail::milliseconds(seconds);
+  try {
+    return Store(std::make_shared<Held>(
+        Held{c10::make_intrusive<c10d::TCPStore>(host, options), detail::own_address_towards(host, port), port}));
+  } catch (const std::exception& error) {
+    core::raise("distributed", 3,
+                {.what = "the store of the other process could not be reached",
+                 .found = detail::reason(error),
+                 .where = host + ":" + std::to_string(port)});
+  }
+}
+
+RLALGO_INLINE std::uint16_t Store::port() const { return held_->port; }
+
+RLALGO_INLINE void Store::wait_for_peer(double seconds, const std::function<bool()>& stopped) const {
+  const core::Stopwatch waited;
+  while (held_->store->getNumKeys() == 0) {
+    if (waited.seconds() >= seconds || stopped())
+      core::raise("distributed", 3,
+                  {.what = "the other process did not come",
+                   .expected = "within " + std::to_string(static_cast<int>(seconds)) + " s",
+                   .where = held_->address + ":" + std::to_string(held_->port)});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store& store, int rank, int size, double seconds) {
+  try {
+    return std::make_unique<detail::GlooGroup>(store.held_->store, store.held_->address, rank, size, seconds);
+  } catch (const std::exception& error) {
+    core::raise("distributed", 3, {.what = "not all processes of a group came", .found = detail::reason(error)});
+  }
+}
+
+#else
+
+struct Store::Held {};
+
+namespace detail {
+
+[[noreturn]] inline void no_gloo() {
+  core::raise("distributed", 1,
+              {.what = "this program was compiled without Gloo",
+               .remedy = "install its headers (Debian: libgloo-dev) and compile it again"});
+}
+
+}  // namespace detail
+
+RLALGO_INLINE bool gloo_built() { return false; }
+RLALGO_INLINE Store Store::listen(const std::string&, std::uint16_t) { detail::no_gloo(); }
+RLALGO_INLINE Store Store::connect(const std::string&, std::uint16_t, int, double) { detail::no_gloo(); }
+RLALGO_INLINE std::uint16_t Store::port() const { detail::no_gloo(); }
+RLALGO_INLINE void Store::wait_for_peer(double, const std::function<bool()>&) const { detail::no_gloo(); }
+RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store&, int, int, double) { detail::no_gloo(); }
+
+#endif
+
+}  // namespace rlalgo::distributed
