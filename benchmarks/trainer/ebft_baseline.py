@@ -10,10 +10,12 @@ torch 2.11. Run with OMP_NUM_THREADS=1.
 compare: `rlalgo train` runs every case for some optimizer steps and records what it drew (ebft.save_rollouts). axolotl's trainer class then makes the
 same steps from the same weights on the same rows, with the recorded tokens in place of its sampler; the cases at temperature 0 sample for themselves.
 Compared of every step: rewards and advantages of all samples, metrics, loss, gradient norm; at the end, the weights. What is put into axolotl:
-  device    strided: the feature network stays in float32 on the CPU (it is cast to bfloat16 and moved to CUDA)
-  rows      strided: the row that predicts a generated token, by a hook on the model's logits        } its two mistakes, see
+  device    strided: the feature network stays in float32 on the CPU (it is cast to bfloat16 and moved to CUDA); with an adapter it is the base alone, as
+            on one GPU (without one it is copied with the adapter)
+  rows      strided: the row that predicts a generated token, by a hook on the last hidden states    } its two mistakes, see
   order     strided: the advantage of a token is its block's                                        } docs/departures.md
   equal     group_norm: a group of the same samples has advantage 0; axolotl divides the rounding of their mean by 1e-8
+  accumulate  strided: the loss of a micro-batch is divided by their number
   unit      structured, where a case says so: per-token length 1 before pooling, which it leaves out
 Strided cases end with what axolotl's gradient is without `rows` and `order`: its cosine with the gradient of the same loss.
 """
@@ -38,6 +40,7 @@ COMMON = dict(shuffle_merged_datasets=False, val_set_size=0.0, gradient_accumula
 # ours: keys of the configuration. fixes: what is put into axolotl. own: axolotl samples for itself.
 STRIDED = dict(rl="ebft", sequence_len=72, max_steps=4, trl=dict(shuffle_dataset=False))
 STRUCTURED = dict(rl="ebft", sequence_len=256, max_steps=4, micro_batch_size=8)
+ADAPTER = dict(adapter="lora", lora_r=4, lora_alpha=8, lora_dropout=0.0, lora_target_modules=["q_proj", "v_proj", "down_proj"])
 CASES = {
     "text": dict(STRIDED, micro_batch_size=2, rows="text", fixes=("device", "rows", "order"), ebft=dict(
         temperature=1.0, advantage_estimator="rloo_naive", ce_coef=0.1)),
@@ -48,6 +51,13 @@ CASES = {
         stride=4, generate_max_len=4, temperature=1.0, advantage_estimator="rloo_naive", use_whitening=True, ce_coef=0.1, min_completion_prefix=2)),
     "text, temperature 0": dict(STRIDED, micro_batch_size=2, rows="text", fixes=("device", "rows", "order"), own=True, ebft=dict(
         temperature=0.0, n_samples_per_prompt=2, advantage_estimator="reinforce", ce_coef=0.1)),
+    "text, adapter, accumulated": dict(STRIDED, **ADAPTER, micro_batch_size=1, gradient_accumulation_steps=2, rows="text",
+                                       fixes=("device", "rows", "order", "accumulate"), ebft=dict(
+        temperature=1.0, advantage_estimator="rloo_naive", ce_coef=0.1)),
+    "prompt and answer, adapter, whitened": dict(STRIDED, **ADAPTER, micro_batch_size=1, rows="answer", fixes=("device", "rows", "order"), ebft=dict(
+        stride=4, generate_max_len=4, temperature=1.0, advantage_estimator="rloo_naive", use_whitening=True, embed_method="mean_pooling", ce_coef=0.1)),
+    "completions, adapter, accumulated": dict(STRUCTURED, **ADAPTER, micro_batch_size=4, gradient_accumulation_steps=2, rows="chat", fixes=(), ebft=dict(),
+                                              trl=dict(num_generations=4, max_completion_length=40, temperature=1.0, scale_rewards=True)),
     "completions": dict(STRUCTURED, rows="chat", fixes=(), ebft=dict(), trl=dict(
         num_generations=4, max_completion_length=40, temperature=1.0, scale_rewards=True)),
     "completions, temperature 0": dict(STRUCTURED, rows="chat", fixes=(), own=True, ebft=dict(), trl=dict(
@@ -74,6 +84,8 @@ def rows_of(kind, problems):
 def train_ours(binary, model, case, rows, work):
     (work / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     config = {k: v for k, v in case.items() if k not in ("rows", "fixes", "own")}
+    if "adapter" in case:
+        config["lora_model_dir"] = str(work / "adapter")
     config = {**COMMON, **config, "base_model": str(model), "output_dir": str(work / "out"),
               "datasets": [{"path": str(work / "rows.jsonl"), "type": TYPES[case["rows"]]}]}
     strided = case["rows"] != "chat"
@@ -96,6 +108,7 @@ def train_ours(binary, model, case, rows, work):
 # ------------------------------------------------------------------------------------------------- axolotl's side
 def arguments(case, config, work):
     return dict(output_dir=str(work / "axolotl"), per_device_train_batch_size=case["micro_batch_size"], max_steps=case["max_steps"],
+                gradient_accumulation_steps=case.get("gradient_accumulation_steps", 1),
                 learning_rate=config["learning_rate"], lr_scheduler_type="constant", optim="adamw_torch", weight_decay=0.0, max_grad_norm=1.0,
                 logging_steps=1, save_strategy="no", report_to=[], use_cpu=True, remove_unused_columns=False, disable_tqdm=True, bf16=False,
                 fp16=False)
@@ -161,10 +174,15 @@ def strided_trainer(model, rows, case, config, tokenizer, work, tokens_of=None):
         strided.copy = name
     trainer.fixes = case["fixes"]
     trainer._feature_device, trainer._feature_use_flex = torch.device("cpu"), False
+    if "accumulate" in case["fixes"]:
+        trainer.model_accepts_loss_kwargs = False
+    if "adapter" in case:
+        with torch.no_grad():
+            trainer.feature_network = copy.deepcopy(model).unload().requires_grad_(False).eval()
     trainer.feature_network.config._attn_implementation = "eager"
     assert next(trainer.feature_network.parameters()).dtype == torch.float32
 
-    def rows_hook(module, args_, kwargs, output):  # `rows`: logits[p − 1] become those of the row that predicts the token at p
+    def rows_hook(module, args_, kwargs, output):  # `rows`: states[p − 1] become those of the row that predicts the token at p
         if "rows" not in trainer.fixes or not torch.is_grad_enabled():
             return
         positions, S = kwargs["position_ids"][0], case["sequence_len"]
@@ -173,9 +191,9 @@ def strided_trainer(model, rows, case, config, tokenizer, work, tokens_of=None):
         order = [torch.arange(S - 1), positions[S:S + K] - 1]
         order += [S + (t - 1) * K + blocks for t in range(1, trainer.ebft_generate_max_len)]
         order.append(torch.tensor([len(positions) - 1]))
-        output.logits = output.logits.index_select(1, torch.cat(order))
+        output.last_hidden_state = output.last_hidden_state.index_select(1, torch.cat(order))
 
-    model.register_forward_hook(rows_hook, with_kwargs=True)
+    (model.get_base_model() if "adapter" in case else model).model.register_forward_hook(rows_hook, with_kwargs=True)
     return trainer
 
 
@@ -245,6 +263,20 @@ def watched(trainer, gradients=False):
     return steps
 
 
+def whole_steps(steps, parts):
+    """Optimizer steps of micro-batches: a strided one has documents of its own, completions are made for all of a step."""
+    import torch
+    out = []
+    for i in range(0, len(steps), parts):
+        of = steps[i:i + parts]
+        step = dict(of[-1], loss=sum(s["loss"] for s in of))
+        if torch.is_tensor(step["drawn"]):
+            step.update({k: torch.cat([s[k] for s in of]) for k in ("drawn", "rewards", "advantages")})
+            step["log"] = {k: sum(s["log"][k] for s in of) / parts for k in step["log"] if parts == 1 or k != "ebft/advantages_std"}
+        out.append(step)
+    return out
+
+
 # ------------------------------------------------------------------------------------------------- the comparison
 class Table:
     def __init__(self):
@@ -262,6 +294,22 @@ class Table:
         self.worst[name] = max(self.worst.get(name, 0.0), apart / scale if scale > 0 else apart)
 
 
+def make_adapter(model, case, directory):
+    """Both matrices drawn, so that the adapter has a say from the first step on."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+    torch.manual_seed(5)
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    adapted = get_peft_model(base, LoraConfig(r=case["lora_r"], lora_alpha=case["lora_alpha"], lora_dropout=case["lora_dropout"],
+                                              target_modules=case["lora_target_modules"], task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, value in adapted.named_parameters():
+            if "lora_B" in name:
+                value.normal_(std=0.02)
+    adapted.save_pretrained(directory)
+
+
 def compare_case(name, case, options, work):
     import torch
     from safetensors.torch import load_file
@@ -274,14 +322,28 @@ def compare_case(name, case, options, work):
     start = work / "model"
     AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).save_pretrained(start)
     tokenizer.save_pretrained(start)
+    if "adapter" in case:
+        make_adapter(start, case, work / "adapter")
     config, metrics, drawn = train_ours(options.rlalgo, start, case, rows, work)
     strided, n = case["rows"] != "chat", config["ebft"].get("n_samples_per_prompt", 4)
-    load = lambda: AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="eager")
+    def load():
+        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="eager")
+        if "adapter" not in case:
+            return model
+        from peft import PeftModel
+        return PeftModel.from_pretrained(model, work / "adapter", is_trainable=True)
+
+    def weights_of(model):
+        if "adapter" not in case:
+            return {k: v.clone() for k, v in model.state_dict().items()}
+        from peft import get_peft_model_state_dict
+        return {k: v.clone() for k, v in get_peft_model_state_dict(model).items()}
 
     def blocks_of(step, prompt_ids):  # [B·n, G·K], step after step
         out = []
-        for d, ids in zip(drawn[step], prompt_ids[::n].tolist()):
-            assert d["document_ids"] == ids, "axolotl's documents are others"
+        documents = {tuple(d["document_ids"]): d for d in drawn[step]}
+        for ids in prompt_ids[::n].tolist():
+            d = documents[tuple(ids)]
             for j in range(n):
                 out.append([b["samples"][j][t] for t in range(len(d["blocks"][0]["samples"][j])) for b in d["blocks"]])
         return torch.tensor(out)
@@ -297,7 +359,8 @@ def compare_case(name, case, options, work):
         return kind(model, rows, case, config, tokenizer, work, None if case.get("own") else tokens)
 
     model = load()
-    steps = watched(make(model, case), gradients=strided)
+    parts = case.get("gradient_accumulation_steps", 1)
+    steps = whole_steps(watched(make(model, case), gradients=strided), parts)
     table, same = Table(), True
     for i, s in enumerate(steps, 1):
         m, lines = metrics[i], drawn[i]
@@ -316,16 +379,17 @@ def compare_case(name, case, options, work):
         for k, v in s["log"].items():
             if k != "ebft/anchor_offset":
                 table.add(k, m[k], v, 1e-2)
-    before, final = load().state_dict(), load_file(work / "out" / "model.safetensors")
+    before, final = weights_of(load()), load_file(work / "out" / ("adapter_model.safetensors" if "adapter" in case else "model.safetensors"))
     moved = apart = 0.0
-    for k, v in model.state_dict().items():
+    for k, v in weights_of(model).items():
         if k in final:
             moved += float((v - before[k]).double().pow(2).sum())
             apart += float((v - final[k].float()).double().pow(2).sum())
     out = dict(case=name, steps=len(steps), same_tokens=same, losses=[s["loss"] for s in steps], grad_norms=[s["grad_norm"] for s in steps],
                worst=table.worst, weights=math.sqrt(apart / moved) if moved else math.sqrt(apart))
     if strided and len(steps):
-        released = watched(make(load(), dict(case, fixes=("device",), max_steps=1)), gradients=True)[0]
+        fixes = tuple(f for f in case["fixes"] if f in ("device", "accumulate"))
+        released = whole_steps(watched(make(load(), dict(case, fixes=fixes, max_steps=1)), gradients=True), parts)[0]
         a, b = released["gradient"].double(), steps[0]["gradient"].double()
         out["as_released"] = dict(loss=released["loss"], mended_loss=steps[0]["loss"], grad_norm=released["grad_norm"],
                                   mended_grad_norm=steps[0]["grad_norm"], cosine=float(a @ b / (a.norm() * b.norm())))
