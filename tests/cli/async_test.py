@@ -8,6 +8,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import BASE, main, without_times  # noqa: E402
+from serve_test import MODEL, Server, remote  # noqa: E402
 
 CASES = {}
 BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2}
@@ -152,12 +153,30 @@ def refused(c):
             ({"trl": {**BESIDE, "prefetch_depth": -1}}, 2, ["[rlalgo.config.6]", "prefetch_depth"]),
             ({"trl": {**BESIDE, "max_staleness": 1}}, 2, ["[rlalgo.config.8]", "max_staleness", "2 or more"]),
             ({"trl": {**BESIDE, "vllm_sync_interval": 2}}, 2, ["[rlalgo.config.8]", "vllm_sync_interval is never reached"]),
-            ({"trl": {**BESIDE, "streaming_partial_batch": True}}, 2, ["[rlalgo.config.10]", "streaming_partial_batch"]),
+            ({"trl": {**BESIDE, "streaming_partial_batch": True, "scale_rewards": "batch"}}, 2, ["[rlalgo.config.8]", "streaming_partial_batch"]),
+            ({"rl": "gdpo", "trl": {**BESIDE, "streaming_partial_batch": True}}, 2, ["[rlalgo.config.8]", "rl: gdpo"]),
             ({"trl": {**BESIDE, "replay_buffer_size": -8}}, 2, ["[rlalgo.config.6]", "replay_buffer_size"]),
             ({"trl": {**BESIDE, "reroll_start_fraction": 2}}, 2, ["[rlalgo.config.6]", "reroll_start_fraction"])):
         c.train(changes).expect(code, *parts)
         assert not (c.folder / "out").exists()
     c.train({"trl": {**BESIDE, "streaming_partial_batch": False, "replay_buffer_size": 0, "reroll_start_fraction": 1.0}}).expect(0)
+
+
+@case
+def streaming(c):
+    """With depth 0 a streamed run is of the weights that are trained: the synchronous run but for rounding."""
+    shape = {"max_steps": 4, "logging_steps": 1, "micro_batch_size": 4, "gradient_accumulation_steps": 4}
+    for loss_type in ("grpo", "dapo"):
+        c.train({**shape, "output_dir": "whole", "trl": {"loss_type": loss_type}}).expect(0)
+        streams = {"loss_type": loss_type, "async_prefetch": True, "streaming_partial_batch": True}
+        c.train({**shape, "output_dir": "streamed", "trl": {**streams, "prefetch_depth": 0}}).expect(0)
+        for one, other in zip(c.metrics("whole"), c.metrics("streamed"), strict=True):
+            assert other["async/staleness/max"] == 0, other
+            for name, value in one.items():
+                if not name.startswith("time/") and isinstance(value, (int, float)):
+                    assert abs(value - other[name]) <= 1e-4 * max(1.0, abs(value)), (name, value, other[name])
+        c.train({**shape, "output_dir": "ahead", "trl": {**streams, "streaming_min_groups": 2, "max_staleness": 1}}).expect(0)
+        assert all(line["async/staleness/max"] <= 1 for line in c.metrics("ahead"))
 
 
 @case
@@ -167,6 +186,147 @@ def a_reward_that_fails(c):
     begin = time.monotonic()
     c.train({"max_steps": 50, "trl": {**BESIDE, "reward_funcs": ["late.fails"]}}).expect(1, "the third is bad")
     assert time.monotonic() - begin < 60
+
+
+@case
+def a_reward_that_hangs(c):
+    """Ctrl-C while one hangs beside training: what is consistent is saved, within five seconds, and goes on."""
+    (c.folder / "hangs.py").write_text(
+        "import os, time\ncalls = 0\n\ndef hangs(prompts, completions, **kwargs):\n    global calls\n    calls += 1\n"
+        "    if calls == 4 and not os.path.exists('go'):\n        open('hanging', 'w').close()\n        time.sleep(1000)\n"
+        "    return [0.1 * i for i in range(len(prompts))]\n")
+    settings = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 100,
+                "trl": {**BESIDE, "reward_funcs": ["hangs.hangs"]}}
+    process = c.start("train", c.config(settings))
+    deadline = time.monotonic() + 60
+    while not (c.folder / "hanging").exists():
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    time.sleep(1.5)  # the trainer uses up what is ready
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (process.returncode, err)
+    assert time.monotonic() - begin < 5, f"it took {time.monotonic() - begin} s to stop"
+    assert (c.folder / "out/checkpoint-3").exists(), list((c.folder / "out").iterdir())
+    (c.folder / "go").touch()
+    c.train({**settings, "auto_resume_from_checkpoints": True}).expect(0)
+    assert [line["step"] for line in c.metrics()] == list(range(1, 9))
+
+
+def again(c, server, seconds=0.0):
+    """Kills a server and starts it anew, with nothing but the first weights, where it was."""
+    server.process.kill()
+    server.process.communicate()
+    time.sleep(seconds)
+    return Server(c, "--port", server.port, model=str(MODEL))
+
+
+@case
+def a_server_that_is_started_anew(c):
+    """Between two calls, so that no connection tells: the run is that without, to the byte; full weights and an adapter."""
+    (c.folder / "waits.py").write_text(
+        "import os, time\ncalls = 0\n\ndef waits(prompts, completions, completion_ids, **kwargs):\n    global calls\n    calls += 1\n"
+        "    if calls == 2 and os.path.exists('wait'):\n        os.rename('wait', 'waiting')\n"
+        "        while os.path.exists('waiting'):\n            time.sleep(0.01)\n"
+        "    return [float(sum(ids) % 7) for ids in completion_ids]\n")
+    lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
+    for adapter, merged in (({}, False), (lora, False), (lora, True)):
+        server = Server(c)
+        try:
+            for out in ("plain", "anew"):
+                if out == "anew":
+                    (c.folder / "wait").touch()
+                name = c.config({"max_steps": 5, "logging_steps": 1, "output_dir": out, **adapter,
+                                 "trl": {"reward_funcs": ["waits.waits"], **remote(server.port, vllm_lora_sync=not merged)}})
+                process = c.start("train", name)
+                if out == "anew":
+                    deadline = time.monotonic() + 60
+                    while not (c.folder / "waiting").exists():
+                        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+                        time.sleep(0.02)
+                    server = again(c, server)
+                    (c.folder / "waiting").unlink()
+                _, err = process.communicate(timeout=100)
+                assert process.returncode == 0, err
+        finally:
+            server.stop()
+        seen = [without_times(c.metrics(out)) for out in ("plain", "anew")]
+        assert seen[0] == seen[1], (adapter, seen)
+        assert all(line["grad_norm"] > 0 for line in seen[0]), seen[0]
+
+
+@case
+def a_server_that_dies_beside_training(c):
+    """At any time, twice, and is down for a while: the run waits for it, and goes on with weights that are sent again."""
+    draw = random.Random(3)
+    lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
+    for adapter, streams in (({}, False), (lora, True)):
+        server = Server(c)
+        try:
+            out = "adapter" if adapter else "full"
+            process = c.start("train", c.config({
+                "max_steps": 60, "logging_steps": 1, "output_dir": out, **adapter,
+                "trl": {**BESIDE, "streaming_partial_batch": streams, "max_staleness": 2, **remote(server.port)}}))
+            for after in (5, 15):
+                deadline = time.monotonic() + 90
+                records = c.folder / out / "metrics.jsonl"
+                while not records.exists() or len(records.read_text().splitlines()) < after:
+                    assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+                    time.sleep(0.01)
+                time.sleep(draw.random() * 0.2)
+                server = again(c, server, seconds=2.0)
+            _, err = process.communicate(timeout=150)
+            assert process.returncode == 0, err
+            version = server.ask("/weight_info")[1]["weight_version"]
+        finally:
+            server.stop()
+        lines = c.metrics(out)
+        assert [line["step"] for line in lines] == list(range(1, 61))
+        assert all(line["async/staleness/max"] <= 2 for line in lines)
+        # Of the weights that are trained, or they would be far apart: nothing of the first weights was trained on.
+        assert version.startswith("v") and int(version[1:]) >= 57, version
+
+
+@case
+def a_server_that_stays_away(c):
+    server = Server(c)
+    process = c.start("train", c.config({
+        "max_steps": 400, "logging_steps": 1, "trl": {**BESIDE, **remote(server.port, vllm_server_timeout=3)}}))
+    try:
+        deadline = time.monotonic() + 60
+        while not (c.folder / "out/metrics.jsonl").exists():
+            assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+            time.sleep(0.01)
+    finally:
+        server.process.kill()
+        server.process.communicate()
+    begin = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "[rlalgo.http.5]" in err, (process.returncode, err)
+    assert time.monotonic() - begin < 3 + 16 + 5, "it waited for longer than its deadlines"
+
+
+@case
+def recipes_with_a_server(c):
+    rows = [{"input": f"{i % 7} + {i % 5} = ({i})", "output": str(i % 7 + i % 5)} for i in range(40)]
+    (c.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    server = Server(c)
+    try:
+        for rl in ("gdpo", "rloo", "ebft"):
+            config = {**BASE, "rl": rl, "max_steps": 3, "logging_steps": 1, "output_dir": rl, "trl": {
+                "num_generations": 4, "max_completion_length": 12, **BESIDE, **remote(server.port)}}
+            if rl == "ebft":
+                config |= {"datasets": [{"path": "rows.jsonl", "type": "ebft_opencode.transform"}],
+                           "chat_template": "tokenizer_default", "ebft": {"mode": "structured", "embed_method": "completion_mean"}}
+            else:
+                config["trl"]["reward_funcs"] = ["builtin.gsm8k_accuracy", "builtin.gsm8k_format"]
+            (c.folder / f"{rl}.yaml").write_text(json.dumps(config))
+            c.run("train", f"{rl}.yaml").expect(0)
+            assert [line["step"] for line in c.metrics(rl)] == [1, 2, 3]
+            assert all(line["async/staleness/max"] <= 2 for line in c.metrics(rl))
+    finally:
+        server.stop()
 
 
 if __name__ == "__main__":

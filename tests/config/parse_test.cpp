@@ -748,6 +748,34 @@ TEST_CASE("generation beside training: what is read, what follows from it, what 
   }
 }
 
+TEST_CASE("streaming: what is read, and which methods need their whole batch") {
+  const std::string beside = minimal + "  async_prefetch: true\n",
+                    streams = beside + "  streaming_partial_batch: true\n";
+  const RunConfig config = parse(streams + "  streaming_min_groups: 3\n  prefetch_depth: 0\n");
+  CHECK(config.trl.streaming_partial_batch);
+  CHECK(config.trl.streaming_min_groups == 3);
+  CHECK(config.trl.generates_beside());
+  CHECK(config.warnings.empty());
+  CHECK(parse(streams + "  streaming_min_groups: 0\n").warnings.empty());  // is 1, as in axolotl
+  CHECK_FALSE(parse(beside).settings.contains("trl.streaming_partial_batch"));
+  const auto refused = [](const std::string& text, const std::string& name) {
+    return lacks(error_of(text), {"config.8", "trl.streaming_partial_batch does not go with", name});
+  };
+  CHECK(refused(streams + "  scale_rewards: batch\n", "trl.scale_rewards: batch") == "");
+  CHECK(refused(streams + "  multi_objective_aggregation: normalize_then_sum\n", "normalize_then_sum") == "");
+  CHECK(refused(streams + "  advantage_estimator: reinforce_pp\n", "reinforce_pp") == "");
+  CHECK(refused(streams + "  advantage_estimator: leave_one_out\n  normalize_advantages: true\n",
+                "normalize_advantages") == "");
+  CHECK(refused(streams + "  entropy_coef: 0.01\n", "entropy bonus") == "");
+  CHECK(refused(streams + "  replay_buffer_size: 8\n", "replay_buffer_size") == "");
+  std::string gdpo = streams;
+  gdpo.replace(gdpo.find("rl: grpo"), 8, "rl: gdpo");
+  CHECK(refused(gdpo, "rl: gdpo") == "");
+  for (const char* fits : {"  scale_rewards: group\n", "  scale_rewards: none\n", "  loss_type: bnpo\n",
+                           "  advantage_estimator: leave_one_out\n", "  reroll_start_fraction: 0.5\n"})
+    CHECK(error_of(streams + fits) == "nothing");
+}
+
 TEST_CASE("generation beside training: what cannot be") {
   const std::string beside = minimal + "  async_prefetch: true\n";
   CHECK(lacks(error_of(beside + "  prefetch_depth: -1\n"), {"config.6", "trl.prefetch_depth", "0 or more"}) == "");
@@ -759,7 +787,6 @@ TEST_CASE("generation beside training: what cannot be") {
   // Two optimizer steps to a generation, so its rows are at least two updates behind.
   CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
   CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}), {"config.8", "never reached"}) == "");
-  CHECK(lacks(error_of(beside + "  streaming_partial_batch: true\n"), {"config.10", "streaming_partial_batch"}) == "");
   CHECK(lacks(error_of(beside + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
   CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) == "");
   CHECK(lacks(error_of(beside + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");

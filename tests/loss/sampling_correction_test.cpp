@@ -61,10 +61,16 @@ TEST_CASE("metrics are of the loss tokens, or of the rows") {
   CHECK(tokens.value("sampling/sampling_logp_difference/max") == Approx(1.2));
   CHECK(tokens.value("sampling/importance_sampling_ratio/min") == Approx(0.8187307531));
   CHECK(tokens.value("sampling/importance_sampling_ratio/max") == Approx(3.0));
+  CHECK(tokens.value("sampling/importance_sampling_ratio/raw_min") == Approx(0.8187307531));
+  CHECK(tokens.value("sampling/importance_sampling_ratio/raw_max") == Approx(3.3201169227));
+  CHECK(tokens.value("sampling/importance_sampling_ratio/bounded_ratio") == Approx(1.0 / 6));
   const auto rows = metrics({row, mask, {}, 3.0});
   CHECK(rows.value("sampling/importance_sampling_ratio/min") == 0.0);
   CHECK(rows.value("sampling/importance_sampling_ratio/mean") == Approx(1.2214027582 / 2));
   CHECK(rows.value("sampling/importance_sampling_ratio/max") == Approx(1.2214027582));
+  CHECK(rows.value("sampling/importance_sampling_ratio/raw_min") == Approx(1.2214027582));  // what is masked counts here
+  CHECK(rows.value("sampling/importance_sampling_ratio/raw_max") > 3.0);
+  CHECK(rows.value("sampling/importance_sampling_ratio/bounded_ratio") == 0.5);
 }
 
 TEST_CASE("the KL term is not corrected, unknown tokens count as equal, no log-probs are an error") {

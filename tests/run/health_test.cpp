@@ -45,7 +45,7 @@ TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
   CHECK(state("kl", 1.0) == State::watch);
   CHECK(state("kl", 2.5) == State::alarm);
   CHECK(state("sampling/sampling_logp_difference/mean", 1.5) == State::alarm);
-  CHECK(state("sampling/importance_sampling_ratio/min", 0.001) == State::alarm);
+  CHECK(state("sampling/importance_sampling_ratio/raw_min", 0.001) == State::alarm);
   CHECK(state("clip_ratio/region_mean", 0.4) == State::alarm);
   CHECK(state("completions/clipped_ratio", 0.9) == State::alarm);
 }

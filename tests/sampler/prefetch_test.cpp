@@ -310,9 +310,120 @@ TEST_CASE("a state whose queue does not fit is refused and changes nothing") {
   CHECK_THROWS_WITH(ahead->next(1), Catch::Contains("[rlalgo.sampler.7]"));
 }
 
+TEST_CASE("streamed micro-batches are handed over one after the other, and make the batch that is made in one") {
+  for (const std::int64_t depth : {0, 1, 3})
+    for (const std::int64_t groups : {1, 2, 5})
+      for (const auto& c : {config(4, 1, 1, 1, 2), config(2, 6, 6, 1, 4), config(3, 4, 4, 1, 2), config(2, 4, 2, 1, 2),
+                            config(4, 1, 3, 1, 2), config(2, 2, 2, 2, 4), config(2, 3, 2, 1, 2)}) {
+        INFO("depth " << depth << " groups " << groups << " b " << c.geometry.micro_batch_size << " S "
+                      << c.geometry.steps_per_generation);
+        Bench bench, plain;
+        const auto sampler = bench.prefetch({.depth = depth, .stream_groups = groups}, c);
+        const auto expected = plain.rollouts(c);
+        for (std::int64_t k = 0; k < 7; ++k) {
+          plain.table.version = k;
+          RolloutBatch batch = bench.step(*sampler, k);
+          const RolloutBatch same = expected->next(k);
+          REQUIRE(batch.arrive);
+          REQUIRE(batch.parts.size() == same.parts.size());
+          std::size_t seen = 0;
+          for (std::size_t p = 0; p < batch.parts.size(); ++p) {
+            REQUIRE(batch.parts[p].size() == same.parts[p].size());
+            CHECK(batch.parts[p][0] == nullptr);
+            batch.arrive(batch, p);
+            for (; seen < batch.fresh.size(); ++seen) {
+              CHECK(batch.fresh[seen].begin % static_cast<std::size_t>(c.geometry.num_generations) == 0);
+              for (const data::Rollout& r : batch.fresh[seen].rows()) CHECK(r.rewards.size() == 1);
+            }
+            for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
+              CHECK(batch.parts[p][i]->rewards == same.parts[p][i]->rewards);
+              CHECK(batch.parts[p][i]->row == same.parts[p][i]->row);
+              CHECK(batch.parts[p][i]->text == rlalgo::support::decode(batch.parts[p][i]->completion_ids));
+              if (depth == 0 && k == 0) CHECK(batch.parts[p][i]->completion_ids == same.parts[p][i]->completion_ids);
+            }
+          }
+          std::size_t rows = 0, all = 0;  // every fresh row once
+          for (const auto& fresh : batch.fresh) rows += fresh.rows().size();
+          for (const auto& fresh : same.fresh) all += fresh.rows().size();
+          CHECK(rows == all);
+          CHECK(batch.seconds.size() == 1);
+          for (const auto& [name, value] : same.metrics.values()) CHECK(batch.metrics.value(name) == Approx(value));
+          if (!batch.fresh.empty() && depth == 0) CHECK(worst(batch.metrics) == 0);
+        }
+      }
+}
+
+TEST_CASE("a streamed step begins before its generation is finished, and one that is given up is as if never begun") {
+  const auto c = config(2, 4, 4, 1, 2);  // four groups, each a micro-batch
+  for (const std::int64_t depth : {0, 2}) {
+    Bench bench, plain;
+    PrefetchConfig p{.depth = depth, .stream_groups = 1};
+    const auto sampler = bench.prefetch(p, c);
+    const auto finish = [](RolloutBatch& batch) {
+      for (std::size_t part = 0; part < batch.parts.size(); ++part) batch.arrive(batch, part);
+    };
+    RolloutBatch first = bench.step(*sampler, 0);
+    finish(first);
+    bench.table.from = 4;  // of its eight completions
+    bench.table.hangs_at = 3;
+    for (std::int64_t k = 1; k < 3; ++k) {
+      RolloutBatch batch = bench.step(*sampler, k);
+      finish(batch);
+    }
+    const std::string before = sampler->state().dump();
+    RolloutBatch part = bench.step(*sampler, 3);
+    part.arrive(part, 0);
+    part.arrive(part, 1);  // while the third group hangs
+    CHECK(part.parts[1][0]->completion_ids[2] == 3);
+    CHECK(part.parts[2][0] == nullptr);
+    CHECK(part.fresh.size() == 2);
+    core::Interruption::request(SIGINT);
+    CHECK_THROWS_AS(part.arrive(part, 2), core::Interrupted);
+    core::Interruption::clear();
+    CHECK(sampler->state().dump() == before);
+    bench.table.hangs_at = -1;
+    RolloutBatch again = bench.step(*sampler, 3);
+    finish(again);
+    const auto expected = plain.rollouts(c);
+    for (std::int64_t k = 0; k < 3; ++k) (void)expected->next(k);
+    CHECK(rows_of(again) == rows_of(expected->next(3)));
+  }
+}
+
+TEST_CASE("a streamed generation that fails half way fails the step, with its cause") {
+  Bench bench;
+  const auto sampler = bench.prefetch({.depth = 1, .stream_groups = 1}, config(2, 4, 4, 1, 2));
+  bench.table.from = 6;
+  bench.table.fails_at = 0;
+  RolloutBatch batch = bench.step(*sampler, 0);
+  for (std::size_t part = 0; part < 3; ++part) batch.arrive(batch, part);
+  CHECK_THROWS_WITH(batch.arrive(batch, 3), "the table has burnt");
+  CHECK_THROWS_WITH(sampler->next(0).arrive(batch, 0), "the table has burnt");
+}
+
+TEST_CASE("a streamed run that is resumed goes on with the next prompts") {
+  const auto c = config(2, 4, 4, 1, 2);
+  for (const std::int64_t later : {0, 2}) {
+    Bench bench, other, plain;
+    const auto sampler = bench.prefetch({.depth = 2, .stream_groups = 1}, c);
+    const auto run = [](Bench& b, Prefetch& s, std::int64_t k) {
+      RolloutBatch batch = b.step(s, k);
+      for (std::size_t part = 0; batch.arrive && part < batch.parts.size(); ++part) batch.arrive(batch, part);
+      return rows_of(batch);
+    };
+    const auto plain_sampler = plain.rollouts(c);
+    for (std::int64_t k = 0; k < 3; ++k) CHECK(run(bench, *sampler, k) == rows_of(plain_sampler->next(k)));
+    const auto state = sampler::Json::parse(sampler->state().dump());
+    const auto resumed = other.prefetch({.depth = later, .stream_groups = later == 0 ? 2 : 0}, c);
+    resumed->restore(state);
+    for (std::int64_t k = 3; k < 8; ++k) CHECK(run(other, *resumed, k) == rows_of(plain_sampler->next(k)));
+  }
+}
+
 TEST_CASE("settings that cannot work are refused") {
   Bench bench;
-  for (const PrefetchConfig& bad : {PrefetchConfig{.depth = -1}, PrefetchConfig{.sync_interval = 0},
-                                    PrefetchConfig{.sync_interval = 4, .max_staleness = 2}})
+  for (const PrefetchConfig& bad :
+       {PrefetchConfig{.depth = -1}, PrefetchConfig{.sync_interval = 0}, PrefetchConfig{.stream_groups = -1},
+        PrefetchConfig{.sync_interval = 4, .max_staleness = 2}})
     CHECK_THROWS_WITH(bench.prefetch(bad), Catch::Contains("[rlalgo.sampler.8]"));
 }

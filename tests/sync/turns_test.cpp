@@ -4,9 +4,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 
 using namespace rlalgo;
@@ -74,6 +79,157 @@ TEST_CASE("a hand-over waits for the call under way, and completions have the ve
     slow.own_version = 9;
     CHECK(generator.generate(requests, {}, {})[0][0].weights_version == 9);  // it knows better
   }
+}
+
+namespace {
+
+// A server with its weights: started anew, it has none, and says so as a version of its own, or breaks the connection.
+struct Server {
+  std::atomic<std::int64_t> has{-1};
+  std::atomic<int> handed_over{0}, refused{0};
+  std::atomic<bool> up{true};
+};
+
+struct Asking {
+  static constexpr inference::WeightSource weights = inference::WeightSource::remote;
+  Server* server;
+  std::shared_ptr<sync::Turns> turns;
+  bool tells = true;          // the version
+  int restarts = 0;           // in the next calls
+  bool breaks = false;        // the call with it
+  bool breaks_quiet = false;  // and is repeated by the client
+
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
+                                                      const inference::SamplingConfig&, inference::DrawKey) {
+    if (restarts > 0) {
+      --restarts;
+      server->has = -1;
+      if (breaks_quiet) turns->doubt = true;
+      if (breaks) core::raise("http", 1, {.what = "broken"});
+    }
+    std::vector<std::vector<data::Completion>> out(requests.size());
+    for (auto& group : out) {
+      group.emplace_back();
+      group[0].ids = {static_cast<data::TokenId>(server->has)};
+      group[0].weights_version = tells ? server->has.load() : -1;
+    }
+    return out;
+  }
+};
+
+struct Handing {
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  Server* server;
+  std::int64_t known = -1;
+  sync::Published publish(std::int64_t version) {
+    if (version == known) return {.version = version};
+    if (server->refused > 0) {
+      --server->refused;
+      core::raise("http", 2, {.what = "no such session"});
+    }
+    ++server->handed_over;
+    server->has = known = version;
+    return {.version = version, .status = sync::Published::Status::sent};
+  }
+  void forget() { known = -1; }
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [] { return std::int64_t{-7}; };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a server that was started anew gets its weights again before anything that it generates is used") {
+  for (const bool erased : {false, true})
+    for (const int how : {0, 1, 2})  // it says another version; its connection breaks; the client has asked again
+      for (const bool beside : {false, true}) {
+        INFO("how " << how << " beside " << beside);
+        Server server;
+        const auto turns = std::make_shared<sync::Turns>();
+        Asking asking{&server, turns, how == 0};
+        sync::TurnsGenerator<Asking> generator(asking, turns);
+        std::function<sync::Published(std::int64_t)> publish;
+        if (erased) {
+          publish = [policy =
+                         sync::AnySync(sync::TurnsSync<sync::AnySync>(sync::AnySync(Handing{&server}), turns, true))](
+                        std::int64_t v) mutable { return policy.publish(v); };
+        } else {
+          publish = [policy = std::make_shared<sync::TurnsSync<Handing>>(Handing{&server}, turns, true)](
+                        std::int64_t v) { return policy->publish(v); };
+        }
+        publish(5);
+        const std::vector<inference::Request> requests(2);
+        CHECK(generator.generate(requests, {}, {})[1][0].ids[0] == 5);
+        asking.restarts = 1;
+        asking.breaks = how == 1;
+        asking.breaks_quiet = how == 2;
+        std::vector<std::vector<data::Completion>> out;
+        std::atomic<bool> done{false};
+        const auto call = [&] {
+          out = generator.generate(requests, {}, {});
+          done = true;
+        };
+        if (beside) {
+          std::thread producer(call);
+          std::this_thread::sleep_for(std::chrono::milliseconds(60));
+          CHECK_FALSE(done);  // the trainer's tensors are the trainer's
+          CHECK(server.handed_over == 1);
+          while (!done) sync::restore_if_lost(*turns, 6);
+          producer.join();
+          CHECK(out[1][0].ids[0] == 6);
+          CHECK(out[1][0].weights_version == 6);
+        } else {
+          call();
+          CHECK(out[1][0].ids[0] == 5);
+        }
+        CHECK(server.handed_over == 2);
+        CHECK_FALSE(turns->lost);
+        publish(6);  // what is in force is not sent again
+        CHECK(server.handed_over == (beside ? 2 : 3));
+      }
+}
+
+TEST_CASE(
+    "a server that is lost while weights are handed over gets them from the beginning, and a refusal that stays is "
+    "told") {
+  Server server;
+  const auto turns = std::make_shared<sync::Turns>();
+  sync::TurnsSync<Handing> policy(Handing{&server}, turns, true);
+  server.refused = 1;
+  policy.publish(3);
+  CHECK(server.has == 3);
+  server.refused = 2;
+  CHECK_THROWS_WITH(policy.publish(4), Catch::Contains("[rlalgo.http.2]"));
+}
+
+TEST_CASE("a server that loses its weights again and again ends the call, and a stop ends the wait for the trainer") {
+  Server server;
+  const auto turns = std::make_shared<sync::Turns>();
+  std::stop_source stop;
+  turns->stop = stop.get_token();
+  Asking asking{&server, turns};
+  sync::TurnsGenerator<Asking> generator(asking, turns);
+  sync::TurnsSync<Handing> policy(Handing{&server}, turns, true);
+  policy.publish(1);
+  const std::vector<inference::Request> requests(1);
+  (void)generator.generate(requests, {}, {});
+  asking.restarts = 100;
+  CHECK_THROWS_WITH(generator.generate(requests, {}, {}), Catch::Contains("[rlalgo.sync.4]"));
+  CHECK(asking.restarts == 96);
+  asking.breaks = true;
+  CHECK_THROWS_WITH(generator.generate(requests, {}, {}), Catch::Contains("[rlalgo.http.1]"));
+  std::atomic<bool> given_up{false};
+  std::thread producer([&] {
+    try {
+      (void)generator.generate(requests, {}, {});
+    } catch (const core::Interrupted&) {
+      given_up = true;
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  stop.request_stop();
+  producer.join();
+  CHECK(given_up);
 }
 
 TEST_CASE("turns around an erased policy serve what it serves") {

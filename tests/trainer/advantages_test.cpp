@@ -33,7 +33,7 @@ std::shared_ptr<sampler::Generation> generation(const std::vector<double>& rewar
 TEST_CASE("advantages reach the rollouts, and constant groups are counted") {
   const auto g = generation({1, 0, 0, 1, 2, 2, 2, 2}, 4);
   core::Metrics metrics;
-  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), *g, metrics);
+  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), g, metrics);
   CHECK(g->rollouts[0].advantage == Approx(0.8658754298));  // online-RL golden V1, group scale
   CHECK(g->rollouts[1].advantage == Approx(-0.8658754298));
   CHECK(g->rollouts[5].advantage == 0.0);
@@ -46,7 +46,7 @@ TEST_CASE("rows outside the micro-batches of this step are those trained later")
   batch.fresh = {g};
   batch.parts = {{&g->rollouts[0], &g->rollouts[1]}};
   CHECK(trainer::trained_later(batch) == std::vector<data::Rollout*>{&g->rollouts[2], &g->rollouts[3]});
-  CHECK(trainer::all_rollouts(batch).size() == 4);
+  CHECK(trainer::all_rollouts(batch.fresh).size() == 4);
 }
 
 TEST_CASE("fresh generations are settled: advantages, references, and old log-probs of what is trained later") {
@@ -74,7 +74,8 @@ TEST_CASE("numbers that no advantage can be made of are named, whatever the esti
   const double infinity = std::numeric_limits<double>::infinity();
   core::Metrics metrics;
   const auto assign = [&](const auto& aggregation, const auto& estimator, sampler::Generation& g) {
-    trainer::assign_advantages(aggregation, estimator, g, metrics);
+    const std::shared_ptr<sampler::Generation> unowned(std::shared_ptr<void>(), &g);
+    trainer::assign_advantages(aggregation, estimator, unowned, metrics);
   };
   for (const double bad : {infinity, -infinity, 1e308}) {
     const auto g = generation({1, 0, bad, 1}, 4);
@@ -109,7 +110,7 @@ TEST_CASE("numbers that no advantage can be made of are named, whatever the esti
 TEST_CASE("the largest rewards there may be are computed right") {
   const auto g = generation({3.4e38, 0, 0, -3.4e38}, 4);
   core::Metrics metrics;
-  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), *g, metrics);
+  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), g, metrics);
   CHECK(g->rollouts[0].advantage == Approx(1 / std::sqrt(2.0 / 3)));  // 1 / std₁(1, 0, 0, -1)
   CHECK(g->rollouts[1].advantage == 0.0);
 }

@@ -19,6 +19,8 @@
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>
 #include <rlalgo/loss/sampling_correction.hpp>
+#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/token_mean.hpp>
 #include <rlalgo/loss/token_ratio.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/asynchronous.hpp>
@@ -255,4 +257,76 @@ TEST_CASE("replayed groups are trained on as what they are: counted, corrected t
     CHECK(replaced >= 3);
     CHECK(idle < 6);  // groups without signal remain only while the buffer is empty
   }
+}
+
+// Streamed with depth 0 all rows are of the weights that are trained, as those of the synchronous run are.
+template <class L>
+void streamed_is_whole(L loss, bool to_the_bit) {
+  const Folder folder;
+  for (const bool skip : {false, true})
+    for (const auto& geometry :
+         {sampler::Geometry{
+              .micro_batch_size = 4, .gradient_accumulation_steps = 4, .steps_per_generation = 4, .num_generations = 4},
+          sampler::Geometry{
+              .micro_batch_size = 3, .gradient_accumulation_steps = 4, .steps_per_generation = 4, .num_generations = 2},
+          sampler::Geometry{.micro_batch_size = 4,
+          .gradient_accumulation_steps = 2,
+          .steps_per_generation = 2,
+          .num_iterations = 2,
+          .num_generations = 2},
+          sampler::Geometry{
+              .micro_batch_size = 4, .gradient_accumulation_steps = 1, .steps_per_generation = 3, .num_generations = 2},
+          sampler::Geometry{.micro_batch_size = 4,
+          .gradient_accumulation_steps = 6,
+          .steps_per_generation = 2,
+          .num_generations = 2}})
+      for (const std::int64_t groups : {1, 2, 3}) {
+        INFO("S " << geometry.steps_per_generation << " groups " << groups << " skip " << skip);
+        trainer::OnlineConfig c = config(8, folder.path / "x");
+        c.rollouts.geometry = geometry;
+        c.trainer.skip_zero_advantages = skip;
+        Run whole, streamed;
+        auto one = whole.trainer(loss, c, {.depth = 0});
+        auto other = streamed.trainer(loss, c, {.depth = 0, .stream_groups = groups});
+        for (std::int64_t k = 0; k < 8; ++k) {
+          const run::StepResult x = one.step(k), y = other.step(k);
+          CHECK(y.loss == Approx(x.loss).margin(1e-13).epsilon(1e-12));
+          CHECK(y.grad_norm == Approx(x.grad_norm).margin(1e-13).epsilon(1e-12));
+          CHECK(x.tokens == y.tokens);
+          for (const auto& [name, value] : x.metrics.values()) {
+            INFO(name);
+            if (std::isnan(value))
+              CHECK(std::isnan(y.metrics.value(name)));
+            else
+              CHECK(y.metrics.value(name) == Approx(value).margin(1e-12));
+          }
+        }
+        CHECK(whole.trained == streamed.trained);
+        const double apart = (whole.bandit->logits - streamed.bandit->logits).abs().max().item<double>();
+        CHECK(apart <= (to_the_bit ? 0.0 : 1e-13));
+        CHECK(whole.bandit->logits.abs().max().item<double>() > 0.1);
+      }
+}
+
+TEST_CASE("a streamed step is the step of the full batch: its loss, gradient, weights and metrics") {
+  streamed_is_whole(Plain({}), false);
+  streamed_is_whole(loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::SequenceMean>({}),
+                    true);
+  streamed_is_whole(loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::TokenMean>({}), true);
+}
+
+TEST_CASE("streamed generation ahead of training learns, and its weights are at most so old") {
+  const Folder folder;
+  Run run;
+  trainer::OnlineConfig c = config(40, folder.path);
+  c.rollouts.geometry = {
+      .micro_batch_size = 4, .gradient_accumulation_steps = 4, .steps_per_generation = 4, .num_generations = 8};
+  auto trainer = run.trainer(Corrected({}), c, {.depth = 2, .stream_groups = 1});
+  for (std::int64_t k = 0; k < 40; ++k) {
+    const run::StepResult step = trainer.step(k);
+    CHECK(step.metrics.value("async/staleness/max") <= 2);
+    CHECK(step.metrics.value("clip_ratio/region_mean") == 0.0);
+    CHECK(step.metrics.value("async/queue_wait_s") >= 0.0);
+  }
+  CHECK(at::log_softmax(run.bandit->logits.detach(), 0).exp()[3].item<double>() > 0.5);
 }

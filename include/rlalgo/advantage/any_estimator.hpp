@@ -14,12 +14,15 @@ class AnyEstimator {
   struct Config {};
 
   template <AdvantageEstimator A>
-  requires(!std::same_as<A, AnyEstimator>) explicit AnyEstimator(A estimator) : call_(std::move(estimator)) {}
+  requires(!std::same_as<A, AnyEstimator>) explicit AnyEstimator(A estimator)
+      : within_groups_(advantage::within_groups(estimator)), call_(std::move(estimator)) {}
+  [[nodiscard]] bool within_groups() const noexcept { return within_groups_; }
   Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {
     return call_(rewards, groups);
   }
 
  private:
+  bool within_groups_;
   std::function<Estimate(std::span<const double>, const core::Groups&)> call_;
 };
 

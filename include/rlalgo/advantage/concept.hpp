@@ -24,4 +24,12 @@ concept AdvantageEstimator = requires(const A& estimator, std::span<const double
   { estimator(rewards, groups) } -> std::same_as<Estimate>;
 };
 
+// Whether the advantage of a sample depends on nothing beyond its own group, so that groups may be estimated one by one.
+// An estimator says so with within_groups().
+template <class A>
+[[nodiscard]] bool within_groups(const A& estimator) {
+  if constexpr (requires { estimator.within_groups(); }) return estimator.within_groups();
+  return false;
+}
+
 }  // namespace rlalgo::advantage

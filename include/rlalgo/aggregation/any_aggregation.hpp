@@ -15,11 +15,13 @@ class AnyAggregation {
   template <AggregationFor<A> G>
   requires(!std::same_as<G, AnyAggregation>) explicit AnyAggregation(G aggregation)
       : needs_divergence_(aggregation::needs_divergence(aggregation)),
+        within_groups_(aggregation::within_groups(aggregation)),
         call_([inner = std::move(aggregation)](const A& estimator, const core::RewardTable& rewards,
                                                const core::Groups& groups, std::span<const double> divergence) {
           return aggregate(inner, estimator, rewards, groups, divergence);
         }) {}
   [[nodiscard]] bool needs_divergence() const noexcept { return needs_divergence_; }
+  [[nodiscard]] bool within_groups() const noexcept { return within_groups_; }
   Result operator()(const A& estimator, const core::RewardTable& rewards, const core::Groups& groups,
                     std::span<const double> divergence = {}) const {
     return call_(estimator, rewards, groups, divergence);
@@ -27,6 +29,7 @@ class AnyAggregation {
 
  private:
   bool needs_divergence_;
+  bool within_groups_;
   std::function<Result(const A&, const core::RewardTable&, const core::Groups&, std::span<const double>)> call_;
 };
 

@@ -34,6 +34,13 @@ template <class G>
   return false;
 }
 
+// Whether it adds nothing to an estimator of single groups (advantage::within_groups) that another group would change.
+template <class G>
+[[nodiscard]] bool within_groups(const G& aggregation) {
+  if constexpr (requires { aggregation.within_groups(); }) return aggregation.within_groups();
+  return false;
+}
+
 template <class G, class A>
 [[nodiscard]] Result aggregate(const G& aggregation, const A& estimator, const core::RewardTable& rewards,
                                const core::Groups& groups, std::span<const double> divergence) {

@@ -32,6 +32,7 @@ class SumMinusKl {
   explicit SumMinusKl(Config config) : config_(config) {}
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] bool needs_divergence() const noexcept { return config_.beta != 0.0; }
+  [[nodiscard]] static constexpr bool within_groups() noexcept { return true; }
 
   // divergence: K [samples]; empty where it is not needed.
   template <class Estimator>

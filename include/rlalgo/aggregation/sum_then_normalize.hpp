@@ -24,6 +24,7 @@ class SumThenNormalize {
 
   SumThenNormalize() = default;
   explicit SumThenNormalize(Config) {}
+  [[nodiscard]] static constexpr bool within_groups() noexcept { return true; }
 
   template <class Estimator>
   Result operator()(const Estimator& estimator, const core::RewardTable& rewards, const core::Groups& groups) const {

@@ -11,7 +11,7 @@
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
 // is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all. Beside training
 // (trl.async_prefetch), generator and hand-over of the weights take turns where a change would show within a completion,
-// and stop() ends a generation.
+// and stop() ends a generation. A server that is started anew gets its weights again (sync/turns.hpp).
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
@@ -95,7 +95,8 @@ class CompletionSource {
   // From here on generator() may be asked by another thread than the one that publishes. After play().
   void beside_training() {
     const bool exclusive = turns_ != nullptr || generator_.source() == inference::WeightSource::remote;
-    const auto turns = std::make_shared<sync::Turns>();
+    const std::shared_ptr<sync::Turns>& turns = hand_overs_;
+    turns->stop = stop_.get_token();
     alone_ = std::make_unique<inference::AnyGenerator>(generator_);
     in_turns_ = std::make_unique<sync::TurnsGenerator<inference::AnyGenerator>>(*alone_, turns);
     generator_ = inference::AnyGenerator(*in_turns_);
@@ -103,6 +104,10 @@ class CompletionSource {
   }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
+  // For the trainer's thread, while it waits for generator(); with the version of its weights.
+  [[nodiscard]] std::function<void(std::int64_t)> meanwhile() const {
+    return [turns = hand_overs_](std::int64_t version) { sync::restore_if_lost(*turns, version); };
+  }
   // A number that grows while the generator works; empty where nothing can be told.
   [[nodiscard]] const std::function<std::uint64_t()>& progress() const { return progress_; }
 
@@ -115,6 +120,7 @@ class CompletionSource {
     inference::AnyGenerator generator;
     sync::AnySync sync;
     std::function<std::uint64_t()> progress = {};
+    std::shared_ptr<sync::Turns> turns = std::make_shared<sync::Turns>();
   };
 
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
@@ -128,6 +134,7 @@ class CompletionSource {
         owner_(std::move(parts.owner)),
         generator_(std::move(parts.generator)),
         sync_(std::move(parts.sync)),
+        hand_overs_(std::move(parts.turns)),
         progress_(std::move(parts.progress)) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
@@ -150,13 +157,18 @@ class CompletionSource {
   static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
     const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
-    const http::ClientConfig address{
-        .base_url = server_url(t),
-        .call_seconds = t.request_timeout,
-        // 500, too, as TRL's client does
-        .retries = {.statuses = {429, 500, 502, 503, 504}, .tell = [tell](const http::Retry& r) { tell(r.text()); }},
-        .headers = server_key(),
-        .stop = std::move(stop)};
+    const auto turns = std::make_shared<sync::Turns>();
+    const http::ClientConfig address{.base_url = server_url(t),
+                                     .call_seconds = t.request_timeout,
+                                     // 500, too, as TRL's client does
+                                     .retries = {.statuses = {429, 500, 502, 503, 504},
+                                                 .tell =
+                                                     [tell, turns](const http::Retry& r) {
+                                                       if (!r.answered) turns->doubt = true;
+                                                       tell(r.text());
+                                                     }},
+                                     .headers = server_key(),
+                                     .stop = std::move(stop)};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
       if (!kwargs.is_object()) kwargs = data::Json::object();
@@ -175,9 +187,12 @@ class CompletionSource {
       const auto save = [decoder, base = model.base_model](const std::filesystem::path& directory) {
         model::save_adapter(*decoder, directory, base);
       };
-      return {client, generator,
+      return {client,
+              generator,
               sync::AnySync(sync::LoraFileSync(address, std::filesystem::path(c.output_dir) / "lora_sync", save,
-                                               t.vllm_server_timeout, tell))};
+                                               t.vllm_server_timeout, tell)),
+              {},
+              turns};
     }
     const auto weights = [decoder] {
       if (decoder->adapter() != nullptr) return model::merged_weights(*decoder);
@@ -185,7 +200,11 @@ class CompletionSource {
       for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
       return out;
     };
-    return {client, generator, sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell))};
+    return {client,
+            generator,
+            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell)),
+            {},
+            turns};
   }
 
   struct Stop {
@@ -199,6 +218,7 @@ class CompletionSource {
   std::shared_ptr<void> owner_;
   inference::AnyGenerator generator_;
   sync::AnySync sync_;
+  std::shared_ptr<sync::Turns> hand_overs_;
   std::function<std::uint64_t()> progress_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;

@@ -76,10 +76,12 @@ namespace rlalgo::config {
   return {.depth = t.prefetch_depth,
           .sync_interval = t.vllm_sync_interval,
           .max_staleness = t.max_staleness.value_or(-1),
+          .stream_groups = t.streaming_partial_batch ? std::max<std::int64_t>(1, t.streaming_min_groups) : 0,
           .stall_seconds = static_cast<double>(t.heartbeat_stale_after_s) + deadlines,
           .stop = source.stop(),
           .tell = std::move(tell),
-          .progress = source.progress()};
+          .progress = source.progress(),
+          .meanwhile = source.meanwhile()};
 }
 
 // What stands between generation and training, in a run of `steps` optimizer steps.

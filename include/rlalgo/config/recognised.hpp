@@ -77,14 +77,6 @@ struct RecognisedKey {
   return keys;
 }
 
-// Of generation beside training.
-[[nodiscard]] inline std::span<const RecognisedKey> lacking_asynchronous_keys() {
-  static const std::vector<RecognisedKey> keys = {
-      {"streaming_partial_batch", "a generation is trained on when it is whole; remove the key"},
-  };
-  return keys;
-}
-
 // The same for the trl section.
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_trl_keys() {
   static const std::vector<RecognisedKey> keys = {

@@ -91,13 +91,17 @@ struct TrlConfig {
   std::int64_t prefetch_depth = 1;             // generations ahead; 0 = none
   std::int64_t vllm_sync_interval = 1;         // optimizer steps between two hand-overs of the weights, at least
   std::optional<std::int64_t> max_staleness;   // updates that a completion may be behind; unset = no limit
+  bool streaming_partial_batch = false;        // a generation is trained on while it is made
+  std::int64_t streaming_min_groups = 1;       // that are finished together; less than 1 is 1
   std::int64_t heartbeat_stale_after_s = 300;  // a producer that is silent for longer, its deadlines aside, has failed
   std::int64_t replay_buffer_size = 0;         // groups; 0 = off
   std::optional<std::int64_t> replay_max_age;  // updates; unset = no limit (rlalgo's own key)
   bool replay_recompute_logps = true;
   double reroll_start_fraction = 1.0;  // of the run's steps; 1 = off
   std::int64_t reroll_max_groups = 1;
-  [[nodiscard]] bool generates_beside() const { return async_prefetch && prefetch_depth > 0; }
+  [[nodiscard]] bool generates_beside() const {
+    return async_prefetch && (prefetch_depth > 0 || streaming_partial_batch);
+  }
 
   // Loss
   std::string advantage_estimator = "group_relative";  // see methods.hpp

@@ -97,7 +97,8 @@ class Client {
       const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
       if (!wait || *wait >= left) return result;
       if (config_.retries.tell)
-        config_.retries.tell({where, result.text(), attempt + 1, config_.retries.retries + 1, *wait});
+        config_.retries.tell(
+            {where, result.text(), attempt + 1, config_.retries.retries + 1, *wait, result.answered()});
       if (!detail::wait_for(*wait, stop)) {
         Result given_up = Failure{Failure::Kind::cancelled, "the next attempt", "the call was given up"};
         given_up.attempts = attempt;

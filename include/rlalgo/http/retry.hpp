@@ -29,6 +29,7 @@ struct Retry {
   std::int64_t next;    // number of the attempt to come, from 2
   std::int64_t of;      // attempts at most
   double wait_seconds;  // until then
+  bool answered;        // by a response; else the connection broke, or nobody answered
 
   [[nodiscard]] std::string text() const {
     char wait[32];

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/loss/token_share.hpp>
 
 namespace rlalgo::loss {
 
@@ -20,15 +21,20 @@ class AnyLoss {
 
   template <Loss L>
   requires(!std::same_as<L, AnyLoss> && (L::needs | needs_) == needs_ && L::rows == rows_) explicit AnyLoss(L loss)
-      : active_(loss::active_needs(loss)), corrects_(loss::corrects_sampling(loss)), call_(std::move(loss)) {}
+      : active_(loss::active_needs(loss)),
+        corrects_(loss::corrects_sampling(loss)),
+        share_(loss::token_share(loss)),
+        call_(std::move(loss)) {}
 
   Result operator()(const Scored& scored, const Counts& counts) const { return call_(scored, counts); }
   [[nodiscard]] Needs active_needs() const { return active_; }
   [[nodiscard]] bool corrects_sampling() const { return corrects_; }
+  [[nodiscard]] TokenShare token_share() const { return share_; }
 
  private:
   Needs active_;
   bool corrects_;
+  TokenShare share_;
   std::function<Result(const Scored&, const Counts&)> call_;
 };
 

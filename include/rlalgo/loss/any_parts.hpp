@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/loss/token_share.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::loss {
@@ -45,22 +46,25 @@ class AnyReduction {
  public:
   struct Config {
     std::function<Tensor(const Tensor&, const Scored&, const Counts&)> call;
+    TokenShare token_share = TokenShare::mixed;
   };
 
   template <Reduction R>
   [[nodiscard]] static Config of(R reduction) {
-    return {.call = [part = std::move(reduction)](const Tensor& per_token, const Scored& scored,
-                                                  const Counts& counts) -> Tensor {
-      return part(per_token, scored, counts);
-    }};
+    const TokenShare share = loss::token_share(reduction);
+    return {.call = [part = std::move(reduction)](const Tensor& per_token, const Scored& scored, const Counts& counts)
+                -> Tensor { return part(per_token, scored, counts); },
+            .token_share = share};
   }
 
-  explicit AnyReduction(Config config) : call_(std::move(config.call)) {}
+  explicit AnyReduction(Config config) : share_(config.token_share), call_(std::move(config.call)) {}
+  [[nodiscard]] TokenShare token_share() const { return share_; }
   Tensor operator()(const Tensor& per_token, const Scored& scored, const Counts& counts) const {
     return call_(per_token, scored, counts);
   }
 
  private:
+  TokenShare share_;
   std::function<Tensor(const Tensor&, const Scored&, const Counts&)> call_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/loss/token_share.hpp>
 
 namespace rlalgo::loss {
 
@@ -16,6 +17,8 @@ struct FixedLength {
   struct Config {
     std::int64_t max_completion_length = 512;  // L, tokens
   };
+
+  static constexpr TokenShare token_share() { return TokenShare::none; }
 
   FixedLength() = default;
   explicit FixedLength(Config config) : config_(config) {}

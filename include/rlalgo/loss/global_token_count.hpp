@@ -10,11 +10,14 @@
 #include <algorithm>
 
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/loss/token_share.hpp>
 
 namespace rlalgo::loss {
 
 struct GlobalTokenCount {
   struct Config {};
+
+  static constexpr TokenShare token_share() { return TokenShare::all; }
 
   GlobalTokenCount() = default;
   explicit GlobalTokenCount(Config) {}

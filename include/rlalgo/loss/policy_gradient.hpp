@@ -18,6 +18,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/loss/token_share.hpp>
 
 namespace rlalgo::loss {
 
@@ -67,6 +68,8 @@ class PolicyGradient {
   [[nodiscard]] static constexpr bool corrects_sampling() {
     return (false || ... || requires { W::is_sampling_ratio; });
   }
+
+  [[nodiscard]] TokenShare token_share() const { return loss::token_share(reduction_); }
 
   explicit PolicyGradient(Config config)
       : surrogate_(config.surrogate),

@@ -9,7 +9,8 @@
 // vllm_importance_sampling_correction, whose defaults these are. A token whose q is NaN (unknown) counts as d = 0.
 //
 // Metrics: sampling/sampling_logp_difference/{mean,max} of |o − q| over the loss tokens, nats;
-// sampling/importance_sampling_ratio/{min,mean,max} of ρ over the loss tokens (token) or rows (sequence).
+// sampling/importance_sampling_ratio/{min,mean,max} of ρ over the loss tokens (token) or rows (sequence), the same
+// raw_{min,mean,max} before it is truncated or masked, and bounded_ratio, the share of those that were.
 // Errors: [rlalgo.loss.20] the generator reported no log-probs at all.
 #pragma once
 
@@ -47,9 +48,9 @@ struct SamplingCorrection {
     const Tensor old = s.old_log_prob.defined() ? s.old_log_prob : s.log_prob.detach();
     const Tensor difference = tensor::masked(old.sub(s.sampling_log_prob), s.mask).nan_to_num(0.0);  // [N] d
     const bool per_row = config_.unit == Unit::row;
-    const Tensor ratio =
-        bounded((per_row ? tensor::row_sum(difference, s.row, terms.rows()) : difference).exp());  // [R] or [N]
-    report(difference.abs(), ratio, s, metrics);
+    const Tensor raw = (per_row ? tensor::row_sum(difference, s.row, terms.rows()) : difference).exp();  // [R] or [N]
+    const Tensor ratio = bounded(raw);
+    report(difference.abs(), raw, ratio, s, metrics);
     return ratio;
   }
 
@@ -67,8 +68,12 @@ struct SamplingCorrection {
     return out;
   }
 
-  void report(const Tensor& difference, const Tensor& ratio, const Scored& s, Metrics& metrics) const {
-    const Tensor seen = config_.unit == Unit::row ? ratio : ratio.masked_select(s.mask.ne(0));
+  void report(const Tensor& difference, const Tensor& raw, const Tensor& ratio, const Scored& s,
+              Metrics& metrics) const {
+    const auto of_loss = [&](const Tensor& values) {
+      return config_.unit == Unit::row ? values : values.masked_select(s.mask.ne(0));
+    };
+    const Tensor seen = of_loss(ratio), before = of_loss(raw);
     if (seen.numel() == 0 || difference.numel() == 0) return;
     const Tensor tokens = s.mask.sum();  // without any, nothing is reported
     metrics.mean("sampling/sampling_logp_difference/mean", difference.sum(), tokens, tokens);
@@ -76,6 +81,10 @@ struct SamplingCorrection {
     metrics.minimum("sampling/importance_sampling_ratio/min", seen.min(), tokens);
     metrics.mean("sampling/importance_sampling_ratio/mean", seen.sum(), seen.numel(), tokens);
     metrics.maximum("sampling/importance_sampling_ratio/max", seen.max(), tokens);
+    metrics.minimum("sampling/importance_sampling_ratio/raw_min", before.min(), tokens);
+    metrics.mean("sampling/importance_sampling_ratio/raw_mean", before.sum(), before.numel(), tokens);
+    metrics.maximum("sampling/importance_sampling_ratio/raw_max", before.max(), tokens);
+    metrics.mean("sampling/importance_sampling_ratio/bounded_ratio", before.ne(seen).sum(), before.numel(), tokens);
   }
 
   Config config_;

@@ -9,11 +9,14 @@
 #include <algorithm>
 
 #include <rlalgo/loss/policy_terms.hpp>
+#include <rlalgo/loss/token_share.hpp>
 
 namespace rlalgo::loss {
 
 struct TokenMean {
   struct Config {};
+
+  static constexpr TokenShare token_share() { return TokenShare::none; }
 
   TokenMean() = default;
   explicit TokenMean(Config) {}

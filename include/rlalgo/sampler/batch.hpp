@@ -1,8 +1,11 @@
 // What a sampler hands over for one optimizer step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,10 +41,29 @@ struct Generation {
   }
 };
 
+// Rows of a generation that have no advantages yet: whole groups.
+struct FreshRows {
+  FreshRows(std::shared_ptr<Generation> whole) : FreshRows(whole, 0, whole->rollouts.size()) {}
+  FreshRows(std::shared_ptr<Generation> of, std::size_t first, std::size_t last)
+      : generation(std::move(of)), begin(first), end(last) {}
+  [[nodiscard]] Generation* operator->() const { return generation.get(); }
+  [[nodiscard]] std::span<data::Rollout> rows() const {
+    return std::span(generation->rollouts).subspan(begin, end - begin);
+  }
+  [[nodiscard]] bool is_whole() const { return begin == 0 && end == generation->rollouts.size(); }
+
+  std::shared_ptr<Generation> generation;
+  std::size_t begin, end;  // of its rollouts
+};
+
 // Rows with rewards. Metrics are those of the fresh generations: reward/…, completions/…, num_tokens.
 struct RolloutBatch : Batch<data::Rollout> {
-  std::vector<std::shared_ptr<Generation>> fresh;  // generations made for this step: they have no advantages yet
-  std::vector<std::string> reward_names;           // of Rollout::rewards, for samples.jsonl
+  std::vector<FreshRows> fresh;           // made for this step
+  std::vector<std::string> reward_names;  // of Rollout::rewards, for samples.jsonl
+  // Of a step that is trained on while its rows are made: waits for the rows of parts[part], asked for in turn; until then
+  // these are null pointers. With the last part the rest of the batch is there, too. An exception leaves the sampler as it
+  // was before the step. Empty: everything is there.
+  std::function<void(RolloutBatch& batch, std::size_t part)> arrive = {};
 };
 
 // A generation as it was made, with what is to be told about making it.
@@ -50,6 +72,17 @@ struct Made {
   std::shared_ptr<Generation> generation;
   std::int64_t tokens = 0;  // of prompts and completions
   RolloutBatch about;       // metrics, seconds and warnings
+  // Of a generation that is still made: waits for its first `rows` rollouts, which are finished then; with all of them,
+  // `tokens` and `about` are there. Empty: it is whole.
+  std::function<void(Made& made, std::size_t rows)> arrive = {};
+};
+
+// How a generation is made that is trained on meanwhile.
+struct Pieces {
+  std::int64_t groups = 0;  // that are finished together; 0: it is made as one
+  // Called on the thread that makes it: the first `rows` rollouts of the generation, with their rewards, are finished and
+  // keep their places in memory. The last call has all rows.
+  std::function<void(const std::shared_ptr<Generation>& generation, std::size_t rows)> finished = {};
 };
 
 }  // namespace rlalgo::sampler

@@ -10,6 +10,9 @@
 //                           later, it does not touch the source
 //   restore_source(state)   the inverse; an exception leaves the source as it was
 //   root()                  the sampler::Rollouts at the bottom: prompts, their order, settings
+//   streams() const         (may be absent: false) generations may be trained on while they are made: what produce() returns
+//                           has Made::arrive, and a batch Batch::arrive, which asks for the rows of one micro-batch after
+//                           the other. With the last micro-batch of a step that uses it, a generation is whole
 //
 // Errors: [rlalgo.sampler.7] a state that belongs to another run, or is damaged.
 #pragma once
@@ -67,6 +70,8 @@ class GenerationBatches {
 
   // An exception leaves the sampler as it was.
   Batch next(std::int64_t step) {
+    if constexpr (requires { self().streams(); })
+      if (self().streams()) return stream(step);
     std::vector<Made> made = obtain(step);
     return cut(step, std::move(made));
   }
@@ -140,12 +145,7 @@ class GenerationBatches {
       for (std::int64_t j = 0; j < g.gradient_accumulation_steps; ++j) {
         const std::int64_t number = g.generation_of(step * g.gradient_accumulation_steps + j);
         if (number == have) continue;
-        if (!kept_.empty() && kept_.front().number == number) {
-          made.push_back(std::move(kept_.front()));
-          kept_.erase(kept_.begin());
-        } else {
-          made.push_back(self().produce(number, step));
-        }
+        made.push_back(obtain_one(number, step));
         have = number;
       }
     } catch (...) {
@@ -153,6 +153,69 @@ class GenerationBatches {
       throw;
     }
     return made;
+  }
+
+  Made obtain_one(std::int64_t number, std::int64_t step) {
+    if (kept_.empty() || kept_.front().number != number) return self().produce(number, step);
+    Made out = std::move(kept_.front());
+    kept_.erase(kept_.begin());
+    return out;
+  }
+
+  // A step whose rows come one micro-batch after the other.
+  struct Stream {
+    std::shared_ptr<Generation> before;  // current_ and current_number_ as they were
+    std::int64_t number_before = -1;
+    std::vector<Made> made;
+    std::size_t rows = 0;  // of the last of them, that have come
+  };
+
+  Batch stream(std::int64_t step) {
+    const Geometry& g = geometry();
+    Batch batch;
+    batch.reward_names = self().root().reward_names();
+    batch.parts.assign(static_cast<std::size_t>(g.gradient_accumulation_steps),
+                       std::vector<data::Rollout*>(static_cast<std::size_t>(g.micro_batch_size), nullptr));
+    const auto stream = std::make_shared<Stream>(Stream{current_, current_number_, {}, 0});
+    batch.arrive = [this, stream, step](Batch& grown, std::size_t part) {
+      try {
+        grow(grown, *stream, step, static_cast<std::int64_t>(part));
+      } catch (...) {
+        current_ = stream->before;
+        current_number_ = stream->number_before;
+        self().take_back(std::move(stream->made));
+        throw;
+      }
+    };
+    return batch;
+  }
+
+  // Adds micro-batch number j.
+  void grow(Batch& batch, Stream& stream, std::int64_t step, std::int64_t j) {
+    const Geometry& g = geometry();
+    const std::int64_t micro_step = step * g.gradient_accumulation_steps + j;
+    const std::int64_t number = g.generation_of(micro_step);
+    const bool ends = j + 1 == g.gradient_accumulation_steps;
+    if (!current_ || current_number_ != number) {
+      stream.made.push_back(obtain_one(number, step));
+      stream.rows = 0;
+      current_ = stream.made.back().generation;
+      current_number_ = number;
+    }
+    const std::int64_t begin = g.slice_of(micro_step) * g.micro_batch_size;
+    if (!stream.made.empty() && stream.made.back().number == number) {
+      const std::int64_t groups = (begin + g.micro_batch_size + g.num_generations - 1) / g.num_generations;
+      const bool last = ends || g.generation_of(micro_step + 1) != number;
+      const auto rows = static_cast<std::size_t>(last ? g.completions() : groups * g.num_generations);
+      Made& made = stream.made.back();
+      if (made.arrive) made.arrive(made, rows);
+      if (rows > stream.rows) batch.fresh.emplace_back(current_, std::exchange(stream.rows, rows), rows);
+      if (last) tell(made.about, batch);
+    }
+    if (batch.owners.empty() || batch.owners.back() != current_) batch.owners.push_back(current_);
+    std::vector<data::Rollout*>& part = batch.parts[static_cast<std::size_t>(j)];
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] = &current_->rollouts[static_cast<std::size_t>(begin) + i];
+    if (ends) next_step_ = step + 1;
   }
 
   Batch cut(std::int64_t step, std::vector<Made> made) {

@@ -6,6 +6,9 @@
 // depth: generations that are ready or under way, at most. So generation n is begun when n − depth is popped, and with R
 // optimizer steps for each generation and a sync every s steps its rows are at most ⌈depth·R⌉ + s − 1 updates behind
 // when they are first trained on. depth 0 makes each when it is asked for, on the trainer's thread.
+// stream_groups: generations are trained on while they are made. Groups are finished so many at a time, and a micro-batch is
+// handed over when its last group is (Batch::arrive). A generation that the trainer has begun with no longer counts for
+// depth; with depth 0 each is made when it is asked for, so that its rows are of the weights that are trained.
 // sync_interval: needs_weights(step), after which the trainer publishes, is true before the first generation, and then
 // whenever so many steps have passed since the last time; also after a resume, whose generator has no weights yet.
 // max_staleness: a generation that is further behind when it is popped is made again with the weights in force, of the
@@ -47,11 +50,11 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -63,6 +66,7 @@
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/check_prefetch.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
 
 namespace rlalgo::sampler {
@@ -71,7 +75,8 @@ struct PrefetchConfig {
   std::int64_t depth = 1;           // 0: generation and training take turns
   std::int64_t sync_interval = 1;   // optimizer steps between two publishes, at least
   std::int64_t max_staleness = -1;  // updates; below 0: no limit
-  std::int64_t generations = 0;     // of the whole run; 0 = not known
+  std::int64_t stream_groups = 0;  // finished together, where a generation is trained on while it is made; 0: it is not
+  std::int64_t generations = 0;    // of the whole run; 0 = not known
   // The longest time between two signs of life of the producer: it begins or ends making a generation, or `progress`
   // changes. 0 = for ever.
   double stall_seconds = 0.0;
@@ -80,6 +85,8 @@ struct PrefetchConfig {
   // Held while a generation is made: for samplers that share generator or rewards.
   std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();
   std::function<std::uint64_t()> progress = {};  // a number that grows while the generator works; asked by the trainer
+  // What the trainer does while it waits, every 100 ms; with the step that it waits for.
+  std::function<void(std::int64_t step)> meanwhile = {};
   // Called by the producer before it begins a generation, and may wait until that may be; returns false when `stop` came
   // first. Empty: it begins at once.
   std::function<bool(std::int64_t number, std::stop_token stop)> begin = {};
@@ -102,7 +109,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   using Generator = typename S::Generator;
 
   Prefetch(PrefetchConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
-    check();
+    detail::check_prefetch(config_, inference::source_of(root().generator()));
   }
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
@@ -116,36 +123,64 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Whether the trainer is to publish before next(step).
   [[nodiscard]] bool needs_weights(std::int64_t step) const {
-    if (config_.depth == 0) return Base::needs_weights(step);
+    if (!beside()) return Base::needs_weights(step);
     return !synced_ || step - *synced_ >= config_.sync_interval;
   }
 
+  // Whether generations are made on a thread of their own.
+  [[nodiscard]] bool beside() const noexcept { return config_.depth > 0 || streams(); }
+  [[nodiscard]] bool streams() const noexcept { return config_.stream_groups > 0; }
+
   RolloutBatch next(std::int64_t step) {
-    if (config_.depth == 0) return Base::next(step);
+    if (!beside()) return Base::next(step);
     if (needs_weights(step)) synced_ = step;
     waited_ = 0.0;
+    lent_.clear();
     RolloutBatch batch = Base::next(step);
     batch.seconds = {{"wait", waited_}};
+    if (batch.arrive)
+      batch.arrive = [this, arrive = std::move(batch.arrive)](RolloutBatch& grown, std::size_t part) {
+        arrive(grown, part);
+        grown.seconds = {{"wait", waited_}};
+      };
     return batch;
   }
 
   Made produce(std::int64_t number, std::int64_t step) {
-    if (config_.depth == 0) return state_.ready.empty() ? make(number, step) : take(number);
+    if (!beside()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
     if (!producer_.joinable()) start(number);
     const core::Stopwatch watch;
     Popping popping;
-    Made made = pop(number, step, popping);
-    waited_ += watch.seconds();
-    settle(made, step);
-    tell_about(made, step, watch.seconds(), popping);
-    return made;
+    const std::shared_ptr<Item> item = pop(number, step, popping);
+    waited_ += popping.waited = watch.seconds();
+    if (!streams()) {
+      settle(*item->made.generation, 0, item->made.generation->rollouts.size(), step);
+      tell_about(item->made, step, popping);
+      return std::move(item->made);
+    }
+    lent_.push_back(item);
+    Made out{.number = number, .generation = item->made.generation, .tokens = 0, .about = {}};
+    out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
+      const core::Stopwatch waiting;
+      const bool whole = rows == made.generation->rollouts.size();
+      await(*item, rows, whole, step);
+      waited_ += waiting.seconds();
+      popping.waited += waiting.seconds();
+      if (rows > settled) settle(*made.generation, std::exchange(settled, rows), rows, step);
+      if (!whole) return;
+      made.tokens = item->made.tokens;
+      made.about = item->made.about;
+      tell_about(made, step, popping);
+    };
+    return out;
   }
 
   // What was ready when it was called. Packing happens on the caller's thread: nothing here waits for the producer.
   [[nodiscard]] std::function<Json()> capture() const {
     const std::lock_guard lock(state_.mutex);
     std::vector<Made> ready;
-    ready.assign(state_.ready.begin(), state_.ready.end());
+    for (const std::shared_ptr<Item>& item : state_.ready)
+      if (item->whole) ready.push_back(item->made);
     return [source = state_.captured ? state_.captured : source_->capture(), ready = std::move(ready)] {
       Json out = source();
       if (!ready.empty()) out["queue"] = Base::pack_all(ready);
@@ -162,16 +197,28 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.captured = nullptr;
     state_.failure = nullptr;
     state_.stale = false;
-    state_.ready.assign(std::make_move_iterator(ready.begin()), std::make_move_iterator(ready.end()));
+    state_.ready.clear();
+    for (Made& made : ready) {
+      const std::size_t rows = made.generation->rollouts.size();
+      state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows, true}));
+    }
+    lent_.clear();
     synced_.reset();
   }
 
  private:
+  // A generation that is ready, or as far as it is made.
+  struct Item {
+    Made made;
+    std::size_t rows = 0;  // that are finished
+    bool whole = false;    // and all that is told of it
+  };
   struct State {
     mutable std::mutex mutex;
     mutable std::condition_variable changed;
-    std::deque<Made> ready;          // by number, without a gap
-    bool stale = false;              // the first of them is to be made anew, before all others
+    std::deque<std::shared_ptr<Item>> ready;  // by number, without a gap
+    std::int64_t asked = -1;                  // the number that the trainer asked for last
+    bool stale = false;                       // the first of them is to be made anew, before all others
     std::function<Json()> captured;  // what the source knew after ready.back(), or after the last that was popped
     std::exception_ptr failure;      // the producer has ended with it
     double idle_seconds = 0.0;       // the producer waited for room since the last pop
@@ -182,29 +229,15 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   struct Popping {
     std::optional<double> ready;  // generations, when it was asked for
     double dropped = 0.0;         // rows
+    double waited = 0.0;          // seconds
   };
-
-  void check() const {
-    const auto refuse = [](const char* what, const std::string& found, const std::string& expected) {
-      core::raise_usage("sampler", 8, {.what = what, .found = found, .expected = expected});
-    };
-    if (config_.depth < 0) refuse("the depth of the queue is out of range", std::to_string(config_.depth), "0 or more");
-    if (config_.sync_interval < 1)
-      refuse("the sync interval is out of range", std::to_string(config_.sync_interval), "1 step or more");
-    if (config_.max_staleness >= 0 && config_.max_staleness < config_.sync_interval - 1)
-      refuse("max_staleness is less than the weights in force may be behind", std::to_string(config_.max_staleness),
-             "sync_interval − 1 = " + std::to_string(config_.sync_interval - 1) + " or more");
-    if (config_.depth > 0 && inference::source_of(root().generator()) == inference::WeightSource::shared)
-      refuse("the generator reads the trainer's own tensors, which the optimizer writes at the same time",
-             "depth " + std::to_string(config_.depth), "a generator on a snapshot, or a server");
-  }
 
   // --- the trainer's thread
 
   void start(std::int64_t first) {
     state_.alive = std::chrono::steady_clock::now();
     state_.captured = source_->capture();
-    if (!state_.ready.empty()) first = state_.ready.back().number + 1;
+    if (!state_.ready.empty()) first = state_.ready.back()->made.number + 1;
     ending_ = std::stop_source();
     producer_ = std::jthread([this, first, stop = ending_.get_token()] { produce_all(first, stop); });
   }
@@ -217,40 +250,64 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     producer_ = {};
   }
 
-  Made pop(std::int64_t number, std::int64_t step, Popping& popping) {
+  std::shared_ptr<Item> pop(std::int64_t number, std::int64_t step, Popping& popping) {
     std::unique_lock lock(state_.mutex);
+    state_.asked = number;
+    state_.changed.notify_all();
     for (;;) {
       if (state_.failure) std::rethrow_exception(state_.failure);
-      if (!popping.ready) popping.ready = static_cast<double>(state_.ready.size());
+      if (!popping.ready) popping.ready = static_cast<double>(ready_whole());
       if (!state_.ready.empty() && !state_.stale) {
-        if (!too_old(*state_.ready.front().generation, step)) {
-          Made made = take(number);
+        if (const Item& front = *state_.ready.front(); !too_old(front, step)) {
+          std::shared_ptr<Item> item = take(number);
           lock.unlock();
           state_.changed.notify_all();
-          return made;
+          return item;
+        } else if (front.whole) {
+          popping.dropped += static_cast<double>(front.rows);
+          state_.stale = true;
+          state_.changed.notify_all();
         }
-        popping.dropped += static_cast<double>(state_.ready.front().generation->rollouts.size());
-        state_.stale = true;
-        state_.changed.notify_all();
       }
-      give_up_if_due();
-      state_.changed.wait_for(lock, std::chrono::milliseconds(100));
+      wait_a_little(lock, step);
     }
   }
 
-  // With the mutex held, or without a producer.
-  Made take(std::int64_t number) {
-    Made made = std::move(state_.ready.front());
-    state_.ready.pop_front();
-    if (made.number != number)
-      detail::raise_state("a queue that does not go on with the next generation", std::to_string(made.number),
-                          std::to_string(number));
-    return made;
+  void await(const Item& item, std::size_t rows, bool whole, std::int64_t step) {
+    std::unique_lock lock(state_.mutex);
+    while (item.rows < rows || (whole && !item.whole)) {
+      if (state_.failure) std::rethrow_exception(state_.failure);
+      wait_a_little(lock, step);
+    }
   }
 
-  [[nodiscard]] bool too_old(const Generation& generation, std::int64_t step) const {
+  void wait_a_little(std::unique_lock<std::mutex>& lock, std::int64_t step) {
+    give_up_if_due();
+    if (state_.changed.wait_for(lock, std::chrono::milliseconds(100)) != std::cv_status::timeout) return;
+    if (!config_.meanwhile) return;
+    lock.unlock();
+    config_.meanwhile(step);
+    lock.lock();
+  }
+
+  // With the mutex held, as the next three; or without a producer.
+  std::shared_ptr<Item> take(std::int64_t number) {
+    std::shared_ptr<Item> item = std::move(state_.ready.front());
+    state_.ready.pop_front();
+    if (item->made.number != number)
+      detail::raise_state("a queue that does not go on with the next generation", std::to_string(item->made.number),
+                          std::to_string(number));
+    return item;
+  }
+
+  [[nodiscard]] auto ready_whole() const {
+    return std::count_if(state_.ready.begin(), state_.ready.end(), [](const auto& item) { return item->whole; });
+  }
+
+  [[nodiscard]] bool too_old(const Item& item, std::int64_t step) const {
     if (config_.max_staleness < 0) return false;
-    for (std::size_t i = 0; i < generation.rollouts.size(); ++i)
+    const Generation& generation = *item.made.generation;
+    for (std::size_t i = 0; i < item.rows; ++i)
       if (!generation.is_replayed(i) && step - generation.rollouts[i].weights_version > config_.max_staleness)
         return true;
     return false;
@@ -273,14 +330,15 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
                    .remedy = "look for a reward function or a server that hangs, or raise the limit"});
   }
 
-  void settle(const Made& made, std::int64_t step) const {
+  // Of the rows [begin, end).
+  void settle(Generation& generation, std::size_t begin, std::size_t end, std::int64_t step) const {
     if (inference::source_of(root().generator()) == inference::WeightSource::remote) return;
-    for (data::Rollout& r : made.generation->rollouts)
+    for (data::Rollout& r : std::span(generation.rollouts).subspan(begin, end - begin))
       if (r.weights_version == step)
         std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
   }
 
-  void tell_about(Made& made, std::int64_t step, double waited, const Popping& popping) {
+  void tell_about(Made& made, std::int64_t step, const Popping& popping) {
     core::Metrics& metrics = made.about.metrics;
     for (std::size_t i = 0; i < made.generation->rollouts.size(); ++i) {
       if (made.generation->is_replayed(i)) continue;
@@ -289,7 +347,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       metrics.maximum("async/staleness/max", behind);
     }
     metrics.mean("async/queue_depth", *popping.ready, 1.0);
-    metrics.mean("async/queue_wait_s", waited, 1.0);
+    metrics.mean("async/queue_wait_s", popping.waited, 1.0);
     {
       const std::lock_guard lock(state_.mutex);
       metrics.mean("async/producer_idle_s", std::exchange(state_.idle_seconds, 0.0), 1.0);
@@ -301,7 +359,15 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   // Put back what a failed step had popped, before everything else.
   void take_back(std::vector<Made> made) {
     const std::lock_guard lock(state_.mutex);
-    for (auto one = made.rbegin(); one != made.rend(); ++one) state_.ready.push_front(std::move(*one));
+    if (streams()) {
+      for (auto item = lent_.rbegin(); item != lent_.rend(); ++item) state_.ready.push_front(*item);
+      lent_.clear();
+      return;
+    }
+    for (auto one = made.rbegin(); one != made.rend(); ++one) {
+      const std::size_t rows = one->generation->rollouts.size();
+      state_.ready.push_front(std::make_shared<Item>(Item{std::move(*one), rows, true}));
+    }
   }
 
   // --- the producer's thread
@@ -311,8 +377,12 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       for (;;) {
         const auto number = wait_for_work(next, stop);
         if (!number || (config_.begin && !config_.begin(*number, stop))) return;
-        push(make(*number, step_of(*number)));
-        if (*number == next) ++next;
+        if (*number == next) {
+          make_next(next);
+          ++next;
+        } else {
+          replace_stale(make(*number, step_of(*number), {}));
+        }
       }
     } catch (const std::exception& e) {
       fail(stop, e.what());
@@ -321,9 +391,44 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
   }
 
-  Made make(std::int64_t number, std::int64_t step) {
+  Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
     const std::lock_guard turn(*config_.turn);
-    return source_->produce(number, step);
+    if constexpr (requires { source_->produce(number, step, pieces); })
+      if (pieces.groups > 0) return source_->produce(number, step, pieces);
+    Made made = source_->produce(number, step);
+    if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
+    return made;
+  }
+
+  // Makes generation `number`, and puts it into the queue: when it is whole, or with its first groups.
+  void make_next(std::int64_t number) {
+    std::shared_ptr<Item> item;
+    Pieces pieces{.groups = config_.stream_groups};
+    pieces.finished = [&](const std::shared_ptr<Generation>& generation, std::size_t rows) {
+      {
+        const std::lock_guard lock(state_.mutex);
+        state_.alive = std::chrono::steady_clock::now();
+        if (item == nullptr) {
+          item = std::make_shared<Item>();
+          item->made.number = number;
+          item->made.generation = generation;
+          state_.ready.push_back(item);
+        }
+        item->rows = rows;
+      }
+      state_.changed.notify_all();
+    };
+    Made made = make(number, step_of(number), pieces);
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.alive = std::chrono::steady_clock::now();
+      if (item == nullptr) state_.ready.push_back(item = std::make_shared<Item>());
+      item->rows = made.generation->rollouts.size();
+      item->made = std::move(made);
+      item->whole = true;
+      state_.captured = source_->capture();
+    }
+    state_.changed.notify_all();
   }
 
   // The optimizer step that trains on generation `number` first.
@@ -339,9 +444,10 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     for (;;) {
       state_.alive = std::chrono::steady_clock::now();
       if (stop.stop_requested()) return std::nullopt;
-      if (state_.stale) return state_.ready.front().number;
+      if (state_.stale) return state_.ready.front()->made.number;
       const bool more = config_.generations == 0 || next < config_.generations;
-      if (more && static_cast<std::int64_t>(state_.ready.size()) < config_.depth) {
+      const bool room = static_cast<std::int64_t>(state_.ready.size()) < config_.depth;
+      if (more && (room || (streams() && next == state_.asked))) {
         state_.idle_seconds += watch.seconds();
         return next;
       }
@@ -349,16 +455,13 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
   }
 
-  void push(Made made) {
+  // The first generation of the queue, made again.
+  void replace_stale(Made made) {
     {
       const std::lock_guard lock(state_.mutex);
       state_.alive = std::chrono::steady_clock::now();
-      if (state_.stale && state_.ready.front().number == made.number) {
-        state_.ready.front() = std::move(made);
-        state_.stale = false;
-      } else {
-        state_.ready.push_back(std::move(made));
-      }
+      state_.ready.front()->made = std::move(made);
+      state_.stale = false;
       state_.captured = source_->capture();
     }
     state_.changed.notify_all();
@@ -376,8 +479,9 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;
-  std::optional<std::int64_t> synced_;  // the step of the latest publish of this process
-  double waited_ = 0.0;                 // in this next()
+  std::optional<std::int64_t> synced_;       // the step of the latest publish of this process
+  double waited_ = 0.0;                      // for the rows of this step
+  std::vector<std::shared_ptr<Item>> lent_;  // streamed generations that this step popped
   State state_;
   std::stop_source ending_;
   std::jthread producer_;  // last: it uses all the others

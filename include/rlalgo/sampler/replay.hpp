@@ -69,9 +69,10 @@ class Replay : public GenerationBatches<Replay<S>> {
 
   [[nodiscard]] const auto& root() const { return source_->root(); }
 
-  Made produce(std::int64_t number, std::int64_t step) {
+  // Which groups are replaced is known of a whole generation: with a buffer it is finished in one piece.
+  Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
+    if (config_.capacity == 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
-    if (config_.capacity == 0) return made;
     Generation& generation = *made.generation;
     const std::size_t groups = groups_of(generation);
     std::vector<Entry> fresh;
@@ -91,6 +92,7 @@ class Replay : public GenerationBatches<Replay<S>> {
     for (Entry& entry : fresh) add(std::move(entry));
     made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
     made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));
+    if (pieces.groups > 0) pieces.finished(made.generation, generation.rollouts.size());
     return made;
   }
 

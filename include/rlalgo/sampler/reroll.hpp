@@ -43,7 +43,7 @@ struct RerollConfig {
 // A source whose generations can be of given prompts.
 template <class S>
 concept ChoosesPrompts = GenerationSource<S> && requires(S& source, const std::vector<std::size_t>& chosen) {
-  { source.produce(std::int64_t{0}, std::int64_t{0}, chosen) } -> std::same_as<Made>;
+  { source.produce(std::int64_t{0}, std::int64_t{0}, chosen, Pieces{}) } -> std::same_as<Made>;
 };
 
 template <class S>
@@ -67,8 +67,8 @@ class Reroll : public GenerationBatches<Reroll<S>> {
 
   [[nodiscard]] const auto& root() const { return source_->root(); }
 
-  Made produce(std::int64_t number, std::int64_t step) {
-    if (!config_.on) return source_->produce(number, step);
+  Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
+    if (!config_.on) return source_->produce(number, step, pieces);
     const auto ordered = root().order().chunk(static_cast<std::uint64_t>(number));
     auto failed = failed_;
     auto chosen = ordered;
@@ -84,7 +84,7 @@ class Reroll : public GenerationBatches<Reroll<S>> {
         failed.pop_front();
       }
     }
-    Made made = source_->produce(number, step, chosen);
+    Made made = source_->produce(number, step, chosen, pieces);
     if (chosen != ordered) made.generation->prompts = chosen;
     std::size_t buffered = 0;
     for (std::size_t g = 0; g < chosen.size(); ++g)

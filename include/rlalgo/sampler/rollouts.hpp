@@ -92,18 +92,19 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   [[nodiscard]] const Rollouts& root() const noexcept { return *this; }
 
   // Makes generation `number` of the order's prompts, or of others: indices of the dataset, one for each group.
-  Made produce(std::int64_t number, std::int64_t step) {
-    return produce(number, step, order_.chunk(static_cast<std::uint64_t>(number)));
+  Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
+    return produce(number, step, order_.chunk(static_cast<std::uint64_t>(number)), pieces);
   }
-  Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen) {
+  Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
+               const Pieces& pieces = {}) {
+    if (pieces.groups > 0) return produce_in_pieces(number, step, chosen, pieces);
     Made made{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
     const core::Stopwatch watch;
     made.generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
                                        config_.geometry.num_generations, sampling_of(chosen),
                                        {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
     const double generating = watch.seconds();
-    for (const data::Rollout& r : made.generation->rollouts)
-      made.tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
+    made.tokens = tokens_of(*made.generation);
     if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
     const double rewarding = detail::score(*made.generation, rewards_, decode_, config_.sampling.stop_ids,
                                            config_.mask_truncated_completions, step, made.about);
@@ -121,6 +122,52 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   static RolloutsConfig checked(RolloutsConfig config) {
     config.geometry.check(1);
     return config;
+  }
+
+  static std::int64_t tokens_of(const Generation& generation) {
+    std::int64_t tokens = 0;
+    for (const data::Rollout& r : generation.rollouts)
+      tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
+    return tokens;
+  }
+
+  // One generate call and one call of each reward function for a piece. Completions are those of a generation in one.
+  Made produce_in_pieces(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
+                         const Pieces& pieces) {
+    Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
+    Generation& whole = *made.generation;
+    const auto copies = static_cast<std::size_t>(config_.geometry.num_generations);
+    whole.rollouts.resize(chosen.size() * copies);
+    for (std::size_t p = 0; p < chosen.size(); ++p) whole.groups.append(copies);
+    std::vector<double> weights;
+    for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
+    whole.rewards = core::RewardTable(reward_names(), std::move(weights), whole.rollouts.size());
+    const inference::SamplingConfig sampling = sampling_of(chosen);
+    detail::CompletionLengths lengths;
+    double generating = 0, rewarding = 0;
+    for (std::size_t begin = 0; begin < chosen.size();) {
+      const std::size_t count = std::min(static_cast<std::size_t>(pieces.groups), chosen.size() - begin);
+      const core::Stopwatch watch;
+      const auto piece =
+          detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_),
+                           std::span(chosen).subspan(begin, count), config_.geometry.num_generations, sampling,
+                           {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_(), begin);
+      generating += watch.seconds();
+      made.tokens += tokens_of(*piece);
+      rewarding += detail::score_piece(*piece, rewards_, decode_, config_.sampling.stop_ids,
+                                       config_.mask_truncated_completions, step, lengths, made.about);
+      for (std::size_t i = 0; i < piece->rollouts.size(); ++i) {
+        whole.rollouts[begin * copies + i] = std::move(piece->rollouts[i]);
+        for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(begin * copies + i, k) = piece->rewards(i, k);
+      }
+      begin += count;
+      pieces.finished(made.generation, begin * copies);
+    }
+    if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
+    detail::score_whole(whole, lengths, made.about);
+    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
+    num_tokens_ += made.tokens;
+    return made;
   }
 
   // They are made again: draws are a function of the number.

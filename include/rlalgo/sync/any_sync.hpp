@@ -22,9 +22,14 @@ class AnySync {
     publish_ = [shared](std::int64_t version) { return shared->publish(version); };
     version_source_ = shared->version_source();
     serves_ = [](inference::WeightSource source) { return Y::reaches(source); };
+    if constexpr (requires { shared->forget(); }) forget_ = [shared] { shared->forget(); };
   }
 
   Published publish(std::int64_t version) { return publish_(version); }
+  // Whoever has the weights has lost them (sync/turns.hpp); nothing where that cannot be.
+  void forget() {
+    if (forget_) forget_();
+  }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return version_source_; }
   [[nodiscard]] bool serves(inference::WeightSource source) const { return serves_(source); }
 
@@ -32,6 +37,7 @@ class AnySync {
   std::function<Published(std::int64_t)> publish_;
   std::function<std::int64_t()> version_source_;
   std::function<bool(inference::WeightSource)> serves_;
+  std::function<void()> forget_;
 };
 
 static_assert(SyncPolicy<AnySync>);

@@ -49,6 +49,8 @@ class HttpWeightSync {
 
   // Sends the weights in force, once per version; `bytes` are of tensors, before base64.
   Published publish(std::int64_t version);
+  // The server was started anew: the next publish waits for it and sends all again.
+  void forget() { state_->server.forget(); }
   // The version that the server has.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [state = state_] { return state->server.version; };

@@ -46,6 +46,8 @@ class LoraFileSync {
 
   // Writes the adapter in force and has the server load it, once per version; `bytes` are of its files.
   Published publish(std::int64_t version);
+  // The server was started anew: the next publish waits for it and sends all again.
+  void forget() { state_->server.forget(); }
   // The version that the server has.
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [state = state_] { return state->server.version; };

@@ -8,19 +8,34 @@
 // version. An engine on a snapshot keeps the weights that a call began with, and needs no wait.
 // Completions whose generator does not know its weights get the version that was in force when the call began.
 //
+// A server that is started anew has lost its weights and its adapter. That shows by a connection that breaks
+// (Turns::doubt, or error http.1 of a call), or by completions that no longer say the version which was published. What
+// the call brought is thrown away, the weights in force are handed over again, as soon as the server is up, and the call
+// is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
+// over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
+// at once.
+// Errors: [rlalgo.sync.4] the server loses its weights again and again; [rlalgo.core.8] a stop was asked for while a server
+// waited for its weights; those of generator and policy.
+//
 // Both ends hold the same Turns; generator and policy stay their owners'. Every call ends by a deadline of its own or
 // when it is asked to stop, so the waits here do.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sync/concept.hpp>
 
@@ -29,7 +44,22 @@ namespace rlalgo::sync {
 struct Turns {
   std::mutex turn;                        // of whoever calls the generator, or changes its weights
   std::atomic<std::int64_t> version{-1};  // published last
+  // Of servers that may be started anew:
+  std::atomic<bool> doubt{false};               // a connection broke within the call under way
+  std::atomic<bool> lost{false};                // the weights are to be handed over again
+  std::atomic<std::thread::id> trainer{};       // that publishes
+  std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
+  std::stop_token stop;                         // ends the wait for it
 };
+
+namespace detail {
+
+// A server that went away, or does not know what was begun with it.
+[[nodiscard]] inline bool may_be_restart(const core::Error& e) {
+  return e.room() == "http" && (e.number() == 1 || e.number() == 2) && !core::Interruption::requested();
+}
+
+}  // namespace detail
 
 template <inference::Generator G>
 class TurnsGenerator {
@@ -41,17 +71,63 @@ class TurnsGenerator {
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey key) {
-    const std::lock_guard lock(turns_->turn);
-    const std::int64_t version = turns_->version;
-    auto out = generator_->generate(requests, sampling, key);
-    for (auto& group : out)
-      for (data::Completion& completion : group)
-        if (completion.weights_version < 0) completion.weights_version = version;
-    return out;
+    for (int attempt = 1;; ++attempt) {
+      {
+        const std::lock_guard lock(turns_->turn);
+        const std::int64_t version = turns_->version;
+        turns_->doubt = false;
+        try {
+          Completions out = generator_->generate(requests, sampling, key);
+          if (!can_lose() || (!turns_->doubt && !forgot(out, version))) {
+            for (auto& group : out)
+              for (data::Completion& completion : group)
+                if (completion.weights_version < 0) completion.weights_version = version;
+            return out;
+          }
+        } catch (const core::Error& e) {
+          if (!can_lose() || e.number() != 1 || !detail::may_be_restart(e) || attempt == most) throw;
+        }
+      }
+      if (attempt == most)
+        core::raise("sync", 4,
+                    {.what = "the server loses its weights again and again",
+                     .found = std::to_string(most) + " times within one call",
+                     .remedy = "look at its log: it may be started anew in a loop, or serve another trainer, too"});
+      restore();
+    }
   }
   [[nodiscard]] inference::WeightSource source() const { return inference::source_of(*generator_); }
 
  private:
+  using Completions = std::vector<std::vector<data::Completion>>;
+  static constexpr int most = 4;  // attempts of a call
+
+  [[nodiscard]] bool can_lose() const {
+    return source() == inference::WeightSource::remote && turns_->hand_over != nullptr;
+  }
+
+  // Whether a server that used to say the version of its completions does not say `version`.
+  [[nodiscard]] bool forgot(const Completions& out, std::int64_t version) {
+    bool other = false;
+    for (const auto& group : out)
+      for (const data::Completion& completion : group) {
+        tells_ = tells_ || completion.weights_version >= 0;
+        other = other || completion.weights_version != version;
+      }
+    return tells_ && other;
+  }
+
+  void restore() {
+    turns_->lost = true;
+    if (std::this_thread::get_id() == turns_->trainer.load()) return turns_->hand_over(turns_->version);
+    while (turns_->lost) {
+      if (turns_->stop.stop_requested())
+        core::raise_interrupted("core", 8, {.what = "interrupted while a server waited for its weights"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  bool tells_ = false;
   G* generator_;
   std::shared_ptr<Turns> turns_;
 };
@@ -62,29 +138,55 @@ class TurnsSync {
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
 
   TurnsSync(Y policy, std::shared_ptr<Turns> turns, bool exclusive)
-      : policy_(std::move(policy)), turns_(std::move(turns)), exclusive_(exclusive) {}
-
-  Published publish(std::int64_t version) {
-    std::unique_lock lock(turns_->turn, std::defer_lock);
-    if (exclusive_) lock.lock();
-    const Published published = policy_.publish(version);
-    turns_->version = version;
-    return published;
+      : policy_(std::make_shared<Y>(std::move(policy))), turns_(std::move(turns)), exclusive_(exclusive) {
+    if constexpr (requires { policy_->forget(); })
+      turns_->hand_over = [policy = policy_, turns = turns_.get(), exclusive](std::int64_t version) {
+        hand_over(*policy, *turns, exclusive, version);
+      };
   }
+
+  Published publish(std::int64_t version) { return hand_over(*policy_, *turns_, exclusive_, version); }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [turns = turns_] { return turns->version.load(); };
   }
   [[nodiscard]] bool serves(inference::WeightSource source) const {
-    if constexpr (requires { policy_.serves(source); })
-      return policy_.serves(source);
+    if constexpr (requires { policy_->serves(source); })
+      return policy_->serves(source);
     else
       return reaches(source);
   }
 
  private:
-  Y policy_;
+  static Published hand_over(Y& policy, Turns& turns, bool exclusive, std::int64_t version) {
+    std::unique_lock lock(turns.turn, std::defer_lock);
+    if (exclusive) lock.lock();
+    turns.trainer = std::this_thread::get_id();
+    const auto publish = [&] {
+      if constexpr (requires { policy.forget(); })
+        if (turns.lost) policy.forget();
+      const Published published = policy.publish(version);
+      turns.version = version;
+      turns.lost = false;
+      return published;
+    };
+    try {
+      return publish();
+    } catch (const core::Error& e) {
+      if (turns.hand_over == nullptr || !detail::may_be_restart(e)) throw;
+      turns.lost = true;
+    }
+    return publish();  // once more, from the beginning
+  }
+
+  std::shared_ptr<Y> policy_;
   std::shared_ptr<Turns> turns_;
   bool exclusive_;
 };
+
+// On the trainer's thread, while it waits for the generator: hands the weights over as `version`, if a server waits for
+// them.
+inline void restore_if_lost(const Turns& turns, std::int64_t version) {
+  if (turns.lost && turns.hand_over) turns.hand_over(version);
+}
 
 }  // namespace rlalgo::sync

@@ -2,7 +2,8 @@
 // No gradient.
 //
 //   assign_advantages   rewards → one advantage per rollout, by the method's aggregation and estimator
-//   settle              all of that for the generations made for one step
+//   settle              all of that for the generations made for one step: settle_fresh of their rows as they come, and
+//                       settle_later when all have
 //
 // Invariant: when an optimizer step begins, every row that will be trained after the weights change carries
 // old_log_probs. Rows trained in the step that generated them need none: ratio 1 by definition.
@@ -33,10 +34,10 @@
 namespace rlalgo::trainer {
 
 // Σ_t m (o − f) of each rollout, both of which it must carry; adds kl, the mean of o − f over the loss tokens, nats.
-[[nodiscard]] inline std::vector<double> divergences(const sampler::Generation& generation, core::Metrics& metrics) {
+[[nodiscard]] inline std::vector<double> divergences(std::span<const data::Rollout> rollouts, core::Metrics& metrics) {
   std::vector<double> out;
   double total = 0, tokens = 0;
-  for (const data::Rollout& r : generation.rollouts) {
+  for (const data::Rollout& r : rollouts) {
     double sum = 0;
     for (std::size_t t = 0; t < r.completion_ids.size(); ++t)
       if (r.loss_mask.empty() || r.loss_mask[t] != 0)
@@ -74,22 +75,44 @@ inline void require_usable(const core::RewardTable& rewards, std::span<const dou
     require(number(divergence[i]), "the divergence from the reference", "completion " + std::to_string(i + 1));
 }
 
+namespace detail {
+
+// The rewards and the groups of some rows of a generation, as a batch of their own.
+[[nodiscard]] inline std::pair<core::RewardTable, core::Groups> cut_out(const sampler::FreshRows& rows) {
+  const core::RewardTable& all = rows->rewards;
+  std::pair<core::RewardTable, core::Groups> out;
+  out.first = core::RewardTable(all.names(), all.weights(), rows.end - rows.begin);
+  for (std::size_t i = rows.begin; i < rows.end; ++i)
+    for (std::size_t k = 0; k < all.columns(); ++k) out.first(i - rows.begin, k) = all(i, k);
+  for (const core::Span group : rows->groups)
+    if (group.begin >= rows.begin && group.end <= rows.end) out.second.append(group.size());
+  return out;
+}
+
+}  // namespace detail
+
 // Sets Rollout::advantage and adds frac_reward_zero_std: the share of rows whose scaling deviation is at most 1e-8 (an
-// undefined deviation counts as non-zero).
+// undefined deviation counts as non-zero). Rows of a part of a generation get what they would get in the whole, where
+// estimator and aggregation stay within groups.
 template <class G, class A>
-void assign_advantages(const G& aggregation, const A& estimator, sampler::Generation& generation,
+void assign_advantages(const G& aggregation, const A& estimator, const sampler::FreshRows& rows,
                        core::Metrics& metrics) {
   std::vector<double> divergence;
-  if (aggregation::needs_divergence(aggregation)) divergence = divergences(generation, metrics);
-  require_usable(generation.rewards, divergence);
-  const aggregation::Result result =
-      aggregation::aggregate(aggregation, estimator, generation.rewards, generation.groups, divergence);
-  double zero = 0;
-  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
-    generation.rollouts[i].advantage = result.advantage[i];
-    zero += std::abs(result.spread[i]) <= 1e-8 ? 1.0 : 0.0;
-  }
-  metrics.mean("frac_reward_zero_std", zero, static_cast<double>(generation.rollouts.size()));
+  if (aggregation::needs_divergence(aggregation)) divergence = divergences(rows.rows(), metrics);
+  const auto assign = [&](const core::RewardTable& rewards, const core::Groups& groups) {
+    require_usable(rewards, divergence);
+    const aggregation::Result result = aggregation::aggregate(aggregation, estimator, rewards, groups, divergence);
+    const std::span<data::Rollout> rollouts = rows.rows();
+    double zero = 0;
+    for (std::size_t i = 0; i < rollouts.size(); ++i) {
+      rollouts[i].advantage = result.advantage[i];
+      zero += std::abs(result.spread[i]) <= 1e-8 ? 1.0 : 0.0;
+    }
+    metrics.mean("frac_reward_zero_std", zero, static_cast<double>(rollouts.size()));
+  };
+  if (rows.is_whole()) return assign(rows->rewards, rows->groups);
+  const auto [rewards, groups] = detail::cut_out(rows);
+  assign(rewards, groups);
 }
 
 // The rollouts of fresh generations that no micro-batch of this step holds: they are trained on after a weight update.
@@ -97,16 +120,16 @@ void assign_advantages(const G& aggregation, const A& estimator, sampler::Genera
   std::unordered_set<const data::Rollout*> now;
   for (const auto& part : batch.parts) now.insert(part.begin(), part.end());
   std::vector<data::Rollout*> later;
-  for (const auto& generation : batch.fresh)
-    for (data::Rollout& rollout : generation->rollouts)
+  for (const sampler::FreshRows& fresh : batch.fresh)
+    for (data::Rollout& rollout : fresh.rows())
       if (!now.contains(&rollout)) later.push_back(&rollout);
   return later;
 }
 
-[[nodiscard]] inline std::vector<data::Rollout*> all_rollouts(const sampler::RolloutBatch& batch) {
+[[nodiscard]] inline std::vector<data::Rollout*> all_rollouts(std::span<const sampler::FreshRows> fresh) {
   std::vector<data::Rollout*> rows;
-  for (const auto& generation : batch.fresh)
-    for (data::Rollout& rollout : generation->rollouts) rows.push_back(&rollout);
+  for (const sampler::FreshRows& some : fresh)
+    for (data::Rollout& rollout : some.rows()) rows.push_back(&rollout);
   return rows;
 }
 
@@ -116,19 +139,34 @@ struct Settling {
   bool old = false;        // the loss reads those of the policy that generated
 };
 
+// Of `fresh`, all or some of those of a batch.
 template <class G, class A>
-void settle(const sampler::RolloutBatch& batch, const G& aggregation, const A& estimator,
-            const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
-  const auto score = [&](model::Policy& policy, const std::vector<data::Rollout*>& rows,
-                         sampler::RolloutColumn column) {
-    sampler::RolloutRows::score(policy, rows, settling.rows_per_pass, scorers.temperature, column);
+void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregation, const A& estimator,
+                  const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
+  const auto score = [&](model::Policy& policy, sampler::RolloutColumn column) {
+    sampler::RolloutRows::score(policy, all_rollouts(fresh), settling.rows_per_pass, scorers.temperature, column);
   };
   const bool divergence = aggregation::needs_divergence(aggregation);
   if ((settling.reference || divergence) && scorers.reference != nullptr)
-    score(*scorers.reference, all_rollouts(batch), &data::Rollout::reference_log_probs);
-  if (divergence) score(scorers.policy, all_rollouts(batch), &data::Rollout::old_log_probs);
-  for (const auto& generation : batch.fresh) assign_advantages(aggregation, estimator, *generation, metrics);
-  if (settling.old && !divergence) score(scorers.policy, trained_later(batch), &data::Rollout::old_log_probs);
+    score(*scorers.reference, &data::Rollout::reference_log_probs);
+  if (divergence) score(scorers.policy, &data::Rollout::old_log_probs);
+  for (const sampler::FreshRows& rows : fresh) assign_advantages(aggregation, estimator, rows, metrics);
+}
+
+// Of a batch whose rows have all come.
+template <class G>
+void settle_later(const sampler::RolloutBatch& batch, const G& aggregation, const sampler::Scorers& scorers,
+                  const Settling& settling) {
+  if (settling.old && !aggregation::needs_divergence(aggregation))
+    sampler::RolloutRows::score(scorers.policy, trained_later(batch), settling.rows_per_pass, scorers.temperature,
+                                &data::Rollout::old_log_probs);
+}
+
+template <class G, class A>
+void settle(const sampler::RolloutBatch& batch, const G& aggregation, const A& estimator,
+            const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
+  settle_fresh(batch.fresh, aggregation, estimator, scorers, settling, metrics);
+  settle_later(batch, aggregation, scorers, settling);
 }
 
 }  // namespace rlalgo::trainer

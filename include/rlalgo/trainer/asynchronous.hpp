@@ -20,6 +20,7 @@
 #include <rlalgo/sampler/reroll.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
 #include <rlalgo/trainer/online.hpp>
+#include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
 
@@ -39,6 +40,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
                                                                                      A estimator,
                                                                                      Aggregation aggregation,
                                                                                      OnlineInputs<G, Y, R> inputs) {
+  if (beside.prefetch.stream_groups > 0) require_streamable(loss, estimator, aggregation);
   const sampler::Geometry& g = config.rollouts.geometry;
   const std::int64_t steps = config.trainer.loop.max_steps;
   beside.prefetch.generations = steps > 0 ? g.generation_of(steps * g.gradient_accumulation_steps - 1) + 1 : 0;

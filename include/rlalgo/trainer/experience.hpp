@@ -9,14 +9,18 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <c10/core/GradMode.h>
 
 #include <rlalgo/advantage/concept.hpp>
 #include <rlalgo/advantage/none.hpp>
@@ -45,6 +49,11 @@ struct Experience {
   core::Metrics metrics;
   std::vector<std::pair<std::string, double>> seconds;  // data or generate, reward, score; for time/<name>
   std::vector<std::string> warnings;
+  // Of a step that is trained on while its rows are made: fills in parts[part], asked for in turn, and waits for it.
+  // Meanwhile rows and micro-batches are counted, and tokens are assumed to be a power of two: what a loss of
+  // loss::TokenShare::all makes with it is scaled when all is known. With the last part everything else is there, too.
+  // Empty: everything is there.
+  std::function<void(Experience& experience, std::size_t part)> arrive = {};
   // Both are called while the experience lives.
   // Keeps what part number `part` was trained with, log_prob [N]; empty: nothing is kept.
   std::function<void(std::size_t part, const tensor::Tensor& log_prob)> remember;
@@ -60,6 +69,30 @@ concept AdvantageFor = (sampler::Rewarded<S> && advantage::AdvantageEstimator<A>
                         std::same_as<G, aggregation::None>);
 
 namespace detail {
+
+// What a step was skipped of, when its micro-batches come one after the other.
+struct Skipped {
+  double rows = 0, kept = 0, batches = 0, empty = 0;
+  void report(core::Metrics& metrics) const {
+    metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
+    metrics.mean("skipped_zero_adv_batches", empty, batches);
+  }
+};
+
+// A micro-batch without idle rows; of the `last` one row remains when no other did.
+template <sampler::IdleRows R>
+[[nodiscard]] std::vector<typename R::Row*> without_idle_rows(const std::vector<typename R::Row*>& part, bool last,
+                                                              Skipped& skipped) {
+  std::vector<typename R::Row*> out;
+  for (typename R::Row* row : part)
+    if (!R::idle(*row)) out.push_back(row);
+  skipped.rows += static_cast<double>(part.size());
+  skipped.kept += static_cast<double>(out.size());
+  if (last && skipped.kept == 0 && !part.empty()) out.push_back(part.front());
+  skipped.batches += 1;
+  skipped.empty += out.empty() ? 1 : 0;
+  return out;
+}
 
 // The micro-batches without idle rows; skipped_zero_adv_rows, the share of rows left out, and skipped_zero_adv_batches, of
 // micro-batches. Where a surrogate is all there
@@ -131,12 +164,10 @@ class ExperienceStage {
 
     const core::Stopwatch scoring;
     const sampler::Scorers scorers{*policy_, reference_.get(), config_.temperature, version, config_.corrects_sampling};
-    if constexpr (sampler::Rewarded<S>)
-      settle(batch, aggregation_, estimator_, scorers,
-             {.rows_per_pass = config_.rows_per_pass,
-              .reference = L::needs.reference_log_prob,
-              .old = L::needs.old_log_prob},
-             out.metrics);
+    if constexpr (sampler::Rewarded<S>) {
+      if (batch.arrive) return stream(std::move(batch), scorers, purpose);
+      settle(batch, aggregation_, estimator_, scorers, settling(), out.metrics);
+    }
     auto parts = batch.parts;
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
@@ -155,17 +186,93 @@ class ExperienceStage {
       out.remember = [parts = std::move(parts)](std::size_t part, const tensor::Tensor& log_prob) {
         Rows::remember(parts[part], log_prob);
       };
-    if constexpr (sampler::Rewarded<S>)
-      out.samples = [rows = out.rows, names = std::move(batch.reward_names)](std::size_t limit) {
-        std::vector<run::Sample> samples;
-        for (const data::Rollout* row : rows)
-          if (samples.size() < limit) samples.push_back(to_sample(*row, names));
-        return samples;
-      };
+    if constexpr (sampler::Rewarded<S>) out.samples = samples_of(out.rows, std::move(batch.reward_names));
     return out;
   }
 
  private:
+  [[nodiscard]] Settling settling() const {
+    return {
+        .rows_per_pass = config_.rows_per_pass, .reference = L::needs.reference_log_prob, .old = L::needs.old_log_prob};
+  }
+
+  // A step whose rows come one micro-batch after the other.
+  struct Stream {
+    sampler::RolloutBatch batch;
+    std::size_t settled = 0;  // of batch.fresh
+    loss::Counts counts;      // of the parts that have come
+    core::Metrics metrics;
+    double scoring = 0;  // seconds
+    detail::Skipped skipped;
+    std::vector<std::vector<Row*>> parts;
+  };
+
+  [[nodiscard]] Experience<Row> stream(sampler::RolloutBatch batch, const sampler::Scorers& scorers,
+                                       Purpose purpose) const {
+    const auto open = std::make_shared<Stream>();
+    open->batch = std::move(batch);
+    Experience<Row> out;
+    out.parts.resize(open->batch.parts.size());
+    for (const auto& part : open->batch.parts) out.counts.rows += static_cast<double>(part.size());
+    out.counts.micro_batches = static_cast<double>(out.parts.size());
+    out.counts.tokens = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(out.counts.rows)));
+    out.arrive = [this, open, scorers, purpose](Experience<Row>& experience, std::size_t part) {
+      const c10::AutoGradMode no_gradient(false);
+      open->batch.arrive(open->batch, part);
+      arrived(*open, part, scorers, purpose, experience);
+    };
+    return out;
+  }
+
+  void arrived(Stream& open, std::size_t part, const sampler::Scorers& scorers, Purpose purpose,
+               Experience<Row>& out) const {
+    const bool last = part + 1 == open.batch.parts.size();
+    const core::Stopwatch scoring;
+    const std::span<const sampler::FreshRows> fresh = std::span(open.batch.fresh).subspan(open.settled);
+    settle_fresh(fresh, aggregation_, estimator_, scorers, settling(), open.metrics);
+    open.settled = open.batch.fresh.size();
+    if (last) settle_later(open.batch, aggregation_, scorers, settling());
+    const std::vector<Row*>& rows = open.batch.parts[part];
+    std::vector<Row*> trained = rows;
+    if constexpr (sampler::IdleRows<Rows>)
+      if (config_.skip_idle && purpose == Purpose::training)
+        trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
+    if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, scorers, L::needs, out.warnings);
+    open.counts.micro_batches += 1;
+    Rows::count(rows, L::needs, open.counts);
+    out.rows.insert(out.rows.end(), rows.begin(), rows.end());
+    out.parts[part].assign(trained.begin(), trained.end());
+    out.owners = open.batch.owners;
+    open.parts.push_back(std::move(trained));
+    open.scoring += scoring.seconds();
+    out.seconds = open.batch.seconds;
+    out.seconds.emplace_back("score", open.scoring);
+    if (last) close(open, out);
+  }
+
+  void close(Stream& open, Experience<Row>& out) const {
+    out.counts = open.counts;
+    out.metrics = std::move(open.batch.metrics);
+    out.metrics.merge(open.metrics);
+    if (open.skipped.batches > 0) open.skipped.report(out.metrics);
+    out.warnings.insert(out.warnings.begin(), open.batch.warnings.begin(), open.batch.warnings.end());
+    if constexpr (sampler::RememberingRows<Rows> && L::needs.old_log_prob)
+      out.remember = [parts = std::move(open.parts)](std::size_t part, const tensor::Tensor& log_prob) {
+        Rows::remember(parts[part], log_prob);
+      };
+    out.samples = samples_of(out.rows, std::move(open.batch.reward_names));
+  }
+
+  [[nodiscard]] static std::function<std::vector<run::Sample>(std::size_t)> samples_of(
+      std::vector<const Row*> rows, std::vector<std::string> names) requires sampler::Rewarded<S> {
+    return [rows = std::move(rows), names = std::move(names)](std::size_t limit) {
+      std::vector<run::Sample> samples;
+      for (const data::Rollout* row : rows)
+        if (samples.size() < limit) samples.push_back(to_sample(*row, names));
+      return samples;
+    };
+  }
+
   Config config_;
   std::shared_ptr<model::Policy> policy_;
   std::shared_ptr<model::Policy> reference_;

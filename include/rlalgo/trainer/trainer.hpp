@@ -56,8 +56,10 @@
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
+#include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
 
@@ -207,16 +209,29 @@ class Trainer {
     run::StepResult result;
     const double published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
-    if (parts_.on_experience) parts_.on_experience(index + 1, batch);
-    result.seconds = std::move(batch.seconds);
-    if (published > 0) result.seconds.emplace_back("publish", published);
-    result.metrics = std::move(batch.metrics);
-    result.warnings = std::move(batch.warnings);
+    if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
 
     core::Stopwatch train_watch;
-    const loss::Counts counts = global_counts(batch.counts);
-    result.loss = accumulate(batch, counts, result.metrics);
-    result.seconds.emplace_back("train", train_watch.seconds());
+    loss::Counts counts = global_counts(batch.counts);
+    core::Metrics trained;
+    result.loss = accumulate(batch, counts, trained);
+    double training = train_watch.seconds();
+    if (batch.arrive) {
+      for (const auto& [name, seconds] : batch.seconds) training -= seconds;  // between the micro-batches
+      const loss::Counts assumed = std::exchange(counts, global_counts(batch.counts));
+      const double factor = rescaling(parts_.loss, assumed, counts);
+      result.loss *= factor;
+      scale_gradients(parameters_, factor);
+      if (parts_.on_experience) parts_.on_experience(index + 1, batch);
+    }
+    result.seconds = std::move(batch.seconds);
+    if (published > 0) result.seconds.emplace_back("publish", published);
+    result.seconds.emplace_back("train", training);
+    result.metrics = std::move(batch.metrics);
+    result.metrics.merge(trained);
+    if constexpr (requires { parts_.sampler->beside(); })
+      if (published > 0 && parts_.sampler->beside()) result.metrics.mean("sync/seconds", published, 1.0);
+    result.warnings = std::move(batch.warnings);
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
@@ -281,7 +296,7 @@ class Trainer {
     summary_ = {};
     for (std::int64_t index = 0; index < split.steps(); ++index) {
       publish_for(split, index);
-      const Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
+      Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
       total.merge(batch.metrics);
       const loss::Counts counts = global_counts(batch.counts);
       const double loss = accumulate(batch, counts, total);
@@ -364,11 +379,12 @@ class Trainer {
 
   // Forward of every micro-batch, and backward unless gradients are disabled; returns the loss of the step on this
   // rank. Nothing waits for the device until all micro-batches are under way.
-  double accumulate(const Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
+  double accumulate(Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     std::vector<Done> done;
     loss::Metrics reported;
     std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
+      if (batch.arrive) batch.arrive(batch, p);
       const std::span<const Row* const> part = batch.parts[p];
       ++draw;
       if (part.empty()) continue;
@@ -452,7 +468,7 @@ class Trainer {
     run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
     if constexpr (sampler::SummarizedRows<Rows>)
       if (parts_.evaluation == nullptr) state["summary"] = summary_.state(parts_.decode);
-    if (schedule_.observes()) state["schedule"] = schedule_state();
+    if (schedule_.observes()) state["schedule"] = detail::plateau_json(schedule_.state());
     return state;
   }
 
@@ -462,24 +478,7 @@ class Trainer {
     parts_.sampler->restore(state.at("sampler"));
     if constexpr (sampler::SummarizedRows<Rows>)
       if (state.contains("summary")) summary_.restore(state["summary"]);
-    if (schedule_.observes() && state.contains("schedule")) restore_schedule(state["schedule"]);
-  }
-
-  // A number that JSON keeps to the bit; no best value yet is null.
-  [[nodiscard]] run::Json schedule_state() const {
-    const optim::PlateauState& s = schedule_.state();
-    return {{"rate", s.rate},
-            {"best", s.best ? run::Json(*s.best) : run::Json()},
-            {"bad", s.bad},
-            {"cooldown", s.cooldown}};
-  }
-  void restore_schedule(const run::Json& saved) {
-    optim::PlateauState s{.rate = saved.at("rate").template get<double>(),
-                          .best = {},
-                          .bad = saved.at("bad").template get<std::int64_t>(),
-                          .cooldown = saved.at("cooldown").template get<std::int64_t>()};
-    if (!saved.at("best").is_null()) s.best = saved.at("best").template get<double>();
-    schedule_.restore(s);
+    if (schedule_.observes() && state.contains("schedule")) schedule_.restore(detail::plateau_of(state["schedule"]));
   }
 
   static constexpr const char* optimizer_file = "optimizer.safetensors";

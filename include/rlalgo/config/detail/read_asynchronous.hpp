@@ -27,12 +27,13 @@ inline void read_asynchronous(Reader& reader, TrlConfig& trl) {
   }
   reader.read("reroll_start_fraction", trl.reroll_start_fraction);
   if (trl.reroll_start_fraction < 1.0) reader.read("reroll_max_groups", trl.reroll_max_groups);
-  apply_lacking(reader, lacking_asynchronous_keys());
   if (!trl.async_prefetch) return;
   reader.read("prefetch_depth", trl.prefetch_depth);
   reader.read("vllm_sync_interval", trl.vllm_sync_interval);
   if (trl.vllm_sync_interval == 0) trl.vllm_sync_interval = 1;  // as in axolotl
   reader.read("max_staleness", trl.max_staleness);
+  read_if_there(reader, "streaming_partial_batch", trl.streaming_partial_batch);
+  if (trl.streaming_partial_batch) reader.read("streaming_min_groups", trl.streaming_min_groups);
   reader.read("heartbeat_stale_after_s", trl.heartbeat_stale_after_s);
 }
 

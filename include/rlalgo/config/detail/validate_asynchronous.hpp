@@ -36,6 +36,32 @@ inline void validate_correction(const RunConfig& c) {
                        .remedy = "set trl.vllm_importance_sampling_clip_max"});
 }
 
+// Which methods can be trained on while their completions are made (trainer/streaming.hpp).
+inline void validate_streaming(const RunConfig& c) {
+  const TrlConfig& t = c.trl;
+  if (!t.streaming_partial_batch) return;
+  const auto refuse = [&](const std::string& with, const std::string& why) {
+    core::raise_usage("config", 8,
+                      {.what = "trl.streaming_partial_batch does not go with " + with + ": " + why,
+                       .where = c.place("trl.streaming_partial_batch"),
+                       .remedy = "remove one of the two"});
+  };
+  const std::string whole = "it needs the rewards of the whole batch before the first gradient";
+  if (matches_features(c)) refuse("rl: " + c.rl, "its likelihood term has a denominator of its own");
+  if (aggregation_of(c) == AggregationPart::normalize_then_sum) {
+    if (c.rl == "gdpo") refuse("rl: gdpo", whole);
+    refuse("multi_objective_aggregation: normalize_then_sum", whole);
+  }
+  const EstimatorPart part = estimator_of(c).part;
+  if (part == EstimatorPart::group_relative && t.scale_rewards == "batch") refuse("trl.scale_rewards: batch", whole);
+  if (part == EstimatorPart::leave_one_out && t.normalize_advantages) refuse("trl.normalize_advantages", whole);
+  if (part == EstimatorPart::batch_whitened || part == EstimatorPart::batch_whitened_groups)
+    refuse("trl.advantage_estimator: " + t.advantage_estimator, whole);
+  if (t.pays_entropy()) refuse("an entropy bonus", "it has a denominator of its own");
+  if (t.replay_buffer_size > 0)
+    refuse("trl.replay_buffer_size", "which groups are replaced is known of a whole generation");
+}
+
 inline void validate_asynchronous(const RunConfig& c) {
   const TrlConfig& t = c.trl;
   if (!is_strided(c)) validate_correction(c);
@@ -60,6 +86,7 @@ inline void validate_asynchronous(const RunConfig& c) {
                t.reroll_start_fraction >= 0 && t.reroll_start_fraction <= 1, "from 0 to 1 (1 = off)");
   checks.count("trl.reroll_max_groups", t.reroll_max_groups, 1);
   if (!t.async_prefetch) return;
+  validate_streaming(c);
   checks.count("trl.prefetch_depth", t.prefetch_depth, 0);
   checks.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
   checks.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);

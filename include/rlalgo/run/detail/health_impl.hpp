@@ -61,7 +61,7 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
       {"kl", 0.0, 0.5, -none, 2.0, 10, "the policy left its reference: raise beta, lower learning_rate"},
       {"sampling/sampling_logp_difference/mean", 0.0, 0.1, -none, 1.0, 10,
        "generator and trainer disagree: check that the server has the same weights and dtype, sync more often"},
-      {"sampling/importance_sampling_ratio/min", 0.1, none, 0.01, none, 10,
+      {"sampling/importance_sampling_ratio/raw_min", 0.1, none, 0.01, none, 10,
        "completions come from weights that are long gone: sync more often"},
       {"clip_ratio/region_mean", 0.0, 0.1, -none, 0.3, 10,
        "most of the update is clipped away: lower learning_rate or num_iterations, or widen epsilon"},

@@ -33,18 +33,19 @@ namespace detail {
 // A completion is terminated when its last token is a stop id; anything else was cut off.
 bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
 
-// One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation.
+// One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation. `first_group`: the
+// place of the first of them in the generation that they are drawn for.
 template <inference::Generator G>
 std::shared_ptr<Generation> generate(G& generator, std::span<const data::TokenizedPrompt> prompts,
                                      std::span<const std::size_t> chosen, std::int64_t copies,
                                      const inference::SamplingConfig& sampling, inference::DrawKey key,
-                                     std::int64_t weights_version) {
+                                     std::int64_t weights_version, std::size_t first_group = 0) {
   std::vector<inference::Request> requests;
   requests.reserve(chosen.size());
   for (std::size_t p = 0; p < chosen.size(); ++p)
     requests.push_back({.prompt = prompts[chosen[p]].ids,
                         .count = copies,
-                        .first_index = static_cast<std::uint64_t>(p) * static_cast<std::uint64_t>(copies),
+                        .first_index = static_cast<std::uint64_t>(first_group + p) * static_cast<std::uint64_t>(copies),
                         .source = &prompts[chosen[p]]});
   auto answers = generator.generate(std::span<const inference::Request>(requests), sampling, key);
   const auto broken = [&](const std::string& found, const std::string& expected) {
@@ -104,6 +105,15 @@ void run_rewards(Generation& generation, std::span<const WeightedReward> rewards
 
 // completions/…: lengths in tokens the model drew, end token included. With no terminated completion the terminated
 // lengths read 0.
+class CompletionLengths {
+ public:
+  void add(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
+  void report(core::Metrics& metrics) const;
+
+ private:
+  double rows_ = 0, sum_ = 0, shortest_ = 0, longest_ = 0;
+  double ended_ = 0, ended_sum_ = 0, ended_shortest_ = 0, ended_longest_ = 0;
+};
 void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids, core::Metrics& metrics);
 
 // Of completions of several turns: environment/turns, the model's messages per episode; tools/call_frequency, calls per
@@ -120,6 +130,13 @@ void reward_metrics(const Generation& generation, RolloutBatch& batch);
 // Returns the seconds that the reward functions took.
 double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
              std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step, RolloutBatch& batch);
+
+// The same of a generation that is made in pieces: `score_piece` of each, with its rewards, and when all are in the
+// `whole`, what only that can tell.
+double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode,
+                   std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
+                   CompletionLengths& lengths, RolloutBatch& batch);
+void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch);
 
 }  // namespace detail
 }  // namespace rlalgo::sampler

@@ -90,31 +90,34 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
 
+RLALGO_INLINE void CompletionLengths::add(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
+  const auto length = static_cast<double>(drawn_tokens(rollout));
+  sum_ += length;
+  shortest_ = rows_ == 0 ? length : std::fmin(shortest_, length);
+  longest_ = rows_ == 0 ? length : std::fmax(longest_, length);
+  ++rows_;
+  if (!terminated(rollout, stop_ids)) return;
+  ended_shortest_ = ended_ == 0 ? length : std::fmin(ended_shortest_, length);
+  ended_longest_ = ended_ == 0 ? length : std::fmax(ended_longest_, length);
+  ended_sum_ += length;
+  ++ended_;
+}
+
+RLALGO_INLINE void CompletionLengths::report(core::Metrics& metrics) const {
+  metrics.mean("completions/mean_length", sum_, rows_);
+  metrics.minimum("completions/min_length", shortest_);
+  metrics.maximum("completions/max_length", longest_);
+  metrics.mean("completions/clipped_ratio", rows_ - ended_, rows_);
+  metrics.mean("completions/mean_terminated_length", ended_sum_, ended_ + weightless);
+  metrics.minimum("completions/min_terminated_length", ended_shortest_);
+  metrics.maximum("completions/max_terminated_length", ended_longest_);
+}
+
 RLALGO_INLINE void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
                                       core::Metrics& metrics) {
-  double sum = 0, ended_sum = 0, ended = 0;
-  double shortest = 0, longest = 0, ended_shortest = 0, ended_longest = 0;
-  bool first = true;
-  for (const data::Rollout& r : generation.rollouts) {
-    const auto length = static_cast<double>(drawn_tokens(r));
-    sum += length;
-    shortest = first ? length : std::fmin(shortest, length);
-    longest = first ? length : std::fmax(longest, length);
-    first = false;
-    if (!terminated(r, stop_ids)) continue;
-    ended_shortest = ended == 0 ? length : std::fmin(ended_shortest, length);
-    ended_longest = ended == 0 ? length : std::fmax(ended_longest, length);
-    ended_sum += length;
-    ++ended;
-  }
-  const auto n = static_cast<double>(generation.rollouts.size());
-  metrics.mean("completions/mean_length", sum, n);
-  metrics.minimum("completions/min_length", shortest);
-  metrics.maximum("completions/max_length", longest);
-  metrics.mean("completions/clipped_ratio", n - ended, n);
-  metrics.mean("completions/mean_terminated_length", ended_sum, ended + weightless);
-  metrics.minimum("completions/min_terminated_length", ended_shortest);
-  metrics.maximum("completions/max_terminated_length", ended_longest);
+  CompletionLengths lengths;
+  for (const data::Rollout& r : generation.rollouts) lengths.add(r, stop_ids);
+  lengths.report(metrics);
 }
 
 RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& metrics) {
@@ -160,6 +163,26 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
                                std::to_string(generation.rollouts[i].row) + " (and maybe others): its advantage is 0");
       break;
     }
+}
+
+RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode,
+                                 std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
+                                 CompletionLengths& lengths, RolloutBatch& batch) {
+  for (data::Rollout& r : piece.rollouts) {
+    r.text = decode(r.completion_ids);
+    lengths.add(r, stop_ids);
+  }
+  episode_metrics(piece, batch.metrics);
+  for (data::Rollout& r : piece.rollouts)
+    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
+  const core::Stopwatch watch;
+  run_rewards(piece, rewards, step, batch);
+  return watch.seconds();
+}
+
+RLALGO_INLINE void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch) {
+  lengths.report(batch.metrics);
+  reward_metrics(whole, batch);
 }
 
 RLALGO_INLINE double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,

@@ -31,6 +31,9 @@ class ServerVersion {
   // What a server of rlalgo's calls the weights of a version (remote/vllm_client.hpp reads it).
   [[nodiscard]] static std::string name_of(std::int64_t version) { return "v" + std::to_string(version); }
 
+  // The server may be another one now: what it has and can is asked and sent anew by the next publish.
+  void forget() { version = -1; }
+
   // Calls push(), which returns the bytes it sent, when the server has another version.
   template <class Push>
   Published publish(std::int64_t next, Push&& push) {

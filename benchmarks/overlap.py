@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Steps per hour with generation beside training, against generation and training in turns (docs/async.md).
+
+A server of this script answers every generate call after a delay, a multiple of what a training step takes without any; so
+it takes no processor away from training. Each run is timed from its third record to its last.
+
+  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3]
+"""
+import argparse
+import http.server
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+QUICKSTART = ROOT / "examples" / "quickstart"
+WAYS = {
+    "in turns": {},
+    "streamed, staleness 0": {"async_prefetch": True, "prefetch_depth": 0, "streaming_partial_batch": True, "streaming_min_groups": 2},
+    "depth 1": {"async_prefetch": True, "prefetch_depth": 1},
+    "depth 2": {"async_prefetch": True, "prefetch_depth": 2},
+}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, value):
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        routes = ("/health/", "/generate/", "/http_update_weights/", "/reset_prefix_cache/")
+        self.answer({"paths": {route: {} for route in routes}} if self.path == "/openapi.json" else {"status": "ok"})
+
+    def do_POST(self):
+        begin = time.monotonic()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/generate/":
+            return self.answer({})
+        asked = json.loads(body)
+        draw, count, length = random.Random(len(body)), len(asked["prompts"]) * asked["n"], asked["max_tokens"]
+        ids = [[draw.randrange(100, 200) for _ in range(length)] for _ in range(count)]
+        reply = {"completion_ids": ids, "logprobs": [[[-4.6]] * length] * count,
+                 "logprob_token_ids": [[[token] for token in row] for row in ids]}
+        # A generation of a part of the prompts takes its part of the delay.
+        left = self.server.delay * count / self.server.rows - (time.monotonic() - begin)
+        if left > 0:
+            time.sleep(left)
+        return self.answer(reply)
+
+
+def seconds_per_step(options, server, folder, way):
+    """Of one run, from its third record to its last; the mean of what its trainer reports beside waiting."""
+    output = folder / "out"
+    config = {
+        "base_model": str(QUICKSTART / "model"), "rl": "grpo", "learning_rate": 1e-5, "max_steps": options.steps, "output_dir": str(output),
+        "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}],
+        "micro_batch_size": 8, "gradient_accumulation_steps": 4, "save_strategy": "no", "logging_steps": 1,
+        "trl": {"num_generations": 4, "max_completion_length": options.tokens, "reward_funcs": ["soft_overlong_punishment_reward"],
+                "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 4}}, "use_vllm": True, "vllm_mode": "server",
+                "vllm_server_host": "127.0.0.1", "vllm_server_port": server.server_address[1], **WAYS[way]}}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    subprocess.run(["rm", "-rf", output], check=True)
+    process = subprocess.Popen([options.rlalgo, "train", folder / "config.yaml"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    records, seen, first, begun, ended = output / "metrics.jsonl", 0, 0, None, None
+    while ended is None:
+        if process.poll() not in (None, 0):
+            sys.exit(process.stderr.read().decode())
+        if records.exists() and (lines := records.read_text().count("\n")) > seen:
+            seen, now = lines, time.monotonic()
+            if seen >= 3 and begun is None:
+                first, begun = seen, now
+            ended = now if seen >= options.steps else None
+        time.sleep(0.002)
+    process.wait()
+    return (ended - begun) / (options.steps - first)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rlalgo", required=True, type=lambda p: str(pathlib.Path(p).resolve()))
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--delays", default="0.25,0.5,1,2,4")
+    options = parser.parse_args()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.delay, server.rows = 0.0, 32
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        step = statistics.median(seconds_per_step(options, server, folder, "in turns") for _ in range(options.rounds))
+        print(f"a step without delay: {step:.3f} s\n")
+        print("| delay ÷ step | " + " | ".join(WAYS) + " | ideal |\n|---|" + "---|" * (len(WAYS) + 1))
+        for delay in map(float, options.delays.split(",")):
+            server.delay = delay * step
+            took = {way: [] for way in WAYS}
+            for _ in range(options.rounds):  # in rotation: what else runs here changes with time
+                for way in WAYS:
+                    took[way].append(seconds_per_step(options, server, folder, way))
+            middle = {way: statistics.median(values) for way, values in took.items()}
+            ratio = " | ".join(f"{3600 / middle[way]:.0f} ({middle['in turns'] / middle[way]:.2f}×)" for way in WAYS)
+            print(f"| {delay:g} | {ratio} | {(1 + delay) / max(1.0, delay):.2f}× |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+// Steps that are trained on while their completions are made: what must hold, and how the gradient of such a step becomes
+// that of the step as a whole.
+//
+// Rows and micro-batches of a step are known before its first backward; the number of its tokens is not. Gradients are
+// taken with an assumed number T̃ and scaled once by T̃ / T when the last completion is there. T̃ is a power of two
+// (ExperienceStage), which no intermediate is rounded by, so against the step as a whole a gradient differs by one rounding
+// at most where the loss divides by the tokens (loss::TokenShare::all), and not at all where it does not.
+//
+// Errors: [rlalgo.trainer.27] the method needs the whole batch before its first gradient (usage).
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/advantage/concept.hpp>
+#include <rlalgo/aggregation/concept.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/loss/concept.hpp>
+#include <rlalgo/loss/token_share.hpp>
+#include <rlalgo/model/policy.hpp>
+
+namespace rlalgo::trainer {
+
+template <class L, class A, class G>
+void require_streamable(const L& loss, const A& estimator, const G& aggregation) {
+  const auto refuse = [](const std::string& what, const std::string& expected) {
+    core::raise_usage("trainer", 27,
+                      {.what = "a step cannot be trained on while its completions are made: " + what,
+                       .expected = expected,
+                       .remedy = "set sampler::PrefetchConfig::stream_groups to 0"});
+  };
+  if (!advantage::within_groups(estimator) || !aggregation::within_groups(aggregation))
+    refuse("its advantages are of the whole batch", "an estimator and an aggregation that say within_groups()");
+  if (loss::token_share(loss) == loss::TokenShare::mixed || loss::active_needs(loss).answer_likelihood)
+    refuse("its loss has parts with several denominators, or does not say which it has",
+           "a loss whose token_share() is none or all");
+}
+
+// What gradients and loss that were made with `assumed` counts are multiplied by.
+template <class L>
+[[nodiscard]] double rescaling(const L& loss, const loss::Counts& assumed, const loss::Counts& actual) {
+  if (loss::token_share(loss) != loss::TokenShare::all) return 1.0;
+  return std::max(assumed.tokens, 1.0) / std::max(actual.tokens, 1.0);
+}
+
+inline void scale_gradients(std::span<const model::Parameter> parameters, double factor) {
+  if (factor == 1.0) return;
+  const c10::AutoGradMode off(false);
+  for (const model::Parameter& p : parameters)
+    if (p.value.grad().defined()) p.value.mutable_grad().mul_(factor);
+}
+
+}  // namespace rlalgo::trainer

@@ -1,0 +1,40 @@
+#include <loss/scored_batch.hpp>
+
+#include <rlalgo/loss/any_parts.hpp>
+#include <rlalgo/loss/fixed_length.hpp>
+#include <rlalgo/loss/global_token_count.hpp>
+#include <rlalgo/loss/length_weighted.hpp>
+#include <rlalgo/loss/sequence_mean.hpp>
+#include <rlalgo/loss/token_mean.hpp>
+#include <rlalgo/loss/token_share.hpp>
+
+namespace {
+using namespace scored_batch;
+using namespace rlalgo::loss;
+
+// What a reduction says of itself is what it does.
+template <class R>
+void keeps_its_word(const R& reduction) {
+  const std::vector<double> losses = {1, 2, 3, 4, 5, 7, 100, 100};
+  const Scored s = two_rows();
+  const auto value = [&](double tokens) {
+    return reduction(column(losses), s, Counts{.rows = 10, .tokens = tokens, .micro_batches = 5})
+        .template item<double>();
+  };
+  CHECK(value(40) == (token_share(reduction) == TokenShare::all ? value(16) * 0.4 : value(16)));
+  CHECK(token_share(reduction) != TokenShare::mixed);
+  CHECK(token_share(AnyReduction(AnyReduction::of(reduction))) == token_share(reduction));
+}
+
+struct Silent {};
+}  // namespace
+
+TEST_CASE("a reduction says how it depends on the tokens of the step") {
+  keeps_its_word(GlobalTokenCount());
+  keeps_its_word(TokenMean());
+  keeps_its_word(FixedLength({.max_completion_length = 4}));
+  keeps_its_word(LengthWeighted());
+  keeps_its_word(SequenceMean());
+  CHECK(token_share(GlobalTokenCount()) == TokenShare::all);
+  CHECK(token_share(Silent()) == TokenShare::mixed);
+}
