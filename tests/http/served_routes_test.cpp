@@ -36,18 +36,19 @@ TEST_CASE("the list of a server is believed, with and without slashes") {
   CHECK(server.seen().size() == 2);
 }
 
-TEST_CASE("a server without a list is asked for each path; 404 says nothing of a route for POST") {
-  for (const char* list : {"", "[", "{\"paths\": 5}"}) {
-    support::HttpServer server([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
-      if (path == "/openapi.json") return {*list == '\0' ? 404 : 200, list};
-      return {path == "/generate/" ? 405 : 404, "{}"};
-    });
-    const http::ServedRoutes routes = routes_of(server);
-    CHECK(routes.has("/generate"));
-    CHECK_FALSE(routes.has("/v1/completions"));
-    CHECK(routes.may_have("/v1/completions"));
-    CHECK(routes.described() == "a server");
-  }
+TEST_CASE("a server without a list is asked for each path; only 405 says that there is a route for POST") {
+  for (const char* list : {"", "[", "{\"paths\": 5}"})
+    for (const int elsewhere : {404, 200, 401, 500}) {
+      support::HttpServer server([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+        if (path == "/openapi.json") return {*list == '\0' ? 404 : 200, list};
+        return {path == "/generate/" ? 405 : elsewhere, "{}"};
+      });
+      const http::ServedRoutes routes = routes_of(server);
+      CHECK(routes.has("/generate"));
+      CHECK_FALSE(routes.has("/v1/completions"));
+      CHECK(routes.may_have("/v1/completions"));
+      CHECK(routes.described() == "a server");
+    }
 }
 
 TEST_CASE("a server that hangs up on a GET may have the route for POST") {

@@ -1,7 +1,7 @@
 // Which routes a server has, and what it calls itself, found out by asking:
 //
-//   GET /openapi.json   its list of paths; where it gives none, GET of each path in question: all but 404 is a route, and
-//                       404 and no answer say nothing, since a server may do so where a route is for POST alone
+//   GET /openapi.json   its list of paths; where it gives none, GET of each path in question: 405 is a route for POST;
+//                       any other answer, and none, say nothing
 //   GET /version        {"version"}, which vLLM and rlalgo answer
 //
 // A path is known with and without a slash at its end.
@@ -23,7 +23,7 @@ class ServedRoutes {
  public:
   using Json = JsonClient::Json;
 
-  // `in_question`: what has() will be asked for.
+  // `in_question`: the routes for POST that has() will be asked for.
   ServedRoutes(JsonClient& client, std::span<const std::string_view> in_question) {
     const Json list = answer(client, "/openapi.json");
     const auto paths = list.is_object() ? list.find("paths") : list.end();
@@ -33,7 +33,7 @@ class ServedRoutes {
     } else {
       for (const std::string_view path : in_question)
         if (const Result result = client.glance(std::string(path));
-            result.answered() && result.response().status != 404)
+            result.answered() && result.response().status == 405)
           paths_.insert(without_slash(path));
     }
     const Json version = answer(client, "/version");
