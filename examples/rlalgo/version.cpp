@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/inference/cpu_kernels.hpp>
 
 #include "verbs.hpp"
 
@@ -13,7 +14,8 @@ Run version(CLI::App&) {
               << "  LibTorch " << TORCH_VERSION << "\n"
               << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
               << NLOHMANN_JSON_VERSION_PATCH << "\n"
-              << "  compiler " << __VERSION__ << "\n";
+              << "  compiler " << __VERSION__ << "\n"
+              << "  kernels of generation " << inference::cpu_kernels() << "\n";
     return 0;
   };
 }

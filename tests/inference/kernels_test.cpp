@@ -23,79 +23,108 @@ std::vector<float> random(std::int64_t n, std::uint64_t salt) {
   return out;
 }
 
-std::vector<const Kernels*> tables() {
-  std::vector<const Kernels*> all{&portable::kernels};
-  if (&best_kernels() != all[0]) all.push_back(&best_kernels());
-  return all;
+// The nearest float that bfloat16 holds, ties to even.
+float rounded(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) & 0xFFFF0000U);
 }
+
+// Rows of x with five strangers between them, W in both formats with the same values, and what their product is.
+struct Product {
+  std::int64_t k, n = 23, rows = 11;
+  std::vector<float> x = random(rows * (k + 5), 1), w = random(n * k, 2);
+  std::vector<std::uint16_t> half;
+
+  explicit Product(std::int64_t columns) : k(columns) {
+    for (float& value : w) {
+      value = rounded(value);
+      half.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
+    }
+  }
+  void run(const Kernels& kernels, bool bf16, std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end,
+           float* y) const {
+    const LinearArgs args{.x = x.data() + first * (k + 5),
+                          .m = m,
+                          .k = k,
+                          .ldx = k + 5,
+                          .w = bf16 ? static_cast<const void*>(half.data()) : w.data(),
+                          .begin = begin,
+                          .end = end,
+                          .y = y,
+                          .ldy = n};
+    bf16 ? kernels.linear_bf16(args) : kernels.linear_f32(args);
+  }
+  // Each row alone: [rows, n].
+  std::vector<float> alone(const Kernels& kernels, bool bf16) const {
+    std::vector<float> y(static_cast<std::size_t>(rows * n));
+    for (std::int64_t i = 0; i < rows; ++i) run(kernels, bf16, i, 1, 0, n, y.data() + i * n);
+    return y;
+  }
+  void compare(const std::vector<float>& y) const {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t c = 0; c < n; ++c) {
+        double sum = 0, size = 0;
+        for (std::int64_t j = 0; j < k; ++j) {
+          const double term = static_cast<double>(x[static_cast<std::size_t>(i * (k + 5) + j)]) *
+                              w[static_cast<std::size_t>(c * k + j)];
+          sum += term;
+          size += std::abs(term);
+        }
+        REQUIRE(std::abs(y[static_cast<std::size_t>(i * n + c)] - sum) <= 1e-6 * size + 1e-12);
+      }
+  }
+};
 
 }  // namespace
 
 TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
-  for (const Kernels* kernels : tables())
-    for (const std::int64_t k : {1, 7, 8, 37, 64, 641, 1536}) {
-      const std::int64_t n = 23, rows = 11;
-      const std::vector<float> x = random(rows * (k + 5), 1);
-      std::vector<float> w = random(n * k, 2);
-      std::vector<std::uint16_t> half;
-      for (float& value : w) {  // values that bf16 holds exactly, so that both formats must give the same bits
-        half.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
-        value = std::bit_cast<float>(static_cast<std::uint32_t>(half.back()) << 16U);
-      }
-      std::vector<float> single(static_cast<std::size_t>(rows * n));
-      for (std::int64_t i = 0; i < rows; ++i)
-        kernels->linear_f32({.x = x.data() + i * (k + 5),
-                             .m = 1,
-                             .k = k,
-                             .ldx = k + 5,
-                             .w = w.data(),
-                             .begin = 0,
-                             .end = n,
-                             .y = single.data() + i * n,
-                             .ldy = n});
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t c = 0; c < n; ++c) {
-          double sum = 0, size = 0;
-          for (std::int64_t j = 0; j < k; ++j) {
-            const double term = static_cast<double>(x[static_cast<std::size_t>(i * (k + 5) + j)]) *
-                                w[static_cast<std::size_t>(c * k + j)];
-            sum += term;
-            size += std::abs(term);
+  for (const Kernels* kernels : usable_kernels())
+    for (const std::int64_t k : {1, 7, 8, 31, 32, 37, 64, 641, 1281, 1536})
+      for (const bool bf16 : {false, true}) {
+        Product product(k);
+        if (bf16)
+          for (float& value : product.x) value = rounded(value);
+        const std::vector<float> alone = product.alone(*kernels, bf16);
+        product.compare(alone);
+        for (std::int64_t m = 1; m <= product.rows; ++m)
+          for (const std::int64_t begin : {0, 5}) {
+            const std::int64_t n = product.n, end = begin == 0 ? n : n - 2;
+            std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
+            product.run(*kernels, bf16, 0, m, begin, end, y.data() + begin);
+            bool same = true;
+            for (std::int64_t i = 0; i < m; ++i)
+              for (std::int64_t c = 0; c < n; ++c) {
+                const std::size_t at = static_cast<std::size_t>(i * n + c);
+                same = same && y[at] == (c >= begin && c < end ? alone[at] : -7.0f);  // nothing else is written
+              }
+            INFO(kernels->name << " k " << k << " m " << m << " begin " << begin << " bf16 " << bf16);
+            REQUIRE(same);
           }
-          REQUIRE(std::abs(single[static_cast<std::size_t>(i * n + c)] - sum) <= 1e-6 * size + 1e-12);
-        }
-      for (std::int64_t m = 1; m <= rows; ++m)
-        for (const std::int64_t begin : {0, 5}) {
-          const std::int64_t end = begin == 0 ? n : n - 2;
-          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f), z = y;
-          LinearArgs args{.x = x.data(),
-                          .m = m,
-                          .k = k,
-                          .ldx = k + 5,
-                          .w = w.data(),
-                          .begin = begin,
-                          .end = end,
-                          .y = y.data() + begin,
-                          .ldy = n};
-          kernels->linear_f32(args);
-          args.w = half.data();
-          args.y = z.data() + begin;
-          kernels->linear_bf16(args);
-          bool same = true;
-          for (std::int64_t i = 0; i < m; ++i)
-            for (std::int64_t c = 0; c < n; ++c) {
-              const std::size_t at = static_cast<std::size_t>(i * n + c);
-              const float expected = c >= begin && c < end ? single[at] : -7.0f;  // nothing else is written
-              same = same && y[at] == expected && z[at] == expected;
-            }
-          INFO("k " << k << " m " << m << " begin " << begin);
-          REQUIRE(same);
-        }
-    }
+      }
+}
+
+TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 where the CPU multiplies bf16") {
+  for (const Kernels* kernels : usable_kernels()) {
+    const Product product(70);
+    Product nearest(70);
+    for (float& value : nearest.x) value = rounded(value);
+    const std::vector<float> y = product.alone(*kernels, true);
+    if (kernels->name == "avx512_bf16")
+      CHECK(y == nearest.alone(*kernels, true));
+    else
+      CHECK(y == product.alone(*kernels, false));
+  }
+}
+
+TEST_CASE("kernels are chosen by name among those of this CPU") {
+  CHECK(&kernels_named("") == usable_kernels().front());
+  for (const Kernels* kernels : usable_kernels()) CHECK(&kernels_named(kernels->name) == kernels);
+  CHECK_THROWS_WITH(kernels_named("avx3"), Catch::Contains("[rlalgo.inference.16]") && Catch::Contains("'avx3'") &&
+                                               Catch::Contains("portable") && Catch::Contains("RLALGO_CPU"));
 }
 
 TEST_CASE("exponential sums are accurate to f32, from the largest to the smallest terms") {
-  for (const Kernels* kernels : tables()) {
+  for (const Kernels* kernels : usable_kernels()) {
     std::vector<float> x, terms;
     for (float v = -100.0f; v <= 0.0f; v += 0.0137f) x.push_back(v);
     for (const std::int64_t n : {1, 8, 15, 4096}) {
@@ -122,7 +151,7 @@ TEST_CASE("exponential sums are accurate to f32, from the largest to the smalles
 }
 
 TEST_CASE("maximum finds the largest element and anything that is not finite") {
-  for (const Kernels* kernels : tables())
+  for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t n : {1, 7, 8, 9, 16, 33, 100}) {
       std::vector<float> x = random(n, 3);
       for (std::int64_t at = 0; at < n; ++at) {
@@ -142,7 +171,7 @@ TEST_CASE("maximum finds the largest element and anything that is not finite") {
 }
 
 TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length") {
-  for (const Kernels* kernels : tables())
+  for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t d : {8, 40, 64})
       for (const std::int64_t group : {1, 2, 3, 4, 7})
         for (const std::int64_t length : {1, 31, 32, 33, 100}) {
@@ -196,7 +225,7 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
 }
 
 TEST_CASE("norm and activation are their formulas at any length") {
-  for (const Kernels* kernels : tables())
+  for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t n : {1, 8, 10, 16, 37, 576}) {
       const std::vector<float> x = random(n, 6), w = random(n, 7);
       std::vector<float> out(static_cast<std::size_t>(n));

@@ -1,6 +1,7 @@
 #include <support/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <new>
 
+#include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/tree_builder.hpp>
@@ -308,10 +310,12 @@ TEST_CASE("kept prefixes change no bit of the calls they serve, and are forgotte
   CHECK(kept == fresh);
 }
 
-TEST_CASE("bf16 weights generate as their values in f32 do") {
+TEST_CASE(
+    "bf16 weights score tokens as their values in f32 do, up to the rounding of x where the CPU multiplies bf16") {
   Job job;
   job.config = reference::tiny("qwen2");
   job.weights = reference::random_weights(job.config, 6, at::kBFloat16);
+  for (Request& request : job.requests) request.given = prompt_of(30, static_cast<std::uint32_t>(request.first_index));
   const auto found = job.run({.max_slots = 8});
   const auto widen = [](at::Tensor& t) {
     if (t.defined()) t = t.to(at::kFloat);
@@ -328,8 +332,16 @@ TEST_CASE("bf16 weights generate as their values in f32 do") {
     }
   }
   const auto expected = job.run({.max_slots = 8});
+  const bool rounds = inference::cpu_kernels() == "avx512_bf16";
+  double squares = 0, count = 0;
   for (std::size_t r = 0; r < found.size(); ++r)
-    for (std::size_t j = 0; j < found[r].size(); ++j) CHECK(same(found[r][j], expected[r][j]));
+    for (std::size_t j = 0; j < found[r].size(); ++j) {
+      if (!rounds) CHECK(same(found[r][j], expected[r][j]));
+      REQUIRE(found[r][j].log_probs.size() == expected[r][j].log_probs.size());
+      for (std::size_t n = 0; n < found[r][j].log_probs.size(); ++n, ++count)
+        squares += std::pow(found[r][j].log_probs[n] - expected[r][j].log_probs[n], 2);
+    }
+  CHECK(std::sqrt(squares / count) < 0.2);  // of log-probs down to −25
 }
 
 TEST_CASE("a stop id ends a completion and stays its last token") {

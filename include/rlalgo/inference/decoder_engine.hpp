@@ -5,8 +5,9 @@
 // they differ in whose weights they read. scheduler() is for those whose requests come one by one, each with weights
 // that view() has read.
 //
-// f32 weights are computed with as they are; bf16 weights are widened in the inner loop; activations and cache are
-// always f32. Reproducibility: see scheduler.hpp; on one kind of CPU.
+// f32 weights are computed with as they are; bf16 weights are widened in the inner loop, or multiply activations that
+// are rounded to bf16 where the CPU has such products (cpu_kernels.hpp). Activations and cache are always f32.
+// Reproducibility: see scheduler.hpp; on one kind of CPU.
 //
 // Errors: [rlalgo.inference.6] a weight tensor that cannot be read; [.7] an engine setting out of range; those of
 // scheduler.hpp.

@@ -192,7 +192,8 @@ template <int Heads>
   }
 }
 
-inline constexpr Kernels kernels{linear<float>, linear<Bf16>, attention, rms_norm, silu_multiply, maximum, exp_sum};
+inline constexpr Kernels kernels{"avx2",   linear<float>, linear<Bf16>, attention,
+                                 rms_norm, silu_multiply, maximum,      exp_sum};
 
 [[nodiscard]] inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 

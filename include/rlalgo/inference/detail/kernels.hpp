@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace rlalgo::inference::detail {
 
@@ -46,7 +47,9 @@ struct MaxResult {
 };
 
 struct Kernels {
+  std::string_view name;
   void (*linear_f32)(const LinearArgs&);
+  // A CPU that multiplies bfloat16 may round x to it.
   void (*linear_bf16)(const LinearArgs&);
   void (*attention)(const AttentionArgs&);
   // out = x / sqrt(mean(x²) + eps) · weight over n elements

@@ -1,0 +1,16 @@
+// Which inner loops generation runs on this CPU: "avx512_bf16" (bfloat16 weights times x rounded to bfloat16), "avx2" or
+// "portable". The environment variable RLALGO_CPU chooses another that the CPU can run. Within one of them a completion
+// depends on neither batch nor threads; between them log-probs differ by rounding.
+//
+// Errors: inference.16 where RLALGO_CPU names none of them.
+#pragma once
+
+#include <string_view>
+
+#include <rlalgo/inference/detail/best_kernels.hpp>
+
+namespace rlalgo::inference {
+
+[[nodiscard]] inline std::string_view cpu_kernels() { return detail::best_kernels().name; }
+
+}  // namespace rlalgo::inference

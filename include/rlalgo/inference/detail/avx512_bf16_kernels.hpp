@@ -1,0 +1,122 @@
+// y = x Wᵀ for bfloat16 weights on CPUs that multiply bfloat16 (AVX-512 BF16); all else as with AVX2, to the bit.
+//
+// x is rounded to bfloat16 (nearest, ties to even), as PyTorch's linear has it in a bfloat16 model; products are exact
+// and summed in float32. A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, each of which takes
+// two products at a time. A block is summed in sixteen lanes, added pairwise.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <rlalgo/inference/detail/avx2_kernels.hpp>
+#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/linear_strips.hpp>
+
+namespace rlalgo::inference::detail::avx512_bf16 {
+
+#define RLALGO_AVX512_BF16 gnu::target("avx2,fma,avx512f,avx512bw,avx512bf16")
+
+// The sum of the upper and the lower eight lanes. (maskz: g++ 12 warns of its own header in the forms without.)
+[[RLALGO_AVX512_BF16, gnu::always_inline]] inline __m256 halves(__m512 a) {
+  const __m512d lanes = _mm512_castps_pd(a);
+  return _mm256_add_ps(_mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 0)),
+                       _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 1)));
+}
+
+struct Tile {
+  using X = std::uint16_t;  // the bits of a bfloat16
+  using W = std::uint16_t;
+  static constexpr std::int64_t columns_of_k = 32, largest_block = 1280;
+  static constexpr int rows = 6;
+
+  // The first `count` elements, the others 0.
+  [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512bh load(const std::uint16_t* p, __mmask32 some) {
+    return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(some, p));
+  }
+  [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512bh load(const std::uint16_t* p) {
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
+  }
+
+  template <int Columns, int Rows>
+  [[RLALGO_AVX512_BF16]] static void multiply(const X* x, std::int64_t ldx, const W* w, std::int64_t ldw,
+                                              std::int64_t k, float* y, std::int64_t ldy, bool add) {
+    __m512 sum[Rows][Columns];
+    for (int i = 0; i < Rows; ++i)
+      for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
+    std::int64_t j = 0;
+    for (; j + columns_of_k <= k; j += columns_of_k) {
+      __m512bh ws[Columns];
+#pragma GCC unroll 8
+      for (int n = 0; n < Columns; ++n) ws[n] = load(w + n * ldw + j);
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) {
+        const __m512bh xs = load(x + i * ldx + j);
+#pragma GCC unroll 8
+        for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_dpbf16_ps(sum[i][n], xs, ws[n]);
+      }
+    }
+    if (j < k) {
+      const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
+      for (int i = 0; i < Rows; ++i)
+        for (int n = 0; n < Columns; ++n)
+          sum[i][n] = _mm512_dpbf16_ps(sum[i][n], load(x + i * ldx + j, some), load(w + n * ldw + j, some));
+    }
+    for (int i = 0; i < Rows; ++i) {
+      float* const row = y + i * ldy;
+      if constexpr (Columns == 1) {
+        const float s = avx2::sum_lanes(halves(sum[i][0]));
+        row[0] = add ? row[0] + s : s;
+      } else {
+        static_assert(Columns % 4 == 0);
+        for (int n = 0; n < Columns; n += 4) {
+          __m128 s =
+              avx2::sum_lanes(halves(sum[i][n]), halves(sum[i][n + 1]), halves(sum[i][n + 2]), halves(sum[i][n + 3]));
+          if (add) s = _mm_add_ps(_mm_loadu_ps(row + n), s);
+          _mm_storeu_ps(row + n, s);
+        }
+      }
+    }
+  }
+};
+
+[[RLALGO_AVX512_BF16]] inline void round(const float* x, std::int64_t n, std::uint16_t* out) {
+  for (std::int64_t j = 0; j < n; j += 16) {
+    const __mmask16 some = n - j >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << (n - j)) - 1);
+    const __m256i bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + j)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out + j), bits);
+  }
+}
+
+#undef RLALGO_AVX512_BF16
+
+inline void linear_bf16(const LinearArgs& a) {
+  struct alignas(64) CacheLine {
+    std::array<std::uint16_t, 32> elements;
+  };
+  thread_local std::vector<CacheLine> rounded;  // the rows of x, each from a cache line on
+  const std::int64_t lines = (a.k + 31) / 32;
+  rounded.resize(static_cast<std::size_t>(a.m * lines));
+  for (std::int64_t i = 0; i < a.m; ++i)
+    round(a.x + i * a.ldx, a.k, rounded[static_cast<std::size_t>(i * lines)].elements.data());
+  LinearStrips<Tile>(a, rounded.front().elements.data(), 32 * lines).run();
+}
+
+inline constexpr Kernels kernels = [] {
+  Kernels all = avx2::kernels;
+  all.name = "avx512_bf16";
+  all.linear_bf16 = linear_bf16;
+  return all;
+}();
+
+[[nodiscard]] inline bool supported() {
+  return avx2::supported() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512bf16");
+}
+
+}  // namespace rlalgo::inference::detail::avx512_bf16
+
+#endif
