@@ -2,6 +2,7 @@
 import json
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import time
@@ -186,6 +187,33 @@ def a_reward_that_fails(c):
     begin = time.monotonic()
     c.train({"max_steps": 50, "trl": {**BESIDE, "reward_funcs": ["late.fails"]}}).expect(1, "the third is bad")
     assert time.monotonic() - begin < 60
+
+
+@case
+def a_recorded_run(c):
+    """The second repeats the first to the byte, however the clocks fall."""
+    (c.folder / "slow.py").write_text(
+        "import os, random, time\n\ndef slow(prompts, completions, completion_ids, **kwargs):\n"
+        "    time.sleep(random.random() * float(os.environ['SLOW']))\n    return [float(sum(ids) % 7) for ids in completion_ids]\n")
+    for streams in (False, True):
+        trl = {**BESIDE, "prefetch_depth": 3, "reward_funcs": ["slow.slow"], "streaming_partial_batch": streams}
+        shape = {"max_steps": 12, "logging_steps": 1, "micro_batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 5e-3}
+        first = c.config({**shape, "output_dir": "first", "trl": {**trl, "async_schedule": "record"}})
+        c.run("train", first, env={"SLOW": "0.05"}).expect(0)
+        calls = (c.folder / "first/async_schedule.jsonl").read_text()
+        assert len(calls.splitlines()) == (24 if streams else 12), calls
+        repeat = {**trl, "async_schedule": "recorded", "async_schedule_file": "first/async_schedule.jsonl"}
+        for out, slow in (("fast", "0"), ("slower", "0.2")):
+            c.run("train", c.config({**shape, "output_dir": out, "trl": repeat}), env={"SLOW": slow}).expect(0)
+            assert (c.folder / out / "model.safetensors").read_bytes() == (c.folder / "first/model.safetensors").read_bytes(), out
+            for one, other in zip(c.metrics("first"), c.metrics(out), strict=True):
+                assert one["async/staleness/mean"] == other["async/staleness/mean"]
+                same = [{k: v for k, v in r.items() if not k.startswith(("time/", "async/", "sync/"))} for r in (one, other)]
+                assert same[0] == same[1], same
+        shutil.rmtree(c.folder / "first")
+        shutil.rmtree(c.folder / "fast")
+        shutil.rmtree(c.folder / "slower")
+    c.train({**shape, "output_dir": "bad", "trl": {**repeat, "async_schedule_file": "none"}}).expect(1, "[rlalgo.sync.5]")
 
 
 @case

@@ -776,6 +776,16 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
     CHECK(error_of(streams + fits) == "nothing");
 }
 
+TEST_CASE("the schedule of generation beside training") {
+  const std::string beside = minimal + "  async_prefetch: true\n";
+  CHECK(parse(beside).trl.async_schedule == "live");
+  const RunConfig config = parse(beside + "  async_schedule: recorded\n  async_schedule_file: a/b.jsonl\n");
+  CHECK(config.trl.async_schedule == "recorded");
+  CHECK(config.trl.async_schedule_file == "a/b.jsonl");
+  CHECK(lacks(error_of(beside + "  async_schedule: later\n"), {"async_schedule", "recorded"}) == "");
+  CHECK(warning_of(minimal + "  async_schedule: record\n").find("async_prefetch") != std::string::npos);
+}
+
 TEST_CASE("generation beside training: what cannot be") {
   const std::string beside = minimal + "  async_prefetch: true\n";
   CHECK(lacks(error_of(beside + "  prefetch_depth: -1\n"), {"config.6", "trl.prefetch_depth", "0 or more"}) == "");

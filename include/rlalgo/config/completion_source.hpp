@@ -93,10 +93,11 @@ class CompletionSource {
   }
 
   // From here on generator() may be asked by another thread than the one that publishes. After play().
-  void beside_training() {
+  void beside_training(std::shared_ptr<sync::CallSchedule> schedule = nullptr) {
     const bool exclusive = turns_ != nullptr || generator_.source() == inference::WeightSource::remote;
     const std::shared_ptr<sync::Turns>& turns = hand_overs_;
     turns->stop = stop_.get_token();
+    turns->schedule = std::move(schedule);
     alone_ = std::make_unique<inference::AnyGenerator>(generator_);
     in_turns_ = std::make_unique<sync::TurnsGenerator<inference::AnyGenerator>>(*alone_, turns);
     generator_ = inference::AnyGenerator(*in_turns_);

@@ -30,6 +30,7 @@
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/run/checkpoint.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
+#include <rlalgo/sync/call_schedule.hpp>
 #include <rlalgo/trainer/asynchronous.hpp>
 #include <rlalgo/trainer/entropy_control.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
@@ -82,6 +83,17 @@ namespace rlalgo::config {
           .tell = std::move(tell),
           .progress = source.progress(),
           .meanwhile = source.meanwhile()};
+}
+
+// Where the weights of the calls beside training are recorded, or taken from; null: neither.
+[[nodiscard]] inline std::shared_ptr<sync::CallSchedule> call_schedule(const RunConfig& c) {
+  const TrlConfig& t = c.trl;
+  if (t.async_schedule == "live" || !t.generates_beside()) return nullptr;
+  const std::filesystem::path file =
+      t.async_schedule_file.value_or((std::filesystem::path(c.output_dir) / "async_schedule.jsonl").string());
+  if (t.async_schedule == "record") return std::make_shared<sync::CallSchedule>(file);
+  return std::make_shared<sync::CallSchedule>(
+      sync::CallSchedule::repeated(file, static_cast<double>(t.heartbeat_stale_after_s)));
 }
 
 // What stands between generation and training, in a run of `steps` optimizer steps.

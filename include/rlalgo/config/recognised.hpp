@@ -314,6 +314,8 @@ struct RecognisedKey {
       {"max_staleness", asynchronous},
       {"heartbeat_stale_after_s", asynchronous},
       {"vllm_sync_interval", asynchronous},
+      {"async_schedule", asynchronous},
+      {"async_schedule_file", asynchronous},
       {"streaming_partial_batch", asynchronous},
       {"streaming_min_groups", asynchronous},
       {"replay_buffer_size", asynchronous},

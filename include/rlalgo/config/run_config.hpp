@@ -86,13 +86,15 @@ struct TrlConfig {
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
 
   // Generation beside training
-  bool use_data_producer = false;              // alone: generation and training take turns, as without it
-  bool async_prefetch = false;                 // generations are made ahead, on a thread of their own
-  std::int64_t prefetch_depth = 1;             // generations ahead; 0 = none
-  std::int64_t vllm_sync_interval = 1;         // optimizer steps between two hand-overs of the weights, at least
-  std::optional<std::int64_t> max_staleness;   // updates that a completion may be behind; unset = no limit
-  bool streaming_partial_batch = false;        // a generation is trained on while it is made
-  std::int64_t streaming_min_groups = 1;       // that are finished together; less than 1 is 1
+  bool use_data_producer = false;                  // alone: generation and training take turns, as without it
+  bool async_prefetch = false;                     // generations are made ahead, on a thread of their own
+  std::int64_t prefetch_depth = 1;                 // generations ahead; 0 = none
+  std::int64_t vllm_sync_interval = 1;             // optimizer steps between two hand-overs of the weights, at least
+  std::optional<std::int64_t> max_staleness;       // updates that a completion may be behind; unset = no limit
+  bool streaming_partial_batch = false;            // a generation is trained on while it is made
+  std::int64_t streaming_min_groups = 1;           // that are finished together; less than 1 is 1
+  std::string async_schedule = "live";             // live, record, recorded (rlalgo's own key, as the next)
+  std::optional<std::string> async_schedule_file;  // of the last two; unset: async_schedule.jsonl in output_dir
   std::int64_t heartbeat_stale_after_s = 300;  // a producer that is silent for longer, its deadlines aside, has failed
   std::int64_t replay_buffer_size = 0;         // groups; 0 = off
   std::optional<std::int64_t> replay_max_age;  // updates; unset = no limit (rlalgo's own key)

@@ -14,8 +14,9 @@
 // is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
 // over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
 // at once.
+// With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
 // Errors: [rlalgo.sync.4] the server loses its weights again and again; [rlalgo.core.8] a stop was asked for while a server
-// waited for its weights; those of generator and policy.
+// waited for its weights; those of call_schedule.hpp, generator and policy.
 //
 // Both ends hold the same Turns; generator and policy stay their owners'. Every call ends by a deadline of its own or
 // when it is asked to stop, so the waits here do.
@@ -37,6 +38,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/sync/call_schedule.hpp>
 #include <rlalgo/sync/concept.hpp>
 
 namespace rlalgo::sync {
@@ -50,6 +52,8 @@ struct Turns {
   std::atomic<std::thread::id> trainer{};       // that publishes
   std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
   std::stop_token stop;                         // ends the wait for it
+  // Of calls on another thread than the trainer's; null: they take what is in force.
+  std::shared_ptr<CallSchedule> schedule;
 };
 
 namespace detail {
@@ -71,6 +75,27 @@ class TurnsGenerator {
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey key) {
+    if (turns_->schedule == nullptr || std::this_thread::get_id() == turns_->trainer.load())
+      return attempt_all(requests, sampling, key);
+    CallSchedule& schedule = *turns_->schedule;
+    try {
+      schedule.begin(key.step, turns_->stop);
+      Completions out = attempt_all(requests, sampling, key);
+      schedule.end(out.empty() || out.front().empty() ? turns_->version.load() : out.front().front().weights_version);
+      return out;
+    } catch (...) {
+      schedule.give_up();
+      throw;
+    }
+  }
+  [[nodiscard]] inference::WeightSource source() const { return inference::source_of(*generator_); }
+
+ private:
+  using Completions = std::vector<std::vector<data::Completion>>;
+  static constexpr int most = 4;  // attempts of a call
+
+  Completions attempt_all(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
+                          inference::DrawKey key) {
     for (int attempt = 1;; ++attempt) {
       {
         const std::lock_guard lock(turns_->turn);
@@ -96,11 +121,6 @@ class TurnsGenerator {
       restore();
     }
   }
-  [[nodiscard]] inference::WeightSource source() const { return inference::source_of(*generator_); }
-
- private:
-  using Completions = std::vector<std::vector<data::Completion>>;
-  static constexpr int most = 4;  // attempts of a call
 
   [[nodiscard]] bool can_lose() const {
     return source() == inference::WeightSource::remote && turns_->hand_over != nullptr;
@@ -158,6 +178,7 @@ class TurnsSync {
 
  private:
   static Published hand_over(Y& policy, Turns& turns, bool exclusive, std::int64_t version) {
+    if (turns.schedule != nullptr && version != turns.version) turns.schedule->before_publish(version);
     std::unique_lock lock(turns.turn, std::defer_lock);
     if (exclusive) lock.lock();
     turns.trainer = std::this_thread::get_id();
@@ -166,6 +187,7 @@ class TurnsSync {
         if (turns.lost) policy.forget();
       const Published published = policy.publish(version);
       turns.version = version;
+      if (turns.schedule != nullptr) turns.schedule->published(version);
       turns.lost = false;
       return published;
     };

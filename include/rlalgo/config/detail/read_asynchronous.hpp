@@ -34,6 +34,10 @@ inline void read_asynchronous(Reader& reader, TrlConfig& trl) {
   reader.read("max_staleness", trl.max_staleness);
   read_if_there(reader, "streaming_partial_batch", trl.streaming_partial_batch);
   if (trl.streaming_partial_batch) reader.read("streaming_min_groups", trl.streaming_min_groups);
+  if (reader.section().find("async_schedule") != nullptr) {
+    reader.read_choice("async_schedule", trl.async_schedule, {"live", "record", "recorded"});
+    reader.read("async_schedule_file", trl.async_schedule_file);
+  }
   reader.read("heartbeat_stale_after_s", trl.heartbeat_stale_after_s);
 }
 

@@ -79,7 +79,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
   const sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
-  if (config.trl.generates_beside() || config.trl.generates_elsewhere()) source.beside_training();
+  if (config.trl.generates_beside() || config.trl.generates_elsewhere()) source.beside_training(call_schedule(config));
   if (matches_features(config)) {
     feature::FeatureNetwork network = feature_network(config, model);
     if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);

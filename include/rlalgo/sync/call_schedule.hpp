@@ -1,0 +1,148 @@
+// Which weights the generate calls beside training had: recorded as they end, or repeated.
+//
+//   {"generation": 3, "call": 0, "version": 2}      one line a call, in order; calls are counted within their generation
+//
+// What a run with generation beside training computes is a function of its settings, its seed and this. Repeated, a call
+// waits until its version is in force, and a version is handed over when all calls of earlier ones have ended: so
+// generation and training wait for each other, and what is trained on is what was, to the byte. Calls that the record does
+// not have take what is in force. Of a generation that was recorded twice (under way when a run ended, made again by the
+// one that resumed) the later record counts; calls of versions before the first that this process hands over are past.
+//
+// Errors: [rlalgo.sync.5] the record cannot be read; [rlalgo.sync.6] the run does not come to the calls of the record
+// within `patience_seconds`: it has other settings; [rlalgo.core.8] a stop was asked for meanwhile.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
+
+namespace rlalgo::sync {
+
+class CallSchedule {
+ public:
+  // Adds to the file, which is made with the first call.
+  explicit CallSchedule(std::filesystem::path record) : file_(std::move(record)) {}
+
+  [[nodiscard]] static CallSchedule repeated(const std::filesystem::path& record, double patience_seconds) {
+    return {record, patience_seconds};
+  }
+  CallSchedule(CallSchedule&& other) noexcept
+      : file_(std::move(other.file_)), calls_(std::move(other.calls_)), patience_(other.patience_) {}
+
+  // --- the thread that generates
+
+  // Returns when the next call of `generation` may begin. [rlalgo.core.8] `stop` came first.
+  void begin(std::uint64_t generation, const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    call_ = generation_ == generation ? call_ + 1 : 0;
+    generation_ = generation;
+    const auto found = calls_.find({generation, call_});
+    if (found == calls_.end()) return;
+    while (version_ < found->second) {
+      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "interrupted while a call was repeated"});
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  }
+  void end(std::int64_t version) {
+    const std::lock_guard lock(mutex_);
+    if (patience_ > 0) {
+      calls_.erase({generation_, call_});
+      changed_.notify_all();
+      return;
+    }
+    std::ofstream out(file_, std::ios::app);
+    out << nlohmann::ordered_json{{"generation", generation_}, {"call", call_}, {"version", version}}.dump()
+        << std::endl;
+  }
+  // The thread ends with an exception: nobody waits for its calls.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    calls_.clear();
+    changed_.notify_all();
+  }
+
+  // --- the trainer's thread
+
+  // Returns when `version` may be handed over.
+  void before_publish(std::int64_t version) {
+    std::unique_lock lock(mutex_);
+    if (first_ < 0) {
+      first_ = version;
+      std::erase_if(calls_, [&](const auto& call) { return call.second < version; });
+    }
+    const auto due = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_);
+    using Open = std::optional<std::pair<Call, std::int64_t>>;
+    const auto open = [&]() -> Open {
+      for (const auto& [call, needs] : calls_)
+        if (needs < version) return std::pair(call, needs);
+      return std::nullopt;
+    };
+    for (Open call = open(); call; call = open()) {
+      if (core::Interruption::requested())
+        core::raise_interrupted("core", 8, {.what = "interrupted while a hand-over was repeated"});
+      if (std::chrono::steady_clock::now() > due)
+        core::raise("sync", 6,
+                    {.what = "the run does not come to a call of the recorded schedule",
+                     .found = "version " + std::to_string(version) + " is due",
+                     .expected = "call " + std::to_string(call->first.second) + " of generation " +
+                                 std::to_string(call->first.first) + " with version " + std::to_string(call->second),
+                     .where = file_.string(),
+                     .remedy = "repeat it with the settings that it was recorded with"});
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  }
+  void published(std::int64_t version) {
+    const std::lock_guard lock(mutex_);
+    version_ = version;
+    changed_.notify_all();
+  }
+
+ private:
+  using Call = std::pair<std::uint64_t, std::int64_t>;  // generation, number within it
+
+  CallSchedule(const std::filesystem::path& record, double patience_seconds)
+      : file_(record), patience_(patience_seconds) {
+    std::ifstream in(record);
+    const auto damaged = [&](const std::string& found) {
+      core::raise("sync", 5,
+                  {.what = "the recorded schedule cannot be read", .found = found, .where = record.string()});
+    };
+    if (!in) damaged("no such file");
+    for (std::string line; std::getline(in, line);) {
+      const auto call = nlohmann::ordered_json::parse(line, nullptr, false);
+      const auto number = [&](const char* name) {
+        if (!call.is_object() || !call.contains(name) || !call[name].is_number_integer()) damaged(line.substr(0, 100));
+        return call[name].get<std::int64_t>();
+      };
+      const auto generation = static_cast<std::uint64_t>(number("generation"));
+      if (number("call") == 0)  // made again
+        std::erase_if(calls_, [&](const auto& earlier) { return earlier.first.first == generation; });
+      calls_[{generation, number("call")}] = number("version");
+    }
+    if (calls_.empty()) damaged("no call");
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::filesystem::path file_;
+  std::map<Call, std::int64_t> calls_;  // that have not ended
+  double patience_ = 0.0;               // seconds; 0: recorded
+  std::uint64_t generation_ = ~std::uint64_t{0};
+  std::int64_t call_ = 0;
+  std::int64_t version_ = -1, first_ = -1;  // in force; of the first hand-over
+};
+
+}  // namespace rlalgo::sync
