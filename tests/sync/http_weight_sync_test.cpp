@@ -2,6 +2,11 @@
 #include <rlalgo/sync/http_weight_sync.hpp>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -9,6 +14,7 @@
 
 #include <support/catch.hpp>
 #include <support/http_server.hpp>
+#include <support/scratch.hpp>
 
 using namespace rlalgo;
 using Json = sync::HttpWeightSync::Json;
@@ -144,4 +150,59 @@ TEST_CASE("rlalgo's own server gets a session, of the tensors as they are") {
   policy.publish(8);
   CHECK(acts.size() == 7);
   CHECK(acts[3] == acts[4]);  // the same session: the server knows that it is no second trainer
+}
+
+TEST_CASE("rlalgo's own server on this machine gets a file, where it reads it") {
+  const support::ScratchDirectory scratch;
+  std::vector<std::string> acts, told;
+  std::string read;
+  int status = 200;
+  rlalgo::support::HttpServer server(
+      [&](const std::string& path, const std::string& body) -> std::pair<int, std::string> {
+        if (path == "/openapi.json") return {200, R"({"paths": {"/start_weight_update": {}}})"};
+        if (path == "/version") return {200, R"({"version": "1", "server": "rlalgo"})"};
+        if (path == "/health/") return {200, "{}"};
+        const Json info = path == "/update_weights" ? Json::parse(body)["update_info"] : Json::object();
+        acts.push_back(path + (info.contains("path") ? " file" : info.contains("data") ? " data" : ""));
+        if (!info.contains("path")) return {200, "{}"};
+        const model::SafetensorsFile file(info["path"].get<std::string>());
+        read = std::to_string(file.read("a").sum().item<double>()) + c10::toString(file.read("b").scalar_type());
+        return {status, "{}"};
+      });
+  const auto weights = [] {
+    return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::tensor({1.5F, -2.0F})},
+                                                           {"b", at::tensor({-1.0F}).to(at::kBFloat16).view({1, 1})}};
+  };
+  sync::HttpWeightSync policy(
+      quick(server.url()), weights, 5, [&](const std::string& line) { told.push_back(line); },
+      scratch.path() / "out" / "sync");
+  CHECK(policy.publish(7).bytes == 8 + 2);
+  CHECK(acts == std::vector<std::string>{"/start_weight_update", "/update_weights file", "/finish_weight_update"});
+  CHECK(read == "-0.500000BFloat16");
+  CHECK(std::filesystem::is_empty(scratch.path() / "out" / "sync"));
+  CHECK(told.empty());
+
+  status = 403;  // from now on over HTTP
+  acts.clear();
+  CHECK(policy.publish(8).bytes == 8 + 2);
+  policy.publish(9);
+  CHECK(acts == std::vector<std::string>{"/start_weight_update", "/update_weights file", "/update_weights data",
+                                         "/finish_weight_update", "/start_weight_update", "/update_weights data",
+                                         "/finish_weight_update"});
+  CHECK(told.size() == 1);
+  CHECK(std::filesystem::is_empty(scratch.path() / "out" / "sync"));
+
+  acts.clear();
+  std::ofstream(scratch.path() / "taken") << "x";  // no directory can be made there
+  sync::HttpWeightSync nowhere(
+      quick(server.url()), weights, 5, [&](const std::string& line) { told.push_back(line); },
+      scratch.path() / "taken");
+  nowhere.publish(1);
+  CHECK(acts == std::vector<std::string>{"/start_weight_update", "/update_weights data", "/finish_weight_update"});
+  CHECK(told.size() == 2);
+
+  status = 500;  // not a question of the way
+  sync::HttpWeightSync failing(quick(server.url()), weights, 5, {}, scratch.path() / "out" / "sync");
+  CHECK_THROWS_WITH(failing.publish(1), Catch::Contains("[rlalgo.http.2]"));
+  CHECK(std::filesystem::is_empty(scratch.path() / "out" / "sync"));
 }

@@ -203,7 +203,8 @@ class CompletionSource {
     };
     return {client,
             generator,
-            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell)),
+            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell,
+                                               std::filesystem::path(c.output_dir) / "weight_sync")),
             {},
             turns};
   }

@@ -1,13 +1,17 @@
-// Weight sync over plain HTTP: the tensors themselves, in groups.
+// Weight sync over plain HTTP: the tensors themselves, in groups; to rlalgo's own server on this machine in a file.
 //
 //   GET  /health/                   until it answers, before the first push
 // rlalgo's own server: a session, after which the new weights are in force all at once under the trainer's version:
 //   POST /start_weight_update       {"session"}
-//   POST /update_weights            {"update_info": {"names", "dtype_names", "shapes", "data"}, "session"}
+//   POST /update_weights            {"update_info": {"names", "dtype_names", "shapes", "data"}, "session"}, or
+//                                   {"update_info": {"path"}, "session"}
 //   POST /finish_weight_update      {"weight_version": "v7", "session"}
 // axolotl's:
 //   POST /http_update_weights/      {"params": [{"name", "dtype", "shape", "data"}, …]}
 //   POST /reset_prefix_cache/
+//
+// A file is written where a folder for it is given and the server's address is of this machine, and removed when its
+// weights are in force. A server that does not read it gets HTTP from then on.
 //
 // publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a larger tensor goes
 // alone. `data`: base64, little endian, C order; in a session of the tensor's own type, to axolotl's server as f32, which
@@ -18,8 +22,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +49,9 @@ class HttpWeightSync {
 
   static constexpr std::int64_t group_bytes = 10LL << 20;
 
-  // `start_seconds`: how long the first push waits for the server to be up.
+  // `start_seconds`: how long the first push waits for the server to be up. `folder`: of the file; empty: none is written.
   HttpWeightSync(http::ClientConfig server, Weights weights, double start_seconds = 240.0,
-                 std::function<void(const std::string&)> tell = {});
+                 std::function<void(const std::string&)> tell = {}, std::filesystem::path folder = {});
 
   // Sends the weights in force, once per version; `bytes` are of tensors, before base64.
   Published publish(std::int64_t version);
@@ -58,15 +64,19 @@ class HttpWeightSync {
 
  private:
   struct State {
-    State(http::ClientConfig address, Weights w, double start_seconds, std::function<void(const std::string&)> tell)
-        : server(std::move(address), start_seconds, std::move(tell)), weights(std::move(w)) {}
+    State(http::ClientConfig address, Weights w, double start_seconds, std::function<void(const std::string&)> t)
+        : server(std::move(address), start_seconds, t), weights(std::move(w)), tell(std::move(t)) {}
     detail::ServerVersion server;
     Weights weights;
-    std::string session;  // this trainer's, on servers that tell trainers apart
+    std::function<void(const std::string&)> tell;
+    std::string session;         // this trainer's, on servers that tell trainers apart
+    std::filesystem::path file;  // empty: over HTTP
   };
 
   static std::int64_t push(State& state, std::int64_t version);
   static std::int64_t push_session(State& state, std::int64_t version);
+  // Nothing where the server does not read the file.
+  static std::optional<std::int64_t> push_file(State& state);
   static std::int64_t push_params(State& state);
   // Calls add(name, tensor, bytes) of each, and send() after each group; the bytes.
   template <class Add, class Send>

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/json_client.hpp>
 #include <rlalgo/http/served_routes.hpp>
+#include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
@@ -35,12 +39,24 @@ inline std::string random_name() {
   return out;
 }
 
+inline bool of_this_machine(const std::string& url) {
+  const std::size_t begin = url.find("://") + 3;
+  const std::string host = url.substr(begin, url.find_first_of(":/", begin) - begin);
+  return host.starts_with("127.") || host == "localhost" || url.compare(begin, 5, "[::1]") == 0;
+}
+
+inline at::ScalarType session_type(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf ? type : at::kFloat;
+}
+
 }  // namespace detail
 
 RLALGO_INLINE HttpWeightSync::HttpWeightSync(http::ClientConfig server, Weights weights, double start_seconds,
-                                             std::function<void(const std::string&)> tell)
+                                             std::function<void(const std::string&)> tell, std::filesystem::path folder)
     : state_(std::make_shared<State>(std::move(server), std::move(weights), start_seconds, std::move(tell))) {
   state_->session = detail::random_name();
+  if (!folder.empty() && detail::of_this_machine(state_->server.client.base_url()))
+    state_->file = std::filesystem::absolute(folder).lexically_normal() / (state_->session + ".safetensors");
 }
 
 RLALGO_INLINE Published HttpWeightSync::publish(std::int64_t version) {
@@ -87,6 +103,16 @@ std::int64_t HttpWeightSync::in_groups(State& state, at::ScalarType (*type_on_wi
 RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64_t version) {
   http::JsonClient& client = state.server.client;
   client.post("/start_weight_update", {{"session", state.session}});
+  const auto finish = [&] {
+    client.post("/finish_weight_update",
+                {{"weight_version", detail::ServerVersion::name_of(version)}, {"session", state.session}});
+  };
+  if (const auto sent = push_file(state)) {
+    finish();
+    std::error_code ignored;
+    std::filesystem::remove(state.file, ignored);
+    return *sent;
+  }
   Json info;
   const auto clear = [&] {
     info = {
@@ -94,7 +120,7 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
   };
   clear();
   const std::int64_t sent = in_groups(
-      state, [](at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf ? type : at::kFloat; },
+      state, detail::session_type,
       [&](const std::string& name, const tensor::Tensor& /*value*/, const tensor::Tensor& plain) {
         info["names"].push_back(name);
         info["dtype_names"].push_back(dtype_name(plain.scalar_type()));
@@ -105,9 +131,38 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
         client.post("/update_weights", {{"update_info", std::move(info)}, {"session", state.session}});
         clear();
       });
-  client.post("/finish_weight_update",
-              {{"weight_version", detail::ServerVersion::name_of(version)}, {"session", state.session}});
+  finish();
   return sent;
+}
+
+RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state) {
+  if (state.file.empty()) return std::nullopt;
+  std::error_code ignored;
+  std::string why;
+  try {
+    std::vector<model::NamedTensor> tensors;
+    std::int64_t bytes = 0;
+    for (const auto& [name, value] : state.weights()) {
+      tensors.emplace_back(name, value.detach().to(at::kCPU, detail::session_type(value.scalar_type())));
+      bytes += static_cast<std::int64_t>(tensors.back().second.nbytes());
+    }
+    std::filesystem::create_directories(state.file.parent_path(), ignored);
+    model::write_safetensors(state.file, tensors);
+    const http::Result result = state.server.client.ask(
+        "/update_weights", {{"update_info", {{"path", state.file.string()}}}, {"session", state.session}});
+    if (result.ok()) return bytes;
+    if (result.response().status >= 500)
+      http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/update_weights");
+    why = http::JsonClient::described(result.response());
+  } catch (const core::Error& error) {
+    std::filesystem::remove(state.file, ignored);
+    if (error.room() == "http") throw;
+    why = error.what();
+  }
+  std::filesystem::remove(state.file, ignored);
+  if (state.tell) state.tell("weights go to the server over HTTP, not in " + state.file.string() + ": " + why);
+  state.file.clear();
+  return std::nullopt;
 }
 
 RLALGO_INLINE std::int64_t HttpWeightSync::push_params(State& state) {
