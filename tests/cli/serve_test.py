@@ -75,16 +75,16 @@ def remote(port, **more):
             "vllm_server_timeout": 30, "request_timeout": 60, **more}
 
 
-def learns_the_same(c, changes):
+def learns_the_same(c, changes, *options):
     """Three steps of GRPO with completions of a server and of this process. Draws, rewards and losses must be equal bit for
     bit: the server computes with the same code on exactly the trainer's weights, and draws with the trainer's keys."""
     trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
            "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
     base = {"max_steps": 3, "logging_steps": 1, "warmup_steps": 0, "learning_rate": 1e-3, **changes}
     c.train({**base, "output_dir": "here", "trl": trl}).expect(0)
-    server = Server(c)
+    server = Server(c, *options)
     try:
-        c.train({**base, "output_dir": "there", "trl": {**trl, **remote(server.port, vllm_importance_sampling_correction=False)}}).expect(0)
+        done = c.train({**base, "output_dir": "there", "trl": {**trl, **remote(server.port, vllm_importance_sampling_correction=False)}}).expect(0)
         assert server.ask("/weight_info")[1]["weight_version"] == "v2"
     finally:
         server.stop()
@@ -92,11 +92,19 @@ def learns_the_same(c, changes):
     assert [row["step"] for row in seen[0] if "loss" in row] == [1, 2, 3], seen[0]
     assert all(row["grad_norm"] > 0 for row in seen[0] if "loss" in row), seen[0]  # something was learnt
     assert seen[0] == seen[1], (seen[0], seen[1])
+    assert not (c.folder / "there" / "weight_sync").exists()
+    return done.out + done.err
+
+
+@case
+def full_weights_in_a_file_learn_as_weights_in_place(c):
+    assert "over HTTP" not in learns_the_same(c, {})
 
 
 @case
 def full_weights_over_http_learn_as_weights_in_place(c):
-    learns_the_same(c, {})
+    (c.folder / "elsewhere").mkdir()
+    assert "weights go to the server over HTTP" in learns_the_same(c, {}, "--allowed-path", c.folder / "elsewhere")
 
 
 @case

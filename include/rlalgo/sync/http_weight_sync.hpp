@@ -10,8 +10,8 @@
 //   POST /http_update_weights/      {"params": [{"name", "dtype", "shape", "data"}, …]}
 //   POST /reset_prefix_cache/
 //
-// A file is written where a folder for it is given and the server's address is of this machine, and removed when its
-// weights are in force. A server that does not read it gets HTTP from then on.
+// A file is written where a folder for it is given and the server's address is of this machine, and removed when it has
+// been read. A server that does not read it gets HTTP from then on.
 //
 // publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a larger tensor goes
 // alone. `data`: base64, little endian, C order; in a session of the tensor's own type, to axolotl's server as f32, which

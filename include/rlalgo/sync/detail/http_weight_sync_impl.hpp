@@ -45,6 +45,18 @@ inline bool of_this_machine(const std::string& url) {
   return host.starts_with("127.") || host == "localhost" || url.compare(begin, 5, "[::1]") == 0;
 }
 
+// A file that is gone when its time is over; its folder, too, where nothing else is in it.
+struct RemovedAtEnd {
+  const std::filesystem::path& file;
+  ~RemovedAtEnd() {
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+    const std::filesystem::path folder = file.parent_path();
+    if (std::filesystem::symlink_status(folder, ignored).type() == std::filesystem::file_type::directory)
+      std::filesystem::remove(folder, ignored);
+  }
+};
+
 inline at::ScalarType session_type(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf ? type : at::kFloat;
 }
@@ -109,8 +121,6 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
   };
   if (const auto sent = push_file(state)) {
     finish();
-    std::error_code ignored;
-    std::filesystem::remove(state.file, ignored);
     return *sent;
   }
   Json info;
@@ -137,7 +147,6 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
 
 RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state) {
   if (state.file.empty()) return std::nullopt;
-  std::error_code ignored;
   std::string why;
   try {
     std::vector<model::NamedTensor> tensors;
@@ -146,6 +155,8 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
       tensors.emplace_back(name, value.detach().to(at::kCPU, detail::session_type(value.scalar_type())));
       bytes += static_cast<std::int64_t>(tensors.back().second.nbytes());
     }
+    const detail::RemovedAtEnd removed{state.file};
+    std::error_code ignored;  // what cannot be written to is told by the writing
     std::filesystem::create_directories(state.file.parent_path(), ignored);
     model::write_safetensors(state.file, tensors);
     const http::Result result = state.server.client.ask(
@@ -155,11 +166,9 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
       http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/update_weights");
     why = http::JsonClient::described(result.response());
   } catch (const core::Error& error) {
-    std::filesystem::remove(state.file, ignored);
     if (error.room() == "http") throw;
     why = error.what();
   }
-  std::filesystem::remove(state.file, ignored);
   if (state.tell) state.tell("weights go to the server over HTTP, not in " + state.file.string() + ": " + why);
   state.file.clear();
   return std::nullopt;
