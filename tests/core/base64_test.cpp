@@ -18,5 +18,16 @@ TEST_CASE("the vectors of RFC 4648, both ways") {
     CHECK(from_base64(coded) == bytes);
   }
   CHECK(base64(std::vector<unsigned char>{0xfb, 0xff, 0x00}) == "+/8A");
-  CHECK_FALSE(from_base64("Zm9*"));
+}
+
+TEST_CASE("every byte comes back, and no other character is a digit") {
+  std::vector<unsigned char> bytes;
+  for (int i = 0; i < 256; ++i)
+    bytes.insert(bytes.end(), {static_cast<unsigned char>(i), static_cast<unsigned char>(i * 7)});
+  CHECK(from_base64(base64(bytes)) == bytes);
+  for (int c = 0; c < 256; ++c) {
+    const char character = static_cast<char>(c);
+    const bool digit = rlalgo::core::base64_digits.find(character) != std::string_view::npos;
+    CHECK(from_base64(std::string("Zm9") + character).has_value() == (digit || character == '='));
+  }
 }

@@ -68,7 +68,8 @@ TEST_CASE("metrics are of the loss tokens, or of the rows") {
   CHECK(rows.value("sampling/importance_sampling_ratio/min") == 0.0);
   CHECK(rows.value("sampling/importance_sampling_ratio/mean") == Approx(1.2214027582 / 2));
   CHECK(rows.value("sampling/importance_sampling_ratio/max") == Approx(1.2214027582));
-  CHECK(rows.value("sampling/importance_sampling_ratio/raw_min") == Approx(1.2214027582));  // what is masked counts here
+  CHECK(rows.value("sampling/importance_sampling_ratio/raw_min") ==
+        Approx(1.2214027582));  // what is masked counts here
   CHECK(rows.value("sampling/importance_sampling_ratio/raw_max") > 3.0);
   CHECK(rows.value("sampling/importance_sampling_ratio/bounded_ratio") == 0.5);
 }

@@ -1,6 +1,7 @@
 // Base64 (RFC 4648 §4, with padding): bytes in JSON.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +13,14 @@
 namespace rlalgo::core {
 
 inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+// The value of each digit; 64 for all other characters.
+inline constexpr std::array<std::uint8_t, 256> base64_values = [] {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(64);
+  for (std::uint8_t i = 0; i < 64; ++i) values[static_cast<unsigned char>(base64_digits[i])] = i;
+  return values;
+}();
 
 [[nodiscard]] inline std::string base64(std::span<const unsigned char> bytes) {
   std::string out;
@@ -33,9 +42,9 @@ inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabc
   unsigned bits = 0;
   for (const char c : text) {
     if (c == '=') break;
-    const std::size_t digit = base64_digits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    word = word << 6U | static_cast<std::uint32_t>(digit);
+    const std::uint32_t digit = base64_values[static_cast<unsigned char>(c)];
+    if (digit == 64) return std::nullopt;
+    word = word << 6U | digit;
     bits += 6;
     if (bits >= 8) out.push_back(static_cast<unsigned char>(word >> (bits -= 8) & 255U));
   }
