@@ -50,6 +50,12 @@ TEST_CASE("what is recorded is a line for each call, counted within its generati
         "{\"generation\":1,\"call\":0,\"version\":0}\n{\"generation\":2,\"call\":0,\"version\":1}\n");
 }
 
+TEST_CASE("a call that cannot be written down is an error") {
+  CallSchedule schedule("/dev/full");
+  schedule.begin(0, {});
+  CHECK_THROWS_WITH(schedule.end(0), Catch::Contains("[rlalgo.sync.7]") && Catch::Contains("No space left"));
+}
+
 TEST_CASE("repeated, calls wait for their version and versions for the calls before them") {
   const File file(
       "{\"generation\":0,\"call\":0,\"version\":0}\n{\"generation\":1,\"call\":0,\"version\":0}\n"
@@ -93,7 +99,8 @@ TEST_CASE("a resumed run repeats what comes from its first version on, and the l
 
 TEST_CASE("a record that cannot be read, a run that does not follow it, a stop and a failure end the waits") {
   CHECK_THROWS_WITH(CallSchedule::repeated("/nonexistent/calls", 1), Catch::Contains("[rlalgo.sync.5]"));
-  for (const char* bad : {"{", "{}\n", "{\"generation\":0,\"call\":0}\n", "[1]\n", "\n"}) {
+  for (const std::string& bad : {std::string("{"), std::string("{}\n"), std::string("{\"generation\":0,\"call\":0}\n"),
+                                 std::string("[1]\n"), std::string("\n"), std::string(100000, '[')}) {
     const File file(bad);
     CHECK_THROWS_WITH(CallSchedule::repeated(file.path, 1), Catch::Contains("[rlalgo.sync.5]"));
   }

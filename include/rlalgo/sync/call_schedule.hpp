@@ -9,12 +9,14 @@
 // one that resumed) the later record counts; calls of versions before the first that this process hands over are past.
 //
 // Errors: [rlalgo.sync.5] the record cannot be read; [rlalgo.sync.6] the run does not come to the calls of the record
-// within `patience_seconds`: it has other settings; [rlalgo.core.8] a stop was asked for meanwhile.
+// within `patience_seconds`: it has other settings; [rlalgo.sync.7] the record cannot be written; [rlalgo.core.8] a stop was asked for meanwhile.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -26,6 +28,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 
@@ -66,6 +69,12 @@ class CallSchedule {
     std::ofstream out(file_, std::ios::app);
     out << nlohmann::ordered_json{{"generation", generation_}, {"call", call_}, {"version", version}}.dump()
         << std::endl;
+    if (!out)
+      core::raise("sync", 7,
+                  {.what = "a call cannot be recorded",
+                   .found = std::strerror(errno),
+                   .where = file_.string(),
+                   .remedy = "make room, or leave trl.async_schedule at live"});
   }
   // The thread ends with an exception: nobody waits for its calls.
   void give_up() {
@@ -122,7 +131,7 @@ class CallSchedule {
     };
     if (!in) damaged("no such file");
     for (std::string line; std::getline(in, line);) {
-      const auto call = nlohmann::ordered_json::parse(line, nullptr, false);
+      const auto call = core::read_json<nlohmann::ordered_json>(line).value;
       const auto number = [&](const char* name) {
         if (!call.is_object() || !call.contains(name) || !call[name].is_number_integer()) damaged(line.substr(0, 100));
         return call[name].get<std::int64_t>();
