@@ -1,7 +1,8 @@
 // Training batches from a dataset of preferences: pairs, or single answers with labels.
 //
 // An optimizer step takes the next micro_batch_size · gradient_accumulation_steps examples of the epoch's order
-// (epoch_order.hpp), the last step of an epoch what is left. Unpaired data with mismatched completions (KTO) is taken in dataset order: the mismatched completion of an example is the one of the example before
+// (epoch_order.hpp), the last step of an epoch what is left. Unpaired data with mismatched completions (KTO) is taken in
+// dataset order: the mismatched completion of an example is the one of the example before
 // it among those of its step, the first takes the last one's. It belongs to the example, so neither the split into
 // micro-batches nor their order changes it.
 //
