@@ -1,4 +1,5 @@
 #include <rlalgo/core/base64.hpp>
+#include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 
 #include <cstring>

@@ -407,7 +407,7 @@ struct Recipe {
        .keys = {"trl.loss_type", "trl.scale_rewards", "trl.delta", "trl.importance_sampling_level",
                 "trl.top_entropy_quantile", "trl.off_policy_mask_threshold", "trl.entropy_coef",
                 "trl.use_adaptive_entropy", "ebft.alignment_coef", "ebft.diversity_coef", "ebft.rl_coef",
-                "ebft.ce_coef"},
+                "ebft.ce_coef", "ebft.mask_thinking_ce"},
        .matches_features = true},
   };
   return rows;
