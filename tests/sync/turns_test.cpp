@@ -104,7 +104,7 @@ struct Asking {
     if (restarts > 0) {
       --restarts;
       server->has = -1;
-      if (breaks_quiet) turns->doubt = true;
+      if (breaks_quiet || breaks) turns->doubt = true;
       if (breaks) core::raise("http", 1, {.what = "broken"});
     }
     std::vector<std::vector<data::Completion>> out(requests.size());
@@ -187,6 +187,43 @@ TEST_CASE("a server that was started anew gets its weights again before anything
         publish(6);  // what is in force is not sent again
         CHECK(server.handed_over == (beside ? 2 : 3));
       }
+}
+
+TEST_CASE("a server that lets a deadline pass was not started anew: nothing is repeated") {
+  struct Late {
+    static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+    Server* server;
+    sync::Published publish(std::int64_t) {
+      ++server->handed_over;
+      core::raise("http", 1, {.what = "the deadline passed"});
+    }
+    void forget() {}
+    [[nodiscard]] std::function<std::int64_t()> version_source() const {
+      return [] { return std::int64_t{-7}; };
+    }
+  };
+  Server server;
+  const auto turns = std::make_shared<sync::Turns>();
+  sync::TurnsSync<Late> policy(Late{&server}, turns, true);
+  turns->doubt = true;  // of a call before
+  CHECK_THROWS_WITH(policy.publish(3), Catch::Contains("[rlalgo.http.1]"));
+  CHECK(server.handed_over == 1);
+
+  const auto quiet = std::make_shared<sync::Turns>();
+  Server other;
+  sync::TurnsSync<Handing> handing(Handing{&other}, quiet, true);
+  handing.publish(5);
+  struct Silent : Asking {
+    std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request>,
+                                                        const inference::SamplingConfig&, inference::DrawKey) {
+      core::raise("http", 1, {.what = "the deadline passed"});
+    }
+  };
+  Silent silent{{&other, quiet}};
+  sync::TurnsGenerator<Silent> generator(silent, quiet);
+  const std::vector<inference::Request> requests(1);
+  CHECK_THROWS_WITH(generator.generate(requests, {}, {}), Catch::Contains("[rlalgo.http.1]"));
+  CHECK(other.handed_over == 1);
 }
 
 TEST_CASE(

@@ -9,7 +9,7 @@
 // Completions whose generator does not know its weights get the version that was in force when the call began.
 //
 // A server that is started anew has lost its weights and its adapter. That shows by a connection that breaks
-// (Turns::doubt, or error http.1 of a call), or by completions that no longer say the version which was published. What
+// (Turns::doubt), or by completions that no longer say the version which was published. What
 // the call brought is thrown away, the weights in force are handed over again, as soon as the server is up, and the call
 // is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
 // over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
@@ -47,7 +47,7 @@ struct Turns {
   std::mutex turn;                        // of whoever calls the generator, or changes its weights
   std::atomic<std::int64_t> version{-1};  // published last
   // Of servers that may be started anew:
-  std::atomic<bool> doubt{false};               // a connection broke within the call under way
+  std::atomic<bool> doubt{false};               // a connection broke within the call or hand-over under way
   std::atomic<bool> lost{false};                // the weights are to be handed over again
   std::atomic<std::thread::id> trainer{};       // that publishes
   std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
@@ -58,9 +58,10 @@ struct Turns {
 
 namespace detail {
 
-// A server that went away, or does not know what was begun with it.
-[[nodiscard]] inline bool may_be_restart(const core::Error& e) {
-  return e.room() == "http" && (e.number() == 1 || e.number() == 2) && !core::Interruption::requested();
+// A server that went away, or does not know what was begun with it; not one that lets a deadline pass.
+[[nodiscard]] inline bool may_be_restart(const core::Error& e, const Turns& turns) {
+  if (e.room() != "http" || core::Interruption::requested()) return false;
+  return e.number() == 2 || (e.number() == 1 && turns.doubt);
 }
 
 }  // namespace detail
@@ -110,7 +111,7 @@ class TurnsGenerator {
             return out;
           }
         } catch (const core::Error& e) {
-          if (!can_lose() || e.number() != 1 || !detail::may_be_restart(e) || attempt == most) throw;
+          if (!can_lose() || e.number() != 1 || !detail::may_be_restart(e, *turns_) || attempt == most) throw;
         }
       }
       if (attempt == most)
@@ -192,9 +193,10 @@ class TurnsSync {
       return published;
     };
     try {
+      turns.doubt = false;
       return publish();
     } catch (const core::Error& e) {
-      if (turns.hand_over == nullptr || !detail::may_be_restart(e)) throw;
+      if (turns.hand_over == nullptr || !detail::may_be_restart(e, turns)) throw;
       turns.lost = true;
     }
     return publish();  // once more, from the beginning
