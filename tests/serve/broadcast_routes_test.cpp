@@ -97,7 +97,7 @@ TEST_CASE("TRL's acts over HTTP: communicator, parameters, fence") {
   }
   REQUIRE(bench.said("/init_communicator/", meeting) == "200");
   CHECK(bench.said("/init_communicator/", meeting) == "serve.20");
-  const auto trainer = join_gloo(Store::connect("127.0.0.1", bench.port, 2, seconds), 1, 2, seconds);
+  auto trainer = join_gloo(Store::connect("127.0.0.1", bench.port, 2, seconds), 1, 2, seconds);
   Json bad = norm;
   bad["dtype"] = "torch.int8";
   CHECK(bench.said("/update_named_param/", bad) == "serve.19");
@@ -125,6 +125,7 @@ TEST_CASE("TRL's acts over HTTP: communicator, parameters, fence") {
     tensor::Tensor sent = tensors[i].second * 3;
     trainer->broadcast(sent, 1, seconds);
   }
+  trainer.reset();
   CHECK(bench.said("/close_communicator/", nullptr) == "200");
   CHECK(bench.greedy() == after);
 }

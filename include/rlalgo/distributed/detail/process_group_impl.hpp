@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -175,10 +176,21 @@ class GlooGroup final : public ProcessGroup {
   }
 
  private:
+  // c10d's recorder of operations belongs to all groups of a process, and notes which groups there are without a lock
+  // (FlightRecorder::recordWithResetEnabled of LibTorch 2.11): operations begin one at a time.
+  static std::mutex& beginning() {
+    static std::mutex mutex;
+    return mutex;
+  }
+
   template <class F>
   static void done(const char* name, double seconds, const F& begin) {
     try {
-      begin()->wait();
+      const auto work = [&] {
+        const std::lock_guard lock(beginning());
+        return begin();
+      }();
+      work->wait();
     } catch (const std::exception& error) {
       core::raise("distributed", 4,
                   {.what = "a collective operation failed",
