@@ -49,10 +49,10 @@ class JsonClient {
   Result look(const std::string& path, const CallOptions& options = {}) {
     return call({.method = "GET", .target = path}, options);
   }
-  // GET, tried once and for `seconds` at most; no answer is no error.
-  Result glance(const std::string& path, double seconds = 10.0) {
+  // GET, tried once; no answer is no error.
+  Result glance(const std::string& path, const CallOptions& options = {.seconds = 10.0}) {
     Client one_attempt(once(client_.config()));
-    return one_attempt.call({.method = "GET", .target = path}, {.seconds = seconds});
+    return one_attempt.call({.method = "GET", .target = path}, options);
   }
   Result ask(const std::string& path, const Json& body, const CallOptions& options = {}) {
     return call({.method = "POST",
@@ -82,11 +82,9 @@ class JsonClient {
                      const std::function<void(const std::string&)>& tell = {}, std::stop_token stop = {}) {
     const core::Stopwatch watch;
     const std::string where = "GET " + base_url() + path;
-    Client one_attempt(once(client_.config()));
     for (bool told = false;; told = true) {
       const double left = seconds - watch.seconds();
-      const Result result = one_attempt.call({.method = "GET", .target = path},
-                                             {.seconds = std::clamp(left, shortest_look, 10.0), .stop = stop});
+      const Result result = glance(path, {.seconds = std::clamp(left, shortest_look, 10.0), .stop = stop});
       if (result.ok() || is_redirect(result)) return;
       if (watch.seconds() >= seconds) {
         core::raise("http", 5,

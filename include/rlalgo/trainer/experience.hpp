@@ -95,29 +95,20 @@ template <sampler::IdleRows R>
 }
 
 // The micro-batches without idle rows; skipped_zero_adv_rows, the share of rows left out, and skipped_zero_adv_batches, of
-// micro-batches. Where a surrogate is all there
-// is to the loss, the gradient stays the same: the counts it is divided by are those of all rows. When nothing would
-// remain, one row does, so that every parameter has its (zero) gradient.
+// micro-batches. Where a surrogate is all there is to the loss, the gradient stays the same: the counts it is divided by
+// are those of all rows. When nothing would remain, one row does, so that every parameter has its (zero) gradient.
 template <sampler::IdleRows R>
 [[nodiscard]] std::vector<std::vector<typename R::Row*>> without_idle_rows(
     const std::vector<std::vector<typename R::Row*>>& parts, core::Metrics& metrics) {
-  std::vector<std::vector<typename R::Row*>> out(parts.size());
-  typename R::Row* any = nullptr;
-  double rows = 0, kept = 0;
-  for (std::size_t p = 0; p < parts.size(); ++p)
-    for (typename R::Row* row : parts[p]) {
-      ++rows;
-      if (any == nullptr) any = row;
-      if (R::idle(*row)) continue;
-      ++kept;
-      out[p].push_back(row);
-    }
-  if (kept == 0 && any != nullptr) out.front().push_back(any);
-  metrics.mean("skipped_zero_adv_rows", rows - kept, rows);
-  metrics.mean(
-      "skipped_zero_adv_batches",
-      static_cast<double>(std::count_if(out.begin(), out.end(), [](const auto& part) { return part.empty(); })),
-      static_cast<double>(out.size()));
+  Skipped skipped;
+  std::vector<std::vector<typename R::Row*>> out;
+  for (const auto& part : parts) out.push_back(without_idle_rows<R>(part, false, skipped));
+  const auto some = std::find_if(parts.begin(), parts.end(), [](const auto& part) { return !part.empty(); });
+  if (skipped.kept == 0 && some != parts.end()) {
+    out.front().push_back(some->front());
+    --skipped.empty;
+  }
+  skipped.report(metrics);
   return out;
 }
 

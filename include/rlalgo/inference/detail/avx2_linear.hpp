@@ -48,6 +48,22 @@ struct Bf16 {
   return _mm_cvtss_f32(sum_lanes(a, a, a, a));
 }
 
+// row[n] (+)= the sum of the lanes of sum[n].
+template <int Columns>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void store_sums(const __m256* sum, float* row, bool add) {
+  if constexpr (Columns == 1) {
+    const float s = sum_lanes(sum[0]);
+    row[0] = add ? row[0] + s : s;
+  } else {
+    static_assert(Columns % 4 == 0);
+    for (int n = 0; n < Columns; n += 4) {
+      __m128 s = sum_lanes(sum[n], sum[n + 1], sum[n + 2], sum[n + 3]);
+      if (add) s = _mm_add_ps(_mm_loadu_ps(row + n), s);
+      _mm_storeu_ps(row + n, s);
+    }
+  }
+}
+
 template <class Weight>
 struct Tile {
   using X = float;
@@ -78,20 +94,7 @@ struct Tile {
         const __m256 ws = load_first(w + n * ldw + j, k - j);
         for (int i = 0; i < Rows; ++i) sum[i][n] = _mm256_fmadd_ps(load_first(x + i * ldx + j, k - j), ws, sum[i][n]);
       }
-    for (int i = 0; i < Rows; ++i) {
-      float* const row = y + i * ldy;
-      if constexpr (Columns == 1) {
-        const float s = sum_lanes(sum[i][0]);
-        row[0] = add ? row[0] + s : s;
-      } else {
-        static_assert(Columns % 4 == 0);
-        for (int n = 0; n < Columns; n += 4) {
-          __m128 s = sum_lanes(sum[i][n], sum[i][n + 1], sum[i][n + 2], sum[i][n + 3]);
-          if (add) s = _mm_add_ps(_mm_loadu_ps(row + n), s);
-          _mm_storeu_ps(row + n, s);
-        }
-      }
-    }
+    for (int i = 0; i < Rows; ++i) store_sums<Columns>(sum[i], y + i * ldy, add);
   }
 };
 

@@ -67,19 +67,10 @@ struct Tile {
           sum[i][n] = _mm512_dpbf16_ps(sum[i][n], load(x + i * ldx + j, some), load(w + n * ldw + j, some));
     }
     for (int i = 0; i < Rows; ++i) {
-      float* const row = y + i * ldy;
-      if constexpr (Columns == 1) {
-        const float s = avx2::sum_lanes(halves(sum[i][0]));
-        row[0] = add ? row[0] + s : s;
-      } else {
-        static_assert(Columns % 4 == 0);
-        for (int n = 0; n < Columns; n += 4) {
-          __m128 s =
-              avx2::sum_lanes(halves(sum[i][n]), halves(sum[i][n + 1]), halves(sum[i][n + 2]), halves(sum[i][n + 3]));
-          if (add) s = _mm_add_ps(_mm_loadu_ps(row + n), s);
-          _mm_storeu_ps(row + n, s);
-        }
-      }
+      __m256 half[Columns];
+#pragma GCC unroll 8
+      for (int n = 0; n < Columns; ++n) half[n] = halves(sum[i][n]);
+      avx2::store_sums<Columns>(half, y + i * ldy, add);
     }
   }
 };

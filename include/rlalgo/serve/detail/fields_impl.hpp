@@ -82,11 +82,7 @@ RLALGO_INLINE std::string Fields::place_of(const std::string& name) const {
 }
 
 RLALGO_INLINE void Fields::wrong_type(const std::string& name, const Json& found, const std::string& expected) const {
-  const std::string place = place_of(name);
-  refuse_request(
-      400, 3,
-      {.what = "a field has the wrong type", .found = detail::quoted(found), .expected = expected, .where = place},
-      place);
+  detail::refuse_type(place_of(name), found, expected);
 }
 
 RLALGO_INLINE void Fields::out_of_range(const std::string& name, const std::string& found,

@@ -1,4 +1,4 @@
-// What routes ask of a JSON value: how an error quotes it, and whether it is a whole number.
+// What routes ask of a JSON value: how an error quotes it, that it has another type, and whether it is a whole number.
 #pragma once
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/serve/refusal.hpp>
 
 namespace rlalgo::serve::detail {
 
@@ -21,6 +22,12 @@ inline std::string quoted(const data::Json& value) {
   std::string text = value.dump(-1, ' ', false, data::Json::error_handler_t::replace);
   if (text.size() > longest) text = text.substr(0, longest) + "…";
   return text;
+}
+
+[[noreturn]] inline void refuse_type(const std::string& place, const data::Json& found, const std::string& expected) {
+  refuse_request(400, 3,
+                 {.what = "a field has the wrong type", .found = quoted(found), .expected = expected, .where = place},
+                 place);
 }
 
 // A JSON number that is whole.

@@ -16,6 +16,7 @@
 
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/event_stream.hpp>
 #include <rlalgo/serve/detail/log_prob_forms.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/detail/tool_text.hpp>
@@ -33,7 +34,8 @@ struct OpenAiRequest {
   std::vector<Prompt> prompts;
   std::optional<std::int64_t> log_probs;         // so many of the most likely beside each token
   std::optional<std::int64_t> prompt_log_probs;  // the same of the prompt's
-  bool echo = false, stream = false, usage_at_end = false, usage_always = false;
+  StreamFields streaming;
+  bool echo = false;
   bool return_ids = false, ids_for_tokens = false;
   bool no_tokens = false;   // max_tokens 0: the one that is drawn is not shown
   bool tool_calls = false;  // are taken out of the text
@@ -44,10 +46,11 @@ class OpenAiAnswer {
   OpenAiAnswer(Service& service, SharedExchange exchange, OpenAiRequest request)
       : service_(service),
         exchange_(std::move(exchange)),
+        events_(exchange_),
         request_(std::move(request)),
         texts_(service.model.tokenizer, request_.ids_for_tokens),
         results_(request_.prompts.size()),
-        streams_(request_.stream ? request_.prompts.size() * count() : 0),
+        streams_(request_.streaming.stream ? request_.prompts.size() * count() : 0),
         left_(request_.prompts.size()) {
     for (std::size_t k = 0; k < streams_.size(); ++k) streams_[k].tools = ToolText(call_prefix(k));
     for (const Prompt& prompt : request_.prompts) usage_prompt_ += prompt.ids.size();
@@ -83,7 +86,7 @@ class OpenAiAnswer {
   }
 
   void on_end(std::size_t prompt, inference::RequestResult&& result) {
-    if (request_.stream) {
+    if (request_.streaming.stream) {
       for (std::size_t j = 0; j < count(); ++j) {
         Stream& stream = streams_[prompt * count() + j];
         if (std::exchange(stream.ended, true)) continue;
@@ -95,19 +98,13 @@ class OpenAiAnswer {
       results_[prompt] = std::move(result);
     }
     if (--left_ > 0) return;
-    if (request_.stream)
+    if (request_.streaming.stream)
       end_stream();
     else
       answer_json(*exchange_, whole());
   }
 
-  void on_failed(const core::Error& error) {
-    if (!begun_) return answer_error(*exchange_, error, false);
-    const Blame blame = blame_of(error);
-    write_event(error_object(blame.status, blame.message, blame.field));
-    exchange_->write(http::server_sent_event("[DONE]"));
-    exchange_->end();
-  }
+  void on_failed(const core::Error& error) { events_.fail(error); }
 
   // The answer of a request that is not streamed.
   [[nodiscard]] Json whole() {
@@ -139,11 +136,7 @@ class OpenAiAnswer {
   [[nodiscard]] Json envelope(const char* object) const {
     return {{"id", request_.id}, {"object", object}, {"created", request_.created}, {"model", request_.model}};
   }
-  [[nodiscard]] Json usage() const {
-    return {{"prompt_tokens", usage_prompt_},
-            {"completion_tokens", usage_completion_},
-            {"total_tokens", usage_prompt_ + usage_completion_}};
-  }
+  [[nodiscard]] Json usage() const { return usage_of(usage_prompt_, usage_completion_); }
 
   [[nodiscard]] static Json finish_reason(data::Finish finish, bool called_tools) {
     return finish == data::Finish::stop && called_tools ? "tool_calls" : reason_of(finish);
@@ -255,8 +248,7 @@ class OpenAiAnswer {
   // Streams.
 
   void begin_stream(std::size_t prompt, std::size_t completion) {
-    if (!std::exchange(begun_, true))
-      exchange_->begin(200, {{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}});
+    events_.begin();
     Stream& stream = streams_[prompt * count() + completion];
     if (std::exchange(stream.begun, true)) return;
     if (request_.chat) {
@@ -266,8 +258,8 @@ class OpenAiAnswer {
                                        {"logprobs", nullptr},
                                        {"finish_reason", nullptr}}});
       if (request_.return_ids) event["prompt_token_ids"] = request_.prompts[prompt].ids;
-      if (request_.usage_always) event["usage"] = usage();
-      write_event(event);
+      if (request_.streaming.usage_always) event["usage"] = usage();
+      events_.write(event);
     } else {
       stream.log_probs.emplace(texts_, request_.log_probs.value_or(0));
     }
@@ -308,8 +300,8 @@ class OpenAiAnswer {
     stream.ids.clear();
     Json event = envelope(request_.chat ? "chat.completion.chunk" : "text_completion");
     event["choices"] = Json::array({std::move(choice)});
-    if (request_.usage_always) event["usage"] = usage();
-    write_event(event);
+    if (request_.streaming.usage_always) event["usage"] = usage();
+    events_.write(event);
   }
 
   // Writes the calls that a text held; what was no call after all is text.
@@ -323,33 +315,30 @@ class OpenAiAnswer {
                                      {"delta", {{"tool_calls", std::move(calls)}}},
                                      {"logprobs", nullptr},
                                      {"finish_reason", nullptr}}});
-    if (request_.usage_always) event["usage"] = usage();
-    write_event(event);
+    if (request_.streaming.usage_always) event["usage"] = usage();
+    events_.write(event);
     return rest;
   }
 
   void end_stream() {
-    if (request_.usage_at_end) {
+    if (request_.streaming.usage_at_end) {
       Json event = envelope(request_.chat ? "chat.completion.chunk" : "text_completion");
       event["choices"] = Json::array();
       event["usage"] = usage();
-      write_event(event);
+      events_.write(event);
     }
-    exchange_->write(http::server_sent_event("[DONE]"));
-    exchange_->end();
+    events_.end();
   }
-
-  void write_event(const Json& event) { exchange_->write(http::server_sent_event(dumped(event))); }
 
   Service& service_;
   SharedExchange exchange_;
+  EventStream events_;
   OpenAiRequest request_;
   TokenTexts texts_;
   std::vector<inference::RequestResult> results_;  // [prompts]
   std::vector<Stream> streams_;                    // [prompts · count]
   std::size_t left_;                               // prompts without an end
   std::size_t usage_prompt_ = 0, usage_completion_ = 0;
-  bool begun_ = false;
 };
 
 }  // namespace rlalgo::serve::detail

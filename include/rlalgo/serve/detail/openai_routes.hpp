@@ -197,16 +197,9 @@ class OpenAiRoutes {
         fields.out_of_range("prompt_logprobs", "-1", "0 to " + std::to_string(service_.most_log_probs()));
       request.prompt_log_probs = service_.vocab();
     }
-    request.stream = fields.flag("stream", false);
-    if (request.stream && request.prompt_log_probs)
+    request.streaming = read_stream(service_, fields);
+    if (request.streaming.stream && request.prompt_log_probs)
       fields.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
-    if (const Json* const options = fields.object("stream_options")) {
-      if (!request.stream) fields.out_of_range("stream_options", "an object", "nothing without \"stream\": true");
-      Fields inner(*options, "stream_options");
-      request.usage_at_end = inner.flag("include_usage", false);
-      request.usage_always = inner.flag("continuous_usage_stats", false);
-      service_.check_unread(inner);
-    }
     request.return_ids = fields.flag("return_token_ids", false);
     request.ids_for_tokens = fields.flag("return_tokens_as_token_ids", false);
     read_without_effect(fields);
@@ -251,7 +244,7 @@ class OpenAiRoutes {
         spec.prompt_log_probs = std::max(*request.log_probs, request.prompt_log_probs.value_or(0));
       // Prompts of a list that are equal shall differ, unless a seed says what they are.
       if (spec.key.step != 0) spec.first_index = i * static_cast<std::uint64_t>(spec.count);
-      if (request.stream)
+      if (request.streaming.stream)
         spec.on_token = [answer, i](const inference::TokenEvent& event) { answer->on_token(i, event); };
       spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {
         answer->on_end(i, std::move(result));

@@ -22,6 +22,7 @@
 
 #include <rlalgo/http/exchange.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
+#include <rlalgo/serve/detail/event_stream.hpp>
 #include <rlalgo/serve/detail/log_prob_forms.hpp>
 #include <rlalgo/serve/detail/service.hpp>
 #include <rlalgo/serve/prompts.hpp>
@@ -31,7 +32,7 @@ namespace rlalgo::serve::detail {
 struct TokenRequest {
   std::string id;
   std::optional<std::int64_t> beside, prompt_beside;  // log-probs beside a token's own
-  bool stream = false, usage_at_end = false, usage_always = false;
+  StreamFields streaming;
   std::int64_t count = 1, version = 0;
   std::size_t prompt = 0;  // tokens
 };
@@ -41,6 +42,7 @@ class TokenAnswer {
   TokenAnswer(Service& service, SharedExchange exchange, TokenRequest request)
       : service_(service),
         exchange_(std::move(exchange)),
+        events_(exchange_),
         request_(std::move(request)),
         texts_(service.model.tokenizer, false),
         drawn_(static_cast<std::size_t>(request_.count)),
@@ -57,38 +59,22 @@ class TokenAnswer {
   }
 
   void on_end(const inference::RequestResult& result) {
-    if (!request_.stream) return answer_json(*exchange_, whole(result));
+    if (!request_.streaming.stream) return answer_json(*exchange_, whole(result));
     for (std::size_t j = 0; j < result.completions.size(); ++j)  // what was aborted
       if (!ended_[j]) write_choice(j, Json::array(), Json::array(), result.completions[j].completion.finish);
-    if (request_.usage_at_end)
-      write({{"request_id", request_.id}, {"choices", Json::array()}, {"usage", usage(sum())}});
-    exchange_->write(http::server_sent_event("[DONE]"));
-    exchange_->end();
+    if (request_.streaming.usage_at_end)
+      events_.write(
+          {{"request_id", request_.id}, {"choices", Json::array()}, {"usage", usage_of(request_.prompt, sum())}});
+    events_.end();
   }
 
-  void on_failed(const core::Error& error) {
-    if (!begun_) return answer_error(*exchange_, error, false);
-    const Blame blame = blame_of(error);
-    write(error_object(blame.status, blame.message, blame.field));
-    exchange_->write(http::server_sent_event("[DONE]"));
-    exchange_->end();
-  }
+  void on_failed(const core::Error& error) { events_.fail(error); }
 
  private:
   [[nodiscard]] Json span_of(std::int64_t version, std::size_t end) const {
     return Json::array({{{"version", service_.store.name_of(version)}, {"start", 0}, {"end", end}}});
   }
   [[nodiscard]] std::size_t sum() const { return std::accumulate(drawn_.begin(), drawn_.end(), std::size_t{0}); }
-  [[nodiscard]] Json usage(std::size_t drawn) const {
-    return {
-        {"prompt_tokens", request_.prompt}, {"completion_tokens", drawn}, {"total_tokens", request_.prompt + drawn}};
-  }
-
-  void write(const Json& event) {
-    if (!std::exchange(begun_, true))
-      exchange_->begin(200, {{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}});
-    exchange_->write(http::server_sent_event(dumped(event)));
-  }
 
   void write_choice(std::size_t index, Json ids, Json content, const std::optional<data::Finish>& finish) {
     Json choice = {{"index", index},
@@ -97,8 +83,8 @@ class TokenAnswer {
                    {"finish_reason", finish ? Json(reason_of(*finish)) : Json(nullptr)}};
     if (finish) choice["weight_versions"] = span_of(request_.version, drawn_[index]);
     Json event = {{"request_id", request_.id}, {"choices", Json::array({std::move(choice)})}};
-    if (request_.usage_always) event["usage"] = usage(drawn_[index]);
-    write(event);
+    if (request_.streaming.usage_always) event["usage"] = usage_of(request_.prompt, drawn_[index]);
+    events_.write(event);
   }
 
   [[nodiscard]] Json whole(const inference::RequestResult& result) const {
@@ -123,11 +109,11 @@ class TokenAnswer {
 
   Service& service_;
   SharedExchange exchange_;
+  EventStream events_;
   TokenRequest request_;
   TokenTexts texts_;
   std::vector<std::size_t> drawn_;  // [count] tokens
   std::vector<bool> ended_;         // [count]
-  bool begun_ = false;
 };
 
 class TokenRoutes {
@@ -142,9 +128,10 @@ class TokenRoutes {
     (void)fields.required("token_ids");
     prompt.ids = fields.ids("token_ids", service_.vocab());
     TokenRequest request{.id = fields.text("request_id").value_or(service_.next_id("generate-")),
+                         .streaming = {},
                          .version = weights->version,
                          .prompt = prompt.ids.size()};
-    read_stream(fields, request);
+    request.streaming = read_stream(service_, fields);
     refuse_others(fields);
     for (const char* ignored : {"priority", "cache_salt", "kv_transfer_params"}) (void)fields.find(ignored);
     const Json& params = fields.required("sampling_params");
@@ -154,7 +141,7 @@ class TokenRoutes {
     request.count = sampling.spec.count;
     request.beside = inner.integer("logprobs", 0, service_.most_log_probs());
     request.prompt_beside = inner.integer("prompt_logprobs", 0, service_.most_log_probs());
-    if (request.stream && request.prompt_beside)
+    if (request.streaming.stream && request.prompt_beside)
       inner.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
     for (const char* ignored : {"detokenize", "output_kind"}) (void)inner.find(ignored);
     service_.check_unread(inner);
@@ -170,7 +157,7 @@ class TokenRoutes {
     spec.top_log_probs = request.beside.value_or(0);
     spec.prompt_log_probs = request.prompt_beside;
     Engine::Work work{.id = request.id, .requests = {}, .on_failed = {}};
-    const bool stream = request.stream;
+    const bool stream = request.streaming.stream;
     const auto answer = std::make_shared<TokenAnswer>(service_, exchange, std::move(request));
     work.on_failed = [answer](const core::Error& error) { answer->on_failed(error); };
     if (stream) spec.on_token = [answer](const inference::TokenEvent& event) { answer->on_token(event); };
@@ -180,17 +167,6 @@ class TokenRoutes {
   }
 
  private:
-  void read_stream(Fields& fields, TokenRequest& request) {
-    request.stream = fields.flag("stream", false);
-    const Json* const options = fields.object("stream_options");
-    if (options == nullptr) return;
-    if (!request.stream) fields.out_of_range("stream_options", "an object", "nothing without \"stream\": true");
-    Fields inner(*options, "stream_options");
-    request.usage_at_end = inner.flag("include_usage", false);
-    request.usage_always = inner.flag("continuous_usage_stats", false);
-    service_.check_unread(inner);
-  }
-
   static void refuse_others(Fields& fields) {
     std::string found;
     if (const Json* const features = fields.find("features"); features != nullptr && !features->empty())

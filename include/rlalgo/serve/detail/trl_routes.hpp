@@ -309,13 +309,7 @@ class TrlRoutes {
   [[nodiscard]] static Json merged(Json body) {
     const auto at = body.find("generation_kwargs");
     if (at == body.end() || at->is_null()) return body;
-    if (!at->is_object())
-      refuse_request(400, 3,
-                     {.what = "a field has the wrong type",
-                      .found = quoted(*at),
-                      .expected = "an object",
-                      .where = "generation_kwargs"},
-                     "generation_kwargs");
+    if (!at->is_object()) refuse_type("generation_kwargs", *at, "an object");
     const Json more = *at;
     body.erase("generation_kwargs");
     for (const auto& [name, value] : more.items()) body[name] = value;

@@ -49,13 +49,7 @@ RLALGO_INLINE at::ScalarType wire_type(const std::string& name, const std::strin
 }
 
 RLALGO_INLINE std::vector<std::int64_t> wire_shape(const Json& list, const std::string& place) {
-  if (!list.is_array())
-    refuse_request(400, 3,
-                   {.what = "a field has the wrong type",
-                    .found = detail::quoted(list),
-                    .expected = "a list of numbers",
-                    .where = place + ".shape"},
-                   place + ".shape");
+  if (!list.is_array()) detail::refuse_type(place + ".shape", list, "a list of numbers");
   constexpr std::int64_t most = std::int64_t{1} << 32U;
   std::vector<std::int64_t> shape;
   std::int64_t count = 1;
@@ -84,13 +78,7 @@ RLALGO_INLINE model::NamedTensor read_wire_tensor(const WireTensor& wire, const 
   const std::vector<std::int64_t> shape = wire_shape(wire.shape, place);
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
-  if (!wire.data.is_string())
-    refuse_request(400, 3,
-                   {.what = "a field has the wrong type",
-                    .found = detail::quoted(wire.data),
-                    .expected = "base64",
-                    .where = place + ".data"},
-                   place + ".data");
+  if (!wire.data.is_string()) detail::refuse_type(place + ".data", wire.data, "base64");
   const auto bytes = core::from_base64(wire.data.get_ref<const std::string&>());
   if (!bytes) refuse("a tensor's data is no base64", "another character", "A–Z, a–z, 0–9, + and /");
   const auto elements = static_cast<std::size_t>(count);
