@@ -163,6 +163,10 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("--max-num-seqs", s.engine.engine.max_slots, "completions computed at a time")->capture_default_str();
   app.add_option("--prefill-rows", s.engine.engine.prefill_rows, "prompt tokens added to a step")
       ->capture_default_str();
+  app.add_option(
+         "--prefill-ahead", s.engine.engine.prefill_ahead,
+         "prompt tokens at most that are computed before those that have begun draw again; 0: they are never held up")
+      ->capture_default_str();
   app.add_option("--kv-cache-mb", o->cache_megabytes, "memory for keys and values; 0: 1 GiB, or the longest request")
       ->capture_default_str();
   app.add_option("--max-waiting", s.engine.most_waiting, "requests that may wait; more are answered 429")

@@ -46,6 +46,7 @@ TEST_CASE("the longest known prefix is found, in whole pages and within the limi
     KvCache::Sequence found;
     const std::int64_t length = prefixes.match(tree, {tokens}, limit, found);
     CHECK(length == found.length);
+    CHECK(prefixes.known_length(tree, {tokens}, limit) == length);
     CHECK(std::equal(found.pages.begin(), found.pages.end(), pages.begin()));
     cache.release(found);
     return length;

@@ -129,6 +129,7 @@ TEST_CASE("whatever comes, goes and is preempted beside it, a request gets the s
     SchedulerConfig config;
     config.max_slots = 1 + static_cast<std::int64_t>(random() % 9);
     config.prefill_rows = 1 + static_cast<std::int64_t>(random() % 40);
+    config.prefill_ahead = std::vector<std::int64_t>{2048, 0, 37, 200}[seed / 4 % 4];
     config.prefix_cache = seed % 3 != 0;
     config.cache_bytes = seed % 4 == 0 ? 0 : bytes_of(8 + random() % 12);
     config.eos_ids = {7};
@@ -262,6 +263,58 @@ TEST_CASE("older requests end first when the memory is short, and all end") {
       order.push_back(std::next(bench.ended.begin(), static_cast<std::ptrdiff_t>(seen))->first);
   REQUIRE(order.size() == 6);
   CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("a burst of prompts is computed before those that have begun draw again, and holds them up so long at most") {
+  // How many tokens the one that has begun gets in each step after eight prompts of 20 tokens have come.
+  const auto drawn = [](SchedulerConfig config, bool known) {
+    config.max_slots = 16;
+    config.prefill_rows = 40;
+    config.prefix_cache = known;
+    Bench bench(config);
+    const auto burst = [&] {
+      for (std::uint32_t r = 0; r < 8; ++r)
+        bench.submit({.prompt = prompt_of(known ? 33 : 20, r), .sampling = {.max_new_tokens = 8}});
+    };
+    if (known) {
+      burst();
+      bench.scheduler.drain();
+    }
+    int seen = 0;
+    bench.submit({.prompt = prompt_of(5, 20),
+                  .sampling = {.max_new_tokens = 60},
+                  .on_token = [&](const inference::TokenEvent&) { ++seen; }});
+    bench.scheduler.step();
+    burst();
+    std::vector<int> out;
+    for (int step = 0; step < 5; ++step) {
+      seen = 0;
+      bench.scheduler.step();
+      out.push_back(seen);
+    }
+    bench.scheduler.drain();
+    return out;
+  };
+  CHECK(drawn({}, false) == std::vector<int>{0, 0, 0, 1, 1});
+  CHECK(drawn({.prefill_ahead = 80}, false) == std::vector<int>{0, 0, 1, 1, 1});
+  CHECK(drawn({.prefill_ahead = 0}, false) == std::vector<int>{1, 1, 1, 1, 1});
+  CHECK(drawn({}, true) == std::vector<int>{1, 1, 1, 1, 1});  // a token of each prompt is left to compute
+  CHECK(error_of([] { Bench({.prefill_ahead = -1}); }) == "inference.7");
+}
+
+TEST_CASE("prompts that wait for pages hold nobody up") {
+  // The prompt of the second needs the pages that the first has, which is older and keeps them.
+  Bench bench({.max_slots = 4, .prefill_rows = 16, .cache_bytes = bytes_of(5), .prefix_cache = false});
+  const RequestId first = bench.submit({.prompt = prompt_of(70, 1), .sampling = {.max_new_tokens = 50}});
+  while (bench.scheduler.counts().drawn_tokens == 0) bench.scheduler.step();
+  const RequestId second = bench.submit({.prompt = prompt_of(60, 2), .count = 2, .sampling = {.max_new_tokens = 30}});
+  std::uint64_t steps = 0;
+  while (!bench.ended.contains(first)) {
+    bench.scheduler.step();
+    REQUIRE(++steps < 60);
+  }
+  bench.scheduler.drain();
+  CHECK(bench.ended.at(second).completions[1].completion.ids.size() == 30);
 }
 
 TEST_CASE("requests on different weights run side by side and keep theirs") {

@@ -51,6 +51,9 @@ class PrefixCache final : public KvCache::Keeper {
   // Gives `sequence` (empty) the pages of the longest known prefix of the first `limit` tokens; their positions.
   std::int64_t match(std::uint64_t tree, const TokenView& tokens, std::int64_t limit, KvCache::Sequence& sequence);
 
+  // The positions that match() would give, which are not taken.
+  std::int64_t known_length(std::uint64_t tree, const TokenView& tokens, std::int64_t limit);
+
   // Makes the full pages of `sequence`, which holds `tokens`, known. A page that is known already takes the place of
   // the sequence's own, which is freed.
   void insert(std::uint64_t tree, const TokenView& tokens, KvCache::Sequence& sequence);

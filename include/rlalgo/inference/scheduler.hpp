@@ -3,7 +3,9 @@
 //   submit(request) → id      step()      cancel(id)      drain()
 //
 // Each step computes one row for every decoding completion and up to prefill_rows of prompts, and draws a token for
-// each completion that is ready. Requests are served in the order of arrival. A completion starts when a slot and the
+// each completion that is ready. While more prompt tokens wait than go into one pass, those that decode are held up, so
+// that a burst of requests gets its first tokens early; they draw at the latest after prefill_ahead prompt tokens.
+// Requests are served in the order of arrival. A completion starts when a slot and the
 // memory for it are there; a slot is a row of the pass, memory is what limits the number of requests in work. When the
 // memory is short, the youngest completion gives its pages back (preemption) and is computed again, prompt and what was
 // drawn, when there is room; its tokens stay. Completions of one request share the pages of their prompt; requests with
@@ -128,6 +130,13 @@ class Scheduler {
   // The rows of this pass: decoding completions, then prompts and what is computed again, all oldest first.
   void collect(const Forward::WeightsHandle& weights);
 
+  // Whether somebody decodes, and more prompt tokens wait under these weights than go into this pass.
+  bool prompts_first(const Forward::WeightsHandle& weights);
+
+  void add_decoding(const Forward::WeightsHandle& weights);
+
+  void add_prompts(const Forward::WeightsHandle& weights);
+
   std::int64_t add_prompt_rows(std::size_t k, std::int64_t budget);
 
   // Tokens of a completion that are known and not in the cache: after a preemption, or given.
@@ -161,7 +170,9 @@ class Scheduler {
   std::deque<detail::Scheduled*> queue_;  // that want slots, oldest first
   detail::Roster roster_;
   std::int64_t longest_ = 0;
-  bool starved_ = false;  // somebody with a slot waits for pages
+  bool starved_ = false;      // somebody with a slot waits for pages
+  std::int64_t ahead_ = 0;    // prompt tokens computed since somebody is held up
+  bool may_hold_up_ = false;  // in this step
   Counts counts_;
   // Of this pass:
   std::vector<Forward::WeightsHandle> passes_;

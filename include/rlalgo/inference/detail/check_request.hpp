@@ -98,6 +98,11 @@ inline SchedulerConfig checked(SchedulerConfig config, const Forward& forward) {
           forward.max_logits());
   const std::int64_t rest = forward.max_rows() - config.max_slots;
   require(config.prefill_rows >= 1 && config.prefill_rows <= rest, "prefill_rows", config.prefill_rows, rest);
+  if (config.prefill_ahead < 0)
+    core::raise_usage("inference", 7,
+                      {.what = "engine setting prefill_ahead is out of range",
+                       .found = std::to_string(config.prefill_ahead),
+                       .expected = "0 (never ahead) or more"});
   return config;
 }
 

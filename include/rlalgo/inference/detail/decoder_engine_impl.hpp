@@ -40,6 +40,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
       scheduler_(decoder_, forward_, cache_, pool_,
                  {.max_slots = engine_.max_slots,
                   .prefill_rows = engine_.prefill_rows,
+                  .prefill_ahead = engine_.prefill_ahead,
                   .cache_bytes = engine_.cache_bytes,
                   .eos_ids = std::move(eos_ids)},
                  std::move(text)) {}

@@ -36,6 +36,13 @@ RLALGO_INLINE std::int64_t PrefixCache::match(std::uint64_t tree, const TokenVie
   return sequence.length;
 }
 
+RLALGO_INLINE std::int64_t PrefixCache::known_length(std::uint64_t tree, const TokenView& tokens, std::int64_t limit) {
+  std::int64_t begin = 0;
+  for (PageId page = none; begin + width <= limit; begin += width)
+    if (page = find(tree, page, read(tokens, begin)); page == none) break;
+  return begin;
+}
+
 RLALGO_INLINE void PrefixCache::insert(std::uint64_t tree, const TokenView& tokens, KvCache::Sequence& sequence) {
   grow();
   for (std::int64_t i = sequence.indexed; (i + 1) * width <= sequence.length; ++i) {

@@ -55,6 +55,8 @@ struct Scheduled {
   [[nodiscard]] const data::Completion& completion(std::int64_t j) const {
     return result.completions[static_cast<std::size_t>(j)].completion;
   }
+  // Log-probs of a prompt need all of its logits.
+  [[nodiscard]] bool may_reuse() const { return indexed && !spec.prompt_log_probs; }
   [[nodiscard]] bool wants_slots() const { return !preempted.empty() || started < spec.count; }
   // Completions that will continue the prompt where it is.
   [[nodiscard]] std::int64_t heirs() const { return spec.count - started + waiting; }

@@ -110,7 +110,10 @@ RLALGO_INLINE bool Scheduler::step() {
     const Forward::WeightsHandle& weights = roster_[k].request->spec.weights;
     if (std::find(passes_.begin(), passes_.end(), weights) == passes_.end()) passes_.push_back(weights);
   }
+  const std::int64_t before = ahead_;
+  may_hold_up_ = before < config_.prefill_ahead;
   for (const Forward::WeightsHandle& weights : passes_) pass(weights);
+  if (ahead_ == before) ahead_ = 0;  // nobody was held up
   passes_.clear();
   return true;
 }
@@ -295,6 +298,34 @@ RLALGO_INLINE void Scheduler::pass(const Forward::WeightsHandle& weights) {
 RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
   rows_.clear();
   wanted_.clear();
+  const bool hold_up = may_hold_up_ && prompts_first(weights);
+  if (!hold_up) add_decoding(weights);
+  add_prompts(weights);
+  if (!hold_up) return;
+  ahead_ += static_cast<std::int64_t>(rows_.size());
+  if (rows_.empty()) add_decoding(weights);  // the prompts wait for pages
+}
+
+RLALGO_INLINE bool Scheduler::prompts_first(const Forward::WeightsHandle& weights) {
+  bool decoding = false;
+  std::int64_t waiting = 0;
+  const detail::Scheduled* last = nullptr;
+  for (std::size_t k = 0; k < roster_.size(); ++k) {
+    const detail::Slot& slot = roster_[k];
+    const detail::Scheduled& request = *slot.request;
+    if (request.spec.weights != weights) continue;
+    decoding = decoding || (!slot.waits && slot.uncomputed() == 1);
+    if (!slot.waits || request.complete || std::exchange(last, &request) == &request) continue;
+    std::int64_t there = request.prompt.length;
+    if (there == 0 && request.may_reuse())
+      there = prefixes_.known_length(weights->contents, {request.spec.prompt}, request.prompt_size() - 1);
+    waiting += request.prompt_size() - there;
+    if (decoding && waiting > config_.prefill_rows) return true;
+  }
+  return false;
+}
+
+RLALGO_INLINE void Scheduler::add_decoding(const Forward::WeightsHandle& weights) {
   for (std::size_t k = 0; k < roster_.size(); ++k) {
     detail::Slot& slot = roster_[k];
     if (slot.waits || slot.request->spec.weights != weights || slot.uncomputed() != 1) continue;
@@ -307,6 +338,9 @@ RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
     else
       starved_ = true;
   }
+}
+
+RLALGO_INLINE void Scheduler::add_prompts(const Forward::WeightsHandle& weights) {
   std::int64_t budget = config_.prefill_rows;
   const detail::Scheduled* last = nullptr;
   for (std::size_t k = 0; k < roster_.size() && budget > 0; ++k) {
@@ -326,7 +360,7 @@ RLALGO_INLINE void Scheduler::collect(const Forward::WeightsHandle& weights) {
 RLALGO_INLINE std::int64_t Scheduler::add_prompt_rows(std::size_t k, std::int64_t budget) {
   detail::Scheduled& request = *roster_[k].request;
   const RequestSpec& spec = request.spec;
-  if (request.prompt.length == 0 && request.indexed && !spec.prompt_log_probs) {
+  if (request.prompt.length == 0 && request.may_reuse()) {
     const std::int64_t found =
         prefixes_.match(spec.weights->contents, {spec.prompt}, request.prompt_size() - 1, request.prompt);
     if (!request.drawn) {
