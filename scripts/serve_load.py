@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Mixed load on a server of ours, with an oracle: every greedy answer is the answer alone.
 
-    scripts/serve_load.py --rlalgo build/release/bin/rlalgo [--model DIR] [--minutes 1] [--clients 12] [--seed 0]
+    scripts/serve_load.py --rlalgo build/release/bin/rlalgo [--model DIR] [--minutes 1] [--clients 12] [--seed 0] [--torch PYTHON]
 
 Starts `rlalgo vllm-serve` and asks it from many threads for completions, conversations and TRL's lists, whole and as streams,
 from the base model and from two adapters that are replaced all the while; a third of the clients leave in the middle, some send
-nonsense, some pause the engine or reset its cache. Beforehand each prompt's greedy answer is taken alone, of the base model and
-of each version of the adapters. An answer that is greedy and whole must be one of them: of the version that was loaded when it was
-asked for, or of one that came later. At the end no request may be left and no page of keys and values in use; memory may not
-have grown by more than --growth MB since a tenth of the time was over.
+nonsense, some pause the engine or reset its cache. A trainer replaces the base model's weights: over HTTP at once or in a session, from a
+file, and, where PYTHON has torch, by broadcasts in TRL's order and in vLLM's; now and then it dies in the middle. Beforehand each prompt's
+greedy answer is taken alone, of each version of the base model, and of each version of the adapters on it. An answer that is greedy and
+whole must be one of them: of the versions that were loaded when it was asked for, or of some that came later. At the end no request may be
+left and no page of keys and values in use; memory may not have grown by more than --growth MB since a tenth of the time was over.
 
 Exit status 0 if all was so, the server ended in order and its sanitizer, if it has one (presets `address` and `thread`), had
 nothing to report. LibTorch and libgomp are not instrumented. A ThreadSanitizer build therefore runs with one compute thread and
 leaves out what they do themselves (scripts/tsan.supp); our own code, the HTTP server, the scheduler and the engine, is seen.
-Standard library only.
+Standard library only, but for --torch.
 """
 import argparse
+import base64
 import http.client
 import json
 import os
@@ -34,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROMPTS = ["3 + 4 =", "The sum of 12 and 9 is", "A", "What is 7 times 8? Think about it, step by step, and then answer.", "1 2 3 4 5"]
 ADAPTERS = ("left", "right")
 VERSIONS = 3
+BASES = 2
 LENGTHS = (4, 16, 48)
 
 
@@ -62,6 +65,39 @@ def write_adapter(folder, model, seed):
         "inference_mode": True, "fan_in_fan_out": False}))
 
 
+def read_tensors(file):
+    """name → (shape, bytes) of a safetensors file of bfloat16."""
+    data = file.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    if {entry["dtype"] for entry in header.values()} != {"BF16"}:
+        sys.exit(f"{file} is not of bfloat16")
+    return {name: (entry["shape"], data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def write_tensors(file, tensors):
+    header, data = {}, b""
+    for name, (shape, block) in tensors.items():
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
+        data += block
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def other_weights(tensors, seed):
+    """The same with every value multiplied by a random number near 1."""
+    rng, out = random.Random(seed), {}
+    for name, (shape, block) in tensors.items():
+        words = struct.unpack(f"<{len(block) // 2}H", block)
+        values = struct.unpack(f"<{len(words)}f", struct.pack(f"<{len(words)}I", *(w << 16 for w in words)))
+        bits = struct.unpack(f"<{len(words)}I", struct.pack(f"<{len(words)}f", *(v * (1 + 0.2 * rng.gauss(0, 1)) for v in values)))
+        out[name] = (shape, struct.pack(f"<{len(words)}H", *(b >> 16 for b in bits)))
+    return out
+
+
 class Wrong(Exception):
     pass
 
@@ -71,8 +107,11 @@ class Load:
         self.arguments, self.port, self.folder = arguments, port, folder
         self.end = time.time() + 60 * arguments.minutes
         self.lock, self.counts, self.wrong = threading.Lock(), {}, []
-        self.loaded = {name: 0 for name in ADAPTERS}  # version by name; changed before the request to change it
+        self.loaded = {name: 0 for name in ("m", *ADAPTERS)}  # version by name; changed before the request to change it
         self.settled = dict(self.loaded)  # the version whose load has been answered
+        self.bases = [read_tensors(folder / f"base-{version}.safetensors") for version in range(BASES)]
+        self.fence = threading.Lock()  # TRL's fence puts in force what has come of a broadcast, whoever asks for it
+        self.trainer_process = None
 
     def count(self, what):
         with self.lock:
@@ -110,49 +149,134 @@ class Load:
         return {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
 
     def take_answers(self):
-        """answers[model][version][prompt]: the longest greedy completion, taken alone."""
+        """answers[model][base version][adapter version][prompt]: the longest greedy completion, taken alone."""
         def of(model):
             return {p: self.good("/v1/completions", self.greedy(model, p, LENGTHS[-1]))["choices"][0]["token_ids"] for p in PROMPTS}
-        self.answers = {"m": [of("m")]}
-        for name in ADAPTERS:
-            self.answers[name] = []
-            for version in range(VERSIONS):
-                self.load(name, version)
-                self.answers[name].append(of(name))
-            self.load(name, 0)
-            different = {json.dumps(a) for a in self.answers[name]} | {json.dumps(self.answers["m"][0])}
-            if len(different) != VERSIONS + 1:
-                raise Wrong("the adapters do not change the greedy answers: nothing would be shown")
+        self.answers = {name: [] for name in ("m", *ADAPTERS)}
+        for base in range(BASES):
+            self.over_http(base)
+            self.answers["m"].append([of("m")])
+            for name in ADAPTERS:
+                self.answers[name].append([])
+                for version in range(VERSIONS):
+                    self.load(name, version)
+                    self.answers[name][base].append(of(name))
+                self.load(name, 0)
+        self.over_http(0)
+        different = {json.dumps(one) for name in ("m", *ADAPTERS) for base in self.answers[name] for one in base}
+        if len(different) != BASES * (1 + len(ADAPTERS) * VERSIONS):
+            raise Wrong("weights or adapters do not change the greedy answers: nothing would be shown")
+
+    # How weights come.
+
+    def over_http(self, base):
+        self.good("/http_update_weights/", {"params": [
+            {"name": name, "dtype": "torch.bfloat16", "wire_dtype": "bfloat16", "shape": shape, "data": base64.b64encode(block).decode()}
+            for name, (shape, block) in self.bases[base].items()]})
+
+    def in_a_session(self, base, session):
+        names = list(self.bases[base])
+        self.good("/start_weight_update", {"session": session})
+        for part in (names[::2], names[1::2]):
+            tensors = [self.bases[base][name] for name in part]
+            self.good("/update_weights", {"session": session, "update_info": {
+                "names": part, "dtype_names": ["bfloat16"] * len(part), "shapes": [shape for shape, _ in tensors],
+                "data": [base64.b64encode(block).decode() for _, block in tensors]}})
+        self.good("/finish_weight_update", {"session": session})
+
+    def begun_twice(self, base, session):
+        """A session that is left after half of its tensors, of the other weights, and begins anew."""
+        other = self.bases[1 - base]
+        name = next(iter(other))
+        self.good("/start_weight_update", {"session": session})
+        self.good("/update_weights", {"session": session, "update_info": {
+            "names": [name], "dtype_names": ["bfloat16"], "shapes": [other[name][0]], "data": [base64.b64encode(other[name][1]).decode()]}})
+        self.in_a_session(base, session)
+
+    def from_a_file(self, base, session):
+        self.good("/start_weight_update", {"session": session})
+        self.good("/update_weights", {"session": session, "update_info": {"path": str(self.folder / f"base-{base}.safetensors")}})
+        self.good("/finish_weight_update", {"session": session})
+
+    def broadcast(self, base, way, stop_after=None):
+        with self.fence:
+            if self.trainer_process is None:
+                self.trainer_process = subprocess.Popen(
+                    [self.arguments.torch, ROOT / "scripts/serve_load_broadcast.py", str(self.port),
+                     *(self.folder / f"base-{version}.safetensors" for version in range(BASES))],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                self.trainer_process.stdout.readline()
+            process = self.trainer_process
+            process.stdin.write(json.dumps({"way": way, "version": base, "stop_after": stop_after}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            if answer and stop_after is None:
+                return
+            code = process.wait(120)
+            self.trainer_process = None
+            if stop_after is None or code != 0:
+                raise Wrong(f"a broadcast as {way} ended with {code}")
+            # The next act of the update may say that tensors did not come; the one after it is another trainer's.
+            self.ask("/close_communicator/" if way.startswith("trl") else "/finish_weight_update", {})
+
+    def trainer(self):
+        rng, count = random.Random(self.arguments.seed + 77), 0
+        ways = ["http", "session", "twice", "file"]
+        if self.arguments.torch:
+            ways += ["trl", "trl_batch", "vllm", "vllm_packed"]
+        while time.time() < self.end and not self.wrong:
+            count += 1
+            way = ways[count % len(ways)]
+            version, session = self.settled["m"] + 1, f"session {count}"
+            try:
+                if way in ways[4:] and rng.random() < 0.2:
+                    self.broadcast(version % BASES, way, rng.randrange(3))
+                    self.count(f"died_{way}")
+                    continue
+                with self.lock:
+                    self.loaded["m"] = version
+                if way == "http":
+                    self.over_http(version % BASES)
+                elif way in ways[4:]:
+                    self.broadcast(version % BASES, way)
+                else:
+                    {"session": self.in_a_session, "twice": self.begun_twice, "file": self.from_a_file}[way](version % BASES, session)
+                with self.lock:
+                    self.settled["m"] = version
+                self.count(f"weights_{way}")
+            except (Wrong, OSError, http.client.HTTPException, subprocess.TimeoutExpired) as error:
+                self.wrong.append(f"weights as {way}: {type(error).__name__}: {error}")
+            time.sleep(rng.random() * 0.6)
 
     # What one client does, again and again.
 
-    def check(self, model, prompt, tokens, ids, possible):
-        """`possible`: versions that may have been asked; None: all."""
-        known = self.answers[model]
-        for version in possible if possible is not None else range(len(known)):
-            if ids == known[version][prompt][:tokens]:
-                return
-        raise Wrong(f"{model} on {prompt!r} gave {ids}, none of the answers alone (versions {possible})")
+    def check(self, model, prompt, tokens, ids, before):
+        bases, versions = self.versions_since("m", before["m"], BASES), self.versions_since(model, before[model], VERSIONS)
+        for base in bases:
+            for version in versions if model != "m" else [0]:
+                if ids == self.answers[model][base][version][prompt][:tokens]:
+                    return
+        raise Wrong(f"{model} on {prompt!r} gave {ids}, none of the answers alone (weights {bases}, versions {versions})")
 
-    def versions_since(self, model, before):
-        """Versions that a request may have begun with: the one settled before it was sent, and every later one."""
-        if model == "m":
-            return [0]
+    def now(self):
         with self.lock:
-            last = self.loaded[model]
-        return sorted({v % VERSIONS for v in range(before, last + 1)})
+            return dict(self.settled)
+
+    def versions_since(self, name, before, count):
+        """Versions that a request may have begun with: the one settled before it was sent, and every later one."""
+        with self.lock:
+            last = self.loaded[name]
+        return sorted({v % count for v in range(before, last + 1)})
 
     def whole(self, rng, model):
         prompt, tokens = rng.choice(PROMPTS), rng.choice(LENGTHS)
-        with self.lock:
-            before = self.settled.get(model, 0)
+        before = self.now()
         ids = self.good("/v1/completions", self.greedy(model, prompt, tokens))["choices"][0]["token_ids"]
-        self.check(model, prompt, tokens, ids, self.versions_since(model, before))
+        self.check(model, prompt, tokens, ids, before)
 
     def stream(self, rng, model, leave):
         prompt, tokens = rng.choice(PROMPTS), LENGTHS[-1] if leave else rng.choice(LENGTHS)
-        with self.lock:
-            before = self.settled.get(model, 0)
+        before = self.now()
         connection = self.connect()
         try:
             connection.request("POST", "/v1/completions", json.dumps({**self.greedy(model, prompt, tokens), "stream": True}))
@@ -169,7 +293,7 @@ class Load:
         finally:
             connection.close()
         if not leave:
-            self.check(model, prompt, tokens, ids, self.versions_since(model, before))
+            self.check(model, prompt, tokens, ids, before)
 
     def leave_early(self, rng, model):
         connection = self.connect()
@@ -204,7 +328,8 @@ class Load:
     def control(self, rng, _):
         what = rng.choice(["reset", "metrics", "pause"])
         if what == "reset":
-            self.good("/reset_prefix_cache/", {})
+            with self.fence:
+                self.good("/reset_prefix_cache/", {})
         elif what == "metrics":
             self.ask("/metrics", None, "GET")
         else:
@@ -256,7 +381,8 @@ class Load:
 
 
 def resident_mb(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) / 1024
+    found = re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0  # it has ended
 
 
 def main():
@@ -266,10 +392,13 @@ def main():
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--torch", help="a Python program that has torch, for broadcasts")
     parser.add_argument("--growth", type=float, default=64.0, help="MB by which the server's memory may grow")
     arguments = parser.parse_args()
+    # Of Gloo's mutexes ThreadSanitizer sees what condition variables do alone: it would count locks that it never sees released.
+    mutexes = "detect_deadlocks=0:report_mutex_bugs=0" if arguments.torch else "second_deadlock_stack=1"
     environment = {**os.environ, "OMP_NUM_THREADS": "1",
-                   "TSAN_OPTIONS": f"suppressions={ROOT}/scripts/tsan.supp:halt_on_error=0:exitcode=66:second_deadlock_stack=1",
+                   "TSAN_OPTIONS": f"suppressions={ROOT}/scripts/tsan.supp:halt_on_error=0:exitcode=66:{mutexes}",
                    "ASAN_OPTIONS": "detect_leaks=1:exitcode=66:detect_container_overflow=0",
                    "LSAN_OPTIONS": f"suppressions={ROOT}/scripts/lsan.supp",
                    "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -278,8 +407,11 @@ def main():
         for a, name in enumerate(ADAPTERS):
             for version in range(VERSIONS):
                 write_adapter(folder / f"{name}-{version}", arguments.model, 10 * a + version)
+        weights = read_tensors(pathlib.Path(arguments.model) / "model.safetensors")
+        for version in range(BASES):
+            write_tensors(folder / f"base-{version}.safetensors", other_weights(weights, version) if version > 0 else weights)
         log = folder / "log"
-        server = subprocess.Popen([arguments.rlalgo, "vllm-serve", arguments.model, "--port", "0", "--served-model-name", "m",
+        server = subprocess.Popen([arguments.rlalgo, "vllm-serve", arguments.model, "--port", "0", "--served-model-name", "m", "--broadcast-timeout", "60",
                                    "--max-num-seqs", "8", "--kv-cache-mb", "16"], stderr=log.open("wb"), env=environment)
         failed = []
         try:
@@ -292,15 +424,18 @@ def main():
             load = Load(arguments, int(found[1]), folder)
             load.take_answers()
             threads = [threading.Thread(target=load.client, args=(n,), daemon=True) for n in range(arguments.clients)]
-            threads.append(threading.Thread(target=load.swapper, daemon=True))
+            threads += [threading.Thread(target=load.swapper, daemon=True), threading.Thread(target=load.trainer, daemon=True)]
             begin = time.time()
             for thread in threads:
                 thread.start()
-            while time.time() < begin + 6 * arguments.minutes and not load.wrong:
+            while time.time() < begin + 6 * arguments.minutes and not load.wrong and server.poll() is None:
                 time.sleep(0.2)
             early = resident_mb(server.pid)
             for thread in threads:
                 thread.join(max(0.0, load.end - time.time()) + 300)
+            if load.trainer_process is not None:
+                load.trainer_process.stdin.close()
+                load.trainer_process.wait(60)
             if any(thread.is_alive() for thread in threads):
                 failed.append("a request was not answered for five minutes")
             failed += load.wrong
