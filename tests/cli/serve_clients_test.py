@@ -32,11 +32,11 @@ def pythons(variable, condition):
 
 
 def run(c, python, client, *arguments):
-    """The last JSON object that a client's program prints (libraries log to the same place); what it said where it fails."""
+    """The last JSON object that a client's program prints (libraries log to the same place, behind it, too); what it said where it fails."""
     done = subprocess.run([python, CLIENTS / client, *map(str, arguments)], cwd=c.folder, capture_output=True, text=True,
                           timeout=300, env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-1500:]
-    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    return json.JSONDecoder().raw_decode([line for line in done.stdout.splitlines() if line.startswith("{")][-1])[0]
 
 
 def served(c, variable, condition, client, options=(), arguments=(), key=None):
