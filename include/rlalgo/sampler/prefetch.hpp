@@ -159,7 +159,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       return std::move(item->made);
     }
     lent_.push_back(item);
-    Made out{.number = number, .generation = item->made.generation, .tokens = 0, .about = {}};
+    Made out{.number = number, .generation = generation_of(*item), .tokens = 0, .about = {}};
     out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
       const core::Stopwatch waiting;
       const bool whole = rows == made.generation->rollouts.size();
@@ -271,6 +271,12 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       }
       wait_a_little(lock, step);
     }
+  }
+
+  // The producer writes the rest of an item that is not whole yet.
+  [[nodiscard]] std::shared_ptr<Generation> generation_of(const Item& item) const {
+    const std::lock_guard lock(state_.mutex);
+    return item.made.generation;
   }
 
   void await(const Item& item, std::size_t rows, bool whole, std::int64_t step) {
