@@ -552,6 +552,24 @@ TEST_CASE("a stop that is asked for while Python starts is not waited with") {
   CHECK(watch.seconds() < 30.0);
 }
 
+TEST_CASE("of a step that is to be finished first, a stop waits two seconds for Python, however it hangs") {
+  const std::string body = GENERATE("    while True:\n        pass\n",  // holds the interpreter most of the time
+                                    "    [os.write(3, b' ') and time.sleep(0.05) for _ in range(4000)]\n");  // drips
+  Bench bench(60.0);
+  bench.directory.write("slow.py",
+                        "import os, time\ndef f(completions, **rest):\n" + body + "    return [1.0]\n" +
+                            "def g(completions, **rest):\n    time.sleep(0.8)\n    return [1.0] * len(completions)\n");
+  bench.worker->load("slow.f");
+  bench.worker->load("slow.g");
+  const core::Interruption::Deferred step;
+  core::Interruption::request(2);
+  CHECK(bench.call("slow.g").size() == bench.texts.size());  // what is soon finished is
+  const core::Stopwatch watch;
+  CHECK_THROWS_AS(bench.call("slow.f"), core::Interrupted);
+  CHECK(watch.seconds() < 4.5);
+  core::Interruption::clear();
+}
+
 TEST_CASE("when the trainer is killed in the middle of a call, Python goes too") {
   rlalgo::support::ScratchDirectory directory;
   directory.write("rewards.py", rewards_py);

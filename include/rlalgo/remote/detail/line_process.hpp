@@ -5,7 +5,10 @@
 // that it started when the channel is closed, as python/host.py does; what is still there two seconds later is killed
 // with its process group. Posix only.
 //
-// Errors: [rlalgo.core.8] a stop was asked for while the program was starting (core/interruption.hpp).
+// When a stop is asked for, an exchange under way ends at once, or, of what is to be finished first (a step of a run), after
+// stop_seconds at most, counted from where this process was first waited for with the stop asked for.
+//
+// Errors: [rlalgo.core.8] an exchange was given up because a stop was asked for (core/interruption.hpp).
 #pragma once
 
 #include <fcntl.h>
@@ -20,6 +23,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +40,7 @@ class LineProcess {
  public:
   enum class Outcome { answered, late, gone, too_long };
   static constexpr std::size_t longest_answer = std::size_t{1} << 30U;  // bytes
+  static constexpr double stop_seconds = 2.0;
 
   LineProcess() = default;
   LineProcess(const LineProcess&) = delete;
@@ -143,9 +148,9 @@ class LineProcess {
   // Waits for the channel; also notices a dead child whose descendants still hold the other end.
   Outcome wait_for(short events, const core::Deadline& deadline) {
     for (;;) {
-      if (core::Interruption::requested() && !core::Interruption::deferred()) {
+      if (due_to_stop()) {
         stop(0.0);
-        core::stop_if_interrupted();
+        core::raise_interrupted("core", 8, {.what = "interrupted while another program was waited for"});
       }
       const int left = deadline.milliseconds_left();
       if (left == 0) return Outcome::late;
@@ -155,6 +160,15 @@ class LineProcess {
       if (ready < 0 && errno != EINTR) return Outcome::gone;
       if (ready == 0 && exited()) return Outcome::gone;
     }
+  }
+
+  [[nodiscard]] bool due_to_stop() {
+    if (!core::Interruption::requested()) {
+      stop_by_.reset();
+      return false;
+    }
+    if (!stop_by_) stop_by_.emplace(stop_seconds);
+    return !core::Interruption::deferred() || stop_by_->passed();
   }
 
   // True when the child has ended; it stays a zombie, so its process group id is not reused yet.
@@ -193,6 +207,7 @@ class LineProcess {
   pid_t child_ = -1;
   int channel_ = -1;
   std::string received_;
+  std::optional<core::Deadline> stop_by_;  // since a stop was asked for
   std::string ended_ = "not started";
 };
 
