@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Repeats the trial that docs/reliability.md counts: kills of training runs, and faults of every input and server.
 
-    reliability.py [--rlalgo PROGRAM] [--kills N] [--inputs N] [--seed S] [--only TEXT] [--list] [kills] [faults] [inputs]
+    reliability.py [--rlalgo PROGRAM] [--kills N] [--inputs N] [--trials N] [--seed S] [--only TEXT] [--list]
+                   [kills] [faults] [inputs] [asynchronous]
 
 kills    N runs of seven kinds are ended by SIGKILL, at random times and while they save, log and evaluate; each is resumed
          until it ends, and every file of it is compared with those of a run that was never disturbed. Then it is run again
@@ -9,8 +10,11 @@ kills    N runs of seven kinds are ended by SIGKILL, at random times and while t
 faults   the list of scripts/reliability_faults.py: signals, limits, servers, rewards, outputs. One line each.
 inputs   N configurations, rows and model files that are wrong in a way drawn from --seed: each must be refused by a numbered
          error, or train; no crash, no endless wait, no output that is half a run.
+asynchronous  N runs with generation beside training, each with one fault of scripts/reliability_asynchronous.py: a server, a
+         reward or the trainer itself dies, hangs, is slow, is interrupted. Each goes on, or ends by number in time and is
+         resumed, and has trained on every prompt as often as an undisturbed run.
 
-Without a word all three are done. PROGRAM is by default build/release/bin/rlalgo. Only the standard library of Python is
+Without a word all four are done. PROGRAM is by default build/release/bin/rlalgo. Only the standard library of Python is
 needed. Prints `ok NAME`, `FAIL NAME: why` and counts; exit status 1 if anything failed. What may differ between a run and
 a resumed one is in one place, `comparable`.
 """
@@ -416,22 +420,25 @@ def kill_test(program, work, kills, seed, report, only=""):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="kills, faults, inputs; none: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="kills, faults, inputs, asynchronous; none: all")
     parser.add_argument("--rlalgo", default=str(ROOT / "build/release/bin/rlalgo"))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--inputs", type=int, default=400)
+    parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="kinds of run and faults whose name has this text")
     parser.add_argument("--list", action="store_true", help="names of the kinds of run and of the faults, and what they promise")
     arguments = parser.parse_args()
+    import reliability_asynchronous
     import reliability_faults
-    if unknown := set(arguments.parts) - {"kills", "faults", "inputs"}:
+    if unknown := set(arguments.parts) - {"kills", "faults", "inputs", "asynchronous"}:
         parser.error(f"no part named {', '.join(sorted(unknown))}")
     if arguments.list:
         print("\n".join(f"kills   {name}" for name in KINDS))
         print("\n".join(f"faults  {name}: {case.__doc__}" for name, case in reliability_faults.CASES.items()))
+        print("\n".join(f"asynchronous  {name}" for name in reliability_asynchronous.FAULTS))
         return 0
-    parts = arguments.parts or ["kills", "faults", "inputs"]
+    parts = arguments.parts or ["kills", "faults", "inputs", "asynchronous"]
     program = Program(pathlib.Path(arguments.rlalgo).resolve())
     report = Report()
     work = pathlib.Path(tempfile.mkdtemp(prefix="rlalgo-reliability-"))
@@ -441,6 +448,8 @@ def main():
         reliability_faults.fault_test(program, work, report, arguments.only)
     if "inputs" in parts:
         reliability_faults.input_test(program, work, arguments.inputs, arguments.seed, report)
+    if "asynchronous" in parts:
+        reliability_asynchronous.asynchronous_test(program, work, arguments.trials, arguments.seed, report, arguments.only)
     if report.failed == 0:
         shutil.rmtree(work)
     print(f"{report.passed} passed, {report.failed} failed")
