@@ -1,6 +1,8 @@
 #include <support/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <sstream>
 #include <vector>
 
@@ -77,6 +79,31 @@ TEST_CASE("feature matching has bands of its own, and none of those that its num
       health(records(20, {{"reward", 1.0}, {"ebft/alignment", 1.0}, {"rewards/diversity/mean", 0.0}}));
   CHECK(std::none_of(whitened.begin(), whitened.end(),
                      [](const HealthFinding& f) { return f.metric == "rewards/diversity/mean"; }));
+}
+
+TEST_CASE("completions that grow steadily towards the longest are an alarm; long, noisy or shrinking ones are not") {
+  const auto of = [](auto length, std::size_t count = 20) {
+    std::vector<Record> run;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double mean = length(static_cast<double>(i));
+      run.push_back({static_cast<std::int64_t>(i + 1),
+                     0.0,
+                     {{"reward", 1.0}, {"completions/mean_length", mean}, {"completions/max_length", 100.0}}});
+    }
+    for (const HealthFinding& f : health(run))
+      if (f.metric == "completions/mean_length") return f.state;
+    FAIL("no finding");
+    return State::well;
+  };
+  CHECK(of([](double i) { return 40.0 + 3.0 * i; }) == State::alarm);                             // to 97
+  CHECK(of([](double i) { return 40.0 + 3.0 * i + 4.0 * std::cos(2.0 * i); }) == State::alarm);   // with noise
+  CHECK(of([](double i) { return 20.0 + 3.0 * i; }) == State::watch);                             // 71 of 100
+  CHECK(of([](double i) { return 10.0 + i; }) == State::well);                                    // far from the end
+  CHECK(of([](double i) { return 90.0 + 0.4 * i; }) == State::well);                              // long from the start
+  CHECK(of([](double i) { return i < 15.0 ? 40.0 + 4.0 * i : 90.0 - 2.0 * i; }) == State::well);  // came back
+  CHECK(of([](double i) { return 97.0 - 3.0 * i; }) == State::well);
+  CHECK(of([](double i) { return 40.0 + 6.0 * i; }, 10) == State::watch);  // an alarm needs the whole window
+  CHECK(of([](double) { return 0.0; }) == State::well);
 }
 
 TEST_CASE("an alarm waits for its window, and only the window counts") {

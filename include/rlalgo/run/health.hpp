@@ -3,6 +3,8 @@
 // A rule looks at the mean of a metric over the last `window` records that have it: inside `healthy` the run is well,
 // beyond `alarm` something is wrong, between them it is worth watching. Rules speak only of runs with rewards (a record
 // with the metric `reward` or `ebft/mean_reward`), and of metrics that the run has. `*` in a name stands for any text.
+// A rule with `towards` looks at growth instead: where the means of the window's quarters rise, one after the other and by a
+// quarter in all, at the last of them as a share of the largest value of `towards` in the window; elsewhere at 0.
 // Source of the numbers: axolotl's training_stability guide for GRPO, and its page on EBFT for ebft/….
 #pragma once
 
@@ -26,9 +28,10 @@ struct HealthRule {
   double alarm_below, alarm_above;  // infinite: no such alarm
   std::size_t window;               // records
   const char* advice;
-  bool magnitude = false;        // judged by the mean of |value|: the sign is a matter of taste
-  const char* unless = nullptr;  // says nothing of a run that has this metric
-  const char* only = nullptr;    // says nothing of a run that has it not
+  bool magnitude = false;         // judged by the mean of |value|: the sign is a matter of taste
+  const char* unless = nullptr;   // says nothing of a run that has this metric
+  const char* only = nullptr;     // says nothing of a run that has it not
+  const char* towards = nullptr;  // judged by the growth towards this metric
 };
 
 struct HealthFinding {
@@ -45,6 +48,9 @@ namespace detail {
 
 // `*` stands for any text.
 [[nodiscard]] bool matches(std::string_view pattern, std::string_view name);
+
+// What a rule with `towards` judges of its window's values, the newest last.
+[[nodiscard]] double growth(std::span<const double> values, double limit);
 
 // Whether a metric says that a run has rewards: of completions, or of blocks.
 [[nodiscard]] bool tells_reward(std::string_view name);

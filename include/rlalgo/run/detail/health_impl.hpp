@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -67,6 +68,16 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
        "most of the update is clipped away: lower learning_rate or num_iterations, or widen epsilon"},
       {"completions/clipped_ratio", 0.0, 0.3, -none, 0.8, 10,
        "completions are cut before they end: raise max_completion_length, or teach shorter answers"},
+      {.metric = "completions/mean_length",
+       .healthy_from = 0.0,
+       .healthy_to = 0.6,
+       .alarm_below = -none,
+       .alarm_above = 0.8,
+       .window = 20,
+       .advice = "completions grow steadily towards the longest there are, which is often a reward that pays for "
+                 "length: read "
+                 "some, bound or punish length (soft_overlong_punishment_reward)",
+       .towards = "completions/max_length"},
   };
   return rules;
 }
@@ -77,6 +88,18 @@ RLALGO_INLINE bool detail::matches(std::string_view pattern, std::string_view na
   const std::string_view before = pattern.substr(0, star);
   const std::string_view after = pattern.substr(star + 1);
   return name.size() >= before.size() + after.size() && name.starts_with(before) && name.ends_with(after);
+}
+
+RLALGO_INLINE double detail::growth(std::span<const double> values, double limit) {
+  const std::size_t quarter = values.size() / 4;
+  if (quarter == 0 || limit <= 0.0) return 0.0;
+  double means[4];
+  for (std::size_t q = 0; q < 4; ++q) {
+    const auto part = values.subspan(values.size() - (4 - q) * quarter, quarter);
+    means[q] = std::accumulate(part.begin(), part.end(), 0.0) / static_cast<double>(quarter);
+    if (q > 0 && means[q] <= means[q - 1]) return 0.0;
+  }
+  return means[3] >= 1.25 * means[0] ? means[3] / limit : 0.0;
 }
 
 RLALGO_INLINE bool detail::tells_reward(std::string_view name) {
@@ -97,13 +120,21 @@ RLALGO_INLINE std::vector<HealthFinding> health(std::span<const Record> records)
       if (!detail::matches(rule.metric, name)) continue;
       double sum = 0.0, judged = 0.0;
       std::size_t count = 0;
+      double limit = 0.0;
+      std::vector<double> window;  // the newest first
       for (auto record = records.rbegin(); record != records.rend() && count < rule.window; ++record)
         if (const double value = record->value(name); std::isfinite(value)) {
           sum += value;
           judged += rule.magnitude ? std::abs(value) : value;
           ++count;
+          window.push_back(value);
+          if (rule.towards != nullptr) limit = std::fmax(limit, record->value(rule.towards));
         }
       judged /= static_cast<double>(count);
+      if (rule.towards != nullptr) {
+        std::reverse(window.begin(), window.end());
+        judged = detail::growth(window, limit);
+      }
       HealthFinding finding{.metric = name, .value = sum / static_cast<double>(count), .rule = &rule};
       if (judged < rule.healthy_from || judged > rule.healthy_to) finding.state = HealthFinding::State::watch;
       if (count >= rule.window && (judged < rule.alarm_below || judged > rule.alarm_above))

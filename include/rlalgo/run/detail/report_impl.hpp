@@ -65,11 +65,13 @@ class ReportPage {
     for (const HealthFinding& f : findings) {
       const bool well = f.state == HealthFinding::State::well;
       const HealthRule& rule = *f.rule;
-      out += "<tr><td>" + escape_html(f.metric) + "</td><td class=\"n\">" + short_number(f.value) + "</td><td>" +
-             (std::isfinite(rule.healthy_to) ? short_number(rule.healthy_from) + " to " + short_number(rule.healthy_to)
-                                             : "above " + short_number(rule.healthy_from)) +
-             "</td><td class=\"" + (well ? "up" : "down") + "\">" + words[static_cast<int>(f.state)] + "</td><td>" +
-             (well ? "" : escape_html(rule.advice)) + "</td></tr>";
+      out +=
+          "<tr><td>" + escape_html(f.metric) + "</td><td class=\"n\">" + short_number(f.value) + "</td><td>" +
+          (rule.towards != nullptr          ? "no growth to " + std::string(rule.towards)
+           : std::isfinite(rule.healthy_to) ? short_number(rule.healthy_from) + " to " + short_number(rule.healthy_to)
+                                            : "above " + short_number(rule.healthy_from)) +
+          "</td><td class=\"" + (well ? "up" : "down") + "\">" + words[static_cast<int>(f.state)] + "</td><td>" +
+          (well ? "" : escape_html(rule.advice)) + "</td></tr>";
     }
     return out + "</table>\n";
   }
