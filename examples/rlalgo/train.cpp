@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <csignal>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <span>
@@ -6,9 +8,12 @@
 #include <vector>
 
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/train.hpp>
+#include <rlalgo/distributed/process_world.hpp>
 
 #include "log.hpp"
+#include "ranks.hpp"
 #include "row_counter.hpp"
 #include "verbs.hpp"
 
@@ -16,13 +21,7 @@ namespace rlalgo::cli {
 
 namespace {
 
-int train_as(const std::string& file, const std::vector<std::string>& overrides) {
-  if (file.empty())
-    core::raise_usage("cli", 4,
-                      {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
-  // What is printed is progress, not the result: a reader that went away does not end the run, nor fail it.
-  std::signal(SIGPIPE, SIG_IGN);
-  const config::RunConfig settings = config::load_run_config(file, overrides);
+int train_here(const config::RunConfig& settings) {
   for (const std::string& text : settings.warnings) warning(text);
   RowCounter counter;
   const run::Outcome outcome =
@@ -30,6 +29,43 @@ int train_as(const std::string& file, const std::vector<std::string>& overrides)
   std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
             << ", model and report in " << settings.output_dir << "\n";
   return outcome.exit_code();
+}
+
+// One of several ranks: only the first one speaks, but for errors of its own.
+int train_rank(const distributed::Place& place, double patience, config::RunConfig& settings) {
+  settings.world = distributed::join_world(place, patience);
+  try {
+    return place.rank == 0 ? train_here(settings) : config::train(settings).exit_code();
+  } catch (const std::exception& error) {
+    settings.world->fail(error.what());
+    const auto* const known = dynamic_cast<const core::Error*>(&error);
+    if (place.rank > 0 && known != nullptr && known->room() == "distributed" && known->number() == 8)
+      return 1;  // rank 0 says so, too
+    throw;
+  }
+}
+
+int train_as(const std::string& file, std::vector<std::string> overrides) {
+  if (file.empty())
+    core::raise_usage("cli", 4,
+                      {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
+  // What is printed is progress, not the result: a reader that went away does not end the run, nor fail it.
+  std::signal(SIGPIPE, SIG_IGN);
+  const int started = take_ranks(overrides);
+  const auto place = distributed::place_from_environment();
+  if (started > 0 && place)
+    core::raise_usage("cli", 23,
+                      {.what = "--nproc-per-node is given to a rank that another program started",
+                       .found = "RANK and WORLD_SIZE in the environment",
+                       .remedy = "start the ranks in one way"});
+  const int ranks = place ? place->size : std::max(1, started);
+  config::RunConfig settings = config::load_run_config(file, overrides, ranks);
+  const auto patience = static_cast<double>(settings.ddp_timeout.value_or(config::default_ddp_timeout));
+  if (started > 1) {
+    overrides.insert(overrides.begin(), {"train", file});
+    return run_ranks(started, overrides, patience);
+  }
+  return place ? train_rank(*place, patience, settings) : train_here(settings);
 }
 
 }  // namespace
@@ -42,6 +78,8 @@ Run train(CLI::App& app) {
 Everything after CONFIG overrides the file: --key value, --section.key value (dashes or underscores), for example
   rlalgo train config.yaml --learning-rate 2e-6 --trl.num-generations 16
   rlalgo train config.yaml --resume-from-checkpoint out/checkpoint-40
+--nproc-per-node N trains on N ranks of this machine (docs/distributed.md); the ranks of torchrun and the like are taken from
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130; SIGTERM,
 SIGHUP and SIGQUIT do the same, with 128 + the signal.)");
   return [&app, file] { return train_as(*file, app.remaining()); };

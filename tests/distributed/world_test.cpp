@@ -1,6 +1,9 @@
 #include <support/catch.hpp>
 
 #include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
 
 #include <rlalgo/distributed/world.hpp>
 
@@ -11,4 +14,32 @@ TEST_CASE("a world of one rank leaves sums as they are") {
   std::array<double, 2> values = {1.5, -2.0};
   world.sum(values);
   CHECK(values == std::array<double, 2>{1.5, -2.0});
+}
+
+TEST_CASE("a world of one rank gathers from itself") {
+  rlalgo::distributed::World world;
+  CHECK(world.gather("all", "mine") == std::vector<std::string>{"mine"});
+  CHECK(world.broadcast("one", "mine") == "mine");
+  world.barrier("nobody");
+}
+
+TEST_CASE("shares are neighbours, cover everything and differ by one at most") {
+  struct Of : rlalgo::distributed::World {
+    explicit Of(int ranks) : ranks_(ranks) {}
+    [[nodiscard]] int size() const override { return ranks_; }
+    int ranks_;
+  };
+  for (const int ranks : {1, 2, 3, 7})
+    for (std::size_t count = 0; count < 23; ++count) {
+      const Of world(ranks);
+      std::size_t end = 0;
+      for (int r = 0; r < ranks; ++r) {
+        const auto share = world.share(count, r);
+        CHECK(share.begin == end);
+        end = share.end;
+        const auto least = count / static_cast<std::size_t>(ranks);
+        CHECK((share.size() == least || share.size() == least + 1));
+      }
+      CHECK(end == count);
+    }
 }

@@ -45,6 +45,14 @@ TEST_CASE("the largest and the smallest margins are kept, in order, the first of
   std::ifstream resumed(scratch.path() / run::pairs_file);
   CHECK(data::Json::parse(resumed) == out);
 
+  // Of two ranks, each with its share of the pass: the same file.
+  sampler::PairExtremes head(2), tail(2);
+  for (int i = 0; i < 7; ++i) (i < 3 ? head : tail).add(margins[i], answer(i, 10 + i), answer(i, 20 + i));
+  head.merge(data::Json::parse(tail.state(data::ids_as_text).dump()));
+  head.write(scratch.path(), 4, "evaluation", data::ids_as_text);
+  std::ifstream merged(scratch.path() / run::pairs_file);
+  CHECK(data::Json::parse(merged) == out);
+
   extremes.write(scratch.path(), 5, "train",
                  [](std::span<const data::TokenId> ids) { return std::string(ids.size(), 'x'); });
   std::ifstream again(scratch.path() / run::pairs_file);

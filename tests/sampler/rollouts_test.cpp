@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include <support/catch.hpp>
 #include <support/table_generator.hpp>
+#include <support/thread_world.hpp>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
@@ -135,6 +137,42 @@ TEST_CASE("G divides N but not b: a group straddles micro-batches") {
   Bench bench;
   Rollouts sampler = bench.sampler(config(4, 3, 3, 1, 6));
   CHECK(rows_of(sampler.next(0)) == RowsOfParts{{0, 0, 0, 0}, {0, 0, 1, 1}, {1, 1, 1, 1}});
+}
+
+TEST_CASE("ranks make their share of the groups and have all of them, with the metrics and the state of one rank") {
+  RolloutsConfig whole = config(4, 3, 3, 2, 4);  // 3 groups
+  whole.mask_truncated_completions = true;
+  Bench alone;
+  Rollouts one = alone.sampler(whole);
+  const RolloutBatch expected = one.next(0);
+  for (const int ranks : {2, 3, 5}) {
+    std::atomic<std::size_t> asked{0};
+    support::on_ranks(ranks, [&](const std::shared_ptr<distributed::World>& world) {
+      Bench bench;
+      RolloutsConfig shared = whole;
+      shared.world = world;
+      Rollouts sampler = bench.sampler(shared);
+      const RolloutBatch batch = sampler.next(0);
+      for (const auto& call : bench.generator.calls) asked += call.requests.size();
+      RANK_CHECK(rows_of(batch) == rows_of(expected));
+      for (std::size_t p = 0; p < batch.parts.size(); ++p)
+        for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
+          const data::Rollout &mine = *batch.parts[p][i], &theirs = *expected.parts[p][i];
+          RANK_CHECK(mine.completion_ids == theirs.completion_ids);
+          RANK_CHECK(mine.loss_mask == theirs.loss_mask);
+          RANK_CHECK(mine.text == theirs.text);
+          RANK_CHECK(mine.rewards == theirs.rewards);
+          RANK_CHECK(mine.logged == theirs.logged);
+        }
+      RANK_CHECK(batch.fresh.size() == 1);
+      RANK_CHECK(batch.fresh[0]->groups.count() == 3);
+      for (const auto& [name, value] : expected.metrics.values())
+        if (name != "seen") RANK_CHECK(batch.metrics.value(name) == Approx(value));  // "seen" is the rank's own share
+      RANK_CHECK(batch.metrics.values().size() == expected.metrics.values().size());
+      RANK_CHECK(sampler.state() == one.state());
+    });
+    CHECK(asked == 3);  // no prompt is asked for twice
+  }
 }
 
 TEST_CASE("S < a: a step makes several generations and trains on all of them") {

@@ -188,6 +188,7 @@ struct BlockRows {
     }
     data::Json state(const data::Decode&) const { return seen; }
     void restore(const data::Json& state) { seen = state.get<std::size_t>(); }
+    void merge(const data::Json& state) { seen += state.get<std::size_t>(); }
   };
 };
 

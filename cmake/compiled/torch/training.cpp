@@ -1,5 +1,6 @@
-// The definitions of tensor/ and optim/, compiled once (RlalgoCompiled.cmake).
+// The definitions of tensor/, optim/ and trainer/, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/optim/detail/adamw_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>
+#include <rlalgo/trainer/detail/led_run_impl.hpp>

@@ -26,6 +26,7 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/overrides.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/core/error.hpp>
@@ -135,8 +136,8 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
 
 }  // namespace detail
 
-// Reads every key of `document` (overrides already applied).
-[[nodiscard]] inline RunConfig parse_run_config(const Document& document) {
+// Reads every key of `document` (overrides already applied), for a run of so many ranks (config/ranks.hpp).
+[[nodiscard]] inline RunConfig parse_run_config(const Document& document, int ranks = 1) {
   RunConfig config;
   config.file = document.file;
   config.keys = to_json(document.root);
@@ -186,6 +187,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
   if (!preference && !matches_features(config) && !config.trl.environment_factory)
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
+  spread_over(config, ranks);
   validate(config);
   if (preference)
     detail::validate_preference(config);
@@ -202,10 +204,10 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
 
 // Reads, overrides and checks a configuration file.
 [[nodiscard]] inline RunConfig load_run_config(const std::filesystem::path& path,
-                                               std::span<const std::string> overrides = {}) {
+                                               std::span<const std::string> overrides = {}, int ranks = 1) {
   Document document = load_document(core::expand_home(path.string()));
   apply_overrides(document, overrides);
-  return parse_run_config(document);
+  return parse_run_config(document, ranks);
 }
 
 }  // namespace rlalgo::config

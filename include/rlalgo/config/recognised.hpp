@@ -21,7 +21,8 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_keys() {
   static constexpr std::string_view quantized =
       "this build loads float32, bfloat16 and float16 weights; adapter: lora trains little memory beside them";
-  static constexpr std::string_view parallel = "this build trains in one process";
+  static constexpr std::string_view parallel =
+      "ranks are data-parallel, each with the whole model; see docs/distributed.md";
   static constexpr std::string_view groups = "all weights share one learning_rate here";
   static const std::vector<RecognisedKey> keys = {
       {"relora", "train one adapter, merge it, and train the next on the merged model"},
@@ -93,7 +94,8 @@ struct RecognisedKey {
   static constexpr std::string_view python = "no Python code of a model or tokenizer is run";
   static constexpr std::string_view memory = "memory is not traded for time here";
   static constexpr std::string_view no_padding = "sequences are never padded";
-  static constexpr std::string_view distributed = "there is one process";
+  static constexpr std::string_view distributed =
+      "ranks are started by --nproc-per-node or torchrun; see docs/distributed.md";
   static constexpr std::string_view loader = "rows are read once, in this process";
   static constexpr std::string_view supervised = "it concerns supervised training";
   static constexpr std::string_view kernels = "kernels are chosen by the program";
@@ -195,7 +197,6 @@ struct RecognisedKey {
       {"loraplus_lr_embedding", "adapters are float32 and in memory"},
       {"fsdp_version", distributed},
       {"fsdp_final_state_dict_type", distributed},
-      {"ddp_timeout", distributed},
       {"ddp_bucket_cap_mb", distributed},
       {"ddp_broadcast_buffers", distributed},
       {"ddp_find_unused_parameters", distributed},

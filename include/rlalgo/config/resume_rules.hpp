@@ -58,6 +58,7 @@ struct FreeKey {
       {"force_resume", resume},
       {"trl.reward_num_workers", "the same rewards, sooner or later"},
       {"trl.reward_max_retries", "the same rewards, sooner or later"},
+      {"ddp_timeout", wait},
       {"trl.reward_timeout", wait},
       {"trl.environment_timeout", wait},
       {"trl.vllm_server_timeout", wait},

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,10 @@
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/optim/schedule.hpp>
+
+namespace rlalgo::distributed {
+class World;
+}
 
 namespace rlalgo::config {
 
@@ -208,7 +213,8 @@ struct RunConfig {
   bool use_tensorboard = true;  // (≠ axolotl off)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;
-  bool force_resume = false;  // resume although settings, rows or rewards have changed (rlalgo's own key)
+  std::optional<std::int64_t> ddp_timeout;  // seconds that a rank may be silent; 60 unless set
+  bool force_resume = false;                // resume although settings, rows or rewards have changed (rlalgo's own key)
 
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
@@ -220,6 +226,7 @@ struct RunConfig {
   std::string file;                            // the configuration file
   data::Json keys = nullptr;                   // everything it says, overrides included
   data::Json settings = data::Json::object();  // full key → effective value of every key that was read and has one
+  std::shared_ptr<distributed::World> world = nullptr;  // the ranks of the run; null: one
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
   // Where `key` was set, for error texts; the key itself when it has its default.

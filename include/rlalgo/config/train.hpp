@@ -8,6 +8,7 @@
 // loop of run/loop.hpp with its logs, checkpoints and resume. So everything that can be refused without the weights is
 // refused before they are loaded. The signals of run/interrupt.hpp end the run: with a checkpoint while it is under way,
 // with a core::Interrupted before. Everything that the file leaves out has the default of docs/configuration.md.
+// Several ranks (RunConfig::world) call it with the same configuration; rank 0 writes all files.
 // A program that calls it compiles every method that a file can name; with RLALGO_COMPILED it only links
 // rlalgo::compiled_config (core/compiled.hpp).
 //
@@ -20,6 +21,7 @@
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/places.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -42,9 +44,11 @@ namespace detail {
 [[nodiscard]] inline run::Outcome train(const RunConfig& config, const TrainMessages& messages = {}) {
   const run::Interrupt interrupt(run::Interrupt::Stage::starting);
   check_places(config);
-  const run::OutputTrial output(config.output_dir);
-  std::optional<run::OutputTrial> prepared;
-  if (is_preference(config) && config.preference.dataset_prepared_path)
+  const auto world = world_of(config);
+  require_agreement(config, *world);
+  std::optional<run::OutputTrial> output, prepared;
+  if (world->rank() == 0) output.emplace(config.output_dir);
+  if (world->rank() == 0 && is_preference(config) && config.preference.dataset_prepared_path)
     prepared.emplace(*config.preference.dataset_prepared_path);
   return detail::train_or_evaluate(config, messages, nullptr);
 }

@@ -39,6 +39,8 @@ class ProcessGroup {
   // The same from the other one of a group of two that may be wrong about how much it sends: fewer bytes, or more up to
   // `most_bytes`, are distributed.5. (Gloo ends the process that gets more than it has room for.)
   virtual void receive(tensor::Tensor& tensor, std::size_t most_bytes, double seconds) = 0;
+  // The sum over all ranks, in place and with the same bits on all: float32 or float64.
+  virtual void sum(tensor::Tensor& tensor, double seconds) = 0;
   // Returns when all ranks have called it.
   virtual void barrier(double seconds) = 0;
 };
@@ -53,6 +55,15 @@ class Store {
   [[nodiscard]] std::uint16_t port() const;
   // Waits until another process has left something in the store, or `stopped` says to wait no longer.
   void wait_for_peer(double seconds, const std::function<bool()>& stopped) const;
+
+  // Bytes under a name, at most 8 MiB; any thread may ask. A store that is gone is distributed.4.
+  void set(const std::string& key, const std::string& bytes) const;
+  [[nodiscard]] bool has(const std::string& key) const;
+  // Of a key that is there.
+  [[nodiscard]] std::string get(const std::string& key) const;
+  void erase(const std::string& key) const;
+  // Sets a key that nobody has set; what it holds then, whoever was first.
+  std::string claim(const std::string& key, const std::string& bytes) const;
 
  private:
   struct Held;

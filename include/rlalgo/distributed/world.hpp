@@ -1,24 +1,76 @@
-// The ranks of a run. One rank is the default; a process group behind the same interface is a later addition.
+// The ranks of a run: what they tell each other, and how work is divided among them. One rank is the default, and costs
+// nothing; distributed::join_world gives a World of several processes (process_world.hpp).
+//
+// All ranks call the same operations in the same order; each ends on all ranks, or fails on all. Results have the same
+// bits on all ranks, so what is computed from them alike stays alike. Host values are added in the order of the ranks.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <rlalgo/core/metrics.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::distributed {
 
 using tensor::Tensor;
 
+// Of a list of things in order, those from `begin` to before `end`.
+struct Share {
+  std::size_t begin = 0, end = 0;
+  [[nodiscard]] std::size_t size() const { return end - begin; }
+};
+
 class World {
  public:
   virtual ~World() = default;
   [[nodiscard]] virtual int rank() const { return 0; }
   [[nodiscard]] virtual int size() const { return 1; }
-  // Element-wise sum over ranks, in place.
-  virtual void sum(std::span<double> /*values*/) {}
-  // Sum (never mean) of gradients over ranks, in place.
+
+  // What each rank gives, in the order of the ranks; of any length. `operation` is what errors call it.
+  virtual std::vector<std::string> gather(const std::string& /*operation*/, std::string bytes) {
+    std::vector<std::string> out;
+    out.push_back(std::move(bytes));
+    return out;
+  }
+  // Element-wise sum (never mean) over ranks, in place: tensors of the same shapes on all ranks.
   virtual void sum(std::span<Tensor> /*tensors*/) {}
+  // Errors name the step from here on, counted from 1.
+  virtual void enter(std::int64_t /*step*/) {}
+  // This rank cannot go on: every other one that waits, or is going to, fails with `text`. The first failure counts.
+  virtual void fail(const std::string& /*text*/) noexcept {}
+
+  // Element-wise over ranks, in place.
+  void sum(std::span<double> values);
+  void minimum(std::span<double> values);
+  void maximum(std::span<double> values);
+  // What `root` gives.
+  [[nodiscard]] std::string broadcast(const std::string& operation, std::string bytes, int root = 0);
+  // Returns when all ranks have called it.
+  void barrier(const std::string& operation);
+  // Every rank's metrics, merged in the order of the ranks: those of one rank that has seen everything.
+  [[nodiscard]] core::Metrics merged(const core::Metrics& metrics);
+
+  // The part of `count` things that is this rank's, or another one's: neighbours, shares of equal size but for one.
+  [[nodiscard]] Share share(std::size_t count) const { return share(count, rank()); }
+  [[nodiscard]] Share share(std::size_t count, int rank) const {
+    const auto ranks = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank);
+    return {count * r / ranks, count * (r + 1) / ranks};
+  }
 };
 
+// Numbers as bytes, for gather().
+[[nodiscard]] std::string to_bytes(std::span<const float> values);
+[[nodiscard]] std::string to_bytes(std::span<const double> values);
+[[nodiscard]] std::vector<float> floats_of(const std::string& bytes);
+[[nodiscard]] std::vector<double> doubles_of(const std::string& bytes);
+
 }  // namespace rlalgo::distributed
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/distributed/detail/world_impl.hpp>
+#endif

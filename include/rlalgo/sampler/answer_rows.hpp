@@ -199,6 +199,7 @@ struct AnswerRows {
     }
     [[nodiscard]] data::Json state(const data::Decode& decode) const { return pairs_.state(decode); }
     void restore(const data::Json& state) { pairs_.restore(state); }
+    void merge(const data::Json& state) { pairs_.merge(state); }
 
    private:
     PairExtremes pairs_;

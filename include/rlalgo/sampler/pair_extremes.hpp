@@ -29,6 +29,8 @@ class PairExtremes {
   // For a checkpoint; the texts stand in it, so nothing is asked for again.
   [[nodiscard]] data::Json state(const data::Decode& decode) const;
   void restore(const data::Json& state);
+  // Adds what another rank has seen: its state().
+  void merge(const data::Json& state);
 
   void write(const std::filesystem::path& directory, std::int64_t step, const std::string& split,
              const data::Decode& decode) const;
@@ -42,8 +44,7 @@ class PairExtremes {
 
   // Behind those of `list` that `margin` does not come before.
   template <class Before>
-  void insert(std::vector<Entry>& list, double margin, const data::Answer& chosen, const data::Answer& rejected,
-              const Before& before);
+  void insert(std::vector<Entry>& list, Entry entry, const Before& before);
   static data::Json text_of(const Entry& e, const data::Decode& decode);
   static data::Json entries(const std::vector<Entry>& list, const data::Decode& decode);
   static data::Json saved(const std::vector<Entry>& list, const data::Decode& decode);

@@ -3,6 +3,9 @@
 // A generation serves S·μ micro-steps (sampler/geometry.hpp); next(k) cuts the rows of optimizer step k into
 // micro-batches and generates whenever the next micro-step needs a generation that is not there. Everything that is
 // random is a function of (seed, generation number, completion index, token position).
+// Ranks: each makes and scores its share of the groups (contiguous, the same on one rank and on many), and hands the
+// completions with their rewards to all others. So every rank holds the whole generation, and what is computed over it
+// (advantages, metrics, the state) is the same on all. A reward function sees the completions of its rank.
 // Source: TRL `GRPOTrainer` (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16.
 // Departure: rows keep the order of their groups; TRL permutes them at random before cutting micro-batches. All
 // denominators are counts over the optimizer step, so the split does not matter, and a group's prompt is encoded once.
@@ -29,6 +32,7 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/sampler/batch.hpp>
@@ -50,6 +54,7 @@ struct RolloutsConfig {
   // Tokens that the completions of a prompt may take, where prompts differ: the largest of a generation is the limit of
   // all its completions, below sampling.max_new_tokens.
   std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit = {};
+  std::shared_ptr<distributed::World> world = nullptr;  // the ranks that generate together; null: one
 };
 
 template <class G>
@@ -98,6 +103,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
                const Pieces& pieces = {}) {
     if (pieces.groups > 0) return produce_in_pieces(number, step, chosen, pieces);
+    if (config_.world != nullptr && config_.world->size() > 1) return produce_together(number, step, chosen);
     Made made{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
     const core::Stopwatch watch;
     made.generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
@@ -168,6 +174,80 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
     num_tokens_ += made.tokens;
     return made;
+  }
+
+  // This rank's share of the groups, and those that the others made of theirs. Completions are those of one rank.
+  Made produce_together(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen) {
+    distributed::World& world = *config_.world;
+    const std::int64_t copies = config_.geometry.num_generations;
+    const auto groups_of = [&](int rank) {
+      const distributed::Share share = world.share(chosen.size(), rank);
+      return std::span(chosen).subspan(share.begin, share.size());
+    };
+    const core::Stopwatch watch;
+    Made own{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
+    own.generation = make_share(number, chosen, groups_of(world.rank()));
+    const double generating = watch.seconds();
+    own.tokens = tokens_of(*own.generation);
+    detail::CompletionLengths lengths;
+    double rewarding = 0;
+    if (!own.generation->rollouts.empty())
+      rewarding = detail::score_piece(*own.generation, rewards_, decode_, config_.sampling.stop_ids,
+                                      config_.mask_truncated_completions, step, lengths, own.about);
+    Json packed = detail::pack_made(own);
+    packed["lengths"] = detail::pack_lengths(lengths);
+
+    Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
+    Generation& whole = *made.generation;
+    std::vector<double> weights;
+    for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
+    whole.rewards =
+        core::RewardTable(reward_names(), std::move(weights), chosen.size() * static_cast<std::size_t>(copies));
+    detail::CompletionLengths all_lengths;
+    const std::vector<std::string> parts =
+        world.gather("completions", packed.dump(-1, ' ', false, Json::error_handler_t::replace));
+    for (int r = 0; r < world.size(); ++r) {
+      const Json part = Json::parse(parts[static_cast<std::size_t>(r)]);
+      const auto groups = groups_of(r);
+      Made theirs = r == world.rank() ? std::move(own)
+                                      : detail::unpack_made(part, prompts_, {groups.begin(), groups.end()}, copies);
+      all_lengths.merge(detail::unpack_lengths(part.at("lengths")));
+      made.tokens += theirs.tokens;
+      made.about.metrics.merge(theirs.about.metrics);
+      for (std::string& warning : theirs.about.warnings) made.about.warnings.push_back(std::move(warning));
+      append(whole, std::move(*theirs.generation), r != world.rank());
+    }
+    if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
+    detail::score_whole(whole, all_lengths, made.about);
+    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
+    num_tokens_ += made.tokens;
+    return made;
+  }
+
+  // `groups`: of `chosen`, this rank's. Without any there are no rows, but the names of the rewards.
+  std::shared_ptr<Generation> make_share(std::int64_t number, const std::vector<std::size_t>& chosen,
+                                         std::span<const std::size_t> groups) {
+    if (!groups.empty())
+      return detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), groups,
+                              config_.geometry.num_generations, sampling_of(chosen),
+                              {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_(),
+                              static_cast<std::size_t>(groups.data() - chosen.data()));
+    auto none = std::make_shared<Generation>();
+    std::vector<double> weights;
+    for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
+    none->rewards = core::RewardTable(reward_names(), std::move(weights), 0);
+    return none;
+  }
+
+  void append(Generation& whole, Generation&& part, bool decodes) const {
+    const auto copies = static_cast<std::size_t>(config_.geometry.num_generations);
+    for (std::size_t i = 0; i < part.rollouts.size(); ++i) {
+      const std::size_t row = whole.rollouts.size();
+      if (decodes) part.rollouts[i].text = decode_(part.rollouts[i].completion_ids);
+      for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(row, k) = part.rewards(i, k);
+      whole.rollouts.push_back(std::move(part.rollouts[i]));
+      if (row % copies == 0) whole.groups.append(copies);
+    }
   }
 
   // They are made again: draws are a function of the number.

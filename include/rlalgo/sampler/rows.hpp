@@ -80,7 +80,8 @@ concept BlamedRows = Rows<R> && requires(const typename R::Row& row, double numb
   { R::describe(row, number, number, decode) } -> std::same_as<nlohmann::ordered_json>;  // loss, log-prob
 };
 
-// Rows of which a pass leaves a summary in the output directory. An unfinished one is part of a checkpoint.
+// Rows of which a pass leaves a summary in the output directory. An unfinished one is part of a checkpoint; `merge` adds
+// what another rank has seen.
 template <class R>
 concept SummarizedRows = Rows<R> &&
     requires(typename R::Summary& summary, std::span<const typename R::Row* const> rows, const loss::Result& result,
@@ -90,6 +91,7 @@ concept SummarizedRows = Rows<R> &&
   summary.write(directory, step, split, decode);
   { summary.state(decode) } -> std::same_as<nlohmann::ordered_json>;
   summary.restore(saved);
+  summary.merge(saved);
 };
 
 // Rows that samples.jsonl shows something of, where a sampler with rewards does not show its rollouts.

@@ -9,7 +9,8 @@
 // stay inside of the real document; sampling has no dropout, in float32 (docs/algorithms/ebft.md).
 // A document without blocks trains its likelihood alone; without that it is left out of its micro-batch. The last step of
 // an epoch takes the documents that are left (epoch_order.hpp).
-// Draws are functions of (seed, step, sample, token), so order, micro-batches and threads change none.
+// Draws are functions of (seed, step, sample, token), so order, micro-batches, threads and ranks change none. Each rank makes
+// the blocks of its share of the documents and hands them to all others.
 // Metrics of a step: ebft/mean_reward, alignment, diversity (means over samples), cfm_loss (over blocks), num_blocks and
 // anchor_offset (over documents), advantages_std (over all samples of the step, n − 1), steps_without_blocks.
 // State: the number of the next step. Errors: [rlalgo.sampler.2] a setting out of range; [.7] a checkpoint of another run;
@@ -30,6 +31,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/document.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/feature/block_matching.hpp>
 #include <rlalgo/feature/group_estimators.hpp>
 #include <rlalgo/feature/matching.hpp>
@@ -60,7 +62,8 @@ struct StridedConfig {
   std::int64_t micro_batch_size = 1;  // documents
   std::int64_t gradient_accumulation_steps = 1;
   std::uint64_t seed = 42;
-  bool shuffle = true;  // permute the documents anew each epoch
+  bool shuffle = true;                                  // permute the documents anew each epoch
+  std::shared_ptr<distributed::World> world = nullptr;  // the ranks that draw together; null: one
 };
 
 // The first anchor of a document.
@@ -73,6 +76,9 @@ struct StridedConfig {
 namespace detail {
 
 [[nodiscard]] StridedConfig checked(const StridedConfig& config);
+
+// The blocks that other ranks made of their shares of the documents of a step.
+void share_blocks(std::vector<StridedDocument>& rows, distributed::World& world);
 
 // Metrics and warnings of the documents of a step.
 void measure(const std::vector<StridedDocument>& rows, Batch<StridedDocument>& batch);
@@ -110,19 +116,25 @@ class StridedBlocks {
     auto rows = std::make_shared<std::vector<StridedDocument>>();
     double generating = 0.0, matching = 0.0;
     std::uint64_t index = 0;
-    for (const std::size_t i : order_.step(step)) {
+    const std::span<const std::size_t> chosen = order_.step(step);
+    const distributed::Share own =
+        config_.world ? config_.world->share(chosen.size()) : distributed::Share{0, chosen.size()};
+    for (std::size_t at = 0; at < chosen.size(); ++at) {
+      const std::size_t i = chosen[at];
       StridedDocument row{.document = documents_[i],
                           .anchor = first_anchor(*documents_[i], config_),
                           .likelihood = config_.likelihood,
                           .blocks = {}};
+      const bool makes = at >= own.begin && at < own.end;
       core::Stopwatch watch;
-      draw(row, step, index);
+      draw(row, step, index, makes);
       generating += watch.seconds();
       const core::Stopwatch reward_watch;
-      reward(row);
+      if (makes) reward(row);
       matching += reward_watch.seconds();
       rows->push_back(std::move(row));
     }
+    if (config_.world) detail::share_blocks(*rows, *config_.world);
     Batch<StridedDocument> batch;
     detail::measure(*rows, batch);
     batch.seconds = {{"generate", generating}, {"reward", matching}};
@@ -168,8 +180,8 @@ class StridedBlocks {
             {"documents", documents_.size()}};
   }
 
-  // Samples of all blocks; `index` counts the samples of the step.
-  void draw(StridedDocument& row, std::int64_t step, std::uint64_t& index) {
+  // Samples of all blocks; `index` counts the samples of the step, also where another rank makes them.
+  void draw(StridedDocument& row, std::int64_t step, std::uint64_t& index, bool makes) {
     const std::vector<std::int64_t> starts = block_starts(*row.document, config_);
     // A share of 0 and one that rounds to it keep the most likely token.
     const inference::SamplingConfig sampling{.temperature = config_.temperature,
@@ -183,6 +195,8 @@ class StridedBlocks {
       for (const std::int64_t start : starts)
         if (start >= text.begin && start < text.end) request.starts.push_back(start - text.begin);
       if (request.starts.empty()) continue;
+      index += request.starts.size() * static_cast<std::uint64_t>(config_.samples);
+      if (!makes) continue;
       auto samples = generator_->generate(request, sampling, {config_.seed, static_cast<std::uint64_t>(step)});
       for (std::size_t k = 0; k < samples.size(); ++k)
         row.blocks.push_back({.start = text.begin + request.starts[k],
@@ -191,7 +205,6 @@ class StridedBlocks {
                               .diversity = {},
                               .reward = {},
                               .advantage = {}});
-      index += request.starts.size() * static_cast<std::uint64_t>(config_.samples);
     }
   }
 

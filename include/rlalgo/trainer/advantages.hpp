@@ -26,6 +26,7 @@
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/core/reward_table.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/sampler/batch.hpp>
@@ -135,16 +136,43 @@ void assign_advantages(const G& aggregation, const A& estimator, const sampler::
 
 struct Settling {
   std::size_t rows_per_pass = 8;
-  bool reference = false;  // the loss reads its log-probs
-  bool old = false;        // the loss reads those of the policy that generated
+  bool reference = false;               // the loss reads its log-probs
+  bool old = false;                     // the loss reads those of the policy that generated
+  distributed::World* world = nullptr;  // of more than one rank: each scores its share, and all have all columns
 };
+
+namespace detail {
+
+// `rows` are the same on all ranks.
+inline void score_together(model::Policy& policy, std::span<data::Rollout* const> rows, const Settling& settling,
+                           double temperature, sampler::RolloutColumn column) {
+  distributed::World* const world = settling.world;
+  if (world == nullptr || world->size() == 1)
+    return sampler::RolloutRows::score(policy, rows, settling.rows_per_pass, temperature, column);
+  const distributed::Share share = world->share(rows.size());
+  const auto own = rows.subspan(share.begin, share.size());
+  sampler::RolloutRows::score(policy, own, settling.rows_per_pass, temperature, column);
+  std::vector<float> flat;
+  for (const data::Rollout* row : own) flat.insert(flat.end(), (row->*column).begin(), (row->*column).end());
+  std::vector<float> all;
+  for (const std::string& bytes : world->gather("log-probs", distributed::to_bytes(flat)))
+    for (const float value : distributed::floats_of(bytes)) all.push_back(value);
+  auto next = all.begin();
+  for (data::Rollout* row : rows) {
+    const auto end = next + static_cast<std::ptrdiff_t>(row->completion_ids.size());
+    (row->*column).assign(next, end);
+    next = end;
+  }
+}
+
+}  // namespace detail
 
 // Of `fresh`, all or some of those of a batch.
 template <class G, class A>
 void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregation, const A& estimator,
                   const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
   const auto score = [&](model::Policy& policy, sampler::RolloutColumn column) {
-    sampler::RolloutRows::score(policy, all_rollouts(fresh), settling.rows_per_pass, scorers.temperature, column);
+    detail::score_together(policy, all_rollouts(fresh), settling, scorers.temperature, column);
   };
   const bool divergence = aggregation::needs_divergence(aggregation);
   if ((settling.reference || divergence) && scorers.reference != nullptr)
@@ -158,8 +186,8 @@ template <class G>
 void settle_later(const sampler::RolloutBatch& batch, const G& aggregation, const sampler::Scorers& scorers,
                   const Settling& settling) {
   if (settling.old && !aggregation::needs_divergence(aggregation))
-    sampler::RolloutRows::score(scorers.policy, trained_later(batch), settling.rows_per_pass, scorers.temperature,
-                                &data::Rollout::old_log_probs);
+    detail::score_together(scorers.policy, trained_later(batch), settling, scorers.temperature,
+                           &data::Rollout::old_log_probs);
 }
 
 template <class G, class A>

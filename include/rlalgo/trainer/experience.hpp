@@ -1,8 +1,9 @@
 // The stage between sampler and trainer: a batch that owns its rows and arrives complete.
 //
 //   sampler.next(step) → rewards → advantages (Rewarded samplers) → log-probs that the loss reads as data
-//                      → rows of no use left out → the counts of this rank
+//                      → rows of no use left out → the micro-batches of this rank, and their counts
 //
+// Every rank has all rows of the step and their advantages; it completes, counts and trains its share of the micro-batches.
 // The trainer sees rows through `const` and trains on them; what a row is to keep of its training goes through
 // `remember`. Which of these a batch needs follows from the sampler and its rows, never from the name of a method.
 // Evaluation takes its batches through the same stage.
@@ -28,6 +29,7 @@
 #include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/run/samples_log.hpp>
@@ -42,9 +44,10 @@ namespace rlalgo::trainer {
 
 template <class Row>
 struct Experience {
-  std::vector<std::vector<const Row*>> parts;  // micro-batches to train on; one may be empty
-  std::vector<const Row*> rows;                // all rows of the step, those that are not trained on included
-  loss::Counts counts;                         // of `rows`, this rank's
+  std::vector<std::vector<const Row*>> parts;  // micro-batches to train on, this rank's; one may be empty
+  std::size_t first_part = 0;                  // number of parts[0] among those of all ranks
+  std::vector<const Row*> rows;                // all rows of the step, on all ranks, those not trained on included
+  loss::Counts counts;                         // of the rows of this rank
   std::vector<std::shared_ptr<void>> owners;   // of what the pointers point into
   core::Metrics metrics;
   std::vector<std::pair<std::string, double>> seconds;  // data or generate, reward, score; for time/<name>
@@ -55,10 +58,16 @@ struct Experience {
   // Empty: everything is there.
   std::function<void(Experience& experience, std::size_t part)> arrive = {};
   // Both are called while the experience lives.
-  // Keeps what part number `part` was trained with, log_prob [N]; empty: nothing is kept.
+  // Keeps what part number `part`, among those of all ranks, was trained with, log_prob [N]; empty: nothing is kept.
   std::function<void(std::size_t part, const tensor::Tensor& log_prob)> remember;
   // Up to `limit` rows for samples.jsonl; empty: rows are not shown.
   std::function<std::vector<run::Sample>(std::size_t limit)> samples;
+
+  [[nodiscard]] std::vector<const Row*> own_rows() const {
+    std::vector<const Row*> out;
+    for (const auto& part : parts) out.insert(out.end(), part.begin(), part.end());
+    return out;
+  }
 };
 
 // Rewards of rows become advantages; rows without rewards have none, so neither part belongs there.
@@ -126,6 +135,7 @@ class ExperienceStage {
     std::size_t rows_per_pass = 8;   // when fresh generations are scored
     bool corrects_sampling = false;  // loss::corrects_sampling of the loss
     bool skip_idle = false;          // training leaves out rows of no use to the loss (sampler::IdleRows)
+    std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   };
   enum class Purpose { training, evaluation };
 
@@ -163,16 +173,17 @@ class ExperienceStage {
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
         parts = detail::without_idle_rows<Rows>(parts, out.metrics);
-    if constexpr (sampler::CompletedRows<Rows>)
-      for (const auto& part : parts) Rows::complete(part, scorers, L::needs, out.warnings);
-    for (const auto& part : batch.parts) {
+    const distributed::Share own = config_.world->share(parts.size());
+    out.first_part = own.begin;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      out.rows.insert(out.rows.end(), batch.parts[p].begin(), batch.parts[p].end());
+      if (p < own.begin || p >= own.end) continue;
+      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(parts[p], scorers, L::needs, out.warnings);
       out.counts.micro_batches += 1;
-      Rows::count(part, L::needs, out.counts);
-      out.rows.insert(out.rows.end(), part.begin(), part.end());
+      Rows::count(batch.parts[p], L::needs, out.counts);
+      out.parts.emplace_back(parts[p].begin(), parts[p].end());
     }
     out.seconds.emplace_back("score", scoring.seconds());
-
-    for (const auto& part : parts) out.parts.emplace_back(part.begin(), part.end());
     if constexpr (sampler::RememberingRows<Rows> && L::needs.old_log_prob)
       out.remember = [parts = std::move(parts)](std::size_t part, const tensor::Tensor& log_prob) {
         Rows::remember(parts[part], log_prob);
@@ -183,8 +194,10 @@ class ExperienceStage {
 
  private:
   [[nodiscard]] Settling settling() const {
-    return {
-        .rows_per_pass = config_.rows_per_pass, .reference = L::needs.reference_log_prob, .old = L::needs.old_log_prob};
+    return {.rows_per_pass = config_.rows_per_pass,
+            .reference = L::needs.reference_log_prob,
+            .old = L::needs.old_log_prob,
+            .world = config_.world.get()};
   }
 
   // A step whose rows come one micro-batch after the other.

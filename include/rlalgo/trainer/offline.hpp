@@ -15,6 +15,7 @@
 #include <rlalgo/aggregation/none.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/decode.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/preferences.hpp>
@@ -33,6 +34,7 @@ struct OfflineInputs {
   std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
   data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
+  std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
 };
 
 struct OfflineConfig {
@@ -53,7 +55,8 @@ template <class L>
   if (inputs.evaluation) {
     sampler::PreferencesConfig held_out = training;
     held_out.shuffle = false;
-    held_out.gradient_accumulation_steps = 1;
+    // A mismatched completion is of the same step: there a step stays what it is on one rank.
+    held_out.gradient_accumulation_steps = training.mismatched ? 1 : inputs.world->size();
     held_out.count_tokens = false;
     if (config.evaluation_batch_size > 0) held_out.micro_batch_size = config.evaluation_batch_size;
     evaluation = std::make_shared<Sampler>(std::move(inputs.evaluation), held_out);
@@ -72,7 +75,8 @@ template <class L>
                                                  .companions = std::move(inputs.companions),
                                                  .evaluation = std::move(evaluation),
                                                  .save_model = std::move(inputs.save_model),
-                                                 .decode = std::move(inputs.decode)});
+                                                 .decode = std::move(inputs.decode),
+                                                 .world = std::move(inputs.world)});
 }
 
 }  // namespace rlalgo::trainer

@@ -14,6 +14,7 @@
 
 #include <rlalgo/data/decode.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/sampler/rollouts.hpp>
@@ -47,6 +48,7 @@ struct OnlineInputs {
   std::function<void(const std::filesystem::path&)> save_model = {};                 // see Trainer::Parts
   std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
   std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
+  std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
 };
 
 // Settings of the sampling side.
@@ -75,6 +77,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
+  config.rollouts.world = inputs.world;
   const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings,
                             SamplerPurpose purpose) {
     return combine(std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards,
@@ -112,7 +115,8 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
                                                                 .companions = std::move(inputs.companions),
                                                                 .evaluation = std::move(evaluation),
                                                                 .save_model = std::move(inputs.save_model),
-                                                                .on_experience = std::move(inputs.on_experience)});
+                                                                .on_experience = std::move(inputs.on_experience),
+                                                                .world = inputs.world});
 }
 
 template <class L, class A, class Aggregation, class G, class Y, class R>

@@ -40,6 +40,7 @@ struct StridedInputs {
   // Shown the documents of every training step, those without blocks included, before they are trained on.
   std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
   data::Decode decode = data::ids_as_text;  // of the blocks in samples.jsonl
+  std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
 };
 
 struct StridedTrainerConfig {
@@ -55,6 +56,7 @@ template <class L, class E, class G, class Y>
 [[nodiscard]] StridedTrainer<L, G, E, Y> make_strided(StridedTrainerConfig config, L loss, E estimator,
                                                       StridedInputs<G, Y> inputs) {
   using Sampler = sampler::StridedBlocks<G, E>;
+  config.sampling.world = inputs.world;
   std::shared_ptr<Sampler> evaluation;
   if (!inputs.evaluation.empty()) {
     sampler::StridedConfig held_out = config.sampling;
@@ -88,7 +90,8 @@ template <class L, class E, class G, class Y>
                                                           .evaluation = std::move(evaluation),
                                                           .save_model = std::move(inputs.save_model),
                                                           .on_experience = std::move(show),
-                                                          .decode = std::move(inputs.decode)});
+                                                          .decode = std::move(inputs.decode),
+                                                          .world = std::move(inputs.world)});
 }
 
 }  // namespace rlalgo::trainer

@@ -8,7 +8,8 @@
 //
 // Contains no algorithm and no kind of rows: those are the sampler's (sampler/rows.hpp), and what makes a batch complete
 // is the stage's (trainer/experience.hpp). Because denominators are global counts and gradients are summed, k
-// micro-batches and w ranks give the gradient of one. Loop control, logging, checkpoints and resume are in run/loop.hpp.
+// micro-batches and w ranks give the gradient of one. Every rank computes its share of the micro-batches; rank 0 leads the
+// run (trainer/led_run.hpp). Loop control, logging, checkpoints and resume are in run/loop.hpp.
 //
 // Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
 // parameter; [.22] the schedule moves a momentum that the optimizer does not have; [.23] it follows evaluations, and
@@ -56,8 +57,10 @@
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
+#include <rlalgo/trainer/led_run.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
 #include <rlalgo/trainer/streaming.hpp>
 
@@ -85,65 +88,6 @@ struct BasicTrainerConfig {
   run::LoopConfig loop;
 };
 using TrainerConfig = BasicTrainerConfig<>;
-
-namespace detail {
-
-// The rules of a composition, each in a sentence. Compositions are checked here once for Trainer and all doors.
-template <class L, class A, class S, class G, class Y>
-struct Composition {
-  static_assert(loss::Loss<L>,
-                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the first part is not a Loss; it "
-                "needs a Config, constexpr `needs` (loss::Needs) and `rows` (loss::RowKind), and `loss::Result "
-                "operator()(const loss::Scored&, const loss::Counts&) const` (loss::PolicyGradient is one)");
-  static_assert(
-      sampler::Sampler<S>,
-      "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the third part is not a Sampler; "
-      "it needs `Rows` (a kind of rows, sampler/rows.hpp), `next(std::int64_t)` that returns a sampler::Batch "
-      "of them, `state() const` and `restore(state)` (sampler::Rollouts and sampler::Pairs are)");
-  static_assert(!loss::Loss<L> || !sampler::Sampler<S> || sampler::SameRows<L, S>,
-                "trainer::Trainer: the loss reads rows of another kind than the sampler gives: a loss over pairs takes "
-                "sampler::Pairs, one over single answers sampler::UnpairedAnswers, one over completions "
-                "sampler::Rollouts; for rows of your own, L::rows must equal S::Rows::kind");
-  static_assert(
-      !sampler::Sampler<S> || !sampler::Rewarded<S> || advantage::AdvantageEstimator<A>,
-      "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the rows have rewards, and the "
-      "second part is not an AdvantageEstimator; it needs a Config and `advantage::Estimate "
-      "operator()(std::span<const double> rewards, const core::Groups&) const` (advantage::GroupRelative<> is "
-      "one)");
-  static_assert(!sampler::Sampler<S> || !sampler::Rewarded<S> || !advantage::AdvantageEstimator<A> ||
-                    aggregation::AggregationFor<G, A>,
-                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the fourth part is not an "
-                "Aggregation for this estimator; it needs `aggregation::Result operator()(const Estimator&, const "
-                "core::RewardTable&, const core::Groups&) const` (aggregation::SumThenNormalize is one)");
-  static_assert(!sampler::Sampler<S> || sampler::Rewarded<S> || AdvantageFor<A, G, S>,
-                "trainer::Trainer: the rows of this sampler have no rewards, so there is nothing to estimate or to "
-                "aggregate; take advantage::None and aggregation::None");
-  static_assert(sync::SyncPolicy<Y>,
-                "trainer::Trainer<Loss, Estimator, Sampler, Aggregation, SyncPolicy>: the fifth part is not a "
-                "SyncPolicy; it needs a static constexpr `bool reaches(inference::WeightSource)`, `sync::Published "
-                "publish(std::int64_t version)` and `version_source() const` (sync::SharedWeights is one; sync::NoSync "
-                "where nothing is generated)");
-  static constexpr bool reached = [] {
-    if constexpr (sampler::Generates<S>)
-      return sync::Pairing<Y, typename S::Generator>::fits;
-    else
-      return true;
-  }();
-  static constexpr bool fits = reached && loss::Loss<L> && sampler::Sampler<S> && sampler::SameRows<L, S> &&
-                               AdvantageFor<A, G, S> && sync::SyncPolicy<Y>;
-};
-
-// The summary of a pass, where its rows have one.
-template <class R>
-struct SummaryOf {
-  struct type {};
-};
-template <sampler::SummarizedRows R>
-struct SummaryOf<R> {
-  using type = typename R::Summary;
-};
-
-}  // namespace detail
 
 template <class L, class A, class S, class G, class Y, class O = optim::AdamW>
 class Trainer {
@@ -183,7 +127,8 @@ class Trainer {
         experience_({.temperature = config_.temperature,
                      .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
                      .corrects_sampling = loss::corrects_sampling(parts_.loss),
-                     .skip_idle = config_.skip_zero_advantages},
+                     .skip_idle = config_.skip_zero_advantages,
+                     .world = parts_.world},
                     parts_.policy, parts_.reference, parts_.estimator, parts_.aggregation) {
     if (experience_.reads_reference() && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,
@@ -207,6 +152,7 @@ class Trainer {
   // Optimizer step number `index` (0-based): one update of the weights.
   run::StepResult step(std::int64_t index) {
     run::StepResult result;
+    parts_.world->enter(index + 1);
     const double published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
@@ -214,7 +160,7 @@ class Trainer {
     core::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
     core::Metrics trained;
-    result.loss = accumulate(batch, counts, trained);
+    result.loss = together(*parts_.world, accumulate(batch, counts, trained), trained, latest_norm_);
     double training = train_watch.seconds();
     if (batch.arrive) {
       for (const auto& [name, seconds] : batch.seconds) training -= seconds;  // between the micro-batches
@@ -235,12 +181,9 @@ class Trainer {
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    std::vector<tensor::Tensor> gradients;
-    for (const model::Parameter& p : parameters_)
-      if (p.value.grad().defined()) gradients.push_back(p.value.grad());
-    parts_.world->sum(gradients);
-    result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
-    if (!std::isfinite(result.grad_norm)) blame("gradient", batch.rows, counts);
+    std::vector<tensor::Tensor> gradients = summed_gradients(*parts_.world, parameters_);
+    latest_norm_ = result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
+    if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
     if constexpr (optim::HasMomentum<O>)
@@ -254,36 +197,26 @@ class Trainer {
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
     latest_ = std::move(batch);
+    if (parts_.evaluation == nullptr) share_summary();
     return result;
   }
 
-  // Trains from the start, or from run::LoopConfig::resume_from_checkpoint, to the end or to an interruption.
+  // Trains from the start, or from run::LoopConfig::resume_from_checkpoint, to the end or to an interruption. Observers are
+  // rank 0's.
   run::Outcome run(std::span<run::Observer* const> observers = {}) {
-    run::Callbacks callbacks;
-    callbacks.train_step = [this](std::int64_t index) { return step(index); };
-    if constexpr (sampler::Finite<S>)
-      if (parts_.evaluation)
-        callbacks.evaluate = [this] {
-          core::Metrics metrics = evaluate();
-          summarize("evaluation");
-          if (schedule_.observes() && version_ > 0) schedule_.observe(observed(metrics));
-          return metrics;
-        };
-    callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
-    callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
-    callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
-      restore_state(directory, state);
-    };
-    callbacks.samples = [this](std::size_t limit) {
-      if constexpr (sampler::ShownRows<Rows>) return Rows::samples(latest_.rows, limit, parts_.decode);
-      return latest_.samples ? latest_.samples(limit) : std::vector<run::Sample>();
-    };
-    callbacks.before_record = [this] {
-      if (parts_.evaluation == nullptr) summarize("train");
-    };
-    run::Loop loop(config_.loop, std::move(callbacks));
-    for (run::Observer* observer : observers) loop.observe(*observer);
-    return loop.run();
+    distributed::World& world = *parts_.world;
+    try {
+      require_same_start(world, parameters_);
+      if (world.rank() > 0) return follow(world, callbacks());
+      run::Loop loop(config_.loop, led(world, callbacks()));
+      for (run::Observer* observer : observers) loop.observe(*observer);
+      const run::Outcome outcome = loop.run();
+      end(world, outcome);
+      return outcome;
+    } catch (const std::exception& error) {
+      world.fail(error.what());
+      throw;
+    }
   }
 
   // Loss and metrics of one pass over the held-out split, without gradient. Draws are keyed, so evaluations of one run
@@ -299,9 +232,13 @@ class Trainer {
       Batch batch = experience_.next(split, index, version_, Stage::Purpose::evaluation);
       total.merge(batch.metrics);
       const loss::Counts counts = global_counts(batch.counts);
-      const double loss = accumulate(batch, counts, total);
+      core::Metrics own;  // of a rank among others
+      const bool alone = parts_.world->size() == 1;
+      const double loss = together(*parts_.world, accumulate(batch, counts, alone ? total : own), own, latest_norm_);
+      total.merge(own);
       total.mean("loss", loss * counts.rows, counts.rows);
     }
+    share_summary();
     split.restore(start);
     return total;
   }
@@ -342,6 +279,32 @@ class Trainer {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
 
  private:
+  run::Callbacks callbacks() {
+    run::Callbacks callbacks;
+    callbacks.train_step = [this](std::int64_t index) { return step(index); };
+    if constexpr (sampler::Finite<S>)
+      if (parts_.evaluation)
+        callbacks.evaluate = [this] {
+          core::Metrics metrics = evaluate();
+          summarize("evaluation");
+          if (schedule_.observes() && version_ > 0) schedule_.observe(observed(metrics));
+          return metrics;
+        };
+    callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
+    callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
+    callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
+      restore_state(directory, state);
+    };
+    callbacks.samples = [this](std::size_t limit) {
+      if constexpr (sampler::ShownRows<Rows>) return Rows::samples(latest_.rows, limit, parts_.decode);
+      return latest_.samples ? latest_.samples(limit) : std::vector<run::Sample>();
+    };
+    callbacks.before_record = [this] {
+      if (parts_.evaluation == nullptr) summarize("train");
+    };
+    return callbacks;
+  }
+
   // Hands the weights over where step `index` of `sampler` asks a generator; the seconds it took to move them.
   double publish_for(const S& sampler, std::int64_t index) {
     if constexpr (sampler::Generates<S>) {
@@ -382,7 +345,8 @@ class Trainer {
   double accumulate(Batch& batch, const loss::Counts& counts, core::Metrics& metrics) {
     std::vector<Done> done;
     loss::Metrics reported;
-    std::uint64_t draw = static_cast<std::uint64_t>(version_) << 24U;  // the same after a resume
+    // The same after a resume, and on any rank.
+    std::uint64_t draw = (static_cast<std::uint64_t>(version_) << 24U) + batch.first_part;
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (batch.arrive) batch.arrive(batch, p);
       const std::span<const Row* const> part = batch.parts[p];
@@ -408,8 +372,17 @@ class Trainer {
     return total;
   }
 
+  // Every rank keeps what any was trained with: the row may be another rank's when it is trained again.
+  void remember_of_others(const Batch& batch, std::span<const Done> done) {
+    if (parts_.world->size() == 1) return;
+    std::vector<PartColumn> own;
+    for (const Done& one : done) own.push_back({batch.first_part + one.part, one.log_prob});
+    for (const PartColumn& other : columns_of_others(*parts_.world, own)) batch.remember(other.part, other.log_prob);
+  }
+
   // What the host keeps of the micro-batches, in their order; the sum of their losses.
   double finish(const Batch& batch, std::span<const Done> done, const loss::Counts& counts) {
+    if (batch.remember) remember_of_others(batch, done);
     if (done.empty()) return 0.0;
     std::vector<tensor::Tensor> each;
     for (const Done& one : done) each.push_back(one.result.value.reshape({}));
@@ -419,7 +392,7 @@ class Trainer {
     for (const Done& one : done) {
       if (c10::GradMode::is_enabled() && !std::isfinite(*value)) blame("loss", one.rows, counts);
       if constexpr (sampler::SummarizedRows<Rows>) summary_.add(one.rows, one.result);
-      if (batch.remember) batch.remember(one.part, one.log_prob);
+      if (batch.remember) batch.remember(batch.first_part + one.part, one.log_prob);
       total += *value++;
     }
     return total;
@@ -431,11 +404,31 @@ class Trainer {
       raise_offending_rows<Rows>(what, find_offending<Rows>(*parts_.policy, parts_.loss, rows, counts), rows.size(),
                                  version_ + 1, config_.loop.output_dir, parts_.decode);
   }
+  // The same where all ranks have come, each with its rows: the first that has something to blame.
+  void blame_together(const std::string& what, std::span<const Row* const> rows, const loss::Counts& counts) {
+    if constexpr (sampler::BlamedRows<Rows>) {
+      const auto found = find_offending<Rows>(*parts_.policy, parts_.loss, rows, counts);
+      wait_for_turn_to_fail(*parts_.world, !found.empty());
+      raise_offending_rows<Rows>(what, found, rows.size(), version_ + 1, config_.loop.output_dir, parts_.decode);
+    }
+  }
+
+  // What the other ranks have seen becomes rank 0's.
+  void share_summary() {
+    if constexpr (sampler::SummarizedRows<Rows>) {
+      if (parts_.world->size() == 1) return;
+      const bool leads = parts_.world->rank() == 0;
+      const auto all = parts_.world->gather("summary", leads ? "null" : summary_.state(parts_.decode).dump());
+      for (const std::string& one : all)
+        if (leads && one != "null") summary_.merge(run::Json::parse(one));
+      if (!leads) summary_ = {};
+    }
+  }
 
   // Leaves the summary of the rows seen since the last call.
   void summarize(const std::string& split) {
     if constexpr (sampler::SummarizedRows<Rows>) {
-      summary_.write(config_.loop.output_dir, version_, split, parts_.decode);
+      if (parts_.world->rank() == 0) summary_.write(config_.loop.output_dir, version_, split, parts_.decode);
       summary_ = {};
     }
   }
@@ -477,7 +470,7 @@ class Trainer {
     optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
     parts_.sampler->restore(state.at("sampler"));
     if constexpr (sampler::SummarizedRows<Rows>)
-      if (state.contains("summary")) summary_.restore(state["summary"]);
+      if (state.contains("summary") && parts_.world->rank() == 0) summary_.restore(state["summary"]);
     if (schedule_.observes() && state.contains("schedule")) schedule_.restore(detail::plateau_of(state["schedule"]));
   }
 
@@ -491,6 +484,7 @@ class Trainer {
   optim::Schedule schedule_;
   Stage experience_;
   std::int64_t version_ = 0;  // number of updates the weights have seen
+  double latest_norm_ = 0.0;  // of the gradient, the same on all ranks
   [[no_unique_address]]
   typename detail::SummaryOf<Rows>::type summary_;  // of this evaluation, or since the last record
   Batch latest_;                                    // of the step just trained

@@ -103,6 +103,7 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
   reader.read("adam_beta2", config.adam_beta2);
   reader.read("adam_epsilon", config.adam_epsilon);
   reader.read("max_grad_norm", config.max_grad_norm);
+  reader.read("ddp_timeout", config.ddp_timeout);
 }
 
 inline void read_cadence(Reader& reader, RunConfig& config) {

@@ -21,6 +21,7 @@
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
@@ -86,6 +87,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
     rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
   }
 
+  const auto world = world_of(config);
   const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
   const EntropyCoefficient coefficient = entropy_coefficient(config);
   trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{
@@ -98,12 +100,14 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .evaluation_prompts = std::move(prompts.evaluation),
       .sync = source.sync(),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
-      .companions = companions(config, coefficient, model, reference)};
+      .companions = companions(config, coefficient, model, reference),
+      .world = world};
   if (matches_features(config))
-    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths](
+    inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths, world](
+
                                std::int64_t step, trainer::Experience<data::Rollout>& batch) {
       add_advantage_spread(batch.rows, batch.metrics);
-      if (!config.ebft.save_rollouts) return;
+      if (!config.ebft.save_rollouts || world->rank() > 0) return;
       file->write(step,
                   trainer::rollout_records(step, batch.rows, config.ebft.alignment_coef, config.ebft.diversity_coef,
                                            [&](const data::Rollout& row) { return truths->of(row.columns); }));

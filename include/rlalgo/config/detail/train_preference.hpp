@@ -13,6 +13,7 @@
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/offline.hpp>
 #include <rlalgo/config/preference.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/reference.hpp>
 
 namespace rlalgo::config::detail {
@@ -28,8 +29,10 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   const ModelPlaces places = find_model(config);
   check_reference(config, places);
   LanguageModel model = load_text_half(config, places);
-  PreferenceData data =
-      load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
+  const auto world = world_of(config);
+  PreferenceData data = first_rank_first(*world, "preparation of the data", [&] {
+    return load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
+  });
   prepared(data.notes);
   trainer::OfflineConfig settings =
       offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
@@ -37,7 +40,8 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 
   model.decoder = load_decoder(config, places);
-  Reference reference = make_reference(config, model, data, messages.progress);
+  Reference reference = first_rank_first(*world, "log-probs of the reference",
+                                         [&] { return make_reference(config, model, data, messages.progress); });
   prepared(reference.notes);
   trainer::OfflineInputs inputs{
       .policy = model.decoder,
@@ -46,7 +50,8 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .companions = std::move(reference.companions),
       .evaluation = std::move(data.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
-      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
+      .world = world};
   return with_preference_loss(config, [&](auto loss) {
     auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
     return carry_out(trainer, config, *model.decoder, evaluation, messages);

@@ -14,6 +14,7 @@
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/strided_ebft.hpp>
@@ -42,6 +43,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
 
   feature::FeatureNetwork network = feature_network(config, model);
   if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+  const auto world = world_of(config);
   inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
   trainer::StridedInputs<inference::BlockEngine> inputs{
       .policy = model.decoder,
@@ -50,8 +52,9 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       .network = std::move(network),
       .evaluation = std::move(documents.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
-      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); }};
-  if (config.ebft.save_rollouts)
+      .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
+      .world = world};
+  if (config.ebft.save_rollouts && world->rank() == 0)
     inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,
                                                         const std::vector<sampler::StridedDocument>& shown) {

@@ -167,6 +167,15 @@ class GlooGroup final : public ProcessGroup {
     std::memcpy(tensor.mutable_data_ptr(), data, static_cast<std::size_t>(expected));
   }
 
+  void sum(tensor::Tensor& tensor, double seconds) override {
+    done("sum", seconds, [&] {
+      std::vector<at::Tensor> parts = {tensor};
+      c10d::AllreduceOptions options;
+      options.timeout = milliseconds(seconds);
+      return group_->allreduce(parts, options);
+    });
+  }
+
   void barrier(double seconds) override {
     done("barrier", seconds, [&] {
       c10d::BarrierOptions options;
@@ -253,6 +262,48 @@ RLALGO_INLINE void Store::wait_for_peer(double seconds, const std::function<bool
   }
 }
 
+namespace detail {
+
+template <class F>
+auto asked(const std::string& address, std::uint16_t port, const F& ask) {
+  try {
+    return ask();
+  } catch (const std::exception& error) {
+    core::raise("distributed", 4,
+                {.what = "the store of the processes is gone",
+                 .found = reason(error),
+                 .where = address + ":" + std::to_string(port)});
+  }
+}
+
+}  // namespace detail
+
+RLALGO_INLINE void Store::set(const std::string& key, const std::string& bytes) const {
+  detail::asked(held_->address, held_->port, [&] { held_->store->set(key, {bytes.begin(), bytes.end()}); });
+}
+
+RLALGO_INLINE bool Store::has(const std::string& key) const {
+  return detail::asked(held_->address, held_->port, [&] { return held_->store->check({key}); });
+}
+
+RLALGO_INLINE std::string Store::get(const std::string& key) const {
+  return detail::asked(held_->address, held_->port, [&] {
+    const std::vector<std::uint8_t> bytes = held_->store->get(key);
+    return std::string(bytes.begin(), bytes.end());
+  });
+}
+
+RLALGO_INLINE void Store::erase(const std::string& key) const {
+  detail::asked(held_->address, held_->port, [&] { return held_->store->deleteKey(key); });
+}
+
+RLALGO_INLINE std::string Store::claim(const std::string& key, const std::string& bytes) const {
+  return detail::asked(held_->address, held_->port, [&] {
+    const std::vector<std::uint8_t> held = held_->store->compareSet(key, {}, {bytes.begin(), bytes.end()});
+    return std::string(held.begin(), held.end());
+  });
+}
+
 RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store& store, int rank, int size, double seconds) {
   try {
     return std::make_unique<detail::GlooGroup>(store.held_->store, store.held_->address, rank, size, seconds);
@@ -280,6 +331,11 @@ RLALGO_INLINE Store Store::listen(const std::string&, std::uint16_t) { detail::n
 RLALGO_INLINE Store Store::connect(const std::string&, std::uint16_t, int, double) { detail::no_gloo(); }
 RLALGO_INLINE std::uint16_t Store::port() const { detail::no_gloo(); }
 RLALGO_INLINE void Store::wait_for_peer(double, const std::function<bool()>&) const { detail::no_gloo(); }
+RLALGO_INLINE void Store::set(const std::string&, const std::string&) const { detail::no_gloo(); }
+RLALGO_INLINE bool Store::has(const std::string&) const { detail::no_gloo(); }
+RLALGO_INLINE std::string Store::get(const std::string&) const { detail::no_gloo(); }
+RLALGO_INLINE void Store::erase(const std::string&) const { detail::no_gloo(); }
+RLALGO_INLINE std::string Store::claim(const std::string&, const std::string&) const { detail::no_gloo(); }
 RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store&, int, int, double) { detail::no_gloo(); }
 
 #endif

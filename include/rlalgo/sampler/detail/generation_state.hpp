@@ -15,6 +15,7 @@
 
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 
 namespace rlalgo::sampler::detail {
@@ -35,6 +36,10 @@ std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<cons
 
 // A generation that has not been trained on yet, with what is to be told about it.
 Json pack_made(const Made& made);
+
+// Numbers that are only on their way to another rank.
+Json pack_lengths(const CompletionLengths& lengths);
+std::vector<double> unpack_lengths(const Json& packed);
 
 // `chosen`: the prompts of the order's chunk `made.number`.
 Made unpack_made(const Json& packed, std::span<const data::TokenizedPrompt> prompts,

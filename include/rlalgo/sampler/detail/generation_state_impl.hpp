@@ -165,6 +165,9 @@ RLALGO_INLINE Json pack_made(const Made& made) {
   return out;
 }
 
+RLALGO_INLINE Json pack_lengths(const CompletionLengths& lengths) { return pack(lengths.numbers()); }
+RLALGO_INLINE std::vector<double> unpack_lengths(const Json& packed) { return unpack<double>(packed); }
+
 RLALGO_INLINE Made unpack_made(const Json& packed, std::span<const data::TokenizedPrompt> prompts,
                                const std::vector<std::size_t>& chosen, std::int64_t copies) {
   Made out{.number = packed.at("number").get<std::int64_t>(),

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,19 +21,25 @@
 namespace rlalgo::sampler {
 
 template <class Before>
-void PairExtremes::insert(std::vector<Entry>& list, double margin, const data::Answer& chosen,
-                          const data::Answer& rejected, const Before& before) {
-  const auto at = std::find_if(list.begin(), list.end(), [&](const Entry& e) { return before(margin, e.margin); });
+void PairExtremes::insert(std::vector<Entry>& list, Entry entry, const Before& before) {
+  const auto at =
+      std::find_if(list.begin(), list.end(), [&](const Entry& e) { return before(entry.margin, e.margin); });
   if (at == list.end() && list.size() == kept_) return;
-  list.insert(at, {margin, chosen, rejected, {}});
+  list.insert(at, std::move(entry));
   if (list.size() > kept_) list.pop_back();
 }
 
 RLALGO_INLINE void PairExtremes::add(double margin, const data::Answer& chosen, const data::Answer& rejected) {
   ++seen_;
   if (std::isnan(margin)) return;
-  insert(most_, margin, chosen, rejected, [](double a, double b) { return a > b; });
-  insert(least_, margin, chosen, rejected, [](double a, double b) { return a < b; });
+  insert(most_, {margin, chosen, rejected, {}}, std::greater<>());
+  insert(least_, {margin, chosen, rejected, {}}, std::less<>());
+}
+
+RLALGO_INLINE void PairExtremes::merge(const data::Json& state) {
+  seen_ += state.at("pairs").get<std::size_t>();
+  for (Entry& e : restored(state.at("most"))) insert(most_, std::move(e), std::greater<>());
+  for (Entry& e : restored(state.at("least"))) insert(least_, std::move(e), std::less<>());
 }
 
 RLALGO_INLINE data::Json PairExtremes::state(const data::Decode& decode) const {

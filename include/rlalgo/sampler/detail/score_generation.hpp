@@ -110,6 +110,10 @@ class CompletionLengths {
   void add(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
   void report(core::Metrics& metrics) const;
 
+  // For another rank, and what it makes of that.
+  [[nodiscard]] std::vector<double> numbers() const;
+  void merge(const std::vector<double>& numbers);
+
  private:
   double rows_ = 0, sum_ = 0, shortest_ = 0, longest_ = 0;
   double ended_ = 0, ended_sum_ = 0, ended_shortest_ = 0, ended_longest_ = 0;

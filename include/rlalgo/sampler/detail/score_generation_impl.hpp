@@ -103,6 +103,20 @@ RLALGO_INLINE void CompletionLengths::add(const data::Rollout& rollout, std::spa
   ++ended_;
 }
 
+RLALGO_INLINE std::vector<double> CompletionLengths::numbers() const {
+  return {rows_, sum_, shortest_, longest_, ended_, ended_sum_, ended_shortest_, ended_longest_};
+}
+RLALGO_INLINE void CompletionLengths::merge(const std::vector<double>& numbers) {
+  const auto join = [&](std::size_t at, double& rows, double& sum, double& shortest, double& longest) {
+    if (numbers.at(at) == 0) return;
+    shortest = rows == 0 ? numbers.at(at + 2) : std::fmin(shortest, numbers.at(at + 2));
+    longest = rows == 0 ? numbers.at(at + 3) : std::fmax(longest, numbers.at(at + 3));
+    rows += numbers.at(at);
+    sum += numbers.at(at + 1);
+  };
+  join(0, rows_, sum_, shortest_, longest_);
+  join(4, ended_, ended_sum_, ended_shortest_, ended_longest_);
+}
 RLALGO_INLINE void CompletionLengths::report(core::Metrics& metrics) const {
   metrics.mean("completions/mean_length", sum_, rows_);
   metrics.minimum("completions/min_length", shortest_);

@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/moments.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/sampler/strided_blocks.hpp>
 
 namespace rlalgo::sampler {
@@ -51,6 +55,39 @@ RLALGO_INLINE StridedConfig detail::checked(const StridedConfig& c) {
   require(c.temperature >= 0 && std::isfinite(c.temperature), "temperature", c.temperature, "0 or more");
   require(c.top_p >= 0 && c.top_p <= 1, "top_p", c.top_p, "from 0 to 1");
   return c;
+}
+
+RLALGO_INLINE void detail::share_blocks(std::vector<StridedDocument>& rows, distributed::World& world) {
+  if (world.size() == 1) return;
+  using nlohmann::json;
+  json made = json::array();
+  const distributed::Share own = world.share(rows.size());
+  for (std::size_t i = own.begin; i < own.end; ++i) {
+    json blocks = json::array();
+    for (const Block& b : rows[i].blocks)
+      blocks.push_back({b.start, b.samples, b.alignment, b.diversity, b.reward, b.advantage});
+    made.push_back({blocks, rows[i].mismatch});
+  }
+  const std::vector<std::uint8_t> packed = json::to_cbor(made);  // numbers return bit for bit
+  const std::vector<std::string> all = world.gather("blocks", {packed.begin(), packed.end()});
+  for (int r = 0; r < world.size(); ++r) {
+    if (r == world.rank()) continue;
+    const json theirs = json::from_cbor(all[static_cast<std::size_t>(r)]);
+    const distributed::Share share = world.share(rows.size(), r);
+    for (std::size_t i = share.begin; i < share.end; ++i) {
+      const json& row = theirs.at(i - share.begin);
+      for (const json& b : row.at(0)) {
+        using Numbers = std::vector<double>;
+        rows[i].blocks.push_back({.start = b.at(0).get<std::int64_t>(),
+                                  .samples = b.at(1).get<std::vector<std::vector<data::TokenId>>>(),
+                                  .alignment = b.at(2).get<Numbers>(),
+                                  .diversity = b.at(3).get<Numbers>(),
+                                  .reward = b.at(4).get<Numbers>(),
+                                  .advantage = b.at(5).get<Numbers>()});
+      }
+      rows[i].mismatch = row.at(1).get<std::vector<double>>();
+    }
+  }
 }
 
 RLALGO_INLINE void detail::measure(const std::vector<StridedDocument>& rows, Batch<StridedDocument>& batch) {

@@ -1,0 +1,20 @@
+// The ranks of a training on one machine: `rlalgo train CONFIG --nproc-per-node N` starts itself N times.
+//
+// Rank 0 has the terminal; lines of the others come behind "[rank 1] ". Signals go to all. Where one ends badly the others
+// are told (distributed.8), and killed when they have not ended within the grace; the exit status is that of the first that
+// failed, 128 + the signal of one that was killed. Nobody is left behind when this process is killed. Each rank gets as many
+// processors as any other, of its own where there are enough.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rlalgo::cli {
+
+// Takes `--nproc-per-node N` (or =N, with underscores) out of `words`; 0: it is not there. [rlalgo.cli.23], usage
+[[nodiscard]] int take_ranks(std::vector<std::string>& words);
+
+// Runs `rlalgo` with `words` on so many ranks; the exit status.
+[[nodiscard]] int run_ranks(int ranks, const std::vector<std::string>& words, double grace_seconds);
+
+}  // namespace rlalgo::cli

@@ -1,0 +1,80 @@
+#include <rlalgo/config/ranks.hpp>
+
+#include <memory>
+#include <string>
+
+#include <rlalgo/config/parse.hpp>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+#include <support/thread_world.hpp>
+
+using namespace rlalgo;
+using config::RunConfig;
+
+namespace {
+
+RunConfig read(const std::string& more, int ranks) {
+  return config::parse_run_config(config::parse_document(R"(
+base_model: m
+rl: grpo
+datasets: [{path: rows.jsonl}]
+learning_rate: 1e-6
+micro_batch_size: 4
+)" + more,
+                                                         "config.yaml"),
+                                  ranks);
+}
+
+const std::string online = "trl: {reward_funcs: [builtin.gsm8k_accuracy], num_generations: 8";
+
+}  // namespace
+
+TEST_CASE("what a file says of one rank is N times as much for N, and settings say it") {
+  const RunConfig c = read("gradient_accumulation_steps: 2\n" + online + ", steps_per_generation: 4}", 3);
+  CHECK(c.gradient_accumulation_steps == 6);
+  CHECK(c.trl.steps_per_generation == 12);
+  CHECK(c.settings.at("gradient_accumulation_steps") == 6);
+  CHECK(config::geometry_of(c).completions() == 48);
+  const RunConfig same = read("gradient_accumulation_steps: 6\n" + online + ", steps_per_generation: 12}", 1);
+  CHECK(c.settings == same.settings);
+}
+
+TEST_CASE("a generation batch is that of all ranks, and the groups need only fit into it") {
+  const RunConfig c = read("gradient_accumulation_steps: 1\n" + online + "}", 2);
+  CHECK(config::geometry_of(c).prompts() == 1);  // 8 completions, 4 of each rank
+  CHECK(support::number_raised_by([] { (void)read("gradient_accumulation_steps: 1\n" + online + "}", 1); }) ==
+        "config.11");
+  const RunConfig given = read("gradient_accumulation_steps: 2\n" + online + ", generation_batch_size: 16}", 2);
+  CHECK(config::geometry_of(given).completions() == 16);
+}
+
+TEST_CASE("what several ranks do not do is refused by its key") {
+  for (const char* more :
+       {", async_prefetch: true, use_data_producer: true}", ", use_vllm: true, vllm_mode: server}"}) {
+    CHECK(support::number_raised_by([&] { (void)read("gradient_accumulation_steps: 2\n" + online + more, 2); }) ==
+          "config.37");
+    CHECK_NOTHROW(read("gradient_accumulation_steps: 2\n" + online + more, 1));
+  }
+  CHECK(support::number_raised_by([] { (void)read("ddp_timeout: 0\n" + online + "}", 2); }) == "config.39");
+}
+
+TEST_CASE("ranks with other settings or another version are told which") {
+  const auto agree = [](double other) {
+    support::on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
+      RunConfig c;
+      c.settings = {{"learning_rate", world->rank() == 2 ? other : 0.5}};
+      if (other < 0 && world->rank() == 1) c.settings["seed"] = 3;
+      config::require_agreement(c, *world);
+    });
+  };
+  CHECK_NOTHROW(agree(0.5));
+  CHECK(support::number_raised_by([&] { agree(0.25); }) == "config.38");
+  try {
+    agree(-1);
+    FAIL("nobody was refused");
+  } catch (const core::Error& error) {
+    CHECK(std::string(error.what()).find("the same seed: found 3 on rank 1, expected no value as on rank 0") !=
+          std::string::npos);
+  }
+}

@@ -1,0 +1,190 @@
+#include <rlalgo/distributed/process_world.hpp>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <future>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+#include <support/catch.hpp>
+#include <support/scratch.hpp>
+#include <support/thread_world.hpp>
+
+using namespace rlalgo;
+using distributed::join_world;
+using distributed::Place;
+using distributed::Store;
+using distributed::World;
+
+namespace {
+
+constexpr double patience = 20.0;
+
+bool built() {
+  if (!distributed::gloo_built()) WARN("compiled without Gloo: nothing is tested");
+  return distributed::gloo_built();
+}
+
+// `ranks` threads, each with its World; the starter has the store.
+template <class F>
+void with_ranks(int ranks, const F& body, double seconds = patience) {
+  const Store store = Store::listen("127.0.0.1", 0);
+  std::vector<std::future<void>> all;
+  for (int r = 0; r < ranks; ++r)
+    all.push_back(std::async(std::launch::async, [&, r] {
+      body(join_world({.rank = r, .size = ranks, .host = "127.0.0.1", .port = store.port(), .hosted = true}, seconds));
+    }));
+  for (auto& one : all) one.get();
+}
+
+}  // namespace
+
+TEST_CASE("ranks gather bytes of any length in their order") {
+  if (!built()) return;
+  for (const int ranks : {2, 3})
+    with_ranks(ranks, [&](const std::shared_ptr<World>& world) {
+      for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{9} << 20U}) {
+        const auto letter = static_cast<char>('a' + world->rank());
+        const auto parts =
+            world->gather("letters", std::string(length + static_cast<std::size_t>(world->rank()), letter));
+        RANK_CHECK(parts.size() == static_cast<std::size_t>(ranks));
+        for (std::size_t r = 0; r < parts.size(); ++r)
+          RANK_CHECK(parts[r] == std::string(length + r, static_cast<char>('a' + r)));
+      }
+      RANK_CHECK(world->broadcast("word", world->rank() == 1 ? "one\ntwo" : "other", 1) == "one\ntwo");
+    });
+}
+
+TEST_CASE("host values are added in the order of the ranks, so all have the same bits") {
+  if (!built()) return;
+  with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    const double own[] = {0.1, 1e17, -1e17};
+    std::array<double, 2> values = {own[world->rank()], static_cast<double>(world->rank())};
+    world->sum(values);
+    RANK_CHECK(values == std::array<double, 2>{(0.1 + 1e17) + -1e17, 3.0});
+    std::array<double, 1> least = {10.0 - world->rank()}, most = {-1.0 * world->rank()};
+    world->minimum(least);
+    world->maximum(most);
+    RANK_CHECK(least[0] == 8.0);
+    RANK_CHECK(most[0] == 0.0);
+  });
+}
+
+TEST_CASE("metrics of the ranks are those of one that has seen everything") {
+  if (!built()) return;
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    core::Metrics own;
+    const double r = world->rank();
+    own.mean("mean", 1.0 + r, 2.0);
+    own.minimum("least", r);
+    own.maximum("most", r);
+    own.last("last", r);
+    if (world->rank() == 1) own.mean("of one", std::numeric_limits<double>::infinity(), 1.0);
+    const core::Metrics all = world->merged(own);
+    RANK_CHECK(all.value("mean") == 0.75);
+    RANK_CHECK(all.value("least") == 0.0);
+    RANK_CHECK(all.value("most") == 1.0);
+    RANK_CHECK(all.value("last") == 1.0);
+    RANK_CHECK(std::isinf(all.value("of one")));
+  });
+}
+
+TEST_CASE("tensors are summed whatever their types, shapes and number") {
+  if (!built()) return;
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const double factor = world->rank() + 1.0;
+    std::vector<tensor::Tensor> tensors;
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble, at::kFloat})
+      tensors.push_back(at::arange(6, at::TensorOptions().dtype(type)).reshape({2, 3}).mul(factor));
+    tensors.push_back(at::full({9 << 20}, factor, at::TensorOptions().dtype(at::kFloat)));  // more than a bucket
+    tensors.push_back(at::full({3}, factor, at::TensorOptions().dtype(at::kFloat)));
+    world->sum(tensors);
+    for (int i = 0; i < 4; ++i)
+      RANK_CHECK(at::equal(tensors[i].to(at::kDouble), at::arange(6, at::kDouble).reshape({2, 3}).mul(3.0)));
+    RANK_CHECK(at::equal(tensors[4], at::full({9 << 20}, 3.0, at::kFloat)));
+    RANK_CHECK(tensors[5].sum().item<double>() == 9.0);
+    std::vector<tensor::Tensor> none;
+    world->sum(none);
+  });
+}
+
+TEST_CASE("a rank that fails ends the others at once, with its words") {
+  if (!built()) return;
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    world->enter(7);
+    if (world->rank() == 1) return world->fail("the disk is full");
+    const core::Stopwatch watch;
+    try {
+      world->barrier("a test");
+      RANK_CHECK(!"the barrier returned");
+    } catch (const core::Error& error) {
+      const std::string text = error.what();
+      for (const char* part : {"distributed.8", "rank 1 failed", "the disk is full", "rank 0 of 2", "step 7", "a test"})
+        RANK_CHECK(text.find(part) != std::string::npos);
+    }
+    RANK_CHECK(watch.seconds() < 5.0);
+  });
+}
+
+TEST_CASE("a silent rank is named in time, and one that only takes long is waited for") {
+  if (!built()) return;
+  const Store store = Store::listen("127.0.0.1", 0);
+  const Place first{.rank = 0, .size = 2, .host = "127.0.0.1", .port = store.port(), .hosted = true};
+  Place second = first;
+  second.rank = 1;
+  auto other = std::async(std::launch::async, [&] { return join_world(second, 0.6); });
+  const auto world = join_world(first, 0.6);
+  {
+    const auto slow = other.get();
+    auto late = std::async(std::launch::async, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      slow->barrier("slow");
+    });
+    CHECK_NOTHROW(world->barrier("slow"));
+    late.get();
+  }
+  const core::Stopwatch watch;
+  CHECK(support::number_raised_by([&] { world->barrier("gone"); }) == "distributed.6");
+  CHECK(watch.seconds() < 5.0);
+}
+
+TEST_CASE("ranks at different operations are told which") {
+  if (!built()) return;
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    RANK_CHECK(support::number_raised_by([&] { world->barrier(world->rank() == 0 ? "save" : "step"); }) ==
+               "distributed.9");
+  });
+}
+
+TEST_CASE("the environment of a launcher says where a rank stands") {
+  const auto with = [](const std::vector<std::pair<const char*, const char*>>& values) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"})
+      ::unsetenv(name);
+    for (const auto& [name, value] : values) ::setenv(name, value, 1);
+    return distributed::place_from_environment();
+  };
+  CHECK_FALSE(with({}).has_value());
+  CHECK_FALSE(with({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).has_value());
+  const auto place = with({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.5"}, {"MASTER_PORT", "29500"}});
+  REQUIRE(place.has_value());
+  CHECK(place->rank == 1);
+  CHECK(place->size == 4);
+  CHECK(place->host == "10.0.0.5");
+  CHECK(place->port == 29500);
+  CHECK_FALSE(place->hosted);
+  CHECK(support::number_raised_by([&] { (void)with({{"RANK", "1"}}); }) == "distributed.7");
+  CHECK(support::number_raised_by([&] { (void)with({{"RANK", "4"}, {"WORLD_SIZE", "4"}}); }) == "distributed.7");
+  CHECK(support::number_raised_by([&] { (void)with({{"RANK", "1x"}, {"WORLD_SIZE", "4"}}); }) == "distributed.7");
+  CHECK(support::number_raised_by([&] {
+          (void)with({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}});
+        }) == "distributed.7");
+  (void)with({});
+}
