@@ -25,6 +25,8 @@
 #include <rlalgo/core/processors.hpp>
 #include <rlalgo/distributed/process_world.hpp>
 
+#include "log.hpp"
+
 namespace rlalgo::cli {
 
 namespace {
@@ -216,6 +218,8 @@ class Ranks {
       ranks_[r].running = false;
       ranks_[r].status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (ranks_[r].status == 0) continue;
+      if (WIFSIGNALED(status) && !failed_)
+        fail("rank " + std::to_string(r) + " was killed: " + ::strsignal(WTERMSIG(status)));
       distributed::report_failure(
           store_,
           {static_cast<int>(r), WIFSIGNALED(status) ? std::string("it was killed: ") + ::strsignal(WTERMSIG(status))

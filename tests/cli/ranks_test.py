@@ -14,7 +14,7 @@ from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E40
 CASES = {}
 ONLINE = {"micro_batch_size": 4, "max_steps": 3, "logging_steps": 1, "learning_rate": 1e-4, "adam_epsilon": 1e-4}
 PAIRS = {"base_model": BASE["base_model"], "micro_batch_size": 2, "max_steps": 3, "logging_steps": 1, "learning_rate": 1e-4,
-         "adam_epsilon": 1e-4, "save_strategy": "no", "datasets": [{"path": "rows.jsonl", "type": "passthrough"}]}
+         "adam_epsilon": 1e-4, "save_strategy": "no", "datasets": [{"path": "rows.jsonl"}]}
 
 
 def case(function):
@@ -77,7 +77,7 @@ def same_run(c, base, ranks=2, accumulation=2, **changes):
         texts = [[json.loads(line).get("completion") for line in (c.folder / folder / "samples.jsonl").read_text().splitlines()]
                  for folder in ("one", "many")]
         assert texts[0] == texts[1], "other completions"
-    names = [sorted(str(p.relative_to(c.folder / folder)) for p in (c.folder / folder).rglob("*") if "tfevents" not in p.name)
+    names = [sorted(str(p.relative_to(c.folder / folder)) for p in (c.folder / folder).rglob("*") if "runs" not in p.parts)
              for folder in ("one", "many")]
     assert names[0] == names[1], names
 
@@ -165,7 +165,7 @@ def started(c, **changes):
     base = {**BASE, **ONLINE, "max_steps": 100000, "save_steps": 100000, "ddp_timeout": 4, **changes}
     base.pop("save_strategy")
     process = c.start("train", write(c, base, "long.yaml"), "--nproc-per-node", 2)
-    until(c, process, 2)
+    until(c, process, 2, base["output_dir"])
     return process, children(process)
 
 
@@ -194,7 +194,7 @@ def killed_rank(c):
 def killed_first_rank(c):
     process, pids = started(c)
     os.kill(rank_of(process, 0), signal.SIGKILL)
-    ended(process, pids, 12)
+    assert "rank 0 was killed: Killed" in ended(process, pids, 12)
     assert process.returncode == 137, process.returncode
 
 
@@ -221,13 +221,13 @@ def killed_launcher(c):
 
 @case
 def interrupted(c):
-    for who in ("launcher", "rank 1"):
-        process, pids = started(c, output_dir="out")
+    for who, folder in (("launcher", "out"), ("rank 1", "other")):
+        process, pids = started(c, output_dir=folder)
         os.kill(process.pid if who == "launcher" else rank_of(process, 1), signal.SIGINT)
         text = ended(process, pids, 30)
         assert process.returncode == 130, (who, process.returncode, text)
         assert "interrupted at step" in text, text
-        saved = [p for p in (c.folder / "out").glob("checkpoint-*")]
+        saved = [p for p in (c.folder / folder).glob("checkpoint-*")]
         assert len(saved) == 1 and (saved[0] / "optimizer.safetensors").exists(), saved
 
 
@@ -257,7 +257,8 @@ def environment_of_a_launcher(c):
     for (out, err), code in run([one, other]):
         assert code == 1 and "config.38" in err and "learning_rate" in err and "rank 1" in err, (code, err)
     c.run("train", one, env={"RANK": "1"}).expect(2, "distributed.7", "WORLD_SIZE")
-    c.run("train", one, "--nproc-per-node", 2, env={"RANK": "0", "WORLD_SIZE": "2"}).expect(2, "cli.23")
+    c.run("train", one, "--nproc-per-node", 2, env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                                            "MASTER_PORT": "29500"}).expect(2, "cli.23")
 
 
 @case

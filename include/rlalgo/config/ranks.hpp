@@ -37,7 +37,7 @@ inline void spread_over(RunConfig& c, int ranks) {
   if (c.trl.steps_per_generation) *c.trl.steps_per_generation *= ranks;
   const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 37,
-                      {.what = what + " is not done with several ranks",
+                      {.what = what + " (" + key + ") is not done with several ranks",
                        .found = std::to_string(ranks) + " ranks",
                        .where = c.place(key),
                        .remedy = remedy});
