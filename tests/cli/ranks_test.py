@@ -104,6 +104,9 @@ def preference_recipes(c):
     rows(c)
     for rl in ("dpo", "orpo"):  # 22 rows: the last step of an epoch has less than a micro-batch for each rank
         same_run(c, {**PAIRS, "max_steps": 6}, rl=rl, val_set_size=0.2, eval_steps=3)
+    for rl in ("ipo", "simpo", "cpo"):
+        same_run(c, PAIRS, rl=rl)
+    same_run(c, PAIRS, rl="dpo", precompute_ref_log_probs=True, dataset_prepared_path="prepared")
     rows(c, labelled=True)
     same_run(c, {**PAIRS, "remove_unused_columns": False}, rl="kto")
 
@@ -238,6 +241,16 @@ def failing_reward(c):
         "    if os.environ['RANK'] == '1':\n        raise ValueError('no such answer')\n    return [0.0] * len(completions)\n")
     result = c.run("train", write(c, {**BASE, **ONLINE}, "config.yaml", trl={"reward_funcs": ["sometimes.reward"]}), "--nproc-per-node", 2)
     result.expect(1, "rank 1 failed", "no such answer", "step 1")
+
+
+@case
+def not_finite(c):
+    rows(c)
+    base = {**PAIRS, "learning_rate": 1e30, "max_grad_norm": 0, "warmup_steps": 0, "output_dir": "out"}
+    result = c.run("train", write(c, base, "config.yaml", rl="simpo"), "--nproc-per-node", 2)
+    result.expect(1, "is not finite", "dataset rows", "step 2")
+    assert len(list((c.folder / "out").glob("offending_rows-step-2*.jsonl"))) == 1
+    c.no_output()
 
 
 @case
