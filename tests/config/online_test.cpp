@@ -53,6 +53,24 @@ TEST_CASE("every setting of a run arrives where it is used") {
   CHECK_FALSE(out.trainer.loop.resume_from_checkpoint);
 }
 
+TEST_CASE("a sync interval that a run of epochs never reaches is refused when its steps are known") {
+  config::RunConfig run = example();
+  run.max_steps.reset();
+  run.num_epochs = 1.0;
+  run.trl.async_prefetch = true;
+  const config::LanguageModel model = config::load_language_model(run);
+  const std::int64_t steps = config::online_config(run, model, 50, false).trainer.loop.max_steps;
+  REQUIRE(steps > 2);
+  run.trl.vllm_sync_interval = steps;
+  CHECK_THROWS_WITH(config::online_config(run, model, 50, false),
+                    Catch::Contains("config.8") && Catch::Contains("never reached"));
+  run.trl.vllm_sync_interval = steps - 1;
+  CHECK_NOTHROW(config::online_config(run, model, 50, false));
+  run.trl.vllm_sync_interval = steps;
+  run.trl.prefetch_depth = 0;  // generation and training take turns: each has the weights in force
+  CHECK_NOTHROW(config::online_config(run, model, 50, false));
+}
+
 TEST_CASE("automatic resume takes the newest checkpoint there is") {
   std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());

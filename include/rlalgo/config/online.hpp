@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -62,6 +63,7 @@ namespace rlalgo::config {
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
+  detail::require_hand_over(c, plan.total_steps);
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
   return out;
 }

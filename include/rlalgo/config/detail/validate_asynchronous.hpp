@@ -62,6 +62,17 @@ inline void validate_streaming(const RunConfig& c) {
     refuse("trl.replay_buffer_size", "which groups are replaced is known of a whole generation");
 }
 
+// In a run of `steps`, given or counted from epochs, weights are handed over again after the first time.
+inline void require_hand_over(const RunConfig& c, std::int64_t steps) {
+  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return;
+  core::raise_usage("config", 8,
+                    {.what = "trl.vllm_sync_interval is never reached: all completions would be of the first weights",
+                     .found = std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
+                              std::to_string(steps),
+                     .where = c.place("trl.vllm_sync_interval"),
+                     .remedy = "lower trl.vllm_sync_interval"});
+}
+
 inline void validate_asynchronous(const RunConfig& c) {
   const TrlConfig& t = c.trl;
   if (!is_strided(c)) validate_correction(c);
@@ -91,13 +102,7 @@ inline void validate_asynchronous(const RunConfig& c) {
   checks.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
   checks.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);
   checks.count("trl.heartbeat_stale_after_s", t.heartbeat_stale_after_s, 1);
-  if (c.max_steps && t.generates_beside() && t.vllm_sync_interval >= *c.max_steps && *c.max_steps > 1)
-    core::raise_usage("config", 8,
-                      {.what = "trl.vllm_sync_interval is never reached: all completions would be of the first weights",
-                       .found = std::to_string(t.vllm_sync_interval) + " steps between two hand-overs in a run of " +
-                                std::to_string(*c.max_steps),
-                       .where = c.place("trl.vllm_sync_interval"),
-                       .remedy = "lower trl.vllm_sync_interval"});
+  if (c.max_steps) require_hand_over(c, *c.max_steps);
   if (!t.max_staleness) return;
   checks.count("trl.max_staleness", *t.max_staleness, 0);
   if (!t.generates_beside()) return;
