@@ -22,7 +22,7 @@ LESSONS = {
     "example_06_ebft_features": ([MODEL], "whitened alignment", False),
     "example_07_serve": ([MODEL], "status 400", False),
     "example_08_async": ([MODEL], "step 20/20", False),
-    "example_09_ranks": ([], "with two", False),
+    "example_09_ranks": ([MODEL], "of one rank and of two differ", False),
 }
 
 
