@@ -1,6 +1,5 @@
-// Lesson 9: several ranks. GRPO by one process, and by two that share every batch: the same weights. A rank is a process
-// that finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment, as torchrun sets them; without them this
-// program starts two of itself. `rlalgo train --nproc-per-node 2` does that for you.
+// Lesson 9: several ranks. GRPO by one process, and by two that share every batch: the same weights. This program starts
+// two of itself, as `rlalgo train --nproc-per-node 2` and torchrun do: a rank finds its place in its environment.
 //
 //   example_09_ranks MODEL_DIR
 #include <ATen/ATen.h>
