@@ -153,6 +153,41 @@ TEST_CASE("rlalgo's own server gets a session, of the tensors as they are") {
   CHECK(acts[3] == acts[4]);  // the same session: the server knows that it is no second trainer
 }
 
+TEST_CASE("another trainer's update is waited for, as long as a server to be up") {
+  int refusals = 1, starts = 0;
+  std::string number = "20";
+  rlalgo::support::HttpServer server([&](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+    if (path == "/openapi.json")
+      return {200, R"({"paths": {"/start_weight_update": {}}, "info": {"title": "rlalgo"}})"};
+    if (path == "/version") return {200, R"({"version": "0.1.0", "server": "rlalgo"})"};
+    if (path == "/start_weight_update" && ++starts <= refusals)
+      return {400, R"({"error": {"message": "[rlalgo.serve.)" + number + R"(] a weight update is under way"}})"};
+    return {200, "{}"};
+  });
+  std::vector<std::string> heard;
+  const auto publish = [&](double seconds) {
+    sync::HttpWeightSync policy(
+        quick(server.url()),
+        [] {
+          return std::vector<std::pair<std::string, at::Tensor>>{{"a", at::zeros({1})}};
+        },
+        seconds, [&](const std::string& text) { heard.push_back(text); });
+    return support::number_raised_by([&] { policy.publish(0); });
+  };
+  CHECK(publish(10.0) == "nothing");
+  CHECK(starts == 2);
+  REQUIRE(heard.size() == 1);
+  CHECK(heard[0].find("a weight update is under way") != std::string::npos);
+  starts = 0;
+  refusals = 100;
+  CHECK(publish(0.3) == "http.2");
+  CHECK(starts >= 2);
+  starts = 0;
+  number = "19";  // refused for good
+  CHECK(publish(10.0) == "http.2");
+  CHECK(starts == 1);
+}
+
 TEST_CASE("rlalgo's own server on this machine gets a file, where it reads it") {
   const support::ScratchDirectory scratch;
   std::vector<std::string> acts, told;

@@ -95,14 +95,33 @@ class JsonClient {
                      .remedy = remedy});
       }
       if (!told && tell) tell(where + ": " + result.text() + "; waiting at most " + rounded(seconds) + " s");
-      const std::stop_token& any = stop.stop_possible() ? stop : client_.config().stop;
-      if (!detail::wait_for(std::clamp(seconds - watch.seconds(), 0.001, 1.0), any))
-        give_up(Failure{Failure::Kind::cancelled, "a server to be up", "the call was given up"}, where);
+      pause(seconds - watch.seconds(), stop, "a server to be up", where);
+    }
+  }
+
+  // POST, every second again for `seconds` while `busy` says so of the answer; the last answer, whatever it is. `tell` as
+  // above. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
+  Result ask_while(const std::function<bool(const Response&)>& busy, const std::string& path, const Json& body,
+                   double seconds, const std::function<void(const std::string&)>& tell = {}) {
+    const core::Stopwatch watch;
+    const std::string where = "POST " + base_url() + path;
+    for (bool told = false;; told = true) {
+      Result result = ask(path, body);
+      if (!busy(result.response()) || watch.seconds() >= seconds) return result;
+      if (!told && tell)
+        tell(where + ": " + described(result.response()) + "; waiting at most " + rounded(seconds) + " s");
+      pause(seconds - watch.seconds(), {}, "a server to be free", where);
     }
   }
 
  private:
   static constexpr double shortest_look = 1.0;  // seconds, also when the wait is over
+
+  // A second, or what is left; `awaited` is what was waited for when it is given up.
+  void pause(double left, const std::stop_token& stop, const char* awaited, const std::string& where) const {
+    if (!detail::wait_for(std::clamp(left, 0.001, 1.0), stop.stop_possible() ? stop : client_.config().stop))
+      give_up(Failure{Failure::Kind::cancelled, awaited, "the call was given up"}, where);
+  }
 
   static bool is_redirect(const Result& result) {
     return result.answered() && (result.response().status == 307 || result.response().status == 308);

@@ -49,7 +49,8 @@ class HttpWeightSync {
 
   static constexpr std::int64_t group_bytes = 10LL << 20;
 
-  // `start_seconds`: how long the first push waits for the server to be up. `folder`: of the file; empty: none is written.
+  // `start_seconds`: how long the first push waits for the server to be up, and each for another trainer's to end; `tell`
+  // hears that it does. `folder`: of the file; empty: none is written.
   HttpWeightSync(http::ClientConfig server, Weights weights, double start_seconds = 240.0,
                  std::function<void(const std::string&)> tell = {}, std::filesystem::path folder = {});
 
@@ -75,6 +76,8 @@ class HttpWeightSync {
 
   static std::int64_t push(State& state, std::int64_t version);
   static std::int64_t push_session(State& state, std::int64_t version);
+  // Waits while another trainer's update is open: a killed one's gives way in time.
+  static void begin_session(State& state);
   // Nothing where the server does not read the file.
   static std::optional<std::int64_t> push_file(State& state);
   static std::int64_t push_params(State& state);

@@ -112,9 +112,18 @@ std::int64_t HttpWeightSync::in_groups(State& state, at::ScalarType (*type_on_wi
   return sent;
 }
 
+RLALGO_INLINE void HttpWeightSync::begin_session(State& state) {
+  const http::Result result = state.server.client.ask_while(
+      [](const http::Response& response) {
+        return response.status == 400 && response.body.find("[rlalgo.serve.20]") != std::string::npos;
+      },
+      "/start_weight_update", {{"session", state.session}}, state.server.start_seconds(), state.tell);
+  if (!result.ok()) http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/start_weight_update");
+}
+
 RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64_t version) {
   http::JsonClient& client = state.server.client;
-  client.post("/start_weight_update", {{"session", state.session}});
+  begin_session(state);
   const auto finish = [&] {
     client.post("/finish_weight_update",
                 {{"weight_version", detail::ServerVersion::name_of(version)}, {"session", state.session}});

@@ -25,6 +25,8 @@ class ServerVersion {
   http::JsonClient client;
   std::int64_t version = -1;  // that the server has; −1 before the first publish
 
+  [[nodiscard]] double start_seconds() const { return start_seconds_; }
+
   // From the first publish on.
   [[nodiscard]] const http::ServedRoutes& routes() const { return *routes_; }
 
