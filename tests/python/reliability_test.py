@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import reliability  # noqa: E402
+import reliability_asynchronous  # noqa: E402
 import reliability_faults  # noqa: E402
 
 CASES = {}
@@ -148,12 +149,14 @@ def a_kill_waits_for_its_moment():
 def every_kind_and_fault_says_what_it_is():
     assert len(reliability.KINDS) == 7
     listed = subprocess.run([sys.executable, str(ROOT / "scripts/reliability.py"), "--list"], capture_output=True, text=True, check=True)
-    assert len(listed.stdout.splitlines()) == len(reliability.KINDS) + len(reliability_faults.CASES)
+    parts = (reliability.KINDS, reliability_faults.CASES, reliability_asynchronous.FAULTS)
+    assert len(listed.stdout.splitlines()) == sum(map(len, parts))
     assert all(check.__doc__ for check in reliability_faults.CASES.values())
     assert len(reliability_faults.SERVER_FAULTS) >= 54 and len(reliability_faults.CASES) - len(reliability_faults.SERVER_FAULTS) >= 20
     page = (ROOT / "docs/reliability.md").read_text()
     assert f"{len(reliability_faults.SERVER_FAULTS)} server faults" in page
     assert f"{len(reliability_faults.CASES) - len(reliability_faults.SERVER_FAULTS)} other faults" in page
+    assert f"{len(reliability_asynchronous.FAULTS)} faults at moments" in page
     missing = [name for name in reliability_faults.CASES if not name.startswith("server: ") and f"`{name}`" not in page]
     assert not missing, f"not in docs/reliability.md: {missing}"
 
