@@ -128,7 +128,8 @@ def two_trainers_at_once(c):
     server = Server(c)
     try:
         assert server.ask("/start_weight_update", {"session": "another"})[0] == 200
-        c.train({"max_steps": 1, "trl": remote(server.port)}).expect(1, "[rlalgo.http.2]", "rlalgo.serve.20")
+        trl = {**remote(server.port), "vllm_server_timeout": 2}
+        c.train({"max_steps": 1, "trl": trl}).expect(1, "waiting at most 2.0 s", "[rlalgo.sync.8]", "rlalgo.serve.20")
         assert server.ask("/weight_info")[1]["weight_version"] == "0"
     finally:
         server.stop()

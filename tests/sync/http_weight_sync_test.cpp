@@ -180,7 +180,7 @@ TEST_CASE("another trainer's update is waited for, as long as a server to be up"
   CHECK(heard[0].find("a weight update is under way") != std::string::npos);
   starts = 0;
   refusals = 100;
-  CHECK(publish(0.3) == "http.2");
+  CHECK(publish(0.3) == "sync.8");
   CHECK(starts >= 2);
   starts = 0;
   number = "19";  // refused for good

@@ -18,7 +18,8 @@
 // it reads as such whatever `dtype` says: bfloat16 survives exactly (axolotl's own client sends it as float16, which
 // overflows beyond 65504). The session's name lets each call be repeated when its answer is lost.
 //
-// Errors: [rlalgo.sync.1] the server takes no weights over HTTP; those of http/json_client.hpp.
+// Errors: [rlalgo.sync.1] the server takes no weights over HTTP; [rlalgo.sync.8] another trainer's update stays open;
+// those of http/json_client.hpp.
 #pragma once
 
 #include <cstdint>

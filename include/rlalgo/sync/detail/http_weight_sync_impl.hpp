@@ -113,11 +113,18 @@ std::int64_t HttpWeightSync::in_groups(State& state, at::ScalarType (*type_on_wi
 }
 
 RLALGO_INLINE void HttpWeightSync::begin_session(State& state) {
-  const http::Result result = state.server.client.ask_while(
-      [](const http::Response& response) {
-        return response.status == 400 && response.body.find("[rlalgo.serve.20]") != std::string::npos;
-      },
-      "/start_weight_update", {{"session", state.session}}, state.server.start_seconds(), state.tell);
+  const auto busy = [](const http::Response& response) {
+    return response.status == 400 && response.body.find("[rlalgo.serve.20]") != std::string::npos;
+  };
+  const http::Result result = state.server.client.ask_while(busy, "/start_weight_update", {{"session", state.session}},
+                                                            state.server.start_seconds(), state.tell);
+  if (busy(result.response()))
+    core::raise("sync", 8,
+                {.what = "another trainer's weight update stays open at the server",
+                 .found = result.text(),
+                 .where = state.server.client.base_url() + "/start_weight_update",
+                 .remedy = "end the other trainer, or give each a server of its own; one that was killed is forgotten "
+                           "after 60 s (raise trl.vllm_server_timeout)"});
   if (!result.ok()) http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/start_weight_update");
 }
 
