@@ -3,15 +3,21 @@
 
 A server of this script answers every generate call after a delay, a multiple of what a training step takes without any; so
 it takes no processor away from training. Each run is timed from its third record to its last; of the rounds the fastest
-counts.
+counts. With --own completions come from `rlalgo vllm-serve` on the second processor instead, and the trainer has the first: one row, of the
+delay that this is (time/generate of the run in turns ÷ the rest of its steps).
 
-  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3]
+  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3] [--own]
 """
 import argparse
+import contextlib
+import http.client
 import http.server
 import json
+import os
 import pathlib
 import random
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -63,8 +69,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.answer(reply)
 
 
-def seconds_per_step(options, server, folder, way):
-    """Of one run, from its third record to its last; the mean of what its trainer reports beside waiting."""
+@contextlib.contextmanager
+def own_server(options, folder):
+    """rlalgo vllm-serve on the second processor → its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(["taskset", "-c", "1", options.rlalgo, "vllm-serve", QUICKSTART / "model", "--port", str(port)], cwd=folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                asks = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+                asks.request("GET", "/health/")
+                if asks.getresponse().status == 200:
+                    break
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def seconds_per_step(options, port, folder, way):
+    """Of one run, from its third record to its last."""
     output = folder / "out"
     config = {
         "base_model": str(QUICKSTART / "model"), "rl": "grpo", "learning_rate": 1e-5, "max_steps": options.steps, "output_dir": str(output),
@@ -72,10 +100,12 @@ def seconds_per_step(options, server, folder, way):
         "micro_batch_size": 8, "gradient_accumulation_steps": 4, "save_strategy": "no", "logging_steps": 1,
         "trl": {"num_generations": 4, "max_completion_length": options.tokens, "reward_funcs": ["soft_overlong_punishment_reward"],
                 "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 4}}, "use_vllm": True, "vllm_mode": "server",
-                "vllm_server_host": "127.0.0.1", "vllm_server_port": server.server_address[1], **WAYS[way]}}
+                "vllm_server_host": "127.0.0.1", "vllm_server_port": port, **WAYS[way]}}
     (folder / "config.yaml").write_text(json.dumps(config))
     subprocess.run(["rm", "-rf", output], check=True)
-    process = subprocess.Popen([options.rlalgo, "train", folder / "config.yaml"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    processor, threads = (["taskset", "-c", "0"], {"OMP_NUM_THREADS": "1"}) if options.own else ([], {})
+    process = subprocess.Popen([*processor, options.rlalgo, "train", folder / "config.yaml"], cwd=folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, env={**os.environ, **threads})
     records, seen, first, begun, ended = output / "metrics.jsonl", 0, 0, None, None
     while ended is None:
         if process.poll() not in (None, 0):
@@ -90,6 +120,23 @@ def seconds_per_step(options, server, folder, way):
     return (ended - begun) / (options.steps - first)
 
 
+def all_ways(options, port, folder):
+    """Way → seconds per step, of the least disturbed round; rounds take turns, for what else runs here changes with time."""
+    took = {way: [] for way in WAYS}
+    for _ in range(options.rounds):
+        for way in WAYS:
+            took[way].append(seconds_per_step(options, port, folder, way))
+            if way == "in turns":
+                lines = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()][2:]
+                options.shares.append(statistics.median(line["time/generate"] / (line["time/step"] - line["time/generate"]) for line in lines))
+    return {way: min(values) for way, values in took.items()}
+
+
+def row(delay, best):
+    ratio = " | ".join(f"{3600 / best[way]:.0f} ({best['in turns'] / best[way]:.2f}×)" for way in WAYS)
+    print(f"| {delay:.3g} | {ratio} | {(1 + delay) / max(1.0, delay):.2f}× |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rlalgo", required=True, type=lambda p: str(pathlib.Path(p).resolve()))
@@ -97,24 +144,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--delays", default="0.25,0.5,1,2,4")
+    parser.add_argument("--own", action="store_true", help="rlalgo vllm-serve on the second processor")
     options = parser.parse_args()
+    options.shares = []
+    head = "| delay ÷ step | " + " | ".join(WAYS) + " | ideal |\n|---|" + "---|" * (len(WAYS) + 1)
+    if options.own:
+        with tempfile.TemporaryDirectory() as name, own_server(options, name) as port:
+            best = all_ways(options, port, pathlib.Path(name))
+            print(head)
+            return row(statistics.median(options.shares), best)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.delay, server.rows = 0.0, 32
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        step = min(seconds_per_step(options, server, folder, "in turns") for _ in range(options.rounds))
-        print(f"a step without delay: {step:.3f} s\n")
-        print("| delay ÷ step | " + " | ".join(WAYS) + " | ideal |\n|---|" + "---|" * (len(WAYS) + 1))
+        port = server.server_address[1]
+        step = min(seconds_per_step(options, port, folder, "in turns") for _ in range(options.rounds))
+        print(f"a step without delay: {step:.3f} s\n\n{head}")
         for delay in map(float, options.delays.split(",")):
             server.delay = delay * step
-            took = {way: [] for way in WAYS}
-            for _ in range(options.rounds):  # in rotation: what else runs here changes with time
-                for way in WAYS:
-                    took[way].append(seconds_per_step(options, server, folder, way))
-            best = {way: min(values) for way, values in took.items()}  # the least disturbed
-            ratio = " | ".join(f"{3600 / best[way]:.0f} ({best['in turns'] / best[way]:.2f}×)" for way in WAYS)
-            print(f"| {delay:g} | {ratio} | {(1 + delay) / max(1.0, delay):.2f}× |", flush=True)
+            row(delay, all_ways(options, port, folder))
 
 
 if __name__ == "__main__":

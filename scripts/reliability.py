@@ -207,10 +207,11 @@ class Program:
 
     def finish(self, process, folder, timeout):
         """Waits for a process of start(); one that takes longer than `timeout` seconds is killed and is an AssertionError."""
-        begin = time.monotonic()
-        while True:
+        begin, memory = time.monotonic(), 0  # not known of a process that poll() has seen the end of
+        while process.returncode is None:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
+                process.returncode, memory = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
                 break
             if time.monotonic() - begin > timeout:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -218,10 +219,9 @@ class Program:
                 process.returncode = -9
                 raise AssertionError(f"still running after {timeout} s: {tail(folder)}")
             time.sleep(0.002)
-        process.returncode = os.waitstatus_to_exitcode(status)
         out = folder / "stdout"
         return Result(process.returncode, out.read_text(errors="replace") if out.exists() else "",
-                      (folder / "stderr").read_text(errors="replace"), time.monotonic() - begin, usage.ru_maxrss * 1024)
+                      (folder / "stderr").read_text(errors="replace"), time.monotonic() - begin, memory)
 
     def run(self, folder, *arguments, timeout=120.0, **more):
         return self.finish(self.start(folder, *arguments, **more), folder, timeout)

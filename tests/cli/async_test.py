@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, main, without_times  # noqa: E402
+from cases import BASE, QUICKSTART, ROOT, main, without_times  # noqa: E402
 from serve_test import MODEL, Server, remote  # noqa: E402
 
 CASES = {}
@@ -28,7 +28,7 @@ def records(c):
     for line in lines:
         assert 0 <= line["async/staleness/max"] <= 2, line
         for name in ("async/queue_depth", "async/queue_wait_s", "async/producer_idle_s", "async/generate_s", "async/reward_s",
-                     "async/dropped", "reward", "time/wait", "sampling/importance_sampling_ratio/mean"):
+                     "async/dropped", "async/forward_s", "async/train_seq_len", "async/training_tok/s", "reward", "time/wait", "sampling/importance_sampling_ratio/mean"):
             assert isinstance(line[name], (int, float)), name
         assert "time/generate" not in line
     assert lines[0]["sampling/importance_sampling_ratio/min"] == lines[0]["sampling/importance_sampling_ratio/max"] == 1
@@ -138,7 +138,8 @@ def replay_and_reroll(c):
     (c.folder / "rare.py").write_text("def rare(prompts, completions, completion_ids, **kwargs):\n"
                                       "    return [1.0 if sum(ids) % 5 == 0 else 0.0 for ids in completion_ids]\n")
     again = {"replay_buffer_size": 16, "reroll_start_fraction": 0.2, "reward_funcs": ["rare.rare"]}
-    for out, trl in (("beside", BESIDE), ("turns", {"use_data_producer": True})):
+    anew = {"use_data_producer": True, "replay_recompute_logps": True}
+    for out, trl in (("beside", BESIDE), ("turns", {"use_data_producer": True}), ("anew", anew)):
         c.train({"max_steps": 10, "logging_steps": 1, "output_dir": out, "trl": {**trl, **again}}).expect(0)
         lines = c.metrics(out)
         assert sum(line["replay_buffer_replacements"] for line in lines) > 0, lines
@@ -146,6 +147,13 @@ def replay_and_reroll(c):
         assert all(line["reroll_injected"] == 0 for line in lines[:2])
         assert sum(line["reroll_buffered"] for line in lines) > 0
     assert "async/staleness/mean" not in c.metrics("turns")[0]
+    ratio = "sampling/importance_sampling_ratio/"
+    assert ratio + "mean" not in c.metrics("turns")[0]
+    # Old log-probs that are computed anew: the clipped ratio begins at 1, and a correction is to the weights that drew the row.
+    assert all(line["clip_ratio/region_mean"] == 0 for line in c.metrics("anew"))
+    first, last = c.metrics("anew")[0], [line for line in c.metrics("anew") if line["replay_buffer_replacements"] > 0][-1]
+    assert first[ratio + "raw_min"] == first[ratio + "raw_max"] == 1, first
+    assert last[ratio + "raw_min"] < 1 < last[ratio + "raw_max"], last
 
 
 @case
@@ -353,6 +361,22 @@ def recipes_with_a_server(c):
             c.run("train", f"{rl}.yaml").expect(0)
             assert [line["step"] for line in c.metrics(rl)] == [1, 2, 3]
             assert all(line["async/staleness/max"] <= 2 for line in c.metrics(rl))
+    finally:
+        server.stop()
+
+
+@case
+def the_example(c):
+    """examples/async_grpo as it is, but for its length: in this process, and with a server."""
+    server = Server(c)
+    try:
+        for out, options in (("local", ()), ("remote", ("--trl.use-vllm", "--trl.vllm-server-host", "127.0.0.1", "--trl.vllm-server-port", server.port))):
+            data = [f"--{split}.0.path={QUICKSTART / 'data' / name}.jsonl" for split, name in (("datasets", "train"), ("test-datasets", "test"))]
+            c.run("train", ROOT / "examples/async_grpo/config.yaml", "--base-model", MODEL, *data, "--max-steps", 3, "--eval-steps", 3,
+                  "--output-dir", out, *options).expect(0)
+            lines = [line for line in c.metrics(out) if "loss" in line]
+            assert [line["step"] for line in lines] == [1, 2, 3]
+            assert all(line["async/staleness/max"] <= 1 for line in lines)
     finally:
         server.stop()
 

@@ -71,6 +71,33 @@ TEST_CASE("a sync interval that a run of epochs never reaches is refused when it
   CHECK_NOTHROW(config::online_config(run, model, 50, false));
 }
 
+TEST_CASE(
+    "old log-probs of replayed rows are computed anew where a correction stands for the difference, or as asked for") {
+  config::RunConfig run = example();
+  run.trl.use_data_producer = true;
+  run.trl.replay_buffer_size = 4;
+  const auto recomputes = [](const config::RunConfig& c) {
+    return config::asynchronous_config(c, {}, 10).replay.recompute_log_probs;
+  };
+  CHECK_FALSE(recomputes(run));  // generation and training take turns: nothing corrects
+  run.trl.replay_recompute_logps = true;
+  CHECK(recomputes(run));
+  CHECK(config::corrects_sampling(run));
+  run.trl.vllm_importance_sampling_correction = false;
+  CHECK(recomputes(run));
+  CHECK_FALSE(config::corrects_sampling(run));
+  run.trl.replay_recompute_logps.reset();
+  run.trl.async_prefetch = true;
+  CHECK_FALSE(recomputes(run));
+  run.trl.vllm_importance_sampling_correction = true;
+  CHECK(recomputes(run));
+  run.rl = "rloo";  // corrects nothing
+  CHECK_FALSE(recomputes(run));
+  run.trl.replay_recompute_logps = false;
+  run.rl = "grpo";
+  CHECK_FALSE(recomputes(run));
+}
+
 TEST_CASE("automatic resume takes the newest checkpoint there is") {
   std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());

@@ -741,6 +741,17 @@ TEST_CASE("generation beside training: what is read, what follows from it, what 
   CHECK(again.trl.replay_max_age == 8);
   CHECK(again.trl.reroll_start_fraction == 0.25);
   CHECK(again.trl.reroll_max_groups == 2);
+  // Where generation and training take turns, replayed rows have a correction if their old log-probs are computed anew.
+  CHECK_FALSE(again.trl.may_correct());
+  const std::string replays =
+      minimal + "  use_data_producer: true\n  replay_buffer_size: 16\n  replay_recompute_logps: ";
+  CHECK_FALSE(parse(replays + "false\n").trl.may_correct());
+  const RunConfig corrected = parse(replays + "true\n  vllm_importance_sampling_cap: 2\n");
+  CHECK(corrected.warnings.empty());
+  CHECK(corrected.trl.may_correct());
+  CHECK(corrected.trl.vllm_importance_sampling_mode == "token_truncate");
+  CHECK(corrected.trl.vllm_importance_sampling_clip_min == 0.5);
+  CHECK(warning_of(replays + "false\n  vllm_importance_sampling_cap: 2\n").find("sampling_cap") != std::string::npos);
   CHECK(warning_of(minimal + "  prefetch_depth: 2\n").find("async_prefetch") != std::string::npos);
   for (const char* key : {"trl.async_prefetch", "trl.prefetch_depth", "trl.use_data_producer"}) {
     CHECK_FALSE(parse(minimal).settings.contains(key));  // a run without it has the settings that it had
@@ -756,7 +767,13 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
   CHECK(config.trl.streaming_min_groups == 3);
   CHECK(config.trl.generates_beside());
   CHECK(config.warnings.empty());
-  CHECK(parse(streams + "  streaming_min_groups: 0\n").warnings.empty());  // is 1, as in axolotl
+  for (const char* least : {"0", "-3"}) {  // is 1, as in axolotl
+    const RunConfig one = parse(streams + "  streaming_min_groups: " + least + "\n");
+    CHECK(one.trl.groups_in_a_piece() == 1);
+    CHECK(one.warnings.empty());
+  }
+  CHECK(config.trl.groups_in_a_piece() == 3);
+  CHECK(parse(beside).trl.groups_in_a_piece() == 0);
   CHECK_FALSE(parse(beside).settings.contains("trl.streaming_partial_batch"));
   const auto refused = [](const std::string& text, const std::string& name) {
     return lacks(error_of(text), {"config.8", "trl.streaming_partial_batch does not go with", name});

@@ -186,6 +186,19 @@ def harm_is_drawn_and_harms():
 
 
 @case
+def a_process_that_somebody_saw_end_is_finished():
+    program = reliability.Program(sys.executable)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        process = program.start(folder, "-c", "import sys; sys.exit(3)")
+        while process.poll() is None:
+            time.sleep(0.01)
+        assert program.finish(process, folder, 5).code == 3
+        assert program.run(folder, "-c", "pass").bytes > 0
+        assert "still running" in refused(program.finish, program.start(folder, "-c", "import time; time.sleep(60)"), folder, 0.2)
+
+
+@case
 def refusals_are_checked():
     result = reliability.Result(1, "", "error: [rlalgo.data.3] no JSON: rows.jsonl:2\n", 0.1, 1 << 28)
     with tempfile.TemporaryDirectory() as folder:

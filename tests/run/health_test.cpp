@@ -41,6 +41,8 @@ TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
   CHECK(state("frac_reward_zero_std", 0.9) == State::watch);
   CHECK(state("frac_reward_zero_std", 1.0) == State::alarm);
   CHECK(state("grad_norm", 12.0) == State::alarm);
+  CHECK(state("grad_norm", 0.0005) == State::watch);
+  CHECK(state("grad_norm", 0.001) == State::well);
   CHECK(state("entropy", 0.3) == State::well);
   CHECK(state("entropy", 0.005) == State::alarm);
   CHECK(state("entropy", 1.5) == State::alarm);

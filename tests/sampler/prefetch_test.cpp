@@ -15,6 +15,7 @@
 #include <support/snapshot_table.hpp>
 #include <support/table_generator.hpp>
 
+#include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/prefetch.hpp>
@@ -399,6 +400,59 @@ TEST_CASE("a streamed generation that fails half way fails the step, with its ca
   for (std::size_t part = 0; part < 3; ++part) batch.arrive(batch, part);
   CHECK_THROWS_WITH(batch.arrive(batch, 3), "the table has burnt");
   CHECK_THROWS_WITH(sampler->next(0).arrive(batch, 0), "the table has burnt");
+}
+
+namespace {
+
+// Of every piece but the last of a generation it does not end before the generator has begun with the next one.
+class Waiting : public FirstToken {
+ public:
+  Waiting(SnapshotTable& table, std::int64_t pieces) : table_(table), pieces_(pieces) {}
+  std::vector<double> operator()(const reward::RewardCall& call) override {
+    const std::int64_t piece = calls_++;
+    const core::Deadline deadline(10);
+    while (piece % pieces_ != pieces_ - 1 && table_.begun < piece + 2) {
+      if (deadline.passed()) throw std::runtime_error("nothing is generated while rewards are computed");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (piece == fails_at) throw std::domain_error("no idea");
+    return FirstToken::operator()(call);
+  }
+  std::int64_t fails_at = -1;
+
+ private:
+  SnapshotTable& table_;
+  std::int64_t pieces_, calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a piece is scored while the next one is generated; a reward that fails there fails the step, with its cause") {
+  const auto c = config(2, 4, 4, 1, 2);  // four groups
+  for (const bool fails : {false, true}) {
+    Bench bench;
+    const auto reward = std::make_shared<Waiting>(bench.table, 4);
+    if (fails) reward->fails_at = 5;  // the second group of the second generation
+    PrefetchConfig p{.depth = 0, .stream_groups = 1};
+    bench.table.stop = p.stop.get_token();
+    Prefetch sampler(
+        p, std::make_shared<Rollouts>(rlalgo::support::numbered_prompts(16), bench.table,
+                                      std::vector<sampler::WeightedReward>{{reward, 1.0}}, rlalgo::support::decode, c,
+                                      [&bench] { return bench.table.version.load(); }));
+    for (std::int64_t k = 0; k < 2; ++k) {
+      RolloutBatch batch = bench.step(sampler, k);
+      const auto finish = [&] {
+        for (std::size_t part = 0; part < batch.parts.size(); ++part) batch.arrive(batch, part);
+      };
+      if (fails && k == 1) {
+        CHECK_THROWS_WITH(finish(), Catch::Contains("[rlalgo.reward.2]") && Catch::Contains("no idea"));
+      } else {
+        finish();
+        CHECK(batch.parts[3][1]->rewards.size() == 1);
+      }
+    }
+  }
 }
 
 TEST_CASE("a streamed run that is resumed goes on with the next prompts") {

@@ -10,6 +10,7 @@
 #include <rlalgo/aggregation/normalize_then_sum.hpp>
 #include <rlalgo/aggregation/sum_minus_kl.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/sampler/rollout_rows.hpp>
 #include <rlalgo/trainer/advantages.hpp>
 #include <support/bandit.hpp>
 
@@ -68,6 +69,67 @@ TEST_CASE("fresh generations are settled: advantages, references, and old log-pr
   trainer::settle(batch, aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), scorers, {}, metrics);
   CHECK(metrics.value("kl") == 0.0);
   CHECK(g->rollouts[1].old_log_probs.size() == 2);
+}
+
+TEST_CASE(
+    "replayed rows have the old log-probs that they bring, else the policy's; rows of older weights their "
+    "generator's") {
+  // Groups of two rows: 0 of the weights of now, 1 of older ones, 2 and 3 replayed, with and without their generator's.
+  // Each group has one row that is trained now and one that is trained later.
+  for (const bool corrects : {false, true})
+    for (const bool divergence : {false, true}) {
+      const auto g = generation({1, 0, 0, 1, 1, 0, 0, 1}, 2);
+      g->prompts = {0, 1, 2, 3};
+      g->replayed = {0, 0, 1, 1};
+      sampler::RolloutBatch batch;
+      batch.fresh = {g};
+      batch.parts.resize(1);
+      for (std::size_t i = 0; i < 8; ++i) {
+        data::Rollout& r = g->rollouts[i];
+        r.weights_version = i < 2 ? 5 : 3;
+        r.sampling_log_probs = {-7.0F, -8.0F};
+        r.loss_mask = {0, 1};  // a tool's token, then the model's
+        if (i / 2 == 2) r.old_log_probs = r.sampling_log_probs;
+        if (i % 2 == 0) batch.parts[0].push_back(&r);
+      }
+      rlalgo::support::Bandit policy(3, at::kDouble), reference(3, at::kDouble);
+      const sampler::Scorers scorers{
+          .policy = policy, .reference = &reference, .version = 5, .corrects_sampling = corrects};
+      core::Metrics metrics;
+      sampler::Warnings warnings;
+      const auto settle = [&](const auto& aggregation) {
+        trainer::settle(batch, aggregation, advantage::LeaveOneOut(), scorers, {.reference = true, .old = true},
+                        metrics);
+      };
+      divergence ? settle(aggregation::SumMinusKl({.beta = 0.5})) : settle(aggregation::SumThenNormalize());
+      sampler::RolloutRows::complete(batch.parts[0], scorers, {.old_log_prob = true}, warnings);
+      const std::vector<float> none, generators = {-7.0F, -8.0F};
+      const auto old = [&](std::size_t row) { return g->rollouts[row].old_log_probs; };
+      const auto policys = [&](std::size_t row) {
+        return old(row).size() == 2 && old(row)[1] == Approx(-std::log(3.0));
+      };
+      INFO("corrects " << corrects << ", divergence " << divergence);
+      CHECK((divergence ? policys(0) : old(0) == none));  // trained now by the weights that drew it
+      CHECK(policys(1));
+      if (corrects) {
+        CHECK((divergence ? policys(2) : old(2) == none));
+        CHECK(policys(3));
+      } else {
+        CHECK(old(2) == generators);
+        CHECK(old(3) == none);  // taken when its turn comes
+        std::vector<data::Rollout*> later = {&g->rollouts[3]};
+        sampler::RolloutRows::complete(later, {.policy = policy, .version = 6}, {.old_log_prob = true}, warnings);
+        CHECK(old(3) == generators);
+      }
+      CHECK(old(4) == generators);
+      CHECK(old(5) == generators);
+      if (corrects && !divergence)
+        CHECK(old(6) == none);  // the ratio begins at 1
+      else
+        CHECK(policys(6));
+      CHECK(policys(7));
+      CHECK(warnings.empty());
+    }
 }
 
 TEST_CASE("numbers that no advantage can be made of are named, whatever the estimator") {

@@ -259,6 +259,45 @@ TEST_CASE("replayed groups are trained on as what they are: counted, corrected t
   }
 }
 
+TEST_CASE("without a correction replayed groups have the old log-probs that were asked for") {
+  const Folder folder;
+  for (const std::int64_t depth : {0, 2})
+    for (const bool recompute : {false, true}) {
+      Run run;
+      trainer::OnlineConfig c = config(30, folder.path / (std::to_string(depth) + std::to_string(recompute)));
+      c.rollouts.geometry = {.micro_batch_size = 4, .num_generations = 2};
+      auto trainer =
+          run.trainer(Plain({}), c, {.depth = depth}, false, {.capacity = 6, .recompute_log_probs = recompute});
+      double replaced = 0, clipped = 0;
+      for (std::int64_t k = 0; k < 30; ++k) {
+        const run::StepResult step = trainer.step(k);
+        replaced += step.metrics.value("replay_buffer_replacements");
+        clipped += step.metrics.value("clip_ratio/region_mean");
+      }
+      CHECK(replaced >= 3);
+      if (depth == 0) CHECK((clipped > 0) == !recompute);  // ratios to weights that are long gone, or ratios of 1
+    }
+}
+
+TEST_CASE("a step tells what its own side took, where generation runs beside it") {
+  const Folder folder;
+  Run run;
+  trainer::OnlineConfig c = config(3, folder.path);
+  c.rollouts.geometry = {.micro_batch_size = 8, .gradient_accumulation_steps = 2, .num_generations = 8};
+  auto trainer = run.trainer(Corrected({}), c, {.depth = 1});
+  for (std::int64_t k = 0; k < 3; ++k) {
+    const core::Stopwatch watch;
+    const run::StepResult step = trainer.step(k);
+    const double took = watch.seconds();
+    CHECK(step.metrics.value("async/train_seq_len") == 4);  // one token of the prompt and three pulls
+    CHECK(step.metrics.value("async/forward_s") > 0);
+    CHECK(step.metrics.value("async/forward_s") < took);
+    CHECK(step.metrics.value("async/training_tok/s") >=
+          0.999 * 16 * step.metrics.value("completions/mean_length") / took);
+  }
+  CHECK(std::isnan(run.trainer(Corrected({}), c, {.depth = 0}).step(0).metrics.value("async/forward_s")));
+}
+
 // Streamed with depth 0 all rows are of the weights that are trained, as those of the synchronous run are.
 template <class L>
 void streamed_is_whole(L loss, bool to_the_bit) {
@@ -280,7 +319,7 @@ void streamed_is_whole(L loss, bool to_the_bit) {
           .gradient_accumulation_steps = 6,
           .steps_per_generation = 2,
           .num_generations = 2}})
-      for (const std::int64_t groups : {1, 2, 3}) {
+      for (const std::int64_t groups : {1, 2, 3, 100}) {  // 100: more than there are
         INFO("S " << geometry.steps_per_generation << " groups " << groups << " skip " << skip);
         trainer::OnlineConfig c = config(8, folder.path / "x");
         c.rollouts.geometry = geometry;

@@ -48,6 +48,10 @@ const Row& row_of_part(const std::vector<Row>& rows, Part part) {
 [[nodiscard]] inline const Recipe& recipe_of(const RunConfig& c) {
   return detail::row_of(recipes(), c.rl, 9, "recipe", c.place("rl"));
 }
+// Whether the loss corrects for the generator's log-probs (loss::SamplingCorrection).
+[[nodiscard]] inline bool corrects_sampling(const RunConfig& c) {
+  return c.trl.may_correct() && c.trl.vllm_importance_sampling_correction && !recipe_of(c).plain;
+}
 [[nodiscard]] inline const PolicyObjective& objective_of(const RunConfig& c) {
   return detail::row_of(policy_objectives(), c.trl.loss_type, 22, "policy-gradient loss", c.place("trl.loss_type"));
 }

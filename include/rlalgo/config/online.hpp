@@ -79,7 +79,7 @@ namespace rlalgo::config {
   return {.depth = t.prefetch_depth,
           .sync_interval = t.vllm_sync_interval,
           .max_staleness = t.max_staleness.value_or(-1),
-          .stream_groups = t.streaming_partial_batch ? std::max<std::int64_t>(1, t.streaming_min_groups) : 0,
+          .stream_groups = t.groups_in_a_piece(),
           .stall_seconds = static_cast<double>(t.heartbeat_stale_after_s) + deadlines,
           .stop = source.stop(),
           .tell = std::move(tell),
@@ -107,7 +107,7 @@ namespace rlalgo::config {
   return {.prefetch = std::move(prefetch),
           .replay = {.capacity = static_cast<std::size_t>(t.replay_buffer_size),
                      .max_age = t.replay_max_age.value_or(-1),
-                     .recompute_log_probs = t.replay_recompute_logps},
+                     .recompute_log_probs = t.replay_recompute_logps.value_or(corrects_sampling(c))},
           .reroll = {.on = t.reroll_start_fraction < 1.0,
                      .first_step = std::max<std::int64_t>(1, first),
                      .max_groups = t.reroll_max_groups}};

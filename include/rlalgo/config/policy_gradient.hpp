@@ -108,8 +108,7 @@ using AnyAggregation = aggregation::AnyAggregation<AnyEstimator>;
 // for.
 [[nodiscard]] inline std::optional<loss::SamplingCorrection::Config> sampling_correction(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (recipe_of(c).plain || !t.vllm_importance_sampling_correction) return std::nullopt;
-  if (!t.generates_elsewhere() && !t.generates_beside()) return std::nullopt;
+  if (!corrects_sampling(c)) return std::nullopt;
   const std::string& mode = t.vllm_importance_sampling_mode;
   return loss::SamplingCorrection::Config{
       .unit = mode.starts_with("token") ? loss::Unit::token : loss::Unit::row,

@@ -5,6 +5,7 @@
 // which keys were set and where. Defaults departing from axolotl's are marked (≠).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -103,11 +104,22 @@ struct TrlConfig {
   std::int64_t heartbeat_stale_after_s = 300;  // a producer that is silent for longer, its deadlines aside, has failed
   std::int64_t replay_buffer_size = 0;         // groups; 0 = off
   std::optional<std::int64_t> replay_max_age;  // updates; unset = no limit (rlalgo's own key)
-  bool replay_recompute_logps = true;
+  // Old log-probs of replayed rows: the policy's as it is, or their generator's. Unset: the first where a correction stands for
+  // the difference between the two, else the second.
+  std::optional<bool> replay_recompute_logps;
   double reroll_start_fraction = 1.0;  // of the run's steps; 1 = off
   std::int64_t reroll_max_groups = 1;
   [[nodiscard]] bool generates_beside() const {
     return async_prefetch && (prefetch_depth > 0 || streaming_partial_batch);
+  }
+  // How many groups of a generation are finished together; 0: it is not trained on while it is made.
+  [[nodiscard]] std::int64_t groups_in_a_piece() const {
+    return streaming_partial_batch ? std::max<std::int64_t>(1, streaming_min_groups) : 0;
+  }
+  // Whether the ratio of a row may have to be corrected for the generator that drew it.
+  [[nodiscard]] bool may_correct() const {
+    return generates_elsewhere() || generates_beside() ||
+           (replay_buffer_size > 0 && replay_recompute_logps.value_or(false));
   }
 
   // Loss

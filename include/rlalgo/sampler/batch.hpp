@@ -80,8 +80,9 @@ struct Made {
 // How a generation is made that is trained on meanwhile.
 struct Pieces {
   std::int64_t groups = 0;  // that are finished together; 0: it is made as one
-  // Called on the thread that makes it: the first `rows` rollouts of the generation, with their rewards, are finished and
-  // keep their places in memory. The last call has all rows.
+  // Called one after the other, before the generation is returned, on the thread that makes it or one that scores: the first
+  // `rows` rollouts of the generation, with their rewards, are finished and keep their places in memory. The last call has
+  // all rows.
   std::function<void(const std::shared_ptr<Generation>& generation, std::size_t rows)> finished = {};
 };
 

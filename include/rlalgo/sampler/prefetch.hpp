@@ -50,7 +50,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -67,6 +66,7 @@
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/check_prefetch.hpp>
+#include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
 
 namespace rlalgo::sampler {
@@ -339,9 +339,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   // Of the rows [begin, end).
   void settle(Generation& generation, std::size_t begin, std::size_t end, std::int64_t step) const {
     if (inference::source_of(root().generator()) == inference::WeightSource::remote) return;
-    for (data::Rollout& r : std::span(generation.rollouts).subspan(begin, end - begin))
-      if (r.weights_version == step)
-        std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
+    detail::forget_sampling(generation, begin, end, step);
   }
 
   void tell_about(Made& made, std::int64_t step, const Popping& popping) {

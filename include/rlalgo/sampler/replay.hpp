@@ -10,7 +10,10 @@
 //
 // Groups are stored as they were drawn and scored, so everything that follows is computed anew for the batch that they
 // are put into: advantages, the denominators of the step, reference and old log-probs, and the correction to the weights
-// that drew them. With recompute_log_probs off, their old log-probs are those of the generator.
+// that drew them. With recompute_log_probs off, their old log-probs are those of the generator: the clipped ratio is to the
+// weights that drew them, and a correction has nothing left to correct. With it on the ratio begins at 1, and only a
+// correction tells how far the policy has moved; rows of this generation, where they are of the very weights that are trained
+// and drawn in this process, get NaN for their sampling log-probs, so that it is exactly 1 for them (sampler/prefetch.hpp).
 // Draws are a function of seed, number of the generation and place.
 //
 // Source: axolotl's ReplayBuffer. Departures: stored after the replacement, not before; nothing stale is kept; an age; in
@@ -35,7 +38,9 @@
 #include <rlalgo/core/moments.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
 
 namespace rlalgo::sampler {
@@ -90,6 +95,8 @@ class Replay : public GenerationBatches<Replay<S>> {
                     [&](const Entry& e) { return now - e.group->rollouts.front().weights_version > config_.max_age; });
     const std::size_t replaced = replace(generation, empty, number);
     for (Entry& entry : fresh) add(std::move(entry));
+    if (config_.recompute_log_probs && inference::source_of(root().generator()) != inference::WeightSource::remote)
+      detail::forget_sampling(generation, 0, generation.rollouts.size(), step);
     made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
     made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));
     if (pieces.groups > 0) pieces.finished(made.generation, generation.rollouts.size());

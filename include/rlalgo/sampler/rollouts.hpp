@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -137,7 +138,8 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     return tokens;
   }
 
-  // One generate call and one call of each reward function for a piece. Completions are those of a generation in one.
+  // One generate call and one call of each reward function for a piece; a piece is scored while the next is generated.
+  // Completions are those of a generation in one.
   Made produce_in_pieces(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
                          const Pieces& pieces) {
     Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
@@ -151,6 +153,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     const inference::SamplingConfig sampling = sampling_of(chosen);
     detail::CompletionLengths lengths;
     double generating = 0, rewarding = 0;
+    std::future<void> scoring;  // of the piece before; it ends before what it writes to
     for (std::size_t begin = 0; begin < chosen.size();) {
       const std::size_t count = std::min(static_cast<std::size_t>(pieces.groups), chosen.size() - begin);
       const core::Stopwatch watch;
@@ -160,15 +163,20 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
                            {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_(), begin);
       generating += watch.seconds();
       made.tokens += tokens_of(*piece);
-      rewarding += detail::score_piece(*piece, rewards_, decode_, config_.sampling.stop_ids,
-                                       config_.mask_truncated_completions, step, lengths, made.about);
-      for (std::size_t i = 0; i < piece->rollouts.size(); ++i) {
-        whole.rollouts[begin * copies + i] = std::move(piece->rollouts[i]);
-        for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(begin * copies + i, k) = piece->rewards(i, k);
-      }
+      if (scoring.valid()) scoring.get();
+      scoring = std::async(std::launch::async, [&, piece, first = begin * copies] {
+        rewarding += detail::score_piece(*piece, rewards_, decode_, config_.sampling.stop_ids,
+                                         config_.mask_truncated_completions, step, lengths, made.about);
+        const std::size_t rows = piece->rollouts.size();
+        for (std::size_t i = 0; i < rows; ++i) {
+          whole.rollouts[first + i] = std::move(piece->rollouts[i]);
+          for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(first + i, k) = piece->rewards(i, k);
+        }
+        pieces.finished(made.generation, first + rows);
+      });
       begin += count;
-      pieces.finished(made.generation, begin * copies);
     }
+    if (scoring.valid()) scoring.get();
     if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
     detail::score_whole(whole, lengths, made.about);
     made.about.seconds = {{"generate", generating}, {"reward", rewarding}};

@@ -6,7 +6,9 @@
 //                       settle_later when all have
 //
 // Invariant: when an optimizer step begins, every row that will be trained after the weights change carries
-// old_log_probs. Rows trained in the step that generated them need none: ratio 1 by definition.
+// old_log_probs, or is one that takes its generator's (sampler::RolloutRows::complete). Rows trained in the step that
+// generated them need none: ratio 1 by definition.
+// A replayed row is as sampler::ReplayConfig says: it brings its generator's log-probs, or has none and gets the policy's.
 //
 // Errors: [rlalgo.trainer.32] a reward, a weight or a divergence from the reference that is infinite, or larger than
 // float32 can hold.
@@ -19,6 +21,7 @@
 #include <span>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/aggregation/concept.hpp>
@@ -143,6 +146,33 @@ struct Settling {
 
 namespace detail {
 
+// Whether the old log-probs of a fresh row are its generator's: it was replayed with them, or is of other weights than those
+// that are trained and nothing else corrects for that. A replayed row without them gets the policy's.
+[[nodiscard]] inline bool keeps_generators(const sampler::Generation& generation, std::size_t row,
+                                           const sampler::Scorers& scorers) {
+  const data::Rollout& r = generation.rollouts[row];
+  if (generation.is_replayed(row)) return !r.old_log_probs.empty();
+  return !scorers.corrects_sampling && r.weights_version != scorers.version && !r.completion_ids.empty() &&
+         r.sampling_log_probs.size() == r.completion_ids.size();
+}
+
+// The fresh rows that the policy is to score before the weights change: those trained later; and of those trained now the
+// replayed ones, where the ratio would else be to the weights that drew them.
+[[nodiscard]] inline std::vector<data::Rollout*> lacking_old(const sampler::RolloutBatch& batch,
+                                                             const sampler::Scorers& scorers) {
+  const std::vector<data::Rollout*> all = trained_later(batch);
+  const std::unordered_set<data::Rollout*> later(all.begin(), all.end());
+  std::vector<data::Rollout*> out;
+  for (const sampler::FreshRows& fresh : batch.fresh)
+    for (std::size_t i = fresh.begin; i < fresh.end; ++i) {
+      data::Rollout& r = fresh->rollouts[i];
+      if (keeps_generators(*fresh.generation, i, scorers)) continue;
+      const bool renewed = fresh->is_replayed(i) && !scorers.corrects_sampling && r.weights_version != scorers.version;
+      if (renewed || later.contains(&r)) out.push_back(&r);
+    }
+  return out;
+}
+
 // `rows` are the same on all ranks.
 inline void score_together(model::Policy& policy, std::span<data::Rollout* const> rows, const Settling& settling,
                            double temperature, sampler::RolloutColumn column) {
@@ -177,8 +207,16 @@ void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregatio
   const bool divergence = aggregation::needs_divergence(aggregation);
   if ((settling.reference || divergence) && scorers.reference != nullptr)
     score(*scorers.reference, &data::Rollout::reference_log_probs);
-  if (divergence) score(scorers.policy, &data::Rollout::old_log_probs);
+  std::vector<std::pair<data::Rollout*, std::vector<float>>> kept;
+  if (divergence) {
+    for (const sampler::FreshRows& rows : fresh)
+      for (std::size_t i = rows.begin; i < rows.end; ++i)
+        if (data::Rollout& r = rows->rollouts[i]; detail::keeps_generators(*rows.generation, i, scorers))
+          kept.emplace_back(&r, r.old_log_probs);
+    score(scorers.policy, &data::Rollout::old_log_probs);
+  }
   for (const sampler::FreshRows& rows : fresh) assign_advantages(aggregation, estimator, rows, metrics);
+  for (auto& [row, old] : kept) row->old_log_probs = std::move(old);
 }
 
 // Of a batch whose rows have all come.
@@ -186,7 +224,7 @@ template <class G>
 void settle_later(const sampler::RolloutBatch& batch, const G& aggregation, const sampler::Scorers& scorers,
                   const Settling& settling) {
   if (settling.old && !aggregation::needs_divergence(aggregation))
-    detail::score_together(scorers.policy, trained_later(batch), settling, scorers.temperature,
+    detail::score_together(scorers.policy, detail::lacking_old(batch, scorers), settling, scorers.temperature,
                            &data::Rollout::old_log_probs);
 }
 

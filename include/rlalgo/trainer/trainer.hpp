@@ -57,6 +57,7 @@
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
+#include <rlalgo/trainer/detail/beside_watch.hpp>
 #include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
@@ -153,7 +154,8 @@ class Trainer {
   run::StepResult step(std::int64_t index) {
     run::StepResult result;
     parts_.world->enter(index + 1);
-    const double published = publish_for(*parts_.sampler, index);
+    watch_ = {};
+    const double published = watch_.published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
 
@@ -175,8 +177,6 @@ class Trainer {
     result.seconds.emplace_back("train", training);
     result.metrics = std::move(batch.metrics);
     result.metrics.merge(trained);
-    if constexpr (requires { parts_.sampler->beside(); })
-      if (published > 0 && parts_.sampler->beside()) result.metrics.mean("sync/seconds", published, 1.0);
     result.warnings = std::move(batch.warnings);
 
     core::Stopwatch optimizer_watch;
@@ -196,6 +196,7 @@ class Trainer {
 
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
+    watch_.template tell<Rows>(*parts_.sampler, batch.rows, counts.tokens, result.metrics);
     latest_ = std::move(batch);
     if (parts_.evaluation == nullptr) share_summary();
     return result;
@@ -354,6 +355,7 @@ class Trainer {
       if (part.empty()) continue;
       const model::TokenTree tree = Rows::tree(part, L::needs);
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
+      const core::Stopwatch forward;
       const model::Scores scores =
           parts_.policy->score(tree, {.temperature = config_.temperature,
                                       .entropy = true,
@@ -361,6 +363,7 @@ class Trainer {
                                       .draw = draw,
                                       .token_statistics = L::needs.token_statistics,
                                       .collision = L::needs.collision});
+      watch_.forward += forward.seconds();
       loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();
@@ -485,6 +488,7 @@ class Trainer {
   Stage experience_;
   std::int64_t version_ = 0;  // number of updates the weights have seen
   double latest_norm_ = 0.0;  // of the gradient, the same on all ranks
+  detail::BesideWatch watch_;
   [[no_unique_address]]
   typename detail::SummaryOf<Rows>::type summary_;  // of this evaluation, or since the last record
   Batch latest_;                                    // of the step just trained

@@ -8,9 +8,10 @@ namespace rlalgo::config::detail {
 
 // vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process.
 // What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older weights. Of
-// generation beside training axolotl's defaults hold.
+// generation beside training, and of completions of this process that are trained on again, axolotl's defaults hold.
 inline void read_correction(Reader& reader, TrlConfig& trl) {
-  if (trl.generates_beside()) trl.vllm_importance_sampling_mode = "token_truncate";
+  const bool older = trl.generates_beside() || !trl.generates_elsewhere();
+  if (older) trl.vllm_importance_sampling_mode = "token_truncate";
   reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
   reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
                      {"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"});
@@ -21,7 +22,7 @@ inline void read_correction(Reader& reader, TrlConfig& trl) {
   reader.read("vllm_importance_sampling_clip_max", trl.vllm_importance_sampling_clip_max);
   reader.read("vllm_importance_sampling_cap", trl.vllm_importance_sampling_clip_max);  // its old name wins, as in TRL
   const auto cap = trl.vllm_importance_sampling_clip_max;
-  if (trl.generates_beside() && !reader.given("vllm_importance_sampling_clip_min") && cap && *cap > 1 &&
+  if (older && !reader.given("vllm_importance_sampling_clip_min") && cap && *cap > 1 &&
       trl.vllm_importance_sampling_mode.ends_with("truncate"))
     trl.vllm_importance_sampling_clip_min = 1.0 / *cap;
 }
@@ -33,7 +34,7 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
     if (const Node* mode = reader.take("vllm_mode"); mode != nullptr)
       reader.findings().warnings.push_back(reader.prefix() + "vllm_mode (" + mode->place.text() +
                                            ") has no effect: completions are generated in this process");
-    if (trl.generates_beside()) read_correction(reader, trl);
+    if (trl.may_correct()) read_correction(reader, trl);
     return apply_idle(reader, idle_vllm_keys());
   }
   reader.read("vllm_server_host", trl.vllm_server_host);

@@ -24,7 +24,7 @@ namespace rlalgo::config::detail {
 // What corrects for a generator whose log-probs are not the trainer's.
 inline void validate_correction(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (!t.generates_elsewhere() && !t.generates_beside()) return;
+  if (!t.may_correct()) return;
   const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
   if (low && high)
     Validator(c).range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,

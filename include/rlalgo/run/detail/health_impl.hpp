@@ -51,7 +51,11 @@ RLALGO_INLINE std::span<const HealthRule> health_rules() {
       {"ebft/steps_without_blocks", 0.0, 0.0, -none, 0.5, 10,
        "most steps have no document that is long enough: lower ebft.context_length or ebft.generate_max_len, or set "
        "ebft.pack_documents: true"},
-      {"grad_norm", 0.0, 1.0, -none, 10.0, 10, "steps are unstable: lower learning_rate, keep max_grad_norm at 1"},
+      {"grad_norm", 0.001, 1.0, -none, 10.0, 10,
+       "above: steps are unstable (lower learning_rate, keep max_grad_norm at 1); below: next to nothing is learned",
+       false, "ebft/advantages_std"},
+      {"grad_norm", 0.0, 1.0, -none, 10.0, 10, "steps are unstable: lower learning_rate, keep max_grad_norm at 1",
+       false, nullptr, "ebft/advantages_std"},
       {"entropy", 0.05, 0.5, 0.01, 1.0, 10,
        "below: the policy collapsed (temperature 0.8 to 1, lower learning_rate, beta above 0, 16 or more generations, "
        "entropy_coef); above: it does not converge (lower the temperature, check the template)",

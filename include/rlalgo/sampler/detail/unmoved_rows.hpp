@@ -1,0 +1,23 @@
+// Rows of the very weights that are trained, drawn in this process: their generator's log-probs and the trainer's are the
+// same but for rounding. NaN in their place lets a correction (loss::SamplingCorrection) give exactly 1.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/sampler/batch.hpp>
+
+namespace rlalgo::sampler::detail {
+
+// Of the rows [begin, end), those of weights version `version`.
+inline void forget_sampling(Generation& generation, std::size_t begin, std::size_t end, std::int64_t version) {
+  for (data::Rollout& r : std::span(generation.rollouts).subspan(begin, end - begin))
+    if (r.weights_version == version)
+      std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
+}
+
+}  // namespace rlalgo::sampler::detail

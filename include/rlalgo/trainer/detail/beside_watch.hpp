@@ -1,0 +1,42 @@
+// What a step says of its own side where generation runs beside training; the sampler's side is sampler/prefetch.hpp's.
+//
+//   sync/seconds            of handing over the weights, in steps that do
+//   async/forward_s         seconds of the forward passes of the step; on a device, of asking for them
+//   async/train_seq_len     tokens of the longest row of the step, prompt and completion
+//   async/training_tok/s    loss tokens of the step ÷ its seconds, waits included; over several steps the sums' ratio
+//
+// Source: TRL's experimental AsyncGRPO (weight_sync_time_s, forward_time_s, train_seq_len, training_tok/s). Departures: of
+// the step where TRL's are of its last micro-batch, and loss tokens of all micro-batches.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/metrics.hpp>
+
+namespace rlalgo::trainer::detail {
+
+// Made when the step begins.
+struct BesideWatch {
+  core::Stopwatch step;
+  double forward = 0.0;    // seconds
+  double published = 0.0;  // seconds
+
+  template <class Rows, class S>
+  void tell(const S& sampler, const std::vector<const typename Rows::Row*>& rows, double loss_tokens,
+            core::Metrics& metrics) const {
+    if constexpr (requires { sampler.beside(); }) {
+      if (!sampler.beside()) return;
+      if (published > 0) metrics.mean("sync/seconds", published, 1.0);
+      std::int64_t longest = 0;
+      for (const auto* row : rows) longest = std::max(longest, Rows::tokens(*row));
+      metrics.mean("async/forward_s", forward, 1.0);
+      metrics.maximum("async/train_seq_len", static_cast<double>(longest));
+      metrics.mean("async/training_tok/s", loss_tokens, step.seconds());
+    }
+  }
+};
+
+}  // namespace rlalgo::trainer::detail
