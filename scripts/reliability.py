@@ -2,7 +2,7 @@
 """Repeats the trial that docs/reliability.md counts: kills of training runs, and faults of every input and server.
 
     reliability.py [--rlalgo PROGRAM] [--kills N] [--inputs N] [--trials N] [--seed S] [--only TEXT] [--list]
-                   [kills] [faults] [inputs] [asynchronous]
+                   [kills] [faults] [inputs] [asynchronous] [ranks]
 
 kills    N runs of seven kinds are ended by SIGKILL, at random times and while they save, log and evaluate; each is resumed
          until it ends, and every file of it is compared with those of a run that was never disturbed. Then it is run again
@@ -14,7 +14,10 @@ asynchronous  N runs with generation beside training, each with one fault of scr
          reward or the trainer itself dies, hangs, is slow, is interrupted. Each goes on, or ends by number in time and is
          resumed, and has trained on every prompt as often as an undisturbed run.
 
-Without a word all four are done. PROGRAM is by default build/release/bin/rlalgo. Only the standard library of Python is
+ranks    N runs of two ranks, each with one fault of scripts/reliability_ranks.py: a rank is killed, stopped, raises, its disk is full,
+         its link is cut. All processes end in time with nothing half-written, and the run is resumed.
+
+Without a word all five are done. PROGRAM is by default build/release/bin/rlalgo. Only the standard library of Python is
 needed. Prints `ok NAME`, `FAIL NAME: why` and counts; exit status 1 if anything failed. What may differ between a run and
 a resumed one is in one place, `comparable`.
 """
@@ -420,7 +423,7 @@ def kill_test(program, work, kills, seed, report, only=""):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="kills, faults, inputs, asynchronous; none: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="kills, faults, inputs, asynchronous, ranks; none: all")
     parser.add_argument("--rlalgo", default=str(ROOT / "build/release/bin/rlalgo"))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--inputs", type=int, default=400)
@@ -431,14 +434,16 @@ def main():
     arguments = parser.parse_args()
     import reliability_asynchronous
     import reliability_faults
-    if unknown := set(arguments.parts) - {"kills", "faults", "inputs", "asynchronous"}:
+    import reliability_ranks
+    if unknown := set(arguments.parts) - {"kills", "faults", "inputs", "asynchronous", "ranks"}:
         parser.error(f"no part named {', '.join(sorted(unknown))}")
     if arguments.list:
         print("\n".join(f"kills   {name}" for name in KINDS))
         print("\n".join(f"faults  {name}: {case.__doc__}" for name, case in reliability_faults.CASES.items()))
         print("\n".join(f"asynchronous  {name}" for name in reliability_asynchronous.FAULTS))
+        print("\n".join(f"ranks   {name}" for name in reliability_ranks.FAULTS))
         return 0
-    parts = arguments.parts or ["kills", "faults", "inputs", "asynchronous"]
+    parts = arguments.parts or ["kills", "faults", "inputs", "asynchronous", "ranks"]
     program = Program(pathlib.Path(arguments.rlalgo).resolve())
     report = Report()
     work = pathlib.Path(tempfile.mkdtemp(prefix="rlalgo-reliability-"))
@@ -450,6 +455,8 @@ def main():
         reliability_faults.input_test(program, work, arguments.inputs, arguments.seed, report)
     if "asynchronous" in parts:
         reliability_asynchronous.asynchronous_test(program, work, arguments.trials, arguments.seed, report, arguments.only)
+    if "ranks" in parts:
+        reliability_ranks.ranks_test(program, work, arguments.trials, arguments.seed, report, arguments.only)
     if report.failed == 0:
         shutil.rmtree(work)
     print(f"{report.passed} passed, {report.failed} failed")

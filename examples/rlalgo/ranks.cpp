@@ -13,8 +13,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,6 +27,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/processors.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/run/checkpoint.hpp>
 
 #include "log.hpp"
 
@@ -61,6 +65,7 @@ struct Lines {
 struct Rank {
   pid_t process = -1;
   bool running = false;
+  bool killed = false;
   int status = 0;  // as a shell reports it
 };
 
@@ -110,6 +115,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   out.push_back(nullptr);
   return out;
 }
+
+// How the ranks of one start ended.
+struct Ended {
+  int status = 0;
+  std::string why = {};
+  bool again = false;  // another start may end otherwise
+};
 
 class Ranks {
  public:
@@ -167,7 +179,7 @@ class Ranks {
     }
   }
 
-  int wait() {
+  Ended wait() {
     while (running() || !lines_.empty()) {
       std::vector<pollfd> polled = {{watched_, POLLIN, 0}};
       for (const Lines& lines : lines_) polled.push_back({lines.from, POLLIN, 0});
@@ -181,10 +193,16 @@ class Ranks {
       reap();
       if (failed_ && running() && since_.seconds() > grace_) signal_all(SIGKILL);
     }
-    if (!failed_) return 0;
+    if (!failed_) return {};
     const auto first = distributed::first_failure(store_);
-    const std::size_t rank = first ? static_cast<std::size_t>(first->rank) : first_bad_;
-    return rank < ranks_.size() && ranks_[rank].status != 0 ? ranks_[rank].status : ranks_[first_bad_].status;
+    std::size_t rank = first ? static_cast<std::size_t>(first->rank) : first_bad_;
+    if (rank >= ranks_.size() || ranks_[rank].status == 0) rank = first_bad_;
+    const Rank& cause = ranks_[rank];
+    return {.status = cause.status,
+            .why = "rank " + std::to_string(rank) +
+                   (cause.killed ? " was killed by signal " + std::to_string(cause.status - 128)
+                                 : " ended with status " + std::to_string(cause.status)),
+            .again = !asked_to_stop_ && (cause.killed || (cause.status == 1 && distributed::has_begun(store_)))};
   }
 
  private:
@@ -205,10 +223,13 @@ class Ranks {
       if (rank.running) ::kill(rank.process, signal);
   }
 
-  void take_signals() const {
+  void take_signals() {
     signalfd_siginfo info;
-    while (::read(watched_, &info, sizeof info) == sizeof info)
-      if (info.ssi_signo != SIGCHLD) signal_all(static_cast<int>(info.ssi_signo));
+    while (::read(watched_, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      asked_to_stop_ = true;
+      signal_all(static_cast<int>(info.ssi_signo));
+    }
   }
 
   void reap() {
@@ -216,6 +237,7 @@ class Ranks {
       int status = 0;
       if (!ranks_[r].running || ::waitpid(ranks_[r].process, &status, WNOHANG) != ranks_[r].process) continue;
       ranks_[r].running = false;
+      ranks_[r].killed = WIFSIGNALED(status);
       ranks_[r].status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (ranks_[r].status == 0) continue;
       if (WIFSIGNALED(status) && !failed_)
@@ -237,38 +259,69 @@ class Ranks {
   distributed::Store store_;
   int watched_ = -1;
   std::vector<Lines> lines_;
-  bool failed_ = false;
+  bool failed_ = false, asked_to_stop_ = false;
   std::size_t first_bad_ = 0;
   core::Stopwatch since_;
 };
 
-}  // namespace
-
-int take_ranks(std::vector<std::string>& words) {
+// Takes the option out of `words`; −1: it is not there.
+int take_number(std::vector<std::string>& words, const std::string& option, const std::string& what, int least) {
   for (auto word = words.begin(); word != words.end(); ++word) {
     std::string name = word->substr(0, word->find('='));
     std::replace(name.begin(), name.end(), '_', '-');
-    if (name != "--nproc-per-node") continue;
+    if (name != option) continue;
     const bool joined = word->find('=') != std::string::npos;
     const auto value = joined ? word : word + 1;
     const std::string text = joined ? word->substr(name.size() + 1) : value == words.end() ? std::string() : *value;
-    int ranks = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-    if (error != std::errc() || end != text.data() + text.size() || ranks < 1 || ranks > most_ranks)
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < least || number > most_ranks)
       core::raise_usage("cli", 23,
-                        {.what = "--nproc-per-node is no number of ranks",
+                        {.what = option + " is no number of " + what,
                          .found = text.empty() ? "nothing" : text,
-                         .expected = "1 to " + std::to_string(most_ranks)});
+                         .expected = std::to_string(least) + " to " + std::to_string(most_ranks)});
     words.erase(word, value == words.end() ? value : value + 1);
-    return ranks;
+    return number;
   }
-  return 0;
+  return -1;
 }
 
-int run_ranks(int ranks, const std::vector<std::string>& words, double grace_seconds) {
-  Ranks all(ranks, grace_seconds);
-  all.start(words);
-  return all.wait();
+// The newest checkpoint that was written since; an earlier run's is none of this one's.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir,
+                                                       std::filesystem::file_time_type since) {
+  std::optional<std::filesystem::path> out;
+  if (!std::filesystem::is_directory(output_dir)) return out;
+  for (const run::Checkpoint& one : run::list_checkpoints(output_dir)) {
+    const std::filesystem::path state = one.path / run::state_file;
+    if (std::filesystem::exists(state) && std::filesystem::last_write_time(state) >= since) out = one.path;
+  }
+  return out;
+}
+
+}  // namespace
+
+int take_ranks(std::vector<std::string>& words) {
+  return std::max(0, take_number(words, "--nproc-per-node", "ranks", 1));
+}
+int take_restarts(std::vector<std::string>& words) { return take_number(words, "--max-restarts", "restarts", 0); }
+
+int run_ranks(int ranks, const std::vector<std::string>& words, double grace_seconds, const Restarts& restarts) {
+  const auto began = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);  // of coarse clocks
+  std::vector<std::string> now = words;
+  for (int restart = 1;; ++restart) {
+    const Ended ended = [&] {
+      Ranks all(ranks, grace_seconds);
+      all.start(now);
+      return all.wait();
+    }();
+    if (!ended.again || restart > restarts.most) return ended.status;
+    const auto checkpoint = newest_checkpoint(restarts.output_dir, began);
+    warning(ended.why + ": all ranks are started anew from " +
+            (checkpoint ? checkpoint->string() : std::string("the beginning")) + " (restart " +
+            std::to_string(restart) + " of " + std::to_string(restarts.most) + ")");
+    now = words;
+    if (checkpoint) now.insert(now.end(), {"--resume-from-checkpoint", checkpoint->string()});
+  }
 }
 
 }  // namespace rlalgo::cli

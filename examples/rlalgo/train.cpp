@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/util/Flags.h>
+
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/train.hpp>
@@ -16,6 +18,8 @@
 #include "ranks.hpp"
 #include "row_counter.hpp"
 #include "verbs.hpp"
+
+C10_DECLARE_int(caffe2_log_level);
 
 namespace rlalgo::cli {
 
@@ -33,6 +37,7 @@ int train_here(const config::RunConfig& settings) {
 
 // One of several ranks: only the first one speaks, but for errors of its own.
 int train_rank(const distributed::Place& place, double patience, config::RunConfig& settings) {
+  FLAGS_caffe2_log_level = 2;  // errors alone: of every connection that breaks LibTorch would log its stack
   settings.world = distributed::join_world(place, patience);
   try {
     return place.rank == 0 ? train_here(settings) : config::train(settings).exit_code();
@@ -41,6 +46,7 @@ int train_rank(const distributed::Place& place, double patience, config::RunConf
     const auto* const known = dynamic_cast<const core::Error*>(&error);
     if (place.rank > 0 && known != nullptr && known->room() == "distributed" && known->number() == 8)
       return 1;  // rank 0 says so, too
+    if (known != nullptr && !settings.world->first_to_say(error.what())) return known->exit_code();
     throw;
   }
 }
@@ -51,19 +57,24 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
                       {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
   // What is printed is progress, not the result: a reader that went away does not end the run, nor fail it.
   std::signal(SIGPIPE, SIG_IGN);
-  const int started = take_ranks(overrides);
+  const int started = take_ranks(overrides), restarts = take_restarts(overrides);
   const auto place = distributed::place_from_environment();
   if (started > 0 && place)
     core::raise_usage("cli", 23,
                       {.what = "--nproc-per-node is given to a rank that another program started",
                        .found = "RANK and WORLD_SIZE in the environment",
                        .remedy = "start the ranks in one way"});
+  if (restarts >= 0 && started == 0)
+    core::raise_usage("cli", 23,
+                      {.what = "--max-restarts is for ranks that are started here",
+                       .found = "no --nproc-per-node",
+                       .remedy = "leave restarts to the launcher of the ranks"});
   const int ranks = place ? place->size : std::max(1, started);
   config::RunConfig settings = config::load_run_config(file, overrides, ranks);
   const auto patience = static_cast<double>(settings.ddp_timeout.value_or(config::default_ddp_timeout));
   if (started > 1) {
     overrides.insert(overrides.begin(), {"train", file});
-    return run_ranks(started, overrides, patience);
+    return run_ranks(started, overrides, patience, {.most = std::max(0, restarts), .output_dir = settings.output_dir});
   }
   return place ? train_rank(*place, patience, settings) : train_here(settings);
 }
@@ -78,8 +89,9 @@ Run train(CLI::App& app) {
 Everything after CONFIG overrides the file: --key value, --section.key value (dashes or underscores), for example
   rlalgo train config.yaml --learning-rate 2e-6 --trl.num-generations 16
   rlalgo train config.yaml --resume-from-checkpoint out/checkpoint-40
---nproc-per-node N trains on N ranks of this machine (docs/distributed.md); the ranks of torchrun and the like are taken from
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+--nproc-per-node N trains on N ranks of this machine (docs/distributed.md), and --max-restarts M starts all of them anew from the
+last checkpoint where one fails, M times at most; the ranks of torchrun and the like are taken from RANK, WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT.
 The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130; SIGTERM,
 SIGHUP and SIGQUIT do the same, with 128 + the signal.)");
   return [&app, file] { return train_as(*file, app.remaining()); };

@@ -10,6 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
+from serve_test import MODEL, Server, remote  # noqa: E402
 
 CASES = {}
 ONLINE = {"micro_batch_size": 4, "max_steps": 3, "logging_steps": 1, "learning_rate": 1e-4, "adam_epsilon": 1e-4}
@@ -123,6 +124,164 @@ def feature_matching(c):
     same_run(c, {**base, "micro_batch_size": 4, "datasets": [{"path": "rows.jsonl", "type": "ebft_opencode.transform"}],
                  "chat_template": "tokenizer_default", "ebft": {"mode": "structured", "ce_coef": 0.1},
                  "trl": {"num_generations": 4, "max_completion_length": 12}})
+
+
+def of_a_server(c, ranks, options=(), **changes):
+    """Completions of our own server, for one rank and for several; and those of one rank without it."""
+    trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
+           "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}, **changes.pop("trl", {})}
+    base = {**json.loads(json.dumps(BASE)), **ONLINE, "warmup_steps": 0, "learning_rate": 1e-3, **changes}
+    c.run("train", write(c, base, "here.yaml", output_dir="here", gradient_accumulation_steps=ranks, trl=trl)).expect(0)
+    server = Server(c, *options)
+    try:
+        there = write(c, base, "there.yaml", output_dir="there", gradient_accumulation_steps=1,
+                      trl={**trl, **remote(server.port, vllm_importance_sampling_correction=False)})
+        told = c.run("train", there, "--nproc-per-node", ranks).expect(0)
+        assert server.ask("/weight_info")[1]["weight_version"] == ("v3" if "val_set_size" in changes else "v2")
+    finally:
+        server.stop()
+    assert "[rank 1]" not in told.out + told.err, told.out + told.err
+    first, second = without_times(c.metrics("here")), without_times(c.metrics("there"))
+    assert all(row["grad_norm"] > 0 for row in first if "loss" in row), first  # something was learnt
+    for a, b in zip(first, second, strict=True):
+        assert a.keys() == b.keys(), set(a) ^ set(b)
+        for name in a:
+            close(a[name], b[name], name)
+    return told.out + told.err
+
+
+@case
+def completions_of_a_server(c):
+    of_a_server(c, 2)
+    of_a_server(c, 3, val_set_size=0.05, eval_steps=2)
+    (c.folder / "elsewhere").mkdir()
+    assert "weights go to the server over HTTP" in of_a_server(c, 2, ("--allowed-path", c.folder / "elsewhere"))
+
+
+@case
+def a_server_that_fails(c):
+    trl = {**remote(1), "vllm_server_timeout": 2}
+    result = c.run("train", write(c, {**BASE, **ONLINE}, "config.yaml", ddp_timeout=4, trl=trl), "--nproc-per-node", 2)
+    result.expect(1, "rlalgo.http.", "127.0.0.1:1")
+    assert (result.out + result.err).count("error: [rlalgo.http.") == 1, result.err  # rank 0's alone
+    assert not [p for p in c.folder.rglob("*") if ".tmp" in p.name]
+
+
+@case
+def a_server_that_is_started_anew(c):
+    """Killed in the middle of a run, and started again on its port: the run goes on as with one rank."""
+    server = Server(c)
+    trl = {**remote(server.port), "vllm_server_timeout": 60}
+    base = {**BASE, **ONLINE, "max_steps": 12, "output_dir": "out"}
+    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2)
+    until(c, process, 3)
+    server.process.kill()
+    server.process.communicate()
+    server = Server(c, "--port", server.port, model=str(MODEL))
+    try:
+        out, err = process.communicate(timeout=90)
+        assert process.returncode == 0, out + err
+    finally:
+        server.stop()
+    assert [record["step"] for record in c.metrics()] == list(range(1, 13))
+
+
+BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2}
+
+
+@case
+def beside_training(c):
+    """Depth 0 is the synchronous run; a recorded schedule is that of one rank; every prompt in its order."""
+    base = {**json.loads(json.dumps(BASE)), **ONLINE, "max_steps": 5}
+    same_run(c, base, rl="grpo", trl={**BESIDE, "prefetch_depth": 0})
+    trl = {**BESIDE, "max_staleness": 2, "async_schedule": "record"}
+    many = write(c, base, "recorded.yaml", output_dir="recorded", gradient_accumulation_steps=1, val_set_size=0.05, eval_steps=2, trl=trl)
+    c.run("train", many, "--nproc-per-node", 2).expect(0)
+    schedule = {**BESIDE, "max_staleness": 2, "async_schedule": "recorded", "async_schedule_file": "recorded/async_schedule.jsonl"}
+    for folder, ranks in (("one", 1), ("two", 2)):
+        name = write(c, base, f"{folder}.yaml", output_dir=folder, gradient_accumulation_steps=2 // ranks, val_set_size=0.05, eval_steps=2,
+                     trl=schedule)
+        c.run("train", name, "--nproc-per-node", ranks).expect(0)
+    measured = ("async/queue", "async/producer", "async/generate", "async/reward", "async/forward", "async/training", "sync/")
+    for folder in ("one", "two"):
+        for a, b in zip(without_times(c.metrics("recorded")), without_times(c.metrics(folder)), strict=True):
+            for name in a:
+                if not name.startswith(measured):
+                    close(a[name], b[name], f"{folder} {a['step']} {name}")
+    same_files(c.folder / "recorded", c.folder / "two", only={"model.safetensors"})
+
+
+@case
+def beside_training_with_a_server(c):
+    server = Server(c)
+    try:
+        base = {**BASE, **ONLINE, "max_steps": 6, "save_steps": 3, "output_dir": "out"}
+        base.pop("save_strategy")
+        trl = {**BESIDE, **remote(server.port)}
+        c.run("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2).expect(0)
+        lines = c.metrics()
+        assert [line["step"] for line in lines] == list(range(1, 7))
+        assert max(line["async/staleness/max"] for line in lines) >= 1, "nothing was generated ahead"
+        name = write(c, base, "again.yaml", gradient_accumulation_steps=1, trl=trl, max_steps=8, output_dir="out",
+                     resume_from_checkpoint="out/checkpoint-3")
+        c.run("train", name, "--nproc-per-node", 2).expect(0, "resumed")
+        assert [line["step"] for line in c.metrics()] == list(range(1, 9))
+    finally:
+        server.stop()
+
+
+@case
+def beside_training_interrupted_and_resumed(c):
+    (c.folder / "rare.py").write_text("def rare(prompts, completions, completion_ids, **kwargs):\n"
+                                      "    return [1.0 if sum(ids) % 5 == 0 else 0.0 for ids in completion_ids]\n")
+    trl = {**BASE["trl"], **BESIDE, "replay_buffer_size": 16, "reroll_start_fraction": 0.0001, "reward_funcs": ["rare.rare"]}
+    for number, who in enumerate((0, 1)):
+        process, pids = started(c, output_dir=f"out{number}", trl=trl)
+        os.kill(rank_of(process, who), signal.SIGINT)
+        text = ended(process, pids, 30)
+        assert process.returncode == 130, (who, process.returncode, text)
+        assert "interrupted" in text, text
+        saved = list((c.folder / f"out{number}").glob("checkpoint-*"))
+        assert len(saved) == 1, saved
+        step = int(saved[0].name.split("-")[1])
+        state = json.loads((saved[0] / "rlalgo_state.json").read_text())
+        assert state["owner"]["sampler"]["next_step"] == step, step
+        base = {**BASE, **ONLINE, "ddp_timeout": 4, "output_dir": f"out{number}", "max_steps": step + 3, "save_steps": 100000, "trl": trl,
+                "auto_resume_from_checkpoints": True}
+        base.pop("save_strategy")
+        c.run("train", write(c, base, "again.yaml"), "--nproc-per-node", 2).expect(0, "resumed")
+        assert [record["step"] for record in c.metrics(f"out{number}")] == list(range(1, step + 4))
+
+
+@case
+def beside_training_with_a_reward_that_fails(c):
+    (c.folder / "late.py").write_text("import os\ncalls = 0\n\ndef fails(prompts, completions, **kwargs):\n    global calls\n    calls += 1\n"
+                                      "    if calls == 4 and os.environ['RANK'] == '1':\n        raise ValueError('burnt')\n"
+                                      "    return [0.0] * len(completions)\n")
+    base = {**BASE, **ONLINE, "max_steps": 100}
+    result = c.run("train", write(c, base, "config.yaml", trl={**BESIDE, "reward_funcs": ["late.fails"]}), "--nproc-per-node", 2)
+    result.expect(1, "rank 1 failed", "burnt", "the generation beside training has failed")
+
+
+@case
+def environments(c):
+    (c.folder / "guess.py").write_text(
+        "class Guess:\n"
+        "    def reset(self, answer, **columns):\n        self.turns = 0\n        return 'Guess. ' + answer[-1:]\n\n"
+        "    def step(self, text):\n        self.turns += 1\n        return 'No. Again.', 0.1 * (len(text) % 3), self.turns == 3\n")
+    base = {**json.loads(json.dumps(BASE)), **ONLINE}
+    same_run(c, base, rl="grpo", trl={"environment_factory": "guess.Guess", "max_completion_length": 40})
+    server = Server(c)
+    try:
+        base["output_dir"] = "asked"
+        c.run("train", write(c, base, "asked.yaml", gradient_accumulation_steps=1,
+                             trl={"environment_factory": "guess.Guess", "max_completion_length": 40,
+                                  **remote(server.port, vllm_importance_sampling_correction=False)}), "--nproc-per-node", 2).expect(0)
+        for a, b in zip(without_times(c.metrics("one")), without_times(c.metrics("asked")), strict=True):
+            for name in a:
+                close(a[name], b[name], name)
+    finally:
+        server.stop()
 
 
 @case
@@ -244,6 +403,41 @@ def failing_reward(c):
 
 
 @case
+def restarted(c):
+    """A killed rank: all ranks go on from the last checkpoint, with the numbers of a run that nobody disturbed."""
+    base = {**BASE, **ONLINE, "max_steps": 30, "save_steps": 3, "ddp_timeout": 6}
+    base.pop("save_strategy")
+    c.run("train", write(c, base, "whole.yaml", output_dir="whole"), "--nproc-per-node", 2).expect(0)
+    process = c.start("train", write(c, base, "again.yaml", output_dir="again"), "--nproc-per-node", 2, "--max-restarts", 2)
+    until(c, process, 7, "again")
+    os.kill(rank_of(process, 1), signal.SIGKILL)
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, out + err
+    for part in ("rank 1 was killed by signal 9", "again/checkpoint-", "(restart 1 of 2)", "resumed"):
+        assert part in out + err, (part, out + err)
+    assert "(restart 2 of 2)" not in err
+    same_files(c.folder / "whole", c.folder / "again", only={"model.safetensors", "optimizer.safetensors", "metrics.jsonl"})
+
+
+@case
+def restarts_are_bounded(c):
+    (c.folder / "always.py").write_text("import os\ncalls = 0\n\ndef always(completions, **kwargs):\n    global calls\n    calls += 1\n"
+                                        "    if calls > 2 and os.environ['RANK'] == '1':\n        raise ValueError('no answer')\n"
+                                        "    return [0.0] * len(completions)\n")
+    (c.folder / "out/checkpoint-9").mkdir(parents=True)  # another run's
+    (c.folder / "out/checkpoint-9/rlalgo_state.json").write_text("{}")
+    os.utime(c.folder / "out/checkpoint-9/rlalgo_state.json", (1, 1))
+    name = write(c, {**BASE, **ONLINE, "max_steps": 9}, "config.yaml", trl={"reward_funcs": ["always.always"]})
+    told = c.run("train", name, "--nproc-per-node", 2, "--max-restarts=2").expect(1, "from the beginning (restart 2 of 2)", "no answer")
+    assert told.err.count("no answer") >= 3
+    (c.folder / "first.py").write_text("import os\n\ndef first(completions, **kwargs):\n    raise ValueError('at once')\n")
+    for changes, code in (({"trl": {"reward_funcs": ["none.none"]}}, (1, 2)), ({"base_model": "nowhere"}, (1, 2))):
+        told = c.run("train", write(c, {**BASE, **ONLINE}, "wrong.yaml", **changes), "--nproc-per-node", 2, "--max-restarts", 3)
+        assert told.code in code and "restart" not in told.err, (told.code, told.err)
+        assert told.err.count("error: ") == 1, told.err  # all ranks raise it, one says it
+
+
+@case
 def not_finite(c):
     rows(c)
     base = {**PAIRS, "learning_rate": 1e30, "max_grad_norm": 0, "warmup_steps": 0, "output_dir": "out"}
@@ -267,8 +461,10 @@ def environment_of_a_launcher(c):
     other = write(c, {**BASE, **ONLINE}, "other.yaml", max_steps=1, learning_rate=0.5)
     for (out, err), code in run([one, one]):
         assert code == 0, out + err
-    for (out, err), code in run([one, other]):
-        assert code == 1 and "config.38" in err and "learning_rate" in err and "rank 1" in err, (code, err)
+    refused = run([one, other])
+    assert [code for _, code in refused] == [1, 1], refused
+    err = "".join(text for (_, text), _ in refused)  # both raise it, one says it
+    assert err.count("config.38") == 1 and "learning_rate" in err and "rank 1" in err, refused
     c.run("train", one, env={"RANK": "1"}).expect(2, "distributed.7", "WORLD_SIZE")
     c.run("train", one, "--nproc-per-node", 2, env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                                                             "MASTER_PORT": "29500"}).expect(2, "cli.23")
@@ -276,12 +472,14 @@ def environment_of_a_launcher(c):
 
 @case
 def refused(c):
-    for changes, part in (({"trl": {"async_prefetch": True, "use_data_producer": True}}, "trl.async_prefetch"),
-                          ({"trl": {"use_vllm": True, "vllm_mode": "server"}}, "trl.vllm_mode"),
-                          ({"trl": {"tools": ["calculator"]}}, "trl.tools")):
-        c.run("train", write(c, {**BASE, **ONLINE}, "config.yaml", **changes), "--nproc-per-node", 2).expect(2, "config.37", part)
-        assert not (c.folder / "out").exists()
+    streamed = {"trl": {"async_prefetch": True, "use_data_producer": True, "streaming_partial_batch": True}}
+    c.run("train", write(c, {**BASE, **ONLINE}, "config.yaml", **streamed), "--nproc-per-node", 2).expect(
+        2, "config.37", "trl.streaming_partial_batch")
+    assert not (c.folder / "out").exists()
     name = write(c, {**BASE, **ONLINE}, "config.yaml")
+    c.run("train", name, "--max-restarts", 1).expect(2, "cli.23", "--nproc-per-node")
+    for word in ("-1", "often"):
+        c.run("train", name, "--nproc-per-node", 2, "--max-restarts", word).expect(2, "cli.23", "--max-restarts")
     for words in (("--nproc-per-node", "0"), ("--nproc-per-node",), ("--nproc_per_node=two",)):
         c.run("train", name, *words).expect(2, "cli.23")
     c.run("train", write(c, {**BASE, **ONLINE, "ddp_timeout": 0}, "config.yaml")).expect(2, "config.39")

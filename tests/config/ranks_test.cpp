@@ -50,12 +50,13 @@ TEST_CASE("a generation batch is that of all ranks, and the groups need only fit
 }
 
 TEST_CASE("what several ranks do not do is refused by its key") {
-  for (const char* more :
-       {", async_prefetch: true, use_data_producer: true}", ", use_vllm: true, vllm_mode: server}"}) {
-    CHECK(support::number_raised_by([&] { (void)read("gradient_accumulation_steps: 2\n" + online + more, 2); }) ==
-          "config.37");
-    CHECK_NOTHROW(read("gradient_accumulation_steps: 2\n" + online + more, 1));
-  }
+  const std::string beside = ", async_prefetch: true, use_data_producer: true";
+  const std::string streamed = beside + ", streaming_partial_batch: true}";
+  CHECK(support::number_raised_by([&] { (void)read("gradient_accumulation_steps: 2\n" + online + streamed, 2); }) ==
+        "config.37");
+  CHECK_NOTHROW(read("gradient_accumulation_steps: 2\n" + online + streamed, 1));
+  for (const std::string& more : {beside + "}", std::string(", use_vllm: true, vllm_mode: server}")})
+    CHECK_NOTHROW(read("gradient_accumulation_steps: 2\n" + online + more, 2));
   CHECK(support::number_raised_by([] { (void)read("ddp_timeout: 0\n" + online + "}", 2); }) == "config.39");
 }
 

@@ -1,17 +1,21 @@
 #include <rlalgo/distributed/process_world.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <future>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -162,6 +166,93 @@ TEST_CASE("ranks at different operations are told which") {
     RANK_CHECK(support::number_raised_by([&] { world->barrier(world->rank() == 0 ? "save" : "step"); }) ==
                "distributed.9");
   });
+}
+
+TEST_CASE("threads beside the first meet in an order of their own, and share its failures") {
+  if (!built()) return;
+  with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    const std::shared_ptr<World> beside = world->beside("generation");
+    RANK_CHECK(beside->rank() == world->rank());
+    RANK_CHECK(beside->size() == 3);
+    auto other = std::async(std::launch::async, [&] {
+      std::string seen;
+      for (int i = 0; i < 20; ++i) seen += beside->broadcast("word", world->rank() == 0 ? "b" + std::to_string(i) : "");
+      return seen;
+    });
+    std::string seen, expected, expected_beside;
+    for (int i = 0; i < 30; ++i) {
+      seen += world->broadcast("another word", world->rank() == 0 ? "a" + std::to_string(i) : "");
+      expected += "a" + std::to_string(i);
+      if (i < 20) expected_beside += "b" + std::to_string(i);
+    }
+    RANK_CHECK(seen == expected);
+    RANK_CHECK(other.get() == expected_beside);
+    std::vector<tensor::Tensor> tensors = {at::ones({2}, at::kFloat)};
+    RANK_CHECK(support::number_raised_by([&] { beside->sum(tensors); }) == "distributed.9");
+    world->barrier("before the failure");
+    if (world->rank() == 1) return beside->fail("the reward is gone");
+    RANK_CHECK(support::number_raised_by([&] { world->barrier("after it"); }) == "distributed.8");
+    RANK_CHECK(support::number_raised_by([&] { world->check(); }) == "distributed.8");
+    RANK_CHECK(support::number_raised_by([&] { beside->barrier("beside it"); }) == "distributed.8");
+  });
+}
+
+TEST_CASE("what a rank does while it waits may end the wait") {
+  if (!built()) return;
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const auto beside = world->beside("generation");
+    if (world->rank() == 0) {
+      int ticks = 0;
+      beside->while_waiting([&] {
+        if (++ticks == 3) throw std::domain_error("enough");
+      });
+      bool ended = false;
+      try {
+        beside->barrier("never");
+      } catch (const std::domain_error&) {
+        ended = true;
+      }
+      RANK_CHECK(ended);
+    }
+    world->barrier("the end");
+  });
+}
+
+TEST_CASE("what one rank gives up all give up, and then they go on together") {
+  if (!built()) return;
+  core::Interruption::clear();
+  with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    for (int round = 0; round < 3; ++round) {
+      world->barrier("first");
+      if (world->rank() == round) {
+        world->give_up(SIGTERM);
+      } else {
+        try {
+          if (world->rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          world->barrier("second");
+          RANK_CHECK(!"the barrier returned");
+        } catch (const core::Interrupted& stop) {
+          RANK_CHECK(stop.number() == 8);
+          world->give_up(SIGTERM);
+        }
+        RANK_CHECK(core::Interruption::signal() == SIGTERM);
+      }
+      RANK_CHECK(world->broadcast("the last word", world->rank() == 0 ? "saved" : "") == "saved");
+    }
+  });
+  core::Interruption::clear();
+}
+
+TEST_CASE("an error of all ranks is said by one") {
+  if (!built()) return;
+  std::atomic<int> said{0}, other{0};
+  with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    said += world->first_to_say("[rlalgo.trainer.32] no advantage") ? 1 : 0;
+    other += world->first_to_say("of rank " + std::to_string(world->rank())) ? 1 : 0;
+    world->barrier("the end");
+  });
+  CHECK(said == 1);
+  CHECK(other == 3);
 }
 
 TEST_CASE("the environment of a launcher says where a rank stands") {

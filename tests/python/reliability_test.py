@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import reliability  # noqa: E402
 import reliability_asynchronous  # noqa: E402
 import reliability_faults  # noqa: E402
+import reliability_ranks  # noqa: E402
 
 CASES = {}
 
@@ -149,7 +150,7 @@ def a_kill_waits_for_its_moment():
 def every_kind_and_fault_says_what_it_is():
     assert len(reliability.KINDS) == 7
     listed = subprocess.run([sys.executable, str(ROOT / "scripts/reliability.py"), "--list"], capture_output=True, text=True, check=True)
-    parts = (reliability.KINDS, reliability_faults.CASES, reliability_asynchronous.FAULTS)
+    parts = (reliability.KINDS, reliability_faults.CASES, reliability_asynchronous.FAULTS, reliability_ranks.FAULTS)
     assert len(listed.stdout.splitlines()) == sum(map(len, parts))
     assert all(check.__doc__ for check in reliability_faults.CASES.values())
     assert len(reliability_faults.SERVER_FAULTS) >= 54 and len(reliability_faults.CASES) - len(reliability_faults.SERVER_FAULTS) >= 20
@@ -157,6 +158,7 @@ def every_kind_and_fault_says_what_it_is():
     assert f"{len(reliability_faults.SERVER_FAULTS)} server faults" in page
     assert f"{len(reliability_faults.CASES) - len(reliability_faults.SERVER_FAULTS)} other faults" in page
     assert f"{len(reliability_asynchronous.FAULTS)} faults at moments" in page
+    assert all(f"| {name} |" in (ROOT / "docs/distributed.md").read_text() for name in reliability_ranks.FAULTS)
     missing = [name for name in reliability_faults.CASES if not name.startswith("server: ") and f"`{name}`" not in page]
     assert not missing, f"not in docs/reliability.md: {missing}"
 

@@ -14,6 +14,7 @@
 #include <support/catch.hpp>
 #include <support/snapshot_table.hpp>
 #include <support/table_generator.hpp>
+#include <support/thread_world.hpp>
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/interruption.hpp>
@@ -123,6 +124,102 @@ TEST_CASE("what is trained on is what a synchronous sampler draws, of weights at
         CHECK(batch.metrics.value("async/dropped") == 0);
       }
     }
+}
+
+namespace {
+
+// A rank of several: its own table, sampler and producer.
+struct RankBench {
+  Bench bench;
+  std::unique_ptr<Prefetch> sampler;
+
+  RankBench(const std::shared_ptr<distributed::World>& world, PrefetchConfig p, RolloutsConfig c) {
+    p.world = c.world = world->beside("generation");
+    c.turn = p.turn;
+    p.meanwhile = [world](std::int64_t) { world->check(); };
+    sampler = bench.prefetch(std::move(p), c);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("several ranks train on what one does, in the same order, also where a generation is made again") {
+  const RolloutsConfig c = config(4, 1, 2, 1, 2);  // 4 groups
+  for (const auto& [depth, staleness] : {std::tuple{1, -1}, {3, -1}, {3, 1}})
+    for (const int ranks : {2, 3}) {
+      INFO("depth " << depth << " max_staleness " << staleness << ", " << ranks << " ranks");
+      Bench plain;
+      const auto expected = plain.rollouts(c);
+      std::vector<RolloutBatch> all;
+      for (std::int64_t k = 0; k < 12; ++k) all.push_back(expected->next(k));
+      support::on_ranks(ranks, [&](const std::shared_ptr<distributed::World>& world) {
+        RankBench mine(world, {.depth = depth, .max_staleness = staleness}, c);
+        for (std::int64_t k = 0; k < 12; ++k) {
+          if ((k + world->rank()) % 3 == 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          const RolloutBatch batch = mine.bench.step(*mine.sampler, k);
+          const RolloutBatch& same = all[static_cast<std::size_t>(k)];
+          RANK_CHECK(rows_of(batch) == rows_of(same));
+          std::string versions;
+          for (std::size_t p = 0; p < batch.parts.size(); ++p)
+            for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
+              const data::Rollout &here = *batch.parts[p][i], &there = *same.parts[p][i];
+              RANK_CHECK(std::equal(here.completion_ids.begin(), here.completion_ids.begin() + 3,
+                                    there.completion_ids.begin()));  // the fourth is the version
+              RANK_CHECK(staleness < 0 || k - here.weights_version <= staleness + 1);
+              versions += std::to_string(here.weights_version) + " ";
+            }
+          for (const std::string& other : world->gather("what was trained on", versions)) RANK_CHECK(other == versions);
+        }
+      });
+    }
+}
+
+TEST_CASE("a producer that fails fails all ranks within a second, with its cause") {
+  for (const int who : {0, 1}) {
+    std::vector<std::string> told(2);
+    const auto begun = std::chrono::steady_clock::now();
+    CHECK_THROWS_WITH(support::on_ranks(2,
+                                        [&](const std::shared_ptr<distributed::World>& world) {
+                                          const auto rank = static_cast<std::size_t>(world->rank());
+                                          PrefetchConfig p{.depth = 2};
+                                          p.tell = [&told, rank](const std::string& text) { told[rank] = text; };
+                                          RankBench mine(world, std::move(p), config(4, 1, 1, 1, 2));
+                                          if (world->rank() == who) mine.bench.table.fails_at = 3;
+                                          for (std::int64_t k = 0;; ++k) (void)mine.bench.step(*mine.sampler, k);
+                                        }),
+                      Catch::Contains("the table has burnt"));
+    for (const std::string& text : told) CHECK(text.find("the table has burnt") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(2));
+  }
+}
+
+TEST_CASE("an interruption of one rank leaves all before the same step, and what is ready is trained on") {
+  for (const int who : {0, 1}) {
+    core::Interruption::clear();
+    std::vector<std::int64_t> last(2, -1);
+    support::on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
+      PrefetchConfig p{.depth = 2};
+      std::stop_source stop = p.stop;
+      RankBench mine(world, std::move(p), config(4, 1, 1, 1, 2));
+      if (world->rank() == who) mine.bench.table.hangs_at = 4;
+      try {
+        for (std::int64_t k = 0;; ++k) {
+          if (k == 3 && world->rank() == who) {
+            core::Interruption::request(SIGINT);
+            stop.request_stop();
+          }
+          (void)mine.bench.step(*mine.sampler, k);
+          last[static_cast<std::size_t>(world->rank())] = k;
+        }
+      } catch (const core::Interrupted&) {
+        world->give_up(SIGINT);
+      }
+      mine.sampler.reset();
+      world->barrier("saved");
+    });
+    CHECK(last == std::vector<std::int64_t>{3, 3});
+  }
+  core::Interruption::clear();
 }
 
 TEST_CASE("the producer begins depth generations and no more, and none beyond the end of the run") {

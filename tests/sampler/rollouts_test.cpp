@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <string>
@@ -173,6 +174,84 @@ TEST_CASE("ranks make their share of the groups and have all of them, with the m
     });
     CHECK(asked == 3);  // no prompt is asked for twice
   }
+}
+
+namespace {
+
+struct Server : TableGenerator {
+  static constexpr inference::WeightSource weights = inference::WeightSource::remote;
+  using TableGenerator::TableGenerator;
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
+                                                      const inference::SamplingConfig& sampling,
+                                                      inference::DrawKey key) {
+    auto out = TableGenerator::generate(requests, sampling, key);
+    for (std::size_t g = 0; g < out.size(); ++g)
+      for (data::Completion& one : out[g]) {
+        one.weights_version = 11;
+        one.prompt_ids = requests[g].prompt;
+        one.prompt_ids.push_back(5);  // the environment spoke first
+        one.episode = std::make_shared<const data::Episode>(
+            data::Episode{.messages = {{{"role", "assistant"}, {"content", "message"}}},
+                          .last_text = "last of " + std::to_string(requests[g].prompt[0]),
+                          .reward = requests[g].prompt[0] % 2 == 0 ? 0.1 : std::nan(""),
+                          .turns = 2,
+                          .has_tools = true,
+                          .tool_calls = 3,
+                          .tool_failures = 1});
+      }
+    return out;
+  }
+};
+
+class Environment : public reward::RewardFunction {
+ public:
+  [[nodiscard]] std::string name() const override { return "environment"; }
+  std::vector<double> operator()(const reward::RewardCall& call) override {
+    std::vector<double> out;
+    for (std::size_t i = 0; i < call.size(); ++i)
+      out.push_back(call.columns[i].value("environment_reward", 7.0) + static_cast<double>(call.texts[i].size()));
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a server is asked by rank 0 alone, once for all groups, and its episodes are scored where they belong") {
+  const auto sampler = [](Server& server, const std::shared_ptr<distributed::World>& world, bool turns) {
+    RolloutsConfig settings = config(4, 3, 3, 2, 4);  // 3 groups
+    settings.sampling.stop_ids = {0};
+    settings.world = world;
+    if (turns) settings.turn = std::make_shared<std::mutex>();
+    return sampler::Rollouts<Server>(rlalgo::support::numbered_prompts(16), server,
+                                     {{std::make_shared<Environment>(), 1.0}}, rlalgo::support::decode, settings,
+                                     [] { return std::int64_t{2}; });
+  };
+  Server alone(table());
+  auto one = sampler(alone, nullptr, false);
+  const RolloutBatch expected = one.next(0);
+  for (const int ranks : {2, 5})
+    for (const bool turns : {false, true})
+      support::on_ranks(ranks, [&](const std::shared_ptr<distributed::World>& world) {
+        Server server(table());
+        auto mine = sampler(server, world, turns);
+        const RolloutBatch batch = mine.next(0);
+        RANK_CHECK(server.calls.size() == (world->rank() == 0 ? 1U : 0U));
+        if (world->rank() == 0) RANK_CHECK(server.calls[0].requests.size() == alone.calls[0].requests.size());
+        RANK_CHECK(rows_of(batch) == rows_of(expected));
+        for (std::size_t p = 0; p < batch.parts.size(); ++p)
+          for (std::size_t i = 0; i < batch.parts[p].size(); ++i) {
+            const data::Rollout &here = *batch.parts[p][i], &there = *expected.parts[p][i];
+            RANK_CHECK(here.completion_ids == there.completion_ids);
+            RANK_CHECK(here.sampling_log_probs == there.sampling_log_probs);
+            RANK_CHECK(here.prompt_ids == there.prompt_ids);
+            RANK_CHECK(here.rewards == there.rewards);
+            RANK_CHECK(here.weights_version == 11);
+            RANK_CHECK(here.text == there.text);
+          }
+        for (const auto& [name, value] : expected.metrics.values())
+          RANK_CHECK(batch.metrics.value(name) == Approx(value));
+        RANK_CHECK(mine.state() == one.state());
+      });
 }
 
 TEST_CASE("S < a: a step makes several generations and trains on all of them") {

@@ -2,18 +2,22 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 
 // On a rank in the place of CHECK, which is for one thread: what does not hold ends the rank, and the test.
@@ -31,8 +35,10 @@ class Meeting {
  public:
   explicit Meeting(int ranks) : ranks_(static_cast<std::size_t>(ranks)), given_(ranks_), names_(ranks_) {}
 
-  std::vector<std::string> gather(int rank, const std::string& name, std::string bytes) {
+  std::vector<std::string> gather(int rank, const std::string& name, std::string bytes,
+                                  const std::function<void()>& tick = {}) {
     std::unique_lock lock(mutex_);
+    raise_if_over(lock, rank);
     given_[static_cast<std::size_t>(rank)] = std::move(bytes);
     names_[static_cast<std::size_t>(rank)] = name;
     const std::size_t round = round_;
@@ -44,22 +50,55 @@ class Meeting {
         if (other != name) failure_ = "different operations: " + name + " and " + other;
       all_.notify_all();
     }
-    all_.wait(lock, [&] { return round_ != round || !failure_.empty(); });
-    if (!failure_.empty()) throw Abandoned(failure_);
+    while (round_ == round) {
+      all_.wait_for(lock, std::chrono::milliseconds(5));
+      if (round_ != round) break;
+      raise_if_over(lock, rank);
+      if (!tick) continue;
+      lock.unlock();
+      tick();
+      lock.lock();
+    }
+    raise_if_over(lock, rank);
     return result_;
+  }
+  void check(int rank) {
+    std::unique_lock lock(mutex_);
+    raise_if_over(lock, rank);
+  }
+  void give_up(int rank) {
+    const std::lock_guard lock(mutex_);
+    if (given_up_.empty()) here_ = 0;
+    given_up_.insert(rank);
+    if (given_up_.size() == ranks_) given_up_.clear();
+  }
+  std::shared_ptr<Meeting> beside(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Meeting>& one = beside_[name];
+    if (one == nullptr) one = std::make_shared<Meeting>(static_cast<int>(ranks_));
+    return one;
   }
   void fail(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = text;
+    for (const auto& [name, one] : beside_) one->fail(text);
     all_.notify_all();
   }
 
  private:
+  void raise_if_over(const std::unique_lock<std::mutex>&, int rank) const {
+    if (!failure_.empty()) throw Abandoned(failure_);
+    if (!given_up_.empty() && !given_up_.contains(rank))
+      core::raise_interrupted("core", 8, {.what = "another rank has given up"});
+  }
+
   std::mutex mutex_;
   std::condition_variable all_;
   std::size_t ranks_, here_ = 0, round_ = 0;
   std::vector<std::string> given_, names_, result_;
   std::string failure_;
+  std::set<int> given_up_;  // ranks, until all have
+  std::map<std::string, std::shared_ptr<Meeting>> beside_;
 };
 
 class ThreadWorld final : public distributed::World {
@@ -69,7 +108,7 @@ class ThreadWorld final : public distributed::World {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   std::vector<std::string> gather(const std::string& operation, std::string bytes) override {
-    return meeting_->gather(rank_, operation, std::move(bytes));
+    return meeting_->gather(rank_, operation, std::move(bytes), tick_);
   }
   void sum(std::span<tensor::Tensor> tensors) override {
     for (tensor::Tensor& one : tensors) {
@@ -80,11 +119,23 @@ class ThreadWorld final : public distributed::World {
       one.detach().copy_(at::tensor(values, at::kDouble).view(one.sizes()));
     }
   }
-  void fail(const std::string& text) noexcept override { meeting_->fail(text); }
+  void fail(const std::string& text) noexcept override {
+    meeting_->fail(text);
+    if (first_ != nullptr) first_->fail(text);
+  }
+  void give_up(int) override { meeting_->give_up(rank_); }
+  void check() override { meeting_->check(rank_); }
+  [[nodiscard]] std::shared_ptr<World> beside(const std::string& name) override {
+    const auto other = std::make_shared<ThreadWorld>(rank_, size_, meeting_->beside(name));
+    other->first_ = meeting_;
+    return other;
+  }
+  void while_waiting(std::function<void()> tick) override { tick_ = std::move(tick); }
 
  private:
   int rank_, size_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Meeting> meeting_, first_;  // null: this is the first
+  std::function<void()> tick_;
 };
 
 // Runs `body(world)` on so many ranks, and raises what the first of them raised.

@@ -1,6 +1,7 @@
 #include <rlalgo/sync/turns.hpp>
 
 #include <support/catch.hpp>
+#include <support/thread_world.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -79,6 +80,47 @@ TEST_CASE("a hand-over waits for the call under way, and completions have the ve
     slow.own_version = 9;
     CHECK(generator.generate(requests, {}, {})[0][0].weights_version == 9);  // it knows better
   }
+}
+
+TEST_CASE("calls of several ranks beside training have one version, that of the rank that is furthest") {
+  for (const bool holds : {true, false})
+    support::on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
+      Slow slow;
+      std::atomic<int> within{0};
+      const auto turns = std::make_shared<sync::Turns>();
+      turns->trainers = world;
+      turns->callers = world->beside("generation");
+      std::int64_t held = -1;
+      if (holds)
+        turns->hold = [&] {
+          held = turns->version;
+          return held;
+        };
+      sync::TurnsGenerator<Slow> generator(slow, turns);
+      sync::TurnsSync<Watching> policy({&slow, &within}, turns, !holds);
+      policy.publish(0);
+      std::vector<std::int64_t> versions;
+      std::thread producer([&] {
+        // A rank without a share of its own agrees, too.
+        const std::vector<inference::Request> requests(world->rank() == 2 ? 0 : 1);
+        for (int call = 0; call < 8; ++call) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rewards: the trainer gets its turn
+          const auto out = generator.generate(requests, {}, {});
+          versions.push_back(!out.empty() && !holds ? out[0][0].weights_version : holds ? held : turns->version.load());
+        }
+      });
+      for (std::int64_t version = 1; version < 12; ++version) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10 + 15 * world->rank()));
+        policy.publish(version);
+      }
+      producer.join();
+      std::string text;
+      for (const std::int64_t version : versions) text += std::to_string(version) + " ";
+      const auto all = world->gather("versions", text);
+      RANK_CHECK(all[0] == all[1]);
+      RANK_CHECK(versions.back() > 0);
+      if (holds) RANK_CHECK(all[2] == all[0]);
+    });
 }
 
 namespace {

@@ -64,6 +64,37 @@ TEST_CASE("the other ranks do what rank 0's loop does, in its order, and end wit
   for (const std::string& one : said) CHECK(one == " restore:checkpoint-2:{\"version\":2} step2 evaluate step3");
 }
 
+TEST_CASE("a step that one rank gives up all give up, and rank 0 says the last word") {
+  for (const int who : {0, 1, 2}) {
+    core::Interruption::clear();
+    on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
+      int steps = 0;
+      run::Callbacks own;
+      own.train_step = [&](std::int64_t step) {
+        if (step == 1 && world->rank() == who) {
+          core::Interruption::request(SIGINT);
+          core::raise_interrupted("core", 8, {.what = "given up"});
+        }
+        world->barrier("in a step");
+        ++steps;
+        return run::StepResult{};
+      };
+      if (world->rank() == 0) {
+        const run::Callbacks all = trainer::led(*world, own);
+        all.train_step(0);
+        RANK_CHECK(support::number_raised_by([&] { all.train_step(1); }) == "core.8");
+        trainer::end(*world, {.step = 1, .interrupted = true, .status = 130});
+      } else {
+        const run::Outcome outcome = trainer::follow(*world, own);
+        RANK_CHECK(outcome.step == 1);
+        RANK_CHECK(outcome.exit_code() == 130);
+      }
+      RANK_CHECK(steps == 1);
+    });
+  }
+  core::Interruption::clear();
+}
+
 TEST_CASE("losses are added, metrics merged, and a request to stop on one rank is everybody's") {
   core::Interruption::clear();
   on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {

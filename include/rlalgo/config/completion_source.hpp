@@ -12,6 +12,7 @@
 // is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all. Beside training
 // (trl.async_prefetch), generator and hand-over of the weights take turns where a change would show within a completion,
 // and stop() ends a generation. A server that is started anew gets its weights again (sync/turns.hpp).
+// Of several ranks each has an engine; a server is rank 0's: it asks for all completions, and hands the weights over.
 //
 // Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
 #pragma once
@@ -44,6 +45,7 @@
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/first_rank_sync.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
@@ -92,12 +94,20 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*turns_);
   }
 
-  // From here on generator() may be asked by another thread than the one that publishes. After play().
-  void beside_training(std::shared_ptr<sync::CallSchedule> schedule = nullptr) {
+  // From here on generator() may be asked by another thread than the one that publishes. After play(). Of several ranks with
+  // an engine each: `trainers` and `callers` are where those threads meet.
+  void beside_training(std::shared_ptr<sync::CallSchedule> schedule = nullptr,
+                       std::shared_ptr<distributed::World> trainers = nullptr,
+                       std::shared_ptr<distributed::World> callers = nullptr) {
     const bool exclusive = turns_ != nullptr || generator_.source() == inference::WeightSource::remote;
     const std::shared_ptr<sync::Turns>& turns = hand_overs_;
     turns->stop = stop_.get_token();
     turns->schedule = std::move(schedule);
+    if (generator_.source() != inference::WeightSource::remote) {
+      turns->trainers = std::move(trainers);
+      turns->callers = std::move(callers);
+      turns->hold = exclusive ? nullptr : hold_;
+    }
     alone_ = std::make_unique<inference::AnyGenerator>(generator_);
     in_turns_ = std::make_unique<sync::TurnsGenerator<inference::AnyGenerator>>(*alone_, turns);
     generator_ = inference::AnyGenerator(*in_turns_);
@@ -122,6 +132,7 @@ class CompletionSource {
     sync::AnySync sync;
     std::function<std::uint64_t()> progress = {};
     std::shared_ptr<sync::Turns> turns = std::make_shared<sync::Turns>();
+    std::function<std::int64_t()> hold = {};
   };
 
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
@@ -136,7 +147,8 @@ class CompletionSource {
         generator_(std::move(parts.generator)),
         sync_(std::move(parts.sync)),
         hand_overs_(std::move(parts.turns)),
-        progress_(std::move(parts.progress)) {}
+        progress_(std::move(parts.progress)),
+        hold_(std::move(parts.hold)) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
   static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
@@ -144,8 +156,12 @@ class CompletionSource {
         std::make_shared<inference::WeightSnapshots>(model.decoder->config(), model.decoder->weights());
     const auto engine = std::make_shared<inference::SnapshotEngine>(
         snapshots, inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2)}, std::move(stop));
-    return {engine, inference::AnyGenerator(*engine), sync::AnySync(sync::SnapshotWeights(snapshots)),
-            [engine] { return engine->passes(); }};
+    return {engine,
+            inference::AnyGenerator(*engine),
+            sync::AnySync(sync::SnapshotWeights(snapshots)),
+            [engine] { return engine->passes(); },
+            std::make_shared<sync::Turns>(),
+            [engine] { return engine->hold(); }};
   }
 
   static Parts local(const LanguageModel& model) {
@@ -184,6 +200,8 @@ class CompletionSource {
                                                                 .adapter = sync::LoraFileSync::adapter_name});
     const std::shared_ptr<model::Decoder> decoder = model.decoder;
     const inference::AnyGenerator generator(*client);
+    if (c.world != nullptr && c.world->rank() > 0)
+      return {client, generator, sync::AnySync(sync::FirstRankSync()), {}, turns};
     if (decoder->adapter() != nullptr && t.vllm_lora_sync && is_servable(decoder->adapter()->config)) {
       const auto save = [decoder, base = model.base_model](const std::filesystem::path& directory) {
         model::save_adapter(*decoder, directory, base);
@@ -222,6 +240,7 @@ class CompletionSource {
   sync::AnySync sync_;
   std::shared_ptr<sync::Turns> hand_overs_;
   std::function<std::uint64_t()> progress_;
+  std::function<std::int64_t()> hold_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
   std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under in_turns_

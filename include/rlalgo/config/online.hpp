@@ -87,10 +87,11 @@ namespace rlalgo::config {
           .meanwhile = source.meanwhile()};
 }
 
-// Where the weights of the calls beside training are recorded, or taken from; null: neither.
+// Where the weights of the calls beside training are recorded, or taken from; null: neither. Of several ranks it is rank 0's.
 [[nodiscard]] inline std::shared_ptr<sync::CallSchedule> call_schedule(const RunConfig& c) {
   const TrlConfig& t = c.trl;
-  if (t.async_schedule == "live" || !t.generates_beside()) return nullptr;
+  if (t.async_schedule == "live" || !t.generates_beside() || (c.world != nullptr && c.world->rank() > 0))
+    return nullptr;
   const std::filesystem::path file =
       t.async_schedule_file.value_or((std::filesystem::path(c.output_dir) / "async_schedule.jsonl").string());
   if (t.async_schedule == "record") return std::make_shared<sync::CallSchedule>(file);

@@ -43,13 +43,9 @@ inline void spread_over(RunConfig& c, int ranks) {
                        .remedy = remedy});
   };
   if (is_preference(c)) return;
-  if (c.trl.generates_elsewhere())
-    refuse("generation by a server", "trl.vllm_mode", "set trl.vllm_mode: colocate, or train on one rank");
-  if (c.trl.generates_beside())
-    refuse("generation beside training", "trl.async_prefetch", "set trl.async_prefetch: false, or train on one rank");
-  if (c.trl.has_turns())
-    refuse("generation of several turns", c.trl.environment_factory ? "trl.environment_factory" : "trl.tools",
-           "train on one rank");
+  if (c.trl.generates_beside() && c.trl.streaming_partial_batch)
+    refuse("training on groups while the others are made", "trl.streaming_partial_batch",
+           "set trl.streaming_partial_batch: false, or train on one rank");
 }
 
 // The ranks of a run: those that it was given, or one.

@@ -11,10 +11,11 @@
 // silent for `seconds` fails all that wait for it. So does one that says that it failed (World::fail), at once, and one whose
 // end its starter reports (report_failure). Each operation carries its number and its name: ranks that are not at the same
 // one fail, too. A World that has failed is good for nothing more.
+// Threads beside the first have operations of their own (World::beside), and its signs of life.
 // Sums of tensors go in flat buckets of at most 25 MB, in float32, float64 where a tensor has that.
 // What all ranks have read is taken out of the store at the next operation.
 //
-// Errors, each with rank, step and operation: [rlalgo.distributed.3] not all ranks came in time; [.4] the store or a sum
+// Errors, each with rank, step and operation: [rlalgo.core.8] another rank has given up; [rlalgo.distributed.3] not all ranks came in time; [.4] the store or a sum
 // failed; [.6] a rank is silent; [.7] the environment does not say where a rank stands; [.8] another rank failed; [.9] the
 // ranks are at different operations.
 #pragma once
@@ -50,6 +51,8 @@ struct Failure {
 };
 void report_failure(const Store& store, const Failure& failure);
 [[nodiscard]] std::optional<Failure> first_failure(const Store& store);
+// Whether a rank has entered a step.
+[[nodiscard]] bool has_begun(const Store& store);
 
 }  // namespace rlalgo::distributed
 

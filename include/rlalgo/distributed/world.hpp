@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,6 +45,20 @@ class World {
   virtual void enter(std::int64_t /*step*/) {}
   // This rank cannot go on: every other one that waits, or is going to, fails with `text`. The first failure counts.
   virtual void fail(const std::string& /*text*/) noexcept {}
+  // Whether no other rank has said `text` before: of an error that all of them raise, one speaks.
+  [[nodiscard]] virtual bool first_to_say(const std::string& /*text*/) noexcept { return true; }
+
+  // What is under way is given up since a stop was asked for (core::Interruption): every other rank that waits, or is going
+  // to, raises core::Interrupted and calls it, too. Then all begin a new order of operations: the World goes on.
+  virtual void give_up(int /*signal*/) {}
+  // Raises what an operation that waits would raise now: another rank has failed, or has given up.
+  virtual void check() {}
+
+  // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
+  // threads of a World share its failures. null: this one will do, there is one rank.
+  [[nodiscard]] virtual std::shared_ptr<World> beside(const std::string& /*name*/) { return nullptr; }
+  // Called about every 50 ms while this rank waits for another one; what it raises ends the wait.
+  virtual void while_waiting(std::function<void()> /*tick*/) {}
 
   // Element-wise over ranks, in place.
   void sum(std::span<double> values);

@@ -38,7 +38,7 @@ class SnapshotEngine {
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks = {}) {
-    const WeightSnapshots::Handle snapshot = snapshots_->acquire();
+    const WeightSnapshots::Handle snapshot = held_ != nullptr ? std::exchange(held_, nullptr) : snapshots_->acquire();
     if (snapshot->number != number_) engine_.scheduler().forget(number_);
     number_ = snapshot->number;
     GenerateHooks watched = hooks;
@@ -52,6 +52,12 @@ class SnapshotEngine {
     return completions;
   }
 
+  // Takes the weights published last for the next generate(); their version.
+  std::int64_t hold() {
+    held_ = snapshots_->acquire();
+    return held_->version;
+  }
+
   // Token steps so far; may be asked while generate() runs.
   [[nodiscard]] std::uint64_t passes() const noexcept { return passes_; }
 
@@ -60,6 +66,7 @@ class SnapshotEngine {
   std::shared_ptr<WeightSnapshots> snapshots_;
   std::stop_token stop_;
   std::atomic<std::uint64_t> passes_{0};
+  WeightSnapshots::Handle held_;
   std::uint64_t number_ = 0;  // of the snapshot generated with last
 };
 

@@ -34,6 +34,11 @@
 // asked for; async/queue_wait_s, for which the trainer waited; async/producer_idle_s, for which the producer waited for
 // room; async/dropped, rows made again; async/generate_s and async/reward_s, of making a generation.
 //
+// Several ranks: each has a producer, which makes its share of every generation (Rollouts), and they agree on what is made
+// next: rank 0's producer says it, and the others follow. A generation is ready on all ranks or on none, so an interruption
+// of one is raised where nothing is ready any more, and all ranks are then before the same step. A producer that fails fails
+// all ranks at once.
+//
 // Source: axolotl's AsyncDataProducer, TRL's experimental AsyncGRPO (versions and limits of staleness).
 // Departures: the first generation goes the same way as all others; rewards are scored on the producer's thread;
 // generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
@@ -47,7 +52,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -66,31 +70,12 @@
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/check_prefetch.hpp>
+#include <rlalgo/sampler/detail/prefetch_config.hpp>
+#include <rlalgo/sampler/detail/prefetch_state.hpp>
 #include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
 
 namespace rlalgo::sampler {
-
-struct PrefetchConfig {
-  std::int64_t depth = 1;           // 0: generation and training take turns
-  std::int64_t sync_interval = 1;   // optimizer steps between two publishes, at least
-  std::int64_t max_staleness = -1;  // updates; below 0: no limit
-  std::int64_t stream_groups = 0;  // finished together, where a generation is trained on while it is made; 0: it is not
-  std::int64_t generations = 0;    // of the whole run; 0 = not known
-  // The longest time between two signs of life of the producer: it begins or ends making a generation, or `progress`
-  // changes. 0 = for ever.
-  double stall_seconds = 0.0;
-  std::stop_source stop = {};                         // asked to stop when the sampler ends
-  std::function<void(const std::string&)> tell = {};  // hears of a failure when it happens, on the producer's thread
-  // Held while a generation is made: for samplers that share generator or rewards.
-  std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();
-  std::function<std::uint64_t()> progress = {};  // a number that grows while the generator works; asked by the trainer
-  // What the trainer does while it waits, every 100 ms; with the step that it waits for.
-  std::function<void(std::int64_t step)> meanwhile = {};
-  // Called by the producer before it begins a generation, and may wait until that may be; returns false when `stop` came
-  // first. Empty: it begins at once.
-  std::function<bool(std::int64_t number, std::stop_token stop)> begin = {};
-};
 
 template <class S>
 class Prefetch : public GenerationBatches<Prefetch<S>> {
@@ -196,6 +181,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     source_->restore_source(state);
     state_.captured = nullptr;
     state_.failure = nullptr;
+    state_.given_up = false;
     state_.stale = false;
     state_.ready.clear();
     for (Made& made : ready) {
@@ -207,30 +193,9 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
  private:
-  // A generation that is ready, or as far as it is made.
-  struct Item {
-    Made made;
-    std::size_t rows = 0;  // that are finished
-    bool whole = false;    // and all that is told of it
-  };
-  struct State {
-    mutable std::mutex mutex;
-    mutable std::condition_variable changed;
-    std::deque<std::shared_ptr<Item>> ready;  // by number, without a gap
-    std::int64_t asked = -1;                  // the number that the trainer asked for last
-    bool stale = false;                       // the first of them is to be made anew, before all others
-    std::function<Json()> captured;  // what the source knew after ready.back(), or after the last that was popped
-    std::exception_ptr failure;      // the producer has ended with it
-    double idle_seconds = 0.0;       // the producer waited for room since the last pop
-    core::SteadyTime alive = std::chrono::steady_clock::now();  // the latest sign of life
-    std::uint64_t progress = 0;                                 // Config::progress at that time
-  };
-  // What is told of a pop.
-  struct Popping {
-    std::optional<double> ready;  // generations, when it was asked for
-    double dropped = 0.0;         // rows
-    double waited = 0.0;          // seconds
-  };
+  using Item = detail::PrefetchItem;
+  using State = detail::PrefetchState;
+  using Popping = detail::Popping;
 
   // --- the trainer's thread
 
@@ -239,6 +204,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.captured = source_->capture();
     if (!state_.ready.empty()) first = state_.ready.back()->made.number + 1;
     ending_ = std::stop_source();
+    if (config_.world) config_.world->while_waiting([this, stop = ending_.get_token()] { waits_for_others(stop); });
     producer_ = std::jthread([this, first, stop = ending_.get_token()] { produce_all(first, stop); });
   }
 
@@ -255,7 +221,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.asked = number;
     state_.changed.notify_all();
     for (;;) {
-      if (state_.failure) std::rethrow_exception(state_.failure);
+      if (state_.failure && (!state_.given_up || state_.ready.empty() || state_.stale))
+        std::rethrow_exception(state_.failure);
       if (!popping.ready) popping.ready = static_cast<double>(ready_whole());
       if (!state_.ready.empty() && !state_.stale) {
         if (const Item& front = *state_.ready.front(); !too_old(front, step)) {
@@ -325,7 +292,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       state_.progress = config_.progress();
       state_.alive = std::chrono::steady_clock::now();
     }
-    if (core::Interruption::requested())
+    if (core::Interruption::requested() && !config_.world)
       core::raise_interrupted("core", 8, {.what = "interrupted while the trainer waited for a generation"});
     const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - state_.alive;
     if (config_.stall_seconds > 0 && silent.count() > config_.stall_seconds)
@@ -379,7 +346,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   void produce_all(std::int64_t next, const std::stop_token& stop) {
     try {
       for (;;) {
-        const auto number = wait_for_work(next, stop);
+        const auto number = next_work(next, stop);
         if (!number || (config_.begin && !config_.begin(*number, stop))) return;
         if (*number == next) {
           make_next(next);
@@ -395,8 +362,38 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     }
   }
 
+  // The same on all ranks.
+  std::optional<std::int64_t> next_work(std::int64_t next, const std::stop_token& stop) {
+    if (!config_.world) return wait_for_work(next, stop);
+    const bool leads = config_.world->rank() == 0;
+    const auto own = leads ? wait_for_work(next, stop) : std::nullopt;
+    if (leads && !own) return std::nullopt;  // the end: the others are told by their own trainers
+    const std::int64_t number =
+        std::stoll(config_.world->broadcast("the next generation", leads ? std::to_string(*own) : std::string()));
+    if (number != next) wait_until_stale(stop);
+    return number;
+  }
+
+  // What rank 0's trainer found too old, this rank's will.
+  void wait_until_stale(const std::stop_token& stop) {
+    std::unique_lock lock(state_.mutex);
+    while (!state_.stale) {
+      state_.alive = std::chrono::steady_clock::now();
+      if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "the generation has ended"});
+      state_.changed.wait_for(lock, std::chrono::milliseconds(100));
+    }
+  }
+
+  // Another rank's producer is watched by its own trainer.
+  void waits_for_others(const std::stop_token& stop) {
+    if (stop.stop_requested()) core::raise_interrupted("core", 8, {.what = "the generation has ended"});
+    const std::lock_guard lock(state_.mutex);
+    state_.alive = std::chrono::steady_clock::now();
+  }
+
   Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
-    const std::lock_guard turn(*config_.turn);
+    std::unique_lock<std::mutex> turn;
+    if (!takes_turns_itself()) turn = std::unique_lock(*config_.turn);
     if constexpr (requires { source_->produce(number, step, pieces); })
       if (pieces.groups > 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
@@ -471,12 +468,17 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.changed.notify_all();
   }
 
+  // Of several ranks: the source holds the turn while it does not wait for others.
+  [[nodiscard]] bool takes_turns_itself() const { return root().config().turn != nullptr; }
+
   void fail(const std::stop_token& stop, const std::string& text) {
-    if (!stop.stop_requested() && !core::Interruption::requested() && config_.tell)
-      config_.tell("the generation beside training has failed: " + text);
+    const bool given_up = stop.stop_requested() || core::Interruption::requested();
+    if (!given_up && config_.tell) config_.tell("the generation beside training has failed: " + text);
+    if (!given_up && config_.world) config_.world->fail(text);
     {
       const std::lock_guard lock(state_.mutex);
       state_.failure = std::current_exception();
+      state_.given_up = given_up && config_.world;
     }
     state_.changed.notify_all();
   }

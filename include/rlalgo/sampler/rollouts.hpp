@@ -6,6 +6,7 @@
 // Ranks: each makes and scores its share of the groups (contiguous, the same on one rank and on many), and hands the
 // completions with their rewards to all others. So every rank holds the whole generation, and what is computed over it
 // (advantages, metrics, the state) is the same on all. A reward function sees the completions of its rank.
+// A server is asked by rank 0 alone, for all groups, as one rank would ask it; the others get their share from rank 0.
 // Source: TRL `GRPOTrainer` (buffering, masks, metric names). stop ids: every end id counts, as in TRL 1.16.
 // Departure: rows keep the order of their groups; TRL permutes them at random before cutting micro-batches. All
 // denominators are counts over the optimizer step, so the split does not matter, and a group's prompt is encoded once.
@@ -23,6 +24,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <tuple>
@@ -56,6 +58,9 @@ struct RolloutsConfig {
   // all its completions, below sampling.max_new_tokens.
   std::function<std::int64_t(const data::TokenizedPrompt&)> completion_limit = {};
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks that generate together; null: one
+  // Of several ranks: held while this one generates and scores its share, never while it waits for others; for samplers that
+  // share generator and rewards. With it, the generator is asked for an empty share, too: it may have to agree with others.
+  std::shared_ptr<std::mutex> turn = nullptr;
 };
 
 template <class G>
@@ -192,9 +197,25 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
       const distributed::Share share = world.share(chosen.size(), rank);
       return std::span(chosen).subspan(share.begin, share.size());
     };
+    std::unique_lock<std::mutex> turn;
+    const auto take_turn = [&] {
+      if (config_.turn != nullptr) turn = std::unique_lock(*config_.turn);
+    };
     const core::Stopwatch watch;
     Made own{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
-    own.generation = make_share(number, chosen, groups_of(world.rank()));
+    if (inference::source_of(*generator_) == inference::WeightSource::remote) {
+      std::shared_ptr<Generation> all;
+      if (world.rank() == 0) {
+        take_turn();
+        all = make_share(number, chosen, chosen);
+        turn = {};
+      }
+      own.generation = scattered(number, chosen, std::move(all));
+      take_turn();
+    } else {
+      take_turn();
+      own.generation = make_share(number, chosen, groups_of(world.rank()));
+    }
     const double generating = watch.seconds();
     own.tokens = tokens_of(*own.generation);
     detail::CompletionLengths lengths;
@@ -202,8 +223,10 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     if (!own.generation->rollouts.empty())
       rewarding = detail::score_piece(*own.generation, rewards_, decode_, config_.sampling.stop_ids,
                                       config_.mask_truncated_completions, step, lengths, own.about);
+    turn = {};
     Json packed = detail::pack_made(own);
     packed["lengths"] = detail::pack_lengths(lengths);
+    packed["episodes"] = detail::pack_episodes(*own.generation);
 
     Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
     Generation& whole = *made.generation;
@@ -219,6 +242,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
       const auto groups = groups_of(r);
       Made theirs = r == world.rank() ? std::move(own)
                                       : detail::unpack_made(part, prompts_, {groups.begin(), groups.end()}, copies);
+      if (r != world.rank()) detail::unpack_episodes(part.at("episodes"), *theirs.generation);
       all_lengths.merge(detail::unpack_lengths(part.at("lengths")));
       made.tokens += theirs.tokens;
       made.about.metrics.merge(theirs.about.metrics);
@@ -235,16 +259,46 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   // `groups`: of `chosen`, this rank's. Without any there are no rows, but the names of the rewards.
   std::shared_ptr<Generation> make_share(std::int64_t number, const std::vector<std::size_t>& chosen,
                                          std::span<const std::size_t> groups) {
-    if (!groups.empty())
+    if (!groups.empty() || config_.turn != nullptr)
       return detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), groups,
                               config_.geometry.num_generations, sampling_of(chosen),
                               {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_(),
                               static_cast<std::size_t>(groups.data() - chosen.data()));
+    return make_empty();
+  }
+  [[nodiscard]] std::shared_ptr<Generation> make_empty() const {
     auto none = std::make_shared<Generation>();
     std::vector<double> weights;
     for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
     none->rewards = core::RewardTable(reward_names(), std::move(weights), 0);
     return none;
+  }
+
+  // This rank's share of what rank 0 got from the server.
+  std::shared_ptr<Generation> scattered(std::int64_t number, const std::vector<std::size_t>& chosen,
+                                        std::shared_ptr<Generation> all) {
+    distributed::World& world = *config_.world;
+    const std::int64_t copies = config_.geometry.num_generations;
+    Json packed;
+    if (world.rank() == 0) {
+      packed = detail::pack_generation(*all, number);
+      packed["episodes"] = detail::pack_episodes(*all);
+    }
+    const std::string bytes = world.broadcast(
+        "completions of the server",
+        world.rank() == 0 ? packed.dump(-1, ' ', false, Json::error_handler_t::replace) : std::string());
+    if (world.rank() > 0) {
+      packed = Json::parse(bytes);
+      all = detail::unpack_generation(packed, prompts_, chosen, copies);
+      detail::unpack_episodes(packed.at("episodes"), *all);
+    }
+    const distributed::Share share = world.share(chosen.size());
+    auto own = make_empty();
+    const auto size = static_cast<std::size_t>(copies);
+    for (std::size_t i = share.begin * size; i < share.end * size; ++i)
+      own->rollouts.push_back(std::move(all->rollouts[i]));
+    for (std::size_t g = share.begin; g < share.end; ++g) own->groups.append(size);
+    return own;
   }
 
   void append(Generation& whole, Generation&& part, bool decodes) const {

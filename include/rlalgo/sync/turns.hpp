@@ -14,6 +14,9 @@
 // is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
 // over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
 // at once.
+// Several ranks, each with a generator of its own: their calls beside training have one version. They tell each other which
+// they would take, and those that are behind wait for their trainer to hand over the latest of these; all trainers hand a
+// version over together, so that the schedule of rank 0 is everybody's.
 // With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
 // Errors: [rlalgo.sync.4] the server loses its weights again and again; [rlalgo.core.8] a stop was asked for while a server
 // waited for its weights; those of call_schedule.hpp, generator and policy.
@@ -22,6 +25,7 @@
 // when it is asked to stop, so the waits here do.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -37,6 +41,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/distributed/world.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sync/call_schedule.hpp>
 #include <rlalgo/sync/concept.hpp>
@@ -54,6 +59,10 @@ struct Turns {
   std::stop_token stop;                         // ends the wait for it
   // Of calls on another thread than the trainer's; null: they take what is in force.
   std::shared_ptr<CallSchedule> schedule;
+  // Of several ranks, each of which generates: where their trainers meet, and where those that call beside them do.
+  std::shared_ptr<distributed::World> trainers, callers;
+  std::function<std::int64_t()>
+      hold;  // takes the weights of the next call, and says their version; empty: those in force
 };
 
 namespace detail {
@@ -76,12 +85,12 @@ class TurnsGenerator {
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey key) {
-    if (turns_->schedule == nullptr || std::this_thread::get_id() == turns_->trainer.load())
-      return attempt_all(requests, sampling, key);
+    const bool beside = std::this_thread::get_id() != turns_->trainer.load();
+    if (turns_->schedule == nullptr || !beside) return attempt_all(requests, sampling, key, beside);
     CallSchedule& schedule = *turns_->schedule;
     try {
       schedule.begin(key.step, turns_->stop);
-      Completions out = attempt_all(requests, sampling, key);
+      Completions out = attempt_all(requests, sampling, key, beside);
       schedule.end(out.empty() || out.front().empty() ? turns_->version.load() : out.front().front().weights_version);
       return out;
     } catch (...) {
@@ -95,11 +104,33 @@ class TurnsGenerator {
   using Completions = std::vector<std::vector<data::Completion>>;
   static constexpr int most = 4;  // attempts of a call
 
+  // With the turn, as the ranks agreed.
+  std::unique_lock<std::mutex> take_turn(bool beside) {
+    for (;;) {
+      std::unique_lock lock(turns_->turn);
+      if (!beside || turns_->callers == nullptr) return lock;
+      const std::int64_t own = turns_->hold ? turns_->hold() : turns_->version.load();
+      std::int64_t least = own, most = own;
+      for (const std::string& one : turns_->callers->gather("version of the weights", std::to_string(own))) {
+        least = std::min<std::int64_t>(least, std::stoll(one));
+        most = std::max<std::int64_t>(most, std::stoll(one));
+      }
+      if (least == most) return lock;
+      lock.unlock();
+      while (turns_->version < most) {
+        if (turns_->stop.stop_requested())
+          core::raise_interrupted("core", 8, {.what = "interrupted while a call waited for its weights"});
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+  }
+
   Completions attempt_all(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
-                          inference::DrawKey key) {
+                          inference::DrawKey key, bool beside) {
     for (int attempt = 1;; ++attempt) {
       {
-        const std::lock_guard lock(turns_->turn);
+        const std::unique_lock lock = take_turn(beside);
+        if (requests.empty()) return {};
         const std::int64_t version = turns_->version;
         turns_->doubt = false;
         try {
@@ -166,7 +197,9 @@ class TurnsSync {
       };
   }
 
-  Published publish(std::int64_t version) { return hand_over(*policy_, *turns_, exclusive_, version); }
+  Published publish(std::int64_t version) {
+    return hand_over(*policy_, *turns_, exclusive_, version, turns_->trainers.get());
+  }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [turns = turns_] { return turns->version.load(); };
   }
@@ -178,8 +211,10 @@ class TurnsSync {
   }
 
  private:
-  static Published hand_over(Y& policy, Turns& turns, bool exclusive, std::int64_t version) {
+  static Published hand_over(Y& policy, Turns& turns, bool exclusive, std::int64_t version,
+                             distributed::World* trainers = nullptr) {
     if (turns.schedule != nullptr && version != turns.version) turns.schedule->before_publish(version);
+    if (trainers != nullptr && version != turns.version) trainers->barrier("hand-over of the weights");
     std::unique_lock lock(turns.turn, std::defer_lock);
     if (exclusive) lock.lock();
     turns.trainer = std::this_thread::get_id();

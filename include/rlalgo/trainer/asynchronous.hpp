@@ -7,6 +7,7 @@
 // Where weights change under a call, generator and policy take turns (sync/turns.hpp); evaluations take turns with the
 // training by themselves.
 // Depth 0 is the synchronous run, to the byte.
+// Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::beside).
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,10 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
     return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
   };
   const AsynchronousConfig plain{.prefetch = {.depth = 0, .turn = beside.prefetch.turn}, .replay = {}, .reroll = {}};
+  if (beside.prefetch.world != nullptr) {
+    config.rollouts.world = beside.prefetch.world;
+    config.rollouts.turn = beside.prefetch.turn;
+  }
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs), [&](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose purpose) {
                        const AsynchronousConfig& c = purpose == SamplerPurpose::training ? beside : plain;

@@ -6,6 +6,10 @@
 // What all do together: steps, evaluations, and bringing back a checkpoint (each reads the files that rank 0 names). What
 // rank 0 does alone: logs, samples, saving. All ranks have the same weights, optimizer and samplers after each step, so its
 // checkpoint is everybody's. The others wait meanwhile, as long as rank 0 shows that it lives.
+//
+// A step that one rank gives up since a stop was asked for, all give up (World::give_up), before its batch is there: what
+// raises core::Interrupted is the making of a batch, which no rank has until all have made their part. So rank 0 saves what
+// was before that step, as one rank does.
 #pragma once
 
 #include <array>

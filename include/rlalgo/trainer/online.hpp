@@ -77,7 +77,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
   static_assert(std::convertible_to<R, std::shared_ptr<model::Policy>>,
                 "OnlineInputs::reference is no std::shared_ptr to a model::Policy");
   sync::require_reach(inputs.sync, inputs.generator);
-  config.rollouts.world = inputs.world;
+  if (config.rollouts.world == nullptr) config.rollouts.world = inputs.world;  // else training generates beside it
   const auto rollouts = [&](std::vector<data::TokenizedPrompt> prompts, const sampler::RolloutsConfig& settings,
                             SamplerPurpose purpose) {
     return combine(std::make_shared<sampler::Rollouts<G>>(std::move(prompts), inputs.generator, inputs.rewards,
@@ -92,6 +92,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
     const std::int64_t rows = config.evaluation_batch_size > 0 ? config.evaluation_batch_size : g.micro_batch_size;
     settings.geometry =
         sampler::Geometry::evaluation(static_cast<std::int64_t>(inputs.evaluation_prompts.size()), copies, rows);
+    settings.world = inputs.world;
     settings.shuffle = false;
     settings.count_tokens = false;
     settings.seed = ~settings.seed;  // draws of its own: evaluation shares no random number with training

@@ -79,15 +79,23 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
-  const sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
-  if (config.trl.generates_beside() || config.trl.generates_elsewhere()) source.beside_training(call_schedule(config));
+  const auto world = world_of(config);
+  sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
+  if (config.trl.generates_beside() && world->size() > 1) {
+    prefetch.world = world->beside("generation");
+    prefetch.meanwhile = [world, own = std::move(prefetch.meanwhile)](std::int64_t step) {
+      world->check();
+      if (own) own(step);
+    };
+  }
+  if (config.trl.generates_beside() || config.trl.generates_elsewhere())
+    source.beside_training(call_schedule(config), prefetch.world != nullptr ? world : nullptr, prefetch.world);
   if (matches_features(config)) {
     feature::FeatureNetwork network = feature_network(config, model);
     if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
     rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
   }
 
-  const auto world = world_of(config);
   const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
   const EntropyCoefficient coefficient = entropy_coefficient(config);
   trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/distributed/world.hpp>
@@ -36,6 +38,7 @@ namespace rlalgo::distributed {
 namespace detail {
 
 inline constexpr const char* failure_key = "rlalgo/failure";
+inline constexpr const char* begun_key = "rlalgo/begun";
 inline constexpr std::size_t chunk_bytes = std::size_t{4} << 20U;    // a value of the store holds 8 MiB
 inline constexpr std::size_t bucket_bytes = std::size_t{25} << 20U;  // of tensors that are summed in one
 inline constexpr double farewell_seconds = 2.0;                      // a store outlives its rank for the others
@@ -76,9 +79,17 @@ class ProcessWorld final : public World {
     (void)gather("rendezvous", {});
     group_ = join_gloo(store_, place_.rank, place_.size, seconds_);
   }
+  // Beside `first`, which shows that this rank lives.
+  ProcessWorld(const ProcessWorld& first, const std::string& name)
+      : place_(first.place_),
+        store_(first.store_),
+        seconds_(first.seconds_),
+        order_("rlalgo/beside/" + name + "/"),
+        seen_(first.seen_.size()) {}
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
   ~ProcessWorld() override {
+    if (!beat_.joinable()) return;
     try {
       leave();
     } catch (const std::exception&) {
@@ -88,7 +99,10 @@ class ProcessWorld final : public World {
 
   [[nodiscard]] int rank() const override { return place_.rank; }
   [[nodiscard]] int size() const override { return place_.size; }
-  void enter(std::int64_t step) override { step_ = step; }
+  void enter(std::int64_t step) override {
+    if (step_ == 0) store_.set(detail::begun_key, "");
+    step_ = step;
+  }
 
   std::vector<std::string> gather(const std::string& operation, std::string bytes) override {
     const std::int64_t number = next_++;
@@ -101,6 +115,12 @@ class ProcessWorld final : public World {
   }
 
   void sum(std::span<Tensor> tensors) override {
+    if (group_ == nullptr)
+      core::raise("distributed", 9,
+                  {.what = "the ranks are not doing the same",
+                   .found = "a sum of tensors beside the first thread",
+                   .expected = "host values only",
+                   .where = where("sum of tensors")});
     (void)gather("sum of gradients", {});
     for (std::size_t at = 0; at < tensors.size();) {
       const auto type = [&](std::size_t i) {
@@ -127,13 +147,38 @@ class ProcessWorld final : public World {
     }
   }
 
+  [[nodiscard]] bool first_to_say(const std::string& text) noexcept override {
+    try {
+      const std::string own = std::to_string(place_.rank);
+      return store_.claim("rlalgo/said/" + text.substr(0, 1000), own) == own;
+    } catch (const std::exception&) {
+      return true;  // the store is gone
+    }
+  }
+
+  // The others may still read what this rank gave last: those few keys stay.
+  void give_up(int signal) override {
+    store_.claim(given_up_key(), std::to_string(signal));
+    order_ += "+";
+    next_ = 0;
+    given_.clear();
+    old_.clear();
+  }
+  void check() override { raise_if_over("waiting"); }
+
+  [[nodiscard]] std::shared_ptr<World> beside(const std::string& name) override {
+    return std::make_shared<ProcessWorld>(*this, name);
+  }
+  void while_waiting(std::function<void()> tick) override { tick_ = std::move(tick); }
+
  private:
   [[nodiscard]] std::string where(const std::string& operation) const {
     return "rank " + std::to_string(place_.rank) + " of " + std::to_string(place_.size) +
            (step_ > 0 ? ", step " + std::to_string(step_) : std::string()) + ", " + operation;
   }
-  [[nodiscard]] static std::string key_of(std::int64_t number, int rank, std::size_t chunk = 0) {
-    return "rlalgo/" + std::to_string(number) + "/" + std::to_string(rank) + "/" + std::to_string(chunk);
+  [[nodiscard]] std::string given_up_key() const { return order_ + "given up"; }
+  [[nodiscard]] std::string key_of(std::int64_t number, int rank, std::size_t chunk = 0) const {
+    return order_ + std::to_string(number) + "/" + std::to_string(rank) + "/" + std::to_string(chunk);
   }
   [[nodiscard]] static std::string beat_key(int rank) { return "rlalgo/beat/" + std::to_string(rank); }
   [[nodiscard]] static std::string end_key(int rank) { return "rlalgo/end/" + std::to_string(rank); }
@@ -175,7 +220,8 @@ class ProcessWorld final : public World {
       pause = std::min<std::chrono::microseconds>(2 * pause, 1ms);
       if (looked.seconds() < 0.05) continue;
       looked = core::Stopwatch();
-      raise_if_failed(operation);
+      raise_if_over(operation);
+      if (tick_) tick_();
       if (std::string now = store_.has(beat_key(from)) ? store_.get(beat_key(from)) : ""; now != seen.beat) {
         seen.beat = std::move(now);
         seen.since = core::Stopwatch();
@@ -187,6 +233,13 @@ class ProcessWorld final : public World {
                    .where = where(operation),
                    .remedy = "look at that rank's machine and at its messages"});
     }
+  }
+
+  void raise_if_over(const std::string& operation) const {
+    raise_if_failed(operation);
+    if (!store_.has(given_up_key())) return;
+    core::Interruption::request(std::stoi(store_.get(given_up_key())));
+    core::raise_interrupted("core", 8, {.what = "another rank has given up", .where = where(operation)});
   }
 
   void raise_if_failed(const std::string& operation) const {
@@ -263,11 +316,13 @@ class ProcessWorld final : public World {
   Store store_;
   double seconds_;
   std::unique_ptr<ProcessGroup> group_;
+  std::string order_ = "rlalgo/";  // of operations: before their numbers
   std::int64_t next_ = 0, step_ = 0;
   std::vector<std::string> given_, old_;  // keys of the latest operation, and of the one before
   std::vector<Seen> seen_;
+  std::function<void()> tick_;
   bool failed_ = false;
-  std::jthread beat_;  // last: it uses the others
+  std::jthread beat_ = {};  // last: it uses the others
 };
 
 }  // namespace detail
@@ -303,5 +358,7 @@ RLALGO_INLINE std::optional<Failure> first_failure(const Store& store) {
   const auto json = nlohmann::json::parse(store.get(detail::failure_key));
   return Failure{json.at("rank").get<int>(), json.at("text").get<std::string>()};
 }
+
+RLALGO_INLINE bool has_begun(const Store& store) { return store.has(detail::begun_key); }
 
 }  // namespace rlalgo::distributed

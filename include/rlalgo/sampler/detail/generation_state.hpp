@@ -37,7 +37,9 @@ std::shared_ptr<Generation> unpack_generation(const Json& packed, std::span<cons
 // A generation that has not been trained on yet, with what is to be told about it.
 Json pack_made(const Made& made);
 
-// Numbers that are only on their way to another rank.
+// What is only on its way to another rank: episodes, which a checkpoint has no use for, and numbers.
+Json pack_episodes(const Generation& generation);
+void unpack_episodes(const Json& packed, Generation& generation);
 Json pack_lengths(const CompletionLengths& lengths);
 std::vector<double> unpack_lengths(const Json& packed);
 

@@ -165,6 +165,40 @@ RLALGO_INLINE Json pack_made(const Made& made) {
   return out;
 }
 
+RLALGO_INLINE Json pack_episodes(const Generation& generation) {
+  Json out = Json::array();
+  for (const data::Rollout& r : generation.rollouts) {
+    if (!r.episode) {
+      out.push_back(nullptr);
+      continue;
+    }
+    const data::Episode& e = *r.episode;
+    out.push_back({{"messages", e.messages},
+                   {"last_text", e.last_text},
+                   {"reward", pack(std::span<const double>(&e.reward, 1))},
+                   {"turns", e.turns},
+                   {"has_tools", e.has_tools},
+                   {"tool_calls", e.tool_calls},
+                   {"tool_failures", e.tool_failures}});
+  }
+  return out;
+}
+
+RLALGO_INLINE void unpack_episodes(const Json& packed, Generation& generation) {
+  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
+    const Json& e = packed.at(i);
+    if (e.is_null()) continue;
+    generation.rollouts[i].episode = std::make_shared<const data::Episode>(
+        data::Episode{.messages = e.at("messages"),
+                      .last_text = e.at("last_text").get<std::string>(),
+                      .reward = unpack<double>(e.at("reward")).at(0),
+                      .turns = e.at("turns").get<std::int64_t>(),
+                      .has_tools = e.at("has_tools").get<bool>(),
+                      .tool_calls = e.at("tool_calls").get<std::int64_t>(),
+                      .tool_failures = e.at("tool_failures").get<std::int64_t>()});
+  }
+}
+
 RLALGO_INLINE Json pack_lengths(const CompletionLengths& lengths) { return pack(lengths.numbers()); }
 RLALGO_INLINE std::vector<double> unpack_lengths(const Json& packed) { return unpack<double>(packed); }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,18 +31,33 @@ namespace detail {
 
 inline void tell(distributed::World& world, const run::Json& what) { (void)world.broadcast("next", what.dump()); }
 
+// What one rank gives up since a stop was asked for, all give up.
+template <class F>
+auto whole_or_given_up(distributed::World& world, const F& work) {
+  try {
+    return work();
+  } catch (const core::Interrupted&) {
+    if (core::Interruption::requested()) world.give_up(core::Interruption::signal());
+    throw;
+  }
+}
+
 }  // namespace detail
 
 RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callbacks) {
   if (world.size() == 1) return callbacks;
   callbacks.train_step = [&world, own = std::move(callbacks.train_step)](std::int64_t step) {
-    detail::tell(world, {{"do", "step"}, {"step", step}});
-    return own(step);
+    return detail::whole_or_given_up(world, [&] {
+      detail::tell(world, {{"do", "step"}, {"step", step}});
+      return own(step);
+    });
   };
   if (callbacks.evaluate)
     callbacks.evaluate = [&world, own = std::move(callbacks.evaluate)] {
-      detail::tell(world, {{"do", "evaluate"}});
-      return own();
+      return detail::whole_or_given_up(world, [&] {
+        detail::tell(world, {{"do", "evaluate"}});
+        return own();
+      });
     };
   if (callbacks.restore_state)
     callbacks.restore_state = [&world, own = std::move(callbacks.restore_state)](const std::filesystem::path& directory,
@@ -60,7 +76,7 @@ RLALGO_INLINE void end(distributed::World& world, const run::Outcome& outcome) {
 
 RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks) {
   const run::Interrupt interrupt;  // a request to stop is told to rank 0, which decides
-  for (;;) {
+  const auto next = [&]() -> std::optional<run::Outcome> {
     const run::Json told = run::Json::parse(world.broadcast("next", {}));
     const auto what = told.at("do").get<std::string>();
     if (what == "step")
@@ -70,7 +86,16 @@ RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callback
     else if (what == "restore")
       callbacks.restore_state(told.at("directory").get<std::string>(), told.at("state"));
     else
-      return {told.at("step").get<std::int64_t>(), told.at("interrupted").get<bool>(), told.at("status").get<int>()};
+      return run::Outcome{told.at("step").get<std::int64_t>(), told.at("interrupted").get<bool>(),
+                          told.at("status").get<int>()};
+    return std::nullopt;
+  };
+  for (;;) {
+    try {
+      if (const auto outcome = detail::whole_or_given_up(world, next)) return *outcome;
+    } catch (const core::Interrupted&) {
+      if (!core::Interruption::requested()) throw;  // else rank 0 saves, and says the last word
+    }
   }
 }
 
