@@ -3,10 +3,10 @@
 
 A server of this script answers every generate call after a delay, a multiple of what a training step takes without any; so
 it takes no processor away from training. Each run is timed from its third record to its last; of the rounds the fastest
-counts. With --own completions come from `rlalgo vllm-serve` on the second processor instead, and the trainer has the first: one row, of the
-delay that this is (time/generate of the run in turns ÷ the rest of its steps).
+counts. With --own completions come from `rlalgo vllm-serve` on the second processor instead, and the trainer has the first: one row, of the delay
+that this is (time/generate of the run in turns ÷ the rest of its steps). At a temperature of 4 completions do not end early.
 
-  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3] [--own]
+  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3] [--own [--micro-batch 2 --tokens 192]]
 """
 import argparse
 import contextlib
@@ -97,8 +97,8 @@ def seconds_per_step(options, port, folder, way):
     config = {
         "base_model": str(QUICKSTART / "model"), "rl": "grpo", "learning_rate": 1e-5, "max_steps": options.steps, "output_dir": str(output),
         "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}],
-        "micro_batch_size": 8, "gradient_accumulation_steps": 4, "save_strategy": "no", "logging_steps": 1,
-        "trl": {"num_generations": 4, "max_completion_length": options.tokens, "reward_funcs": ["soft_overlong_punishment_reward"],
+        "micro_batch_size": options.micro_batch, "gradient_accumulation_steps": 4, "save_strategy": "no", "logging_steps": 1,
+        "trl": {"num_generations": 4, "max_completion_length": options.tokens, "temperature": 4.0 if options.own else 1.0, "reward_funcs": ["soft_overlong_punishment_reward"],
                 "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 4}}, "use_vllm": True, "vllm_mode": "server",
                 "vllm_server_host": "127.0.0.1", "vllm_server_port": port, **WAYS[way]}}
     (folder / "config.yaml").write_text(json.dumps(config))
@@ -142,7 +142,8 @@ def main():
     parser.add_argument("--rlalgo", required=True, type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--tokens", type=int, default=48, help="of a completion")
+    parser.add_argument("--micro-batch", type=int, default=8, help="completions; a step has four times as many. Fewer and longer ones take longer to generate")
     parser.add_argument("--delays", default="0.25,0.5,1,2,4")
     parser.add_argument("--own", action="store_true", help="rlalgo vllm-serve on the second processor")
     options = parser.parse_args()
@@ -154,7 +155,7 @@ def main():
             print(head)
             return row(statistics.median(options.shares), best)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.delay, server.rows = 0.0, 32
+    server.delay, server.rows = 0.0, 4 * options.micro_batch
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

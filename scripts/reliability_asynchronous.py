@@ -51,9 +51,9 @@ def f(prompts, completions, completion_ids, **kwargs):
 '''
 
 
-def where(f):
-    return {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": f,
-            "vllm_server_timeout": UP, "request_timeout": REQUEST}
+def where(port, up):
+    return {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": port,
+            "vllm_server_timeout": up, "request_timeout": REQUEST}
 
 
 # --- servers of completions
@@ -145,7 +145,7 @@ class Ours:
 class Trial:
     def __init__(self, program, folder, dice, expected):
         self.program, self.folder, self.dice, self.expected = program, folder, dice, expected
-        self.server, self.started = None, []
+        self.server, self.started, self.up = None, [], UP
         adapter = dice.random() < 0.3
         streams = dice.random() < 0.3
         depth = dice.choice([0, 1, 2]) if streams else dice.choice([1, 1, 2, 3])
@@ -159,7 +159,7 @@ class Trial:
 
     def write(self):
         rows = "".join(json.dumps({"question": f"What is {i} + {i % 3}?", "answer": f"#### {i + i % 3}"}) + "\n" for i in range(2 * EPOCH))
-        trl = {"num_generations": 2, "max_completion_length": 12, **self.trl, **(where(self.server.port) if self.server else {})}
+        trl = {"num_generations": 2, "max_completion_length": 12, **self.trl, **(where(self.server.port, self.up) if self.server else {})}
         write_inputs(self.folder, {**GRPO, **self.settings, "max_steps": STEPS, "logging_steps": 1, "save_steps": 2, "micro_batch_size": 4,
                                    "gradient_accumulation_steps": 1, "trl": trl, "use_tensorboard": False,
                                    "datasets": [{"path": "own.jsonl", "type": "rewards.oai_gsm8k_transform"}]})
@@ -308,6 +308,7 @@ for NAME in ("raises", "hangs", "dies", "returns too few"):
 
 @fault("the server is killed and started anew")
 def killed_server(trial):
+    trial.up = PATIENCE  # as long as it takes to start
     trial.use(Ours(trial.program, trial.folder / "server"))
     process = trial.start()
     trial.wait_for_step(process, trial.dice.randint(1, 12))

@@ -1,5 +1,7 @@
 #include <rlalgo/http/json_client.hpp>
 
+#include <rlalgo/core/clock.hpp>
+
 #include <atomic>
 #include <thread>
 
@@ -61,6 +63,19 @@ TEST_CASE("a glance is one attempt, and no answer is no error") {
   const http::Result result = http::JsonClient(quick(busy.url(), 5)).glance("/a");
   CHECK(result.response().status == 503);
   CHECK(result.attempts == 1);
+}
+
+TEST_CASE("a glance takes no longer than a call may") {
+  RawServer silent([](RawPeer& peer, int) {
+    (void)peer.receive_header();
+    (void)peer.receive();
+  });
+  http::ClientConfig config = quick(silent.url());
+  config.call_seconds = 0.2;
+  http::JsonClient client(config);
+  const core::Stopwatch watch;
+  CHECK_FALSE(client.glance("/a").answered());
+  CHECK(watch.seconds() < 5);  // 10 without the limit
 }
 
 TEST_CASE("failures are numbered errors that say what was waited for") {

@@ -49,9 +49,10 @@ class JsonClient {
   Result look(const std::string& path, const CallOptions& options = {}) {
     return call({.method = "GET", .target = path}, options);
   }
-  // GET, tried once; no answer is no error.
-  Result glance(const std::string& path, const CallOptions& options = {.seconds = 10.0}) {
+  // GET, tried once, for no longer than a call may take; no answer is no error.
+  Result glance(const std::string& path, CallOptions options = {.seconds = 10.0}) {
     Client one_attempt(once(client_.config()));
+    options.seconds = std::min(options.seconds, client_.config().call_seconds);
     return one_attempt.call({.method = "GET", .target = path}, options);
   }
   Result ask(const std::string& path, const Json& body, const CallOptions& options = {}) {
