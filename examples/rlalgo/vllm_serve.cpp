@@ -181,7 +181,7 @@ Run vllm_serve(CLI::App& app) {
                "OpenAI routes report the distribution that was drawn from, as TRL's always do");
   app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
   app.add_option("--weight-transfer-config", o->weight_transfer,
-                 "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL, which is refused")
+                 "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL")
       ->type_name("JSON");
   app.add_option("--broadcast-timeout", s.broadcast_seconds,
                  "seconds for a trainer to join, and for each tensor that it broadcasts")

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
+#include <support/fake_nccl.hpp>
 
 #include "serve/served.hpp"
 
@@ -28,16 +30,16 @@ struct Bench {
   http::Client client;
   std::uint16_t port = Store::listen("127.0.0.1", 0).port();
 
-  explicit Bench(const char* backend = "gloo")
-      : server(served::model(), config(backend)),
+  explicit Bench(const char* backend = "gloo", double patience = seconds)
+      : server(served::model(), config(backend, patience)),
         client({.base_url = server.url(), .call_seconds = 40, .retries = {.retries = 0}}) {}
 
-  static serve::ServerConfig config(const char* backend) {
+  static serve::ServerConfig config(const char* backend, double patience) {
     serve::ServerConfig out;
     out.http.port = 0;
     out.engine.engine.threads = 1;
     out.broadcast_backend = backend;
-    out.broadcast_seconds = seconds;
+    out.broadcast_seconds = patience;
     return out;
   }
   [[nodiscard]] http::Response post(const std::string& target, const Json& body) {
@@ -70,13 +72,17 @@ std::vector<std::pair<std::string, tensor::Tensor>> others() {
 
 }  // namespace
 
-TEST_CASE("a server broadcasts with nobody that does not speak Gloo, and says what to do") {
+TEST_CASE("a server without NCCL broadcasts with nobody that does not speak Gloo, and says what to do") {
+  const support::Environment nccl("RLALGO_NCCL_LIBRARY", "/nowhere/libnccl.so.2"),
+      cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
   Bench bench("nccl");
   const Json trl = {{"host", "0.0.0.0"}, {"port", bench.port}, {"world_size", 2}, {"client_device_uuid", "x"}};
   const Json vllm = {
       {"init_info", {{"master_address", "127.0.0.1"}, {"master_port", 1}, {"rank_offset", 1}, {"world_size", 2}}}};
   CHECK(bench.said("/init_communicator/", trl) == "serve.12");
   CHECK(bench.said("/init_weight_transfer_engine", vllm) == "serve.12");
+  if (distributed::gloo_built())
+    CHECK(bench.post("/init_communicator/", trl).body.find("/nowhere/libnccl.so.2") != std::string::npos);
   const Json info = Json::parse(bench.client.call({.method = "GET", .target = "/server_info"}).response().body);
   CHECK(info["vllm_config"]["weight_transfer_config"].is_null());
 }
@@ -176,4 +182,55 @@ TEST_CASE("vLLM's acts over HTTP: the trainer has the store, nothing changes bef
   CHECK(broken.get() == "serve.27");
   CHECK(bench.said("/finish_weight_update") == "serve.20");
   CHECK(bench.greedy() == after);
+}
+
+TEST_CASE("with NCCL both orders are spoken without being named, and a trainer that stops is given up") {
+  if (!distributed::gloo_built()) return;
+  const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl),
+      cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
+  const auto library = support::fake_library();
+  Bench bench("nccl", 3.0);
+  const std::string before = bench.greedy();
+  const Json info = Json::parse(bench.client.call({.method = "GET", .target = "/server_info"}).response().body);
+  CHECK(info["vllm_config"]["weight_transfer_config"]["backend"] == "nccl");
+
+  const Json meeting = {{"host", "0.0.0.0"}, {"port", bench.port}, {"world_size", 2}, {"client_device_uuid", "x"}};
+  REQUIRE(bench.said("/init_communicator/", meeting) == "200");
+  auto trainer = join_nccl(Store::connect("127.0.0.1", bench.port, 2, seconds), library, 1, 2, seconds);
+  const auto tensors = others();
+  for (const auto& [name, value] : tensors) {
+    REQUIRE(bench.said("/update_named_param/",
+                       {{"name", name}, {"dtype", "torch.float32"}, {"shape", value.sizes().vec()}}) == "200");
+    tensor::Tensor sent = value;
+    trainer->broadcast(sent, 1, seconds);
+    trainer->barrier(seconds);
+  }
+  const std::string after = bench.greedy();
+  CHECK(after != before);
+  // One that announces and says nothing.
+  REQUIRE(bench.said("/update_named_param/", {{"name", "model.norm.weight"},
+                                              {"dtype", "torch.float32"},
+                                              {"shape", {served::decoder()->config().hidden_size}}}) == "200");
+  CHECK(bench.said("/reset_prefix_cache/") == "serve.27");
+  CHECK(bench.greedy() == after);
+
+  const Store store = Store::listen("127.0.0.1", 0);
+  const Json theirs = {
+      {"init_info",
+       {{"master_address", "127.0.0.1"}, {"master_port", store.port()}, {"rank_offset", 1}, {"world_size", 2}}}};
+  auto met = std::async(std::launch::async, [&] { return bench.said("/init_weight_transfer_engine", theirs); });
+  const auto first = join_nccl(store, library, 0, 2, seconds);
+  REQUIRE(met.get() == "200");
+  const tensor::Tensor norm = at::full({served::decoder()->config().hidden_size}, -3.0, at::kBFloat16);
+  const Json update = {{"update_info",
+                        {{"names", {"model.norm.weight"}},
+                         {"dtype_names", {"bfloat16"}},
+                         {"shapes", {{served::decoder()->config().hidden_size}}}}}};
+  REQUIRE(bench.said("/start_weight_update") == "200");
+  auto updated = std::async(std::launch::async, [&] { return bench.said("/update_weights", update); });
+  tensor::Tensor sent = norm;
+  first->broadcast(sent, 0, seconds);
+  REQUIRE(updated.get() == "200");
+  REQUIRE(bench.said("/finish_weight_update") == "200");
+  CHECK(bench.greedy() != after);
 }

@@ -49,6 +49,7 @@ struct Bench {
   serve::WeightStore store{decoder, engine};
   std::vector<std::pair<std::string, tensor::Tensor>> own = store.named_tensors();
   serve::Broadcasts broadcasts;
+  serve::Broadcasts::Transport transport = serve::Broadcasts::Transport::gloo;
   std::uint16_t port = Store::listen("127.0.0.1", 0).port();
   std::unique_ptr<ProcessGroup> trainer;  // its end
 
@@ -68,7 +69,7 @@ struct Bench {
     return future.wait_for(std::chrono::seconds(60)) == std::future_status::ready ? future.get() : "no answer";
   }
   std::string open() {
-    return answer([&](auto done) { broadcasts.open(port, done); });
+    return answer([&](auto done) { broadcasts.open(port, transport, done); });
   }
   std::string fence() {
     return answer([&](auto done) { broadcasts.fence(done); });

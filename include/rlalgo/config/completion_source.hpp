@@ -5,7 +5,7 @@
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights; what it has computed of a prompt serves the
 //                                                 next turns and batches under the same version of the weights
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
-//                                                 HttpWeightSync, of merged weights when there is an adapter; with the
+//                                                 ServerWeightSync, of merged weights when there is an adapter; with the
 //                                                 key VLLM_API_KEY where the environment has one
 //
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
@@ -14,7 +14,7 @@
 // and stop() ends a generation. A server that is started anew gets its weights again (sync/turns.hpp).
 // Of several ranks each has an engine; a server is rank 0's: it asks for all completions, and hands the weights over.
 //
-// Errors: those of remote/vllm_client.hpp and sync/http_weight_sync.hpp.
+// Errors: those of remote/vllm_client.hpp and sync/server_weight_sync.hpp.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +46,8 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/first_rank_sync.hpp>
-#include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
+#include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
 #include <rlalgo/sync/turns.hpp>
@@ -221,8 +221,11 @@ class CompletionSource {
     };
     return {client,
             generator,
-            sync::AnySync(sync::HttpWeightSync(address, weights, t.vllm_server_timeout, tell,
-                                               std::filesystem::path(c.output_dir) / "weight_sync")),
+            sync::AnySync(sync::ServerWeightSync(
+                address, weights,
+                {.group_port = static_cast<std::uint16_t>(t.vllm_group_port),
+                 .seconds = std::min(t.request_timeout, sync::BroadcastSync::Settings().seconds)},
+                t.vllm_server_timeout, tell, std::filesystem::path(c.output_dir) / "weight_sync")),
             {},
             turns};
   }

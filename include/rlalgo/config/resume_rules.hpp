@@ -67,6 +67,7 @@ struct FreeKey {
       {"trl.vllm_server_host", place},
       {"trl.vllm_server_port", place},
       {"trl.vllm_server_base_url", place},
+      {"trl.vllm_group_port", place},
       {"trl.vllm_lora_sync", "the same weights on another way"},
       {"trl.precompute_ref_batch_size", "the same log-probs, so many at once"},
   };

@@ -80,6 +80,7 @@ struct TrlConfig {
   std::string vllm_server_host = "0.0.0.0";
   std::int64_t vllm_server_port = 8000;
   std::optional<std::string> vllm_server_base_url;  // wins over host and port
+  std::int64_t vllm_group_port = 51216;             // of the store, where weights are broadcast
   double vllm_server_timeout = 240.0;               // seconds to wait for the server to be up
   double request_timeout = 600.0;                   // seconds for one call to it, further attempts included
   bool vllm_lora_sync = true;                       // an adapter travels as files; false: merged, over HTTP

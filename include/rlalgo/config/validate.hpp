@@ -230,6 +230,8 @@ class Validator {
     if (!t.generates_elsewhere()) return;
     range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
           t.vllm_server_port > 0 && t.vllm_server_port < 65536, "from 1 to 65535");
+    range("trl.vllm_group_port", static_cast<double>(t.vllm_group_port),
+          t.vllm_group_port > 0 && t.vllm_group_port < 65536, "from 1 to 65535");
     range("trl.vllm_server_timeout", t.vllm_server_timeout,
           t.vllm_server_timeout > 0 && std::isfinite(t.vllm_server_timeout), "more than 0 seconds");
     range("trl.request_timeout", t.request_timeout, t.request_timeout > 0 && std::isfinite(t.request_timeout),

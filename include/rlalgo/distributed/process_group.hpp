@@ -43,6 +43,8 @@ class ProcessGroup {
   virtual void sum(tensor::Tensor& tensor, double seconds) = 0;
   // Returns when all ranks have called it.
   virtual void barrier(double seconds) = 0;
+  // Ends another thread's wait for a broadcast of this group, which then fails.
+  virtual void stop() noexcept = 0;
 };
 
 class Store {
@@ -77,6 +79,9 @@ class Store {
 [[nodiscard]] std::unique_ptr<ProcessGroup> join_gloo(const Store& store, int rank, int size, double seconds);
 
 [[nodiscard]] bool gloo_built();
+
+// The address of this machine that packets to `host` leave from; empty where that cannot be said.
+[[nodiscard]] std::string own_address(const std::string& host, std::uint16_t port);
 
 }  // namespace rlalgo::distributed
 

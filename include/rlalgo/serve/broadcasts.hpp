@@ -33,6 +33,7 @@
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/errands.hpp>
@@ -53,7 +54,11 @@ class Broadcasts {
     double seconds = 120.0;             // until the trainer comes, and of each tensor
     double patience = 60.0;             // without a sign of the trainer, until another one may take its place
   };
+  // NCCL as vLLM's process groups have it (distributed/nccl_group.hpp), by way of a GPU of this machine; weights stay
+  // where they are.
+  enum class Transport { gloo, nccl };
   struct Meeting {
+    Transport transport = Transport::gloo;
     std::string host;
     std::uint16_t port = 0;
     int rank = 1, size = 2;
@@ -70,7 +75,7 @@ class Broadcasts {
   Broadcasts& operator=(const Broadcasts&) = delete;
 
   // Raises serve.20 while another trainer's is open.
-  void open(std::uint16_t port, Done done);
+  void open(std::uint16_t port, Transport transport, Done done);
   void announce(std::vector<AnnouncedTensor> tensors, Done done);
   void fence(Done done);
   void close(Done done);
@@ -85,6 +90,8 @@ class Broadcasts {
 
  private:
   using Group = std::unique_ptr<distributed::ProcessGroup>;
+
+  [[nodiscard]] Group join(const distributed::Store& store, Transport transport, int rank, int size) const;
 
   void run(Done done, std::function<void()> act);
   void check(const std::vector<AnnouncedTensor>& tensors) const;

@@ -24,7 +24,7 @@ struct ServerConfig {
   std::int64_t most_log_probs = 20;  // beside a token; −1 = the vocabulary
   double request_seconds = 3600.0;   // of one request, from its arrival; 0 = no limit
   std::size_t body_limit = std::size_t{16} << 20;     // of requests that bring no weights
-  std::string broadcast_backend = "nccl";             // of trainers that do not name theirs: nccl (refused) or gloo
+  std::string broadcast_backend = "nccl";             // of trainers that do not name theirs: nccl or gloo
   double broadcast_seconds = 120.0;                   // for a trainer to come, and for each tensor that it broadcasts
   double report_seconds = 10.0;                       // between two lines about the load; 0 = none
   bool access_log = false;                            // a line for every request

@@ -77,8 +77,6 @@ class HttpWeightSync {
 
   static std::int64_t push(State& state, std::int64_t version);
   static std::int64_t push_session(State& state, std::int64_t version);
-  // Waits while another trainer's update is open: a killed one's gives way in time.
-  static void begin_session(State& state);
   // Nothing where the server does not read the file.
   static std::optional<std::int64_t> push_file(State& state);
   static std::int64_t push_params(State& state);
@@ -89,7 +87,6 @@ class HttpWeightSync {
 
   [[noreturn]] static void takes_none(const State& state, const std::string& found);
   static std::string base64_of(const tensor::Tensor& plain);
-  static std::string dtype_name(at::ScalarType type);
 
   std::shared_ptr<State> state_;
 };

@@ -40,6 +40,7 @@ inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("vllm_server_host", trl.vllm_server_host);
   reader.read("vllm_server_port", trl.vllm_server_port);
   reader.read("vllm_server_base_url", trl.vllm_server_base_url);
+  reader.read("vllm_group_port", trl.vllm_group_port);
   reader.read("vllm_server_timeout", trl.vllm_server_timeout);
   reader.read("request_timeout", trl.request_timeout);
   reader.read("vllm_lora_sync", trl.vllm_lora_sync);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -91,27 +94,6 @@ inline std::uint16_t port_of(int descriptor) {
                                              : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-// The address of this machine that packets to `host` leave from; empty where that cannot be said.
-inline std::string own_address_towards(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
-  const int descriptor = ::socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
-  if (descriptor < 0) return {};
-  std::string out;
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  char text[NI_MAXHOST];
-  if (::connect(descriptor, found->ai_addr, found->ai_addrlen) == 0 &&
-      ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
-    out = text;
-  ::close(descriptor);
-  return out;
-}
-
 inline bool any_address(const std::string& address) {
   return address.empty() || address == "0.0.0.0" || address == "::";
 }
@@ -132,6 +114,13 @@ class GlooGroup final : public ProcessGroup {
 
   [[nodiscard]] int rank() const override { return group_->getRank(); }
   [[nodiscard]] int size() const override { return group_->getSize(); }
+
+  // Gloo ends no operation before its time: one that is stopped goes on without anybody waiting for it.
+  ~GlooGroup() override {
+    if (stopped_) std::thread([left = std::move(group_)]() mutable { left.reset(); }).detach();
+  }
+  GlooGroup(const GlooGroup&) = delete;
+  GlooGroup& operator=(const GlooGroup&) = delete;
 
   void broadcast(tensor::Tensor& tensor, int root, double seconds) override {
     done("broadcast", seconds, [&] {
@@ -184,6 +173,8 @@ class GlooGroup final : public ProcessGroup {
     });
   }
 
+  void stop() noexcept override { stopped_ = true; }
+
  private:
   // c10d's recorder of operations belongs to all groups of a process, and notes which groups there are without a lock
   // (FlightRecorder::recordWithResetEnabled of LibTorch 2.11): operations begin one at a time.
@@ -193,12 +184,13 @@ class GlooGroup final : public ProcessGroup {
   }
 
   template <class F>
-  static void done(const char* name, double seconds, const F& begin) {
+  void done(const char* name, double seconds, const F& begin) {
     try {
       const auto work = [&] {
         const std::lock_guard lock(beginning());
         return begin();
       }();
+      if (std::string_view(name) == "broadcast") stop_or_completion(*work);
       work->wait();
     } catch (const std::exception& error) {
       core::raise("distributed", 4,
@@ -208,7 +200,16 @@ class GlooGroup final : public ProcessGroup {
     }
   }
 
+  void stop_or_completion(c10d::Work& work) const {
+    for (auto pause = std::chrono::microseconds(20); !work.isCompleted(); pause = std::min(pause * 2, longest_pause)) {
+      if (stopped_) throw std::runtime_error("it was given up");
+      std::this_thread::sleep_for(pause);
+    }
+  }
+  static constexpr std::chrono::microseconds longest_pause{1000};
+
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace detail
@@ -220,6 +221,26 @@ struct Store::Held {
 };
 
 RLALGO_INLINE bool gloo_built() { return true; }
+
+RLALGO_INLINE std::string own_address(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
+  const int descriptor = ::socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, found->ai_protocol);
+  if (descriptor < 0) return {};
+  std::string out;
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  char text[NI_MAXHOST];
+  if (::connect(descriptor, found->ai_addr, found->ai_addrlen) == 0 &&
+      ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+    out = text;
+  ::close(descriptor);
+  return out;
+}
 
 RLALGO_INLINE Store Store::listen(const std::string& address, std::uint16_t port) {
   const int descriptor = detail::listening_socket(address, port);
@@ -239,7 +260,7 @@ RLALGO_INLINE Store Store::connect(const std::string& host, std::uint16_t port, 
   options.timeout = detail::milliseconds(seconds);
   try {
     return Store(std::make_shared<Held>(
-        Held{c10::make_intrusive<c10d::TCPStore>(host, options), detail::own_address_towards(host, port), port}));
+        Held{c10::make_intrusive<c10d::TCPStore>(host, options), own_address(host, port), port}));
   } catch (const std::exception& error) {
     core::raise("distributed", 3,
                 {.what = "the store of the other process could not be reached",
@@ -327,6 +348,7 @@ namespace detail {
 }  // namespace detail
 
 RLALGO_INLINE bool gloo_built() { return false; }
+RLALGO_INLINE std::string own_address(const std::string&, std::uint16_t) { return {}; }
 RLALGO_INLINE Store Store::listen(const std::string&, std::uint16_t) { detail::no_gloo(); }
 RLALGO_INLINE Store Store::connect(const std::string&, std::uint16_t, int, double) { detail::no_gloo(); }
 RLALGO_INLINE std::uint16_t Store::port() const { detail::no_gloo(); }

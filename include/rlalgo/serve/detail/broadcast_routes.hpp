@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
@@ -23,14 +24,19 @@
 namespace rlalgo::serve::detail {
 
 // Raises serve.12 where weights cannot be broadcast with that backend; `backend` null: the server's own.
-inline void require_backend(const Service& service, const std::optional<std::string>& backend,
-                            const std::string& target) {
+inline Broadcasts::Transport require_backend(const Service& service, const std::optional<std::string>& backend,
+                                             const std::string& target) {
   const std::string name = backend.value_or(service.config.broadcast_backend);
-  if (name == "gloo" && distributed::gloo_built()) return;
   const bool gloo = name == "gloo";
+  std::string why;
+  if (gloo && distributed::gloo_built()) return Broadcasts::Transport::gloo;
+  if (name == "nccl") {
+    why = distributed::nccl_trouble();
+    if (why.empty()) return Broadcasts::Transport::nccl;
+  }
   refuse_request(400, 12,
                  {.what = "weights cannot be broadcast to this server with " + name,
-                  .found = target,
+                  .found = target + (why.empty() ? "" : ", and " + why),
                   .expected = std::string(distributed::gloo_built() ? "gloo, " : "") +
                               "/http_update_weights/, /set_lora_adapter/ or /v1/load_lora_adapter",
                   .remedy = gloo ? "install libgloo-dev and compile rlalgo again, or train with HTTP weights"
@@ -51,13 +57,14 @@ class BroadcastRoutes {
   void open(const SharedExchange& exchange) {
     const Json body = parse_body(exchange->request().body);
     Fields fields(body);
-    require_backend(service_, fields.text("backend"), exchange->request().target);
+    const Broadcasts::Transport transport =
+        require_backend(service_, fields.text("backend"), exchange->request().target);
     (void)fields.required("port");
     const auto port = static_cast<std::uint16_t>(*fields.integer("port", 1, 65535));
     if (fields.has("world_size")) (void)fields.integer("world_size", 2, 2);
     for (const char* ignored : {"host", "client_device_uuid"}) (void)fields.find(ignored);
     service_.check_unread(fields);
-    service_.broadcasts.open(port,
+    service_.broadcasts.open(port, transport,
                              Service::answer_when_done(exchange, "Request received, initializing communicator", true));
   }
 

@@ -109,13 +109,19 @@ RLALGO_INLINE tensor::Tensor Broadcasts::receive_one(distributed::ProcessGroup& 
   return out;
 }
 
-RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Done done) {
+RLALGO_INLINE Broadcasts::Group Broadcasts::join(const distributed::Store& store, Transport transport, int rank,
+                                                 int size) const {
+  if (transport == Transport::gloo) return distributed::join_gloo(store, rank, size, settings_.seconds);
+  return distributed::join_nccl(store, distributed::NcclLibrary::load(), rank, size, settings_.seconds);
+}
+
+RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Transport transport, Done done) {
   const std::lock_guard lock(mutex_);
   if (open_ && touched_.seconds() < settings_.patience)
     detail::refuse_act("a communicator is open", "POST /close_communicator/ by the trainer that opened it, or " +
                                                      std::to_string(static_cast<int>(settings_.patience)) +
                                                      " seconds without a sign of it");
-  run(done, [this, port, done] {
+  run(done, [this, port, transport, done] {
     staged_.clear();
     failure_.clear();
     trl_.reset();  // its store may be what holds the port
@@ -129,7 +135,7 @@ RLALGO_INLINE void Broadcasts::open(std::uint16_t port, Done done) {
     done(nullptr);
     try {
       store->wait_for_peer(settings_.seconds, [this] { return stopped_.load(); });
-      trl_ = distributed::join_gloo(*store, 0, 2, settings_.seconds);
+      trl_ = join(*store, transport, 0, 2);
       touch(true);
     } catch (const std::exception& error) {
       fail(error);
@@ -179,7 +185,7 @@ RLALGO_INLINE void Broadcasts::join(Meeting meeting, Done done) {
   run(done, [this, meeting = std::move(meeting), done] {
     vllm_.reset();
     const auto store = distributed::Store::connect(meeting.host, meeting.port, meeting.size, settings_.seconds);
-    vllm_ = distributed::join_gloo(store, meeting.rank, meeting.size, settings_.seconds);
+    vllm_ = join(store, meeting.transport, meeting.rank, meeting.size);
     packed_bytes_ = meeting.packed_bytes;
     done(nullptr);
   });

@@ -19,6 +19,7 @@
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
@@ -117,16 +118,17 @@ class WeightRoutes {
     const auto backend = info.text("backend");
     if (backend == "http" || backend == "file")
       return answer_json(*exchange, {{"message", "Weight transfer initialized"}});
-    require_backend(service_, backend, exchange->request().target);
     Broadcasts::Meeting meeting;
+    meeting.transport = require_backend(service_, backend, exchange->request().target);
     meeting.host = info.required_text("master_address");
     for (const char* name : {"master_port", "world_size"}) (void)info.required(name);
     meeting.port = static_cast<std::uint16_t>(*info.integer("master_port", 1, 65535));
     meeting.size = static_cast<int>(*info.integer("world_size", 2, 4096));
     meeting.rank = static_cast<int>(info.integer("rank_offset", 1, meeting.size - 1).value_or(1));
     meeting.packed_bytes = packed_bytes(info).value_or(0);
-    service_.later(exchange, false, [this, exchange, meeting] {
-      transfer_.require_free();
+    const std::string session = fields.text("session").value_or("");
+    service_.later(exchange, false, [this, exchange, meeting, session] {
+      transfer_.require_free(session);
       service_.broadcasts.join(meeting, Service::answer_when_done(exchange, "Weight transfer initialized", false));
     });
   }
@@ -167,15 +169,18 @@ class WeightRoutes {
 
   void server_info(const SharedExchange& exchange) {
     Json transports = {"http", "file"};
+    const bool nccl = distributed::nccl_trouble().empty();
     if (distributed::gloo_built()) transports.push_back("gloo");
-    const bool gloo = service_.config.broadcast_backend == "gloo" && distributed::gloo_built();
+    if (nccl) transports.push_back("nccl");
+    const std::string& backend = service_.config.broadcast_backend;
+    const bool speaks = backend == "gloo" ? distributed::gloo_built() : nccl;
     answer_json(*exchange,
                 {{"vllm_config",
                   {{"model_config",
                     {{"model", service_.model.name},
                      {"max_model_len", service_.model.length_limit()},
                      {"logprobs_mode", service_.config.drawn_log_probs ? "processed_logprobs" : "raw_logprobs"}}},
-                   {"weight_transfer_config", gloo ? Json{{"backend", "gloo"}} : Json(nullptr)}}},
+                   {"weight_transfer_config", speaks ? Json{{"backend", backend}} : Json(nullptr)}}},
                  {"rlalgo",
                   {{"version", std::string(rlalgo::version)},
                    {"weight_transfer", std::move(transports)},

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <system_error>
@@ -24,20 +23,14 @@
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
+#include <rlalgo/sync/detail/weight_session.hpp>
+#include <rlalgo/sync/detail/wire_type.hpp>
 #include <rlalgo/sync/http_weight_sync.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::sync {
 
 namespace detail {
-
-inline std::string random_name() {
-  std::random_device source;
-  const std::uint64_t bits = (std::uint64_t{source()} << 32U) | source();
-  std::string out = "trainer-";
-  for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[(bits >> static_cast<unsigned>(shift)) & 15U];
-  return out;
-}
 
 inline bool of_this_machine(const std::string& url) {
   const std::size_t begin = url.find("://") + 3;
@@ -56,10 +49,6 @@ struct RemovedAtEnd {
       std::filesystem::remove(folder, ignored);
   }
 };
-
-inline at::ScalarType session_type(at::ScalarType type) {
-  return type == at::kBFloat16 || type == at::kHalf ? type : at::kFloat;
-}
 
 }  // namespace detail
 
@@ -112,25 +101,9 @@ std::int64_t HttpWeightSync::in_groups(State& state, at::ScalarType (*type_on_wi
   return sent;
 }
 
-RLALGO_INLINE void HttpWeightSync::begin_session(State& state) {
-  const auto busy = [](const http::Response& response) {
-    return response.status == 400 && response.body.find("[rlalgo.serve.20]") != std::string::npos;
-  };
-  const http::Result result = state.server.client.ask_while(busy, "/start_weight_update", {{"session", state.session}},
-                                                            state.server.start_seconds(), state.tell);
-  if (busy(result.response()))
-    core::raise("sync", 8,
-                {.what = "another trainer's weight update stays open at the server",
-                 .found = result.text(),
-                 .where = state.server.client.base_url() + "/start_weight_update",
-                 .remedy = "end the other trainer, or give each a server of its own; one that was killed is forgotten "
-                           "after 60 s (raise trl.vllm_server_timeout)"});
-  if (!result.ok()) http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/start_weight_update");
-}
-
 RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64_t version) {
   http::JsonClient& client = state.server.client;
-  begin_session(state);
+  detail::begin_session(state.server, state.session, state.tell);
   const auto finish = [&] {
     client.post("/finish_weight_update",
                 {{"weight_version", detail::ServerVersion::name_of(version)}, {"session", state.session}});
@@ -146,10 +119,10 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
   };
   clear();
   const std::int64_t sent = in_groups(
-      state, detail::session_type,
+      state, detail::wire_type,
       [&](const std::string& name, const tensor::Tensor& /*value*/, const tensor::Tensor& plain) {
         info["names"].push_back(name);
-        info["dtype_names"].push_back(dtype_name(plain.scalar_type()));
+        info["dtype_names"].push_back(detail::type_name(plain.scalar_type()));
         info["shapes"].push_back(plain.sizes().vec());
         info["data"].push_back(base64_of(plain));
       },
@@ -168,7 +141,7 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
     std::vector<model::NamedTensor> tensors;
     std::int64_t bytes = 0;
     for (const auto& [name, value] : state.weights()) {
-      tensors.emplace_back(name, value.detach().to(at::kCPU, detail::session_type(value.scalar_type())));
+      tensors.emplace_back(name, value.detach().to(at::kCPU, detail::wire_type(value.scalar_type())));
       bytes += static_cast<std::int64_t>(tensors.back().second.nbytes());
     }
     const detail::RemovedAtEnd removed{state.file};
@@ -197,7 +170,7 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_params(State& state) {
       state, [](at::ScalarType) { return at::kFloat; },
       [&](const std::string& name, const tensor::Tensor& value, const tensor::Tensor& plain) {
         group.push_back({{"name", name},
-                         {"dtype", "torch." + dtype_name(value.scalar_type())},
+                         {"dtype", "torch." + detail::type_name(value.scalar_type())},
                          {"shape", value.sizes().vec()},
                          {"data", base64_of(plain)}});
       },
@@ -213,10 +186,6 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_params(State& state) {
 
 RLALGO_INLINE std::string HttpWeightSync::base64_of(const tensor::Tensor& plain) {
   return core::base64({static_cast<const unsigned char*>(plain.const_data_ptr()), plain.nbytes()});
-}
-
-RLALGO_INLINE std::string HttpWeightSync::dtype_name(at::ScalarType type) {
-  return type == at::kBFloat16 ? "bfloat16" : type == at::kHalf ? "float16" : "float32";
 }
 
 }  // namespace rlalgo::sync

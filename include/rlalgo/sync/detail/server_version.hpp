@@ -36,15 +36,21 @@ class ServerVersion {
   // The server may be another one now: what it has and can is asked and sent anew by the next publish.
   void forget() { version = -1; }
 
+  // Until the server is up.
+  static void wait(http::JsonClient& client, double start_seconds,
+                   const std::function<void(const std::string&)>& tell) {
+    client.wait_until_up("/health/", start_seconds,
+                         "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
+                         tell);
+  }
+
   // Calls push(), which returns the bytes it sent, when the server has another version.
   template <class Push>
   Published publish(std::int64_t next, Push&& push) {
     if (next == version) return {.version = version};
     const core::Stopwatch watch;
     if (version < 0) {
-      client.wait_until_up("/health/", start_seconds_,
-                           "start it, see trl.vllm_server_host and vllm_server_port, or raise trl.vllm_server_timeout",
-                           tell_);
+      wait(client, start_seconds_, tell_);
       static constexpr std::string_view in_question[] = {"/http_update_weights/", "/start_weight_update"};
       routes_.emplace(client, in_question);
     }

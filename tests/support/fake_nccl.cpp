@@ -1,0 +1,390 @@
+// libnccl.so.2 and libcudart in one file, for machines without a GPU: what rlalgo and vLLM's pynccl call of them, in host
+// memory. Ranks, of one process or several, meet at a Unix socket that the unique id names; data go by way of rank 0.
+// Built as a module that is loaded as either library.
+//
+// As in the real ones: operations are queued on a stream and done by its thread; a non-blocking communicator begins in
+// the background; abort ends what waits. Unlike there, operations of different sizes are an error of both ranks.
+//
+// Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
+// FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…), FAKE_NCCL_ABORT_SECONDS (that an abort takes).
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/distributed/nccl_abi.hpp>
+
+namespace {
+
+namespace abi = rlalgo::distributed::abi;
+constexpr int system_error = 2, invalid_argument = 4, invalid_usage = 5, remote_error = 6;
+constexpr int no_device = 100, invalid_value = 1;
+
+int number(const char* variable, int otherwise) {
+  const char* const set = std::getenv(variable);
+  return set != nullptr && *set != '\0' ? std::atoi(set) : otherwise;
+}
+
+// One task after the other.
+class Queue {
+ public:
+  Queue() : thread_([this] { loop(); }) {}
+  ~Queue() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void add(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    return tasks_.empty();
+  }
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.empty(); });
+  }
+
+ private:
+  void loop() {
+    for (std::unique_lock lock(mutex_);;) {
+      changed_.wait(lock, [&] { return over_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const auto task = tasks_.front();
+      lock.unlock();
+      task();
+      lock.lock();
+      tasks_.pop_front();
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+Queue& queue_of(void* stream) {
+  static Queue* const usual = new Queue;  // of the null stream; outlives the program's end
+  return stream != nullptr ? *static_cast<Queue*>(stream) : *usual;
+}
+
+bool whole(int socket, void* data, std::size_t size, bool out) {
+  for (char* at = static_cast<char*>(data); size > 0;) {
+    const ssize_t n = out ? ::send(socket, at, size, MSG_NOSIGNAL) : ::recv(socket, at, size, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+struct Header {
+  std::uint64_t bytes = 0;
+  std::int32_t kind = 0, root = 0;  // kind 0: broadcast, 1: sum of float32
+};
+
+struct Communicator {
+  int rank = 0, size = 1;
+  std::atomic<int> state = abi::in_progress;
+  std::atomic<bool> aborted = false;
+  std::mutex mutex;
+  int listener = -1;
+  std::map<int, int> sockets;  // of rank 0: each other one's; else rank 0's
+  std::vector<std::thread> threads;
+
+  void fail(int error) {
+    int expected = abi::in_progress;
+    if (!state.compare_exchange_strong(expected, error)) {
+      expected = abi::success;
+      state.compare_exchange_strong(expected, error);
+    }
+  }
+  int socket_of(int other) {
+    const std::lock_guard lock(mutex);
+    return sockets.at(other);
+  }
+
+  void meet(const std::string& name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());  // an abstract name: nothing is left behind
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    const int own = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    {
+      const std::lock_guard lock(mutex);
+      listener = own;
+    }
+    if (rank == 0) {
+      if (::bind(own, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(own, size) != 0)
+        return fail(system_error);
+      for (int i = 1; i < size; ++i) {
+        const int peer = ::accept(own, nullptr, nullptr);
+        std::int32_t who = 0;
+        if (peer < 0 || !whole(peer, &who, sizeof who, false)) return fail(system_error);
+        const std::lock_guard lock(mutex);
+        sockets[who] = peer;
+      }
+    } else {
+      while (::connect(own, reinterpret_cast<sockaddr*>(&address), length) != 0) {
+        if (aborted) return fail(system_error);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      std::int32_t who = rank;
+      if (!whole(own, &who, sizeof who, true)) return fail(system_error);
+      const std::lock_guard lock(mutex);
+      sockets[0] = own;
+      listener = -1;
+    }
+    int expected = abi::in_progress;
+    state.compare_exchange_strong(expected, abi::success);
+  }
+
+  // Every rank's header goes to rank 0, which answers whether all are the same.
+  bool agreed(const Header& mine) {
+    std::int32_t good = 1;
+    if (rank != 0) {
+      Header copy = mine;
+      return whole(socket_of(0), &copy, sizeof copy, true) && whole(socket_of(0), &good, sizeof good, false) &&
+             good != 0;
+    }
+    for (int other = 1; other < size; ++other) {
+      Header theirs;
+      if (!whole(socket_of(other), &theirs, sizeof theirs, false)) return false;
+      if (std::memcmp(&theirs, &mine, sizeof mine) != 0) good = 0;
+    }
+    for (int other = 1; other < size; ++other)
+      if (!whole(socket_of(other), &good, sizeof good, true)) return false;
+    return good != 0;
+  }
+
+  void broadcast(const void* from, void* to, std::size_t bytes, int root) {
+    if (!agreed({.bytes = bytes, .kind = 0, .root = root})) return fail(aborted ? remote_error : invalid_usage);
+    if (rank == root && to != from) std::memmove(to, from, bytes);
+    bool good = true;
+    if (rank == 0) {
+      if (root != 0) good = whole(socket_of(root), to, bytes, false);
+      for (int other = 1; good && other < size; ++other)
+        if (other != root) good = whole(socket_of(other), to, bytes, true);
+    } else {
+      good = whole(socket_of(0), to, bytes, rank == root);
+    }
+    if (!good) fail(remote_error);
+  }
+
+  void sum(const void* from, void* to, std::size_t count) {
+    const std::size_t bytes = count * sizeof(float);
+    if (!agreed({.bytes = bytes, .kind = 1, .root = 0})) return fail(aborted ? remote_error : invalid_usage);
+    std::vector<float> total(count), other(count);
+    std::memcpy(total.data(), from, bytes);
+    bool good = true;
+    if (rank == 0) {
+      for (int r = 1; good && r < size; ++r) {
+        good = whole(socket_of(r), other.data(), bytes, false);
+        for (std::size_t i = 0; i < count; ++i) total[i] += other[i];
+      }
+      for (int r = 1; good && r < size; ++r) good = whole(socket_of(r), total.data(), bytes, true);
+    } else {
+      good = whole(socket_of(0), total.data(), bytes, true) && whole(socket_of(0), total.data(), bytes, false);
+    }
+    if (!good) return fail(remote_error);
+    std::memcpy(to, total.data(), bytes);
+  }
+
+  void abort() {
+    aborted = true;
+    const std::lock_guard lock(mutex);
+    if (listener >= 0) ::shutdown(listener, SHUT_RDWR);
+    for (const auto& [other, socket] : sockets) ::shutdown(socket, SHUT_RDWR);
+  }
+  ~Communicator() {
+    for (const auto& [other, socket] : sockets) ::close(socket);
+    if (listener >= 0) ::close(listener);
+  }
+};
+
+using Shared = std::shared_ptr<Communicator>;
+Shared& shared(void* communicator) { return *static_cast<Shared*>(communicator); }
+
+std::size_t bytes_of(int type) {
+  switch (type) {
+    case abi::int8:
+    case abi::uint8:
+      return 1;
+    case abi::float16:
+    case abi::bfloat16:
+      return 2;
+    case abi::int64:
+    case abi::float64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+int begin(void** out, int size, const abi::UniqueId& id, int rank, bool blocking) {
+  if (const int error = number("FAKE_NCCL_INIT_ERROR", 0); error != 0) return error;
+  if (rank < 0 || rank >= size || std::memcmp(id.bytes, "fake-nccl-", 10) != 0) return invalid_argument;
+  const Shared communicator = std::make_shared<Communicator>();
+  communicator->rank = rank;
+  communicator->size = size;
+  const std::string name(id.bytes, ::strnlen(id.bytes, sizeof id.bytes));
+  *out = new Shared(communicator);
+  if (blocking) {
+    communicator->meet(name);
+    return communicator->state;
+  }
+  std::thread([communicator, name] { communicator->meet(name); }).detach();
+  return abi::in_progress;
+}
+
+int queued(void* communicator, void* stream, std::function<void(Communicator&)> operation) {
+  const Shared one = shared(communicator);
+  if (one->state != abi::success) return one->state;
+  queue_of(stream).add([one, operation = std::move(operation)] {
+    if (one->state == abi::success) operation(*one);
+  });
+  return abi::success;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = number("FAKE_NCCL_VERSION", 22800);
+  return abi::success;
+}
+int ncclGetUniqueId(abi::UniqueId* id) {
+  *id = {};
+  std::random_device source;
+  std::snprintf(id->bytes, sizeof id->bytes, "fake-nccl-%08x%08x", source(), source());
+  return abi::success;
+}
+int ncclCommInitRank(void** out, int size, abi::UniqueId id, int rank) { return begin(out, size, id, rank, true); }
+int ncclCommInitRankConfig(void** out, int size, abi::UniqueId id, int rank, abi::Config* config) {
+  if (config->magic != abi::Config().magic || config->size < sizeof(abi::Config)) return invalid_argument;
+  return begin(out, size, id, rank, config->blocking != 0);
+}
+int ncclCommGetAsyncError(void* communicator, int* state) {
+  *state = shared(communicator)->state;
+  return abi::success;
+}
+int ncclCommAbort(void* communicator) {
+  std::this_thread::sleep_for(std::chrono::seconds(number("FAKE_NCCL_ABORT_SECONDS", 0)));
+  shared(communicator)->abort();
+  delete &shared(communicator);  // what is queued or begins holds it, too
+  return abi::success;
+}
+int ncclCommDestroy(void* communicator) { return ncclCommAbort(communicator); }
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* communicator, void* stream) {
+  const std::size_t bytes = count * bytes_of(type);
+  return queued(communicator, stream, [=](Communicator& c) { c.broadcast(from, to, bytes, root); });
+}
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation, void* communicator,
+                  void* stream) {
+  if (type != abi::float32 || operation != abi::add) return invalid_argument;
+  return queued(communicator, stream, [=](Communicator& c) { c.sum(from, to, count); });
+}
+const char* ncclGetErrorString(int result) {
+  switch (result) {
+    case abi::success:
+      return "no error";
+    case system_error:
+      return "unhandled system error";
+    case invalid_argument:
+      return "invalid argument";
+    case invalid_usage:
+      return "invalid usage";
+    case remote_error:
+      return "remote process exited or there was a network error";
+    default:
+      return "unhandled error";
+  }
+}
+const char* ncclGetLastError(void*) { return "of the fake library"; }
+// That vLLM's table of functions has them is enough.
+int ncclReduce(const void*, void*, std::size_t, int, int, int, void*, void*) { return invalid_usage; }
+int ncclAllGather(const void*, void*, std::size_t, int, void*, void*) { return invalid_usage; }
+int ncclReduceScatter(const void*, void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
+int ncclSend(const void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
+int ncclRecv(void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
+int ncclGroupStart() { return abi::success; }
+int ncclGroupEnd() { return abi::success; }
+int ncclCommSuspend(void*, int) { return invalid_usage; }
+int ncclCommResume(void*) { return invalid_usage; }
+int ncclCommWindowRegister(void*, void*, std::size_t, void**, int) { return invalid_usage; }
+int ncclCommWindowDeregister(void*, void*) { return invalid_usage; }
+int ncclCommQueryProperties(void*, void*) { return invalid_usage; }
+
+int cudaGetDeviceCount(int* count) {
+  *count = number("FAKE_CUDA_DEVICES", 1);
+  return *count > 0 ? abi::success : no_device;
+}
+int cudaSetDevice(int device) { return device >= 0 && device < number("FAKE_CUDA_DEVICES", 1) ? abi::success : 101; }
+int cudaGetDeviceProperties(void* properties, int) {
+  for (std::size_t i = 0; i < abi::uuid_bytes; ++i)
+    static_cast<unsigned char*>(properties)[abi::uuid_offset + i] = static_cast<unsigned char>(16 * i + i);
+  return abi::success;
+}
+int cudaDeviceSynchronize() { return abi::success; }
+int cudaMalloc(void** out, std::size_t size) {
+  *out = std::malloc(size);
+  return *out != nullptr ? abi::success : 2;
+}
+int cudaFree(void* place) {
+  std::free(place);
+  return abi::success;
+}
+int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, void* stream) {
+  if (kind != abi::host_to_device && kind != abi::device_to_host) return invalid_value;
+  queue_of(stream).add([=] { std::memcpy(to, from, size); });
+  return abi::success;
+}
+int cudaStreamCreateWithFlags(void** stream, unsigned int) {
+  *stream = new Queue;
+  return abi::success;
+}
+int cudaStreamDestroy(void* stream) {
+  delete static_cast<Queue*>(stream);
+  return abi::success;
+}
+int cudaStreamQuery(void* stream) { return queue_of(stream).idle() ? abi::success : abi::not_ready; }
+int cudaStreamSynchronize(void* stream) {
+  queue_of(stream).finish();
+  return abi::success;
+}
+const char* cudaGetErrorString(int error) {
+  return error == no_device ? "no CUDA-capable device is detected" : "an error";
+}
+
+}  // extern "C"
