@@ -47,6 +47,13 @@ class ProcessGroup {
   virtual void stop() noexcept = 0;
 };
 
+class Store;
+namespace detail {
+class Peers;  // detail/peers.hpp
+// Waits for all of them, under a name that no other group has.
+std::shared_ptr<Peers> join_peers(const Store& store, const std::string& name, int rank, int size, double seconds);
+}  // namespace detail
+
 class Store {
  public:
   // `port` 0: one that is free.
@@ -71,6 +78,8 @@ class Store {
   struct Held;
   explicit Store(std::shared_ptr<Held> held) : held_(std::move(held)) {}
   friend std::unique_ptr<ProcessGroup> join_gloo(const Store& store, int rank, int size, double seconds);
+  friend std::shared_ptr<detail::Peers> detail::join_peers(const Store& store, const std::string& name, int rank,
+                                                           int size, double seconds);
 
   std::shared_ptr<Held> held_;
 };

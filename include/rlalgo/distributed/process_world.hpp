@@ -17,7 +17,7 @@
 //
 // Errors, each with rank, step and operation: [rlalgo.core.8] another rank has given up; [rlalgo.distributed.3] not all ranks came in time; [.4] the store or a sum
 // failed; [.6] a rank is silent; [.7] the environment does not say where a rank stands; [.8] another rank failed; [.9] the
-// ranks are at different operations.
+// ranks are at different operations; [.10] ranks that cannot form a team.
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/distributed/team.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::distributed {
@@ -57,6 +58,13 @@ class World {
   // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
   // threads of a World share its failures. null: this one will do, there is one rank.
   [[nodiscard]] virtual std::shared_ptr<World> beside(const std::string& /*name*/) { return nullptr; }
+  // Some of the ranks as a team (team.hpp), this one among them. All ranks of the World call it together, those of one team with
+  // the same list; the World outlives it. On the thread of this World only, and not beside it.
+  [[nodiscard]] virtual std::shared_ptr<Team> convene(const std::vector<int>& /*ranks*/) {
+    return std::make_shared<Team>();
+  }
+  // Called before this thread meets the others in an operation of this World: what a team has under way ends first.
+  virtual void before_meeting(std::function<void()> /*settle*/) {}
   // Called about every 50 ms while this rank waits for another one; what it raises ends the wait.
   virtual void while_waiting(std::function<void()> /*tick*/) {}
 

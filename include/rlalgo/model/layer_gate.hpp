@@ -2,13 +2,14 @@
 // there between acquire and release, and gradients are taken away as soon as they are whole.
 //
 // Order of calls, for a pass over layers 0 … n−1:
-//   forward    acquire(0) release(0) … acquire(n−1) release(n−1)
-//   backward   acquire(n−1) release(n−1) gradient_ready(n−1) … acquire(0) release(0) gradient_ready(0)
+//   forward    begin acquire(0) release(0) … acquire(n−1) release(n−1)
+//   backward   begin acquire(n−1) release(n−1) gradient_ready(n−1) … acquire(0) release(0) gradient_ready(0) end
 // With gradient checkpointing a layer is computed again and differentiated under one acquire.
 //
-// A layer's weights, adapter included, are read between its acquire and release only; the embedding, the final norm and
-// the head are needed at both ends of a pass and lie outside of the gate. Between release and the next acquire the
-// memory of the weights may be anything; the tensors must stay the same objects, in shape, dtype and requires_grad.
+// A layer's weights, adapter included, are read between its acquire and release only. The embedding, the final norm and the
+// head are needed at both ends of a pass: from begin on, for what the pass yields, and to the end of the backward pass that
+// belongs to it, if one follows. At other times the memory of the weights may be anything; the tensors must stay the same
+// objects, in shape, dtype and requires_grad.
 // A decoder without a gate pays one comparison per layer.
 #pragma once
 
@@ -26,11 +27,22 @@ class LayerGate {
     friend bool operator==(const Visit&, const Visit&) = default;
   };
 
+  struct Pass {
+    Phase phase = Phase::forward;
+    std::int64_t layers = 0;  // those that it runs, from the first on
+    bool graph = false;       // a backward pass may follow, or this is it
+    friend bool operator==(const Pass&, const Pass&) = default;
+  };
+
   LayerGate() = default;
   LayerGate(const LayerGate&) = delete;
   LayerGate& operator=(const LayerGate&) = delete;
   virtual ~LayerGate() = default;
 
+  // Returns when what lies outside of the layers can be read.
+  virtual void begin(const Pass& /*pass*/) {}
+  // A backward pass has added its share to all gradients, those outside of the layers included.
+  virtual void end(const Pass& /*pass*/) {}
   // Returns when the layer's weights can be read. May raise: the pass ends with its error.
   virtual void acquire(const Visit& visit) = 0;
   // Also called while an error leaves the layer.

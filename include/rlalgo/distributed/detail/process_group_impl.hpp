@@ -23,6 +23,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -98,19 +99,30 @@ inline bool any_address(const std::string& address) {
   return address.empty() || address == "0.0.0.0" || address == "::";
 }
 
+// c10d's recorder of operations belongs to all groups of a process, and notes which groups there are without a lock
+// (FlightRecorder::recordWithResetEnabled of LibTorch 2.11): operations begin one at a time.
+inline std::mutex& beginning() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// `store`: what others have set in it is not in the way.
+inline c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                                       const std::string& address, int rank, int size, double seconds) {
+  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(seconds));
+  options->threads = 1;  // one operation at a time
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                             : any_address(address) ? c10d::ProcessGroupGloo::createDefaultDevice()
+                                                    : c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+}
+
 class GlooGroup final : public ProcessGroup {
  public:
   GlooGroup(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address, int rank, int size,
-            double seconds) {
-    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(seconds));
-    options->threads = 1;  // one operation at a time
-    const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
-    options->devices.push_back(interface != nullptr   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                               : any_address(address) ? c10d::ProcessGroupGloo::createDefaultDevice()
-                                                      : c10d::ProcessGroupGloo::createDeviceForHostname(address));
-    const auto own = c10::make_intrusive<c10d::PrefixStore>("client2server", store);
-    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank, size, options);
-  }
+            double seconds)
+      : group_(gloo(c10::make_intrusive<c10d::PrefixStore>("client2server", store), address, rank, size, seconds)) {}
 
   [[nodiscard]] int rank() const override { return group_->getRank(); }
   [[nodiscard]] int size() const override { return group_->getSize(); }
@@ -176,13 +188,6 @@ class GlooGroup final : public ProcessGroup {
   void stop() noexcept override { stopped_ = true; }
 
  private:
-  // c10d's recorder of operations belongs to all groups of a process, and notes which groups there are without a lock
-  // (FlightRecorder::recordWithResetEnabled of LibTorch 2.11): operations begin one at a time.
-  static std::mutex& beginning() {
-    static std::mutex mutex;
-    return mutex;
-  }
-
   template <class F>
   void done(const char* name, double seconds, const F& begin) {
     try {
@@ -210,6 +215,40 @@ class GlooGroup final : public ProcessGroup {
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::atomic<bool> stopped_ = false;
+};
+
+class GlooPeers final : public Peers {
+ public:
+  GlooPeers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& address, int rank, int size,
+            double seconds)
+      : group_(gloo(store, address, rank, size, seconds)), rank_(rank) {}
+
+  void exchange(const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received) override {
+    const int tag = ++tag_;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    try {
+      for (std::size_t step = 1; step < sent.size(); ++step) {  // each begins with its neighbour
+        const std::size_t to = (static_cast<std::size_t>(rank_) + step) % sent.size();
+        const std::size_t from = (static_cast<std::size_t>(rank_) + sent.size() - step) % sent.size();
+        const std::lock_guard lock(beginning());
+        if (holds(received[from])) works.push_back(begin(received[from], from, tag, false));
+        if (holds(sent[to])) works.push_back(begin(sent[to], to, tag, true));
+      }
+      for (const auto& work : works) work->wait(std::chrono::hours(24 * 30));
+    } catch (const std::exception& error) {
+      core::raise("distributed", 4, {.what = "a collective operation failed", .found = reason(error)});
+    }
+  }
+
+ private:
+  static bool holds(const tensor::Tensor& one) { return one.defined() && one.nbytes() > 0; }
+  c10::intrusive_ptr<c10d::Work> begin(const tensor::Tensor& one, std::size_t peer, int tag, bool send) {
+    std::vector<at::Tensor> bytes = {one.view({-1}).view(at::kByte)};
+    return send ? group_->send(bytes, static_cast<int>(peer), tag) : group_->recv(bytes, static_cast<int>(peer), tag);
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  int rank_, tag_ = 0;
 };
 
 }  // namespace detail
@@ -333,6 +372,16 @@ RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store& store, int ra
   }
 }
 
+RLALGO_INLINE std::shared_ptr<detail::Peers> detail::join_peers(const Store& store, const std::string& name, int rank,
+                                                                int size, double seconds) {
+  try {
+    return std::make_shared<GlooPeers>(c10::make_intrusive<c10d::PrefixStore>(name, store.held_->store),
+                                       store.held_->address, rank, size, seconds);
+  } catch (const std::exception& error) {
+    core::raise("distributed", 3, {.what = "not all ranks of a team came", .found = reason(error), .where = name});
+  }
+}
+
 #else
 
 struct Store::Held {};
@@ -359,6 +408,9 @@ RLALGO_INLINE std::string Store::get(const std::string&) const { detail::no_gloo
 RLALGO_INLINE void Store::erase(const std::string&) const { detail::no_gloo(); }
 RLALGO_INLINE std::string Store::claim(const std::string&, const std::string&) const { detail::no_gloo(); }
 RLALGO_INLINE std::unique_ptr<ProcessGroup> join_gloo(const Store&, int, int, double) { detail::no_gloo(); }
+RLALGO_INLINE std::shared_ptr<detail::Peers> detail::join_peers(const Store&, const std::string&, int, int, double) {
+  no_gloo();
+}
 
 #endif
 

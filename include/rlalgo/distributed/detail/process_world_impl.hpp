@@ -28,8 +28,10 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/distributed/detail/process_team.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/distributed/team.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -105,6 +107,7 @@ class ProcessWorld final : public World {
   }
 
   std::vector<std::string> gather(const std::string& operation, std::string bytes) override {
+    if (settle_) settle_();
     const std::int64_t number = next_++;
     put(number, operation, bytes);
     std::vector<std::string> out(static_cast<std::size_t>(place_.size));
@@ -170,8 +173,50 @@ class ProcessWorld final : public World {
     return std::make_shared<ProcessWorld>(*this, name);
   }
   void while_waiting(std::function<void()> tick) override { tick_ = std::move(tick); }
+  void before_meeting(std::function<void()> settle) override { settle_ = std::move(settle); }
+
+  [[nodiscard]] std::shared_ptr<Team> convene(const std::vector<int>& ranks) override {
+    const auto [place, name] = place_in_team(ranks);
+    if (ranks.size() == 1) return std::make_shared<Team>();
+    const auto others = [this, ranks](const auto& ask) {
+      for (const int r : ranks)
+        if (r != place_.rank) ask(r);
+    };
+    return std::make_shared<ProcessTeam>(
+        store_, order_ + name, place, static_cast<int>(ranks.size()), seconds_,
+        TeamWorld{.order = [this] { return order_; },
+                  .expect = [this, others] { others([this](int r) { expect(r); }); },
+                  .look =
+                      [this, others](const std::string& operation) {
+                        raise_if_over(operation);
+                        if (tick_) tick_();
+                        others([&](int r) { raise_if_silent(r, operation); });
+                      },
+                  .broken = [this](const std::string& operation,
+                                   const std::exception& error) { raise_broken(operation, error); }});
+  }
 
  private:
+  // All ranks say which team they are of, so that a wrong list is told before anybody waits.
+  [[nodiscard]] std::pair<int, std::string> place_in_team(const std::vector<int>& ranks) {
+    std::string own;
+    for (const int r : ranks) own += (own.empty() ? "" : ",") + std::to_string(r);
+    const std::vector<std::string> all = gather("teams", own);
+    const std::string name = "team/" + std::to_string(teams_++) + "/" + own + "/";
+    const auto found = std::find(ranks.begin(), ranks.end(), place_.rank);
+    bool agreed = found != ranks.end();
+    for (const int r : ranks)
+      agreed = agreed && r >= 0 && r < place_.size && std::count(ranks.begin(), ranks.end(), r) == 1 &&
+               all[static_cast<std::size_t>(r)] == own;
+    if (!agreed)
+      core::raise("distributed", 10,
+                  {.what = "these ranks cannot form a team",
+                   .found = "ranks " + own,
+                   .expected = "each once, this one among them, and all of them with the same list",
+                   .where = where("teams")});
+    return {static_cast<int>(found - ranks.begin()), name};
+  }
+
   [[nodiscard]] std::string where(const std::string& operation) const {
     return "rank " + std::to_string(place_.rank) + " of " + std::to_string(place_.size) +
            (step_ > 0 ? ", step " + std::to_string(step_) : std::string()) + ", " + operation;
@@ -213,8 +258,7 @@ class ProcessWorld final : public World {
     using namespace std::chrono_literals;
     auto pause = std::chrono::microseconds(50);
     core::Stopwatch looked;
-    Seen& seen = seen_[static_cast<std::size_t>(from)];
-    seen.since = core::Stopwatch();
+    expect(from);
     while (!store_.has(key)) {
       std::this_thread::sleep_for(pause);
       pause = std::min<std::chrono::microseconds>(2 * pause, 1ms);
@@ -222,17 +266,23 @@ class ProcessWorld final : public World {
       looked = core::Stopwatch();
       raise_if_over(operation);
       if (tick_) tick_();
-      if (std::string now = store_.has(beat_key(from)) ? store_.get(beat_key(from)) : ""; now != seen.beat) {
-        seen.beat = std::move(now);
-        seen.since = core::Stopwatch();
-      }
-      if (seen.since.seconds() < seconds_) continue;
-      core::raise("distributed", 6,
-                  {.what = "rank " + std::to_string(from) + " is silent",
-                   .expected = "a sign of life within ddp_timeout = " + std::to_string(seconds_).substr(0, 6) + " s",
-                   .where = where(operation),
-                   .remedy = "look at that rank's machine and at its messages"});
+      raise_if_silent(from, operation);
     }
+  }
+
+  void expect(int from) { seen_[static_cast<std::size_t>(from)].since = core::Stopwatch(); }
+  void raise_if_silent(int from, const std::string& operation) {
+    Seen& seen = seen_[static_cast<std::size_t>(from)];
+    if (std::string now = store_.has(beat_key(from)) ? store_.get(beat_key(from)) : ""; now != seen.beat) {
+      seen.beat = std::move(now);
+      seen.since = core::Stopwatch();
+    }
+    if (seen.since.seconds() < seconds_) return;
+    core::raise("distributed", 6,
+                {.what = "rank " + std::to_string(from) + " is silent",
+                 .expected = "a sign of life within ddp_timeout = " + std::to_string(seconds_).substr(0, 6) + " s",
+                 .where = where(operation),
+                 .remedy = "look at that rank's machine and at its messages"});
   }
 
   void raise_if_over(const std::string& operation) const {
@@ -250,6 +300,17 @@ class ProcessWorld final : public World {
                    .where = where(operation)});
   }
 
+  // The end of a rank is known to who started it a moment after its connections broke.
+  [[noreturn]] void raise_broken(const std::string& operation, const std::exception& error) const {
+    for (const core::Stopwatch waited; waited.seconds() < 1.0;) {
+      raise_if_over(operation);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    core::raise(
+        "distributed", 4,
+        {.what = "a collective operation failed", .found = std::string(error.what()), .where = where(operation)});
+  }
+
   void sum_bucket(std::span<Tensor> tensors, at::ScalarType kind, std::int64_t elements) {
     Tensor flat = tensor::empty({elements}, at::TensorOptions().dtype(kind));
     std::int64_t at = 0;
@@ -260,15 +321,7 @@ class ProcessWorld final : public World {
     try {
       group_->sum(flat, seconds_);
     } catch (const std::exception& error) {
-      // The end of a rank is known to who started it a moment after its connections broke.
-      for (const core::Stopwatch waited; waited.seconds() < 1.0;) {
-        raise_if_failed("sum of gradients");
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-      core::raise("distributed", 4,
-                  {.what = "a collective operation failed",
-                   .found = std::string(error.what()),
-                   .where = where("sum of gradients")});
+      raise_broken("sum of gradients", error);
     }
     at = 0;
     for (Tensor& one : tensors) {
@@ -317,10 +370,10 @@ class ProcessWorld final : public World {
   double seconds_;
   std::unique_ptr<ProcessGroup> group_;
   std::string order_ = "rlalgo/";  // of operations: before their numbers
-  std::int64_t next_ = 0, step_ = 0;
+  std::int64_t next_ = 0, step_ = 0, teams_ = 0;
   std::vector<std::string> given_, old_;  // keys of the latest operation, and of the one before
   std::vector<Seen> seen_;
-  std::function<void()> tick_;
+  std::function<void()> tick_, settle_;
   bool failed_ = false;
   std::jthread beat_ = {};  // last: it uses the others
 };

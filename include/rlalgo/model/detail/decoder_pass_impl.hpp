@@ -43,6 +43,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const TokenTree& tree, st
     taps.push_back(x);
     ++wanted;
   };
+  if (settings_.gate) settings_.gate->begin({LayerGate::Phase::forward, deepest(), settings_.graph});
   Tensor x = ops.rows(weights_.embedding, ids);
   tap(0, x);
   for (std::int64_t i = 0; i < deepest(); ++i) {
@@ -79,6 +80,8 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
                  .remedy = "score the batch again, or add the losses before calling backward"});
   }
   const Operations& ops = *settings_.operations;
+  const LayerGate::Pass pass{LayerGate::Phase::backward, deepest(), true};
+  if (settings_.gate) settings_.gate->begin(pass);
   std::size_t left = gradients.size();
   Tensor grad;
   const auto add_tap = [&](std::int64_t depth) {
@@ -109,6 +112,7 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
     if (config_.padding_id >= 0) grad.masked_fill_(ids_.eq(config_.padding_id).unsqueeze(1), 0);  // [T, 1]
     ops.add_rows(gradient, ids_, grad);
   }
+  if (settings_.gate) settings_.gate->end(pass);
 }
 
 RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {

@@ -1,0 +1,132 @@
+// Definitions of flat_unit.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/StorageImpl.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::distributed {
+
+namespace detail {
+
+// The memory of `value` is that of `memory`, of as many bytes; undefined: none.
+inline void set_memory(const Tensor& value, const Tensor& memory) {
+  c10::StorageImpl* const storage = value.storage().unsafeGetStorageImpl();
+  if (!memory.defined()) {
+    storage->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
+    storage->set_nbytes(0);
+    return;
+  }
+  auto owner = std::make_unique<Tensor>(memory);
+  void* const data = owner->mutable_data_ptr();
+  storage->set_data_ptr_noswap(c10::DataPtr(
+      data, owner.release(), [](void* held) { delete static_cast<Tensor*>(held); }, c10::Device(c10::DeviceType::CPU)));
+  storage->set_nbytes(memory.nbytes());
+}
+
+[[noreturn]] inline void raise_not_flat(const std::string& name, const std::string& found) {
+  core::raise("distributed", 12,
+              {.what = "a weight cannot be held in slices",
+               .found = name + ": " + found,
+               .expected = "contiguous, in memory of its own, on the CPU"});
+}
+
+}  // namespace detail
+
+RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident)
+    : entries_(std::move(entries)),
+      rank_(rank),
+      trained_(entries_.front().value.requires_grad()),
+      resident_(resident),
+      dtype_(entries_.front().value.scalar_type()) {
+  const auto step = static_cast<std::int64_t>(64 / c10::elementSize(dtype_));
+  const auto rounded = [&](std::int64_t count) { return (count + step - 1) / step * step; };
+  std::int64_t end = 0;
+  for (Entry& entry : entries_) {
+    const Tensor& value = entry.value;
+    if (!value.is_contiguous() || !value.device().is_cpu()) detail::raise_not_flat(entry.name, "gaps");
+    if (value.storage_offset() != 0 || value.storage().nbytes() != value.nbytes())
+      detail::raise_not_flat(entry.name, "a part of another tensor");
+    if (value.scalar_type() != dtype_ || value.requires_grad() != trained_)
+      detail::raise_not_flat(entry.name, "of another kind than those beside it");
+    entry.offset = end;
+    end = rounded(end + value.numel());
+  }
+  slice_ = rounded((end + ranks - 1) / ranks);
+  elements_ = slice_ * ranks;
+  const c10::NoGradGuard no_grad;
+  const auto options = at::TensorOptions().dtype(dtype_);
+  if (!resident_) {
+    own_ = tensor::zeros({slice_}, options);
+    keep();
+    clear();
+    return;
+  }
+  const Tensor memory = tensor::zeros({elements_}, options);
+  for (const Entry& entry : entries_)
+    memory.narrow(0, entry.offset, entry.value.numel()).copy_(entry.value.detach().view({-1}));
+  place(memory);
+  own_ = memory.narrow(0, rank_ * slice_, slice_);
+}
+
+RLALGO_INLINE std::optional<Piece> FlatUnit::piece(const Entry& entry, int rank) const {
+  const std::int64_t first = rank * slice_;
+  const std::int64_t begin = std::max(first, entry.offset);
+  const std::int64_t end = std::min(first + slice_, entry.offset + entry.value.numel());
+  if (begin >= end) return std::nullopt;
+  return Piece{begin - entry.offset, end - entry.offset, begin - first};
+}
+
+RLALGO_INLINE void FlatUnit::place(Tensor whole) {
+  whole_ = std::move(whole);
+  for (const Entry& entry : entries_)
+    detail::set_memory(entry.value, whole_.narrow(0, entry.offset, entry.value.numel()));
+}
+
+RLALGO_INLINE Tensor FlatUnit::clear() {
+  for (const Entry& entry : entries_) detail::set_memory(entry.value, {});
+  return std::exchange(whole_, Tensor());
+}
+
+RLALGO_INLINE void FlatUnit::keep() {
+  const c10::NoGradGuard no_grad;
+  for (const Entry& entry : entries_)
+    if (const auto part = piece(entry))
+      own_.narrow(0, part->at, part->size())
+          .copy_(entry.value.detach().view({-1}).narrow(0, part->begin, part->size()));
+}
+
+RLALGO_INLINE void FlatUnit::take_gradients(const Tensor& flat) {
+  const c10::NoGradGuard no_grad;
+  std::int64_t end = 0;
+  const auto nothing_before = [&](std::int64_t begin) {
+    if (begin > end) flat.narrow(0, end, begin - end).zero_();
+  };
+  for (Entry& entry : entries_) {
+    nothing_before(entry.offset);
+    end = entry.offset + entry.value.numel();
+    const Tensor there = flat.narrow(0, entry.offset, entry.value.numel());
+    Tensor& gradient = entry.value.mutable_grad();
+    if (gradient.defined())
+      there.copy_(gradient.reshape({-1}));
+    else
+      there.zero_();
+    gradient = Tensor();
+  }
+  nothing_before(elements_);
+}
+
+}  // namespace rlalgo::distributed

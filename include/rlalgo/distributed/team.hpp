@@ -1,0 +1,99 @@
+// Some of the ranks of a run, who hand each other tensors while they compute: the holders of one model's shards, of one
+// sequence's pieces. Made by World::convene, which all ranks call together.
+//
+//   Pending there = team.all_gather(whole, part);     goes on by itself
+//   … compute …
+//   there.wait();                                     `whole` can be read
+//
+// All ranks of a team begin the same operations in the same order, from one thread; each runs after the one before. What is
+// added is added in the order of the ranks, so results have the same bits on all of them. Tensors are of the CPU and contiguous;
+// any type, bytes are copied. Until wait() returns nobody may write to what is sent or touch what is received; the operation
+// keeps both alive.
+//
+// Waiting follows the rules of the World: a rank that computes is waited for, one that is silent for its `seconds` or that
+// failed ends the wait with the World's error. Ranks that give up what is under way (World::give_up) begin a new order():
+// operations of the one before are void. One rank is the default: everything is there at once.
+//
+// Errors: [rlalgo.distributed.11] tensors that do not fit an operation; and those of the World.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::distributed {
+
+using tensor::Tensor;
+
+// An operation under way; empty: none, or one that has ended.
+class Pending {
+ public:
+  class Operation {
+   public:
+    Operation() = default;
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+    virtual ~Operation() = default;
+    virtual void wait() = 0;  // raises what went wrong
+  };
+
+  Pending() = default;
+  explicit Pending(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+
+  [[nodiscard]] bool under_way() const { return operation_ != nullptr; }
+  void wait() {
+    if (const auto operation = std::exchange(operation_, nullptr)) operation->wait();
+  }
+  // Nobody will wait for it.
+  void forget() { operation_ = nullptr; }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+};
+
+class Team {
+ public:
+  Team() = default;
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  virtual ~Team() = default;
+
+  // The place of this rank among those of the team, in the order in which they were convened.
+  [[nodiscard]] virtual int rank() const { return 0; }
+  [[nodiscard]] virtual int size() const { return 1; }
+  // Seconds that operations have been at work so far, while the rank computed or waited.
+  [[nodiscard]] virtual double busy() const { return 0.0; }
+  // Another number after ranks have given up; asked between operations.
+  [[nodiscard]] virtual std::uint64_t order() { return 0; }
+
+  // sent[r] goes to rank r, and received[r] comes from it: one entry each, undefined where nothing goes or comes. What a rank
+  // sends to itself is copied at once, unless it is where it should be. `operation` is what errors call it.
+  [[nodiscard]] Pending exchange(const std::string& operation, const std::vector<Tensor>& sent,
+                                 const std::vector<Tensor>& received);
+
+  // whole [n·k …] ← the parts [k …] of all ranks in their order. `part` may be its place in `whole`.
+  [[nodiscard]] Pending all_gather(const Tensor& whole, const Tensor& part);
+  // received [n·k …]: rank r's slice number rank() of `sent` [n·k …], in the place of r; all that a reduce-scatter has to add.
+  [[nodiscard]] Pending all_to_all(const Tensor& received, const Tensor& sent);
+  // From the rank `by` places before (cyclic), to the one as many behind. The sizes may differ between ranks.
+  [[nodiscard]] Pending shift(const Tensor& received, const Tensor& sent, int by = 1);
+  // Element-wise sum over the ranks, in place; waits. float32 or float64, others are added in float32.
+  void sum(std::span<Tensor> tensors);
+
+ private:
+  // The same without this rank's own entries.
+  RLALGO_INLINE virtual Pending begin(const std::string& operation, std::vector<Tensor> sent,
+                                      std::vector<Tensor> received);
+};
+
+}  // namespace rlalgo::distributed
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/distributed/detail/team_impl.hpp>
+#endif
