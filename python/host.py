@@ -2,9 +2,9 @@
 
 A program is this module and one of those beside it, joined by scripts/embed_python.py, which defines load(question), the
 answer to {"op": "load", …}, and work(question, line), the answer to anything else; either may raise Refusal(kind, message,
-trace, …), which becomes {"error": true, "kind": …, "message": …, "traceback": …, …}. Descriptor 3 carries one JSON object
-per line each way, strictly question and answer; 1 is the trainer's stderr, 0 is /dev/null. Standard library only, Python
-3.8 or later.
+trace, …), which becomes {"error": true, "kind": …, "message": …, "traceback": …, …}. While it works on a question a program
+may ask(question) in turn. Descriptor 3 carries one JSON object per line each way, strictly question and answer; 1 is the
+trainer's stderr, 0 is /dev/null. Standard library only, Python 3.8 or later.
 
 Two processes: the worker runs the user's code; the guard, its parent, waits for the worker to end or the trainer to go
 (descriptor 3 is closed), and then ends everything that the worker started. It is a subreaper (Linux): whatever loses its
@@ -17,14 +17,17 @@ if __name__ == "__main__":
     sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
 
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import select
 import signal
 import socket
+import threading
 import time
 import traceback
+import types
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -156,11 +159,36 @@ def trace_of(error):
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
+def has(name):
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
+def only_in_rollouts(*_, **__):
+    raise RuntimeError("generate_rollout_completions works within trl.rollout_func only")
+
+
+def offer_trl(generate, always):
+    # trl.experimental.openenv.generate_rollout_completions is ours: in place of a trl that is not there, or of the user's.
+    if not always and has("trl"):
+        return
+    ours = types.ModuleType("trl.experimental.openenv")
+    ours.generate_rollout_completions = generate
+    above = [] if has("trl") else ["trl", "trl.experimental"]
+    for name in above:
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = []
+    sys.modules[ours.__name__] = ours
+    if above:
+        sys.modules["trl"].experimental = sys.modules["trl.experimental"]
+        sys.modules["trl.experimental"].openenv = ours
+
+
 def imported(path, directories):
     # The function `module.name`.
     for directory in reversed(directories):
         if directory not in sys.path:
             sys.path.insert(0, directory)
+    offer_trl(only_in_rollouts, False)
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
@@ -201,8 +229,26 @@ def line_of(answer):
     return line + b"\n"
 
 
+channel = questions = None
+asking = threading.Lock()
+
+
+def ask(question):
+    # A question to the trainer while one of its own is worked on: its answer. An answer with "refused" is a ValueError.
+    with asking:
+        channel.sendall(line_of(question))
+        line = questions.readline()
+    if not line:
+        os._exit(1)  # the trainer has gone
+    answer = json.loads(line)
+    if "refused" in answer:
+        raise ValueError(answer["refused"])
+    return answer
+
+
 def serve(load, work):
     # Answers questions until there are none.
+    global channel, questions
     become_the_worker()
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)

@@ -79,6 +79,15 @@ class Call:
         self.arguments["log_extra"] = lambda column, values: self.extras.append([str(column), plain(list(values))])
 
     def begin(self):
+        # A parameter that nothing gives and that is the plural of a column gets the column: axolotl's pages write `answers`
+        # for the column `answer`.
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            parameters = ()
+        for p in parameters:
+            if p.default is p.empty and p.name not in self.arguments and p.name.endswith("s") and p.name[:-1] in self.arguments:
+                self.arguments[p.name] = self.arguments[p.name[:-1]]
         return self.function(**accepted(self.function, self.arguments))
 
     def refused(self, error):

@@ -320,6 +320,94 @@ def environments_that_fail(c):
     train("Guess", tools=["calculator"]).expect(2, "rlalgo.config.25")
 
 
+# As axolotl's pages on rollout functions and rewards have them: processing_class=False for tokenize=False, a reward that asks
+# for `answers` where the column is `answer`, completions that are texts although prompts are conversations.
+MATH_ENV = """
+import re
+
+def think(model, processing_class, prompts, generation_config=None):
+    completions = []
+    for prompt in prompts:
+        text = processing_class.apply_chat_template(prompt.get("messages", []), processing_class=False, add_generation_prompt=True)
+        said = ""
+        for step in range(3):
+            inputs = processing_class(text + said + "\\nNext step:", return_tensors="pt").to(model.device)
+            outputs = model.generate(**inputs, max_new_tokens=4, generation_config=generation_config)
+            words = processing_class.decode(outputs[0][inputs.input_ids.shape[1]:], skip_special_tokens=True)
+            if "####" in words:
+                said += words
+                break
+            said += words + "\\n"
+        completions.append(said)
+    return completions
+
+def right(prompts, completions, answers, **kwargs):
+    found = [re.search(r"(\\d+)", c) for c in completions]
+    return [1.0 if f and f.group(1) == str(a) else 0.1 * len(c) for f, a, c in zip(found, answers, completions)]
+
+def transform(cfg, *args, **kwargs):
+    def one(example, processing_class=None):
+        return {"prompt": [{"role": "user", "content": example["question"]}], "answer": str(example["answer"]).split("#")[-1].strip()}
+    return one, {"remove_columns": ["question"]}
+"""
+
+TRL_ENV = """
+from trl.experimental.openenv import generate_rollout_completions
+
+def play(prompts, trainer):
+    tokenizer = trainer.processing_class
+    first = generate_rollout_completions(trainer, prompts)
+    hint = tokenizer.encode(" Again.", add_special_tokens=False)
+    out = {"prompt_ids": [], "completion_ids": [], "logprobs": [], "env_mask": [], "env_reward": []}
+    for one in first:
+        out["prompt_ids"].append(one["prompt_ids"])
+        out["completion_ids"].append(one["completion_ids"] + hint)
+        out["logprobs"].append(one["logprobs"] + [0.0] * len(hint))
+        out["env_mask"].append([1] * len(one["completion_ids"]) + [0] * len(hint))
+        out["env_reward"].append(float(len(one["text"])))
+    return out
+
+def from_env(completions, env_reward, **kwargs):
+    assert all(c[0]["role"] == "assistant" and c[0]["content"].endswith(" Again.") for c in completions), completions
+    return env_reward
+"""
+
+
+@case
+def rollout_functions(c):
+    (c.folder / "math_env.py").write_text(MATH_ENV)
+    change = {"trl": {"rollout_func": "math_env.think", "reward_funcs": ["math_env.right"], "max_completion_length": 40},
+              "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "math_env.transform"}],
+              "max_steps": 4, "save_steps": 3, "save_strategy": "steps"}
+    c.config(change)
+    c.run("train", "config.yaml").expect(0)
+    first = c.metrics()[0]
+    assert first["rewards/right/mean"] > 0 and first["grad_norm"] > 0 and "environment/turns" not in first, first
+    samples = [json.loads(line) for line in (c.folder / "out" / "samples.jsonl").read_text().splitlines()]
+    assert any("\n" in s["completion"] for s in samples), samples
+    c.run("train", "config.yaml", "--resume-from-checkpoint", "out/checkpoint-3", "--output-dir", "again").expect(0)
+    for name in ["model.safetensors"]:
+        assert (c.folder / "again" / name).read_bytes() == (c.folder / "out" / name).read_bytes(), name
+    (c.folder / "math_env.py").write_text(MATH_ENV.replace("max_new_tokens=4", "max_new_tokens=3"))
+    c.run("train", "config.yaml", "--resume-from-checkpoint", "out/checkpoint-3", "--output-dir", "other").expect(1, "math_env.think")
+    beside = {"async_prefetch": True, "vllm_importance_sampling_correction": True}
+    later = {k: v for k, v in change.items() if not k.startswith("save")}
+    c.train({**later, "trl": {**change["trl"], **beside}, "output_dir": "beside"}).expect(0)
+
+
+@case
+def rollout_functions_of_trl(c):
+    (c.folder / "envs.py").write_text(TRL_ENV)
+    change = {"trl": {"rollout_func": "envs.play", "reward_funcs": ["envs.from_env"]}, "max_steps": 2}
+    c.train(change).expect(0)
+    first = c.metrics()[0]
+    assert first["rewards/from_env/mean"] > 0 and first["completions/max_length"] <= 12, first
+    c.train({**change, "trl": {**change["trl"], "tools": ["calculator"]}}).expect(2, "rlalgo.config.8", "trl.rollout_func")
+    c.train({**change, "trl": {**change["trl"], "rollout_func": "envs.no"}}).expect(1, "rlalgo.remote.61", "play")
+    (c.folder / "envs.py").write_text(TRL_ENV.replace("tokenizer = ", "trainer.vllm_client.tokenizer = "))
+    c.train(change).expect(1, "rlalgo.remote.62", "vllm_client", "envs.py")
+
+
 @case
 def tools(c):
     """The quickstart's model calls nothing: its prompts change, its turns end at once."""

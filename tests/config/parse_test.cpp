@@ -628,7 +628,12 @@ TEST_CASE("several turns: tools, environments and their limits") {
   CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  max_turns: -1\n"), {"config.6: ", "max_turns"}) == "");
   CHECK(lacks(error_of(minimal + "  tools: [calculator]\n  environment_timeout: 0\n"),
               {"config.6: ", "environment_timeout"}) == "");
-  CHECK(lacks(error_of(minimal + "  rollout_func: my.rollout\n"), {"config.10: ", "environment_factory"}) == "");
+  const RunConfig own = parse(minimal + "  rollout_func: my.rollout\n  environment_timeout: 2.5\n");
+  CHECK(own.trl.rollout_func == "my.rollout");
+  CHECK(own.trl.environment_timeout == 2.5);
+  CHECK_FALSE(own.trl.has_turns());
+  CHECK(lacks(error_of(minimal + "  rollout_func: my.rollout\n  tools: [calculator]\n"),
+              {"config.8: ", "trl.rollout_func does not go with trl.tools"}) == "");
 }
 
 TEST_CASE("rows of advantage 0 are skipped only where they change nothing, and a warning says so") {

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -345,4 +347,64 @@ TEST_CASE("the engine keeps a request's own limit, and draws go on from its posi
   std::vector<TokenId> joined = begin.ids;
   joined.insert(joined.end(), more.ids.begin(), more.ids.end());
   CHECK(joined == all.ids);
+}
+
+// At most `most` episodes at a time; one of them fails.
+class Narrow final : public environment::Environments {
+ public:
+  explicit Narrow(std::size_t most) : most_(most) {}
+  [[nodiscard]] std::string reward_name() const override { return "narrow"; }
+  std::size_t room(std::size_t wanted) override { return std::min(most_, wanted); }
+  std::vector<Json> begin(std::span<const environment::Start> starts) override {
+    CHECK(starts.size() <= most_);
+    begun.push_back(starts.size());
+    for (const environment::Start& start : starts) group_seeds.push_back(start.group_seed);
+    left_.assign(starts.size(), 2);
+    return std::vector<Json>(starts.size());
+  }
+  std::vector<environment::Turn> step(std::span<const environment::Said> said) override {
+    std::vector<environment::Turn> out;
+    for (const environment::Said& one : said) out.push_back({"1", 0.5, --left_.at(one.episode) == 0});
+    return out;
+  }
+  std::vector<environment::Ending> finish() override {
+    std::vector<environment::Ending> out(left_.size());
+    if (begun.size() == 1) out.back().failure = "timeout";
+    return out;
+  }
+  std::vector<std::size_t> begun;
+  std::vector<std::uint64_t> group_seeds;
+
+ private:
+  std::size_t most_;
+  std::vector<int> left_;
+};
+
+TEST_CASE("episodes that there is no room for are played later, with the same draws") {
+  const data::TokenizedPrompt row{.row = 0, .ids = {7}, .prompt = "7", .columns = Json::object()};
+  const std::vector<Request> requests = {{.prompt = {7}, .count = 3, .first_index = 0, .source = &row},
+                                         {.prompt = {7}, .count = 2, .first_index = 3, .source = &row}};
+  const SamplingConfig sampling{.max_new_tokens = 50, .stop_ids = {end_token}};
+  std::vector<std::vector<TokenId>> ids[2];
+  for (const std::size_t most : {2, 9}) {
+    Echo echo;
+    const auto narrow = std::make_shared<Narrow>(most);
+    MultiTurn<Echo> turns(echo, narrow, dialogue());
+    const auto groups = turns.generate(requests, sampling, {});
+    REQUIRE(groups.size() == 2);
+    CHECK(groups[0].size() == 3);
+    CHECK(groups[1].size() == 2);
+    for (const auto& group : groups)
+      for (const Completion& one : group) {
+        ids[most == 2 ? 0 : 1].push_back(one.ids);
+        CHECK(one.episode->turns == 2);
+        CHECK(one.episode->reward == 1.0);
+      }
+    CHECK(narrow->begun == (most == 2 ? std::vector<std::size_t>{2, 2, 1} : std::vector<std::size_t>{5}));
+    CHECK(narrow->group_seeds[0] == narrow->group_seeds[2]);
+    CHECK(narrow->group_seeds[0] != narrow->group_seeds[3]);
+    CHECK(groups[0][most == 2 ? 1 : 0].episode->failure == (most == 2 ? "timeout" : ""));
+    CHECK(groups[1][1].episode->failure == (most == 2 ? "" : "timeout"));
+  }
+  CHECK(ids[0] == ids[1]);
 }

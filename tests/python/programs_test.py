@@ -22,6 +22,7 @@ import embed_python  # noqa: E402
 import environment_host  # noqa: E402
 import host  # noqa: E402
 import reward_worker  # noqa: E402
+import rollout_host  # noqa: E402
 
 CASES = {}
 
@@ -53,7 +54,7 @@ def every_python_file_compiles_and_is_clean():
 
 @case
 def the_embedded_headers_are_those_of_the_files():
-    assert len(embed_python.headers(ROOT)) == 4
+    assert len(embed_python.headers(ROOT)) == 5
     assert not embed_python.stale(ROOT), "run scripts/embed_python.py"
     assert embed_python.embedded('"""A\nB."""\n\nimport re\n\nfrom host import a, b\n\nx = 1\n') == "import re\n\nx = 1\n"
 
@@ -153,6 +154,52 @@ def schemas_of_tools():
     assert environment_host.schema_of_type(typing.Union[int, str]) == {"type": ["integer", "string"]}
     assert environment_host.schema_of_type(typing.Literal["a", 1])["enum"] == ["a", 1]
     assert environment_host.schema_of_type(typing.Tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+
+
+@case
+def a_parameter_in_the_plural_gets_the_column():
+    def right(completions, answers, topics=("none",)):
+        return [float(a == c) for a, c in zip(answers, completions)] if topics == ("none",) else []
+
+    reward_worker.functions.update(right=right)
+    question = {"arguments": {"completions": ["1", "2"], "answer": ["1", "3"], "topic": ["x", "y"]}, "step": 0, "functions": [["right", {}]]}
+    assert reward_worker.call(question, 1)["answers"][0]["values"] == [1.0, 0.0]
+
+
+@case
+def rows_of_token_ids():
+    ids = rollout_host.Ids([[1, 2, 3], [4, 5, 6]])
+    assert ids.shape == (2, 3) and ids.size(1) == 3 and len(ids) == 2 and ids[0][1:].tolist() == [2, 3]
+    assert ids[:, 1:].tolist() == [[2, 3], [5, 6]] and ids[1, 2] == 6 and ids[0].unsqueeze(0).shape == (1, 3)
+    assert [row.tolist() for row in ids.to("cuda")] == [[1, 2, 3], [4, 5, 6]] and ids[0].shape == (3,)
+
+
+@case
+def sampling_that_is_asked_for():
+    run = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "max_new_tokens": 7, "stop_ids": [2]}
+    sampling_of = rollout_host.sampling_of
+    assert sampling_of(run, None, {})[0] == {**{k: run[k] for k in rollout_host.spelled}, "count": 1, "max_new_tokens": 7, "stop_ids": [2]}
+    said, longest = sampling_of(run, {"max_new_tokens": 3, "temperature": 0.5, "transformers_version": None}, {"top_k": 4, "eos_token_id": 9})
+    assert (said["max_new_tokens"], said["temperature"], said["top_k"], said["stop_ids"], longest) == (3, 0.5, 4, [9], None)
+    assert sampling_of(run, None, {"do_sample": False, "use_cache": True, "num_beams": 1})[0]["temperature"] == 0.0
+    assert sampling_of(run, rollout_host.Settings({"max_new_tokens": 3}), {"max_length": 12}) == (sampling_of(run, None, {"max_length": 12})[0], 12)
+    for bad in ({"num_beams": 4}, {"stop_strings": ["x"]}, {"penalty_alpha": 0.6}):
+        try:
+            sampling_of(run, None, bad)
+            raise AssertionError(f"it took {bad}")
+        except TypeError as error:
+            assert list(bad)[0] in str(error)
+
+
+@case
+def rows_that_a_rollout_function_returns():
+    rows = rollout_host.rows_of({"prompt_ids": [(1, 2)], "completion_ids": [rollout_host.Ids([3, 4])], "logprobs": [None],
+                                 "env_mask": [[1, 0]], "env_reward": [float("nan")], "kind": "x"}, 1)
+    assert rows == {"completions": [{"prompt_ids": [1, 2], "ids": [3, 4], "mask": [1, 0]}], "columns": [{"env_reward": None, "kind": "x"}]}
+    one = {"prompt_ids": [[1]], "completion_ids": [[3]]}
+    for wrong, word in (({"completion_ids": [[3], [4]]}, "2 entries for 1"), ({"completion_ids": [["x"]]}, "holds 'x'"),
+                        ({"logprobs": [[0.1, 0.2]]}, "2 entries for 1 tokens"), ({"prompt_ids": None}, "no prompt_ids")):
+        assert word in refusal(rollout_host.rows_of, {**one, **wrong}, 1)["message"]
 
 
 @case

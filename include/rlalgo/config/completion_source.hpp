@@ -42,6 +42,8 @@
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
+#include <rlalgo/remote/gym_agents.hpp>
+#include <rlalgo/remote/rollout_function.hpp>
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
@@ -94,12 +96,27 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*turns_);
   }
 
-  // From here on generator() may be asked by another thread than the one that publishes. After play(). Of several ranks with
+  // From here on a user's function makes them, with what they have been made by.
+  void roll(std::shared_ptr<remote::RolloutFunction> function, remote::RolloutTexts texts) {
+    single_ = std::make_unique<inference::AnyGenerator>(generator_);
+    function_ = std::move(function);
+    function_->draw_from(*single_, std::move(texts));
+    generator_ = inference::AnyGenerator(*function_);
+  }
+
+  // From here on a Gym's agents make them, who ask the server that this one hands the weights to.
+  void run_agents(std::shared_ptr<remote::GymAgents> agents) {
+    agents_ = std::move(agents);
+    generator_ = inference::AnyGenerator(*agents_);
+  }
+
+  // From here on generator() may be asked by another thread than the one that publishes. After play() and roll(). Of several ranks with
   // an engine each: `trainers` and `callers` are where those threads meet.
   void beside_training(std::shared_ptr<sync::CallSchedule> schedule = nullptr,
                        std::shared_ptr<distributed::World> trainers = nullptr,
                        std::shared_ptr<distributed::World> callers = nullptr) {
-    const bool exclusive = turns_ != nullptr || generator_.source() == inference::WeightSource::remote;
+    const bool exclusive =
+        turns_ != nullptr || function_ != nullptr || generator_.source() == inference::WeightSource::remote;
     const std::shared_ptr<sync::Turns>& turns = hand_overs_;
     turns->stop = stop_.get_token();
     turns->schedule = std::move(schedule);
@@ -244,7 +261,9 @@ class CompletionSource {
   std::shared_ptr<sync::Turns> hand_overs_;
   std::function<std::uint64_t()> progress_;
   std::function<std::int64_t()> hold_;
-  std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_
+  std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_ or function_
+  std::shared_ptr<remote::RolloutFunction> function_;
+  std::shared_ptr<remote::GymAgents> agents_;
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
   std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under in_turns_
   std::unique_ptr<sync::TurnsGenerator<inference::AnyGenerator>> in_turns_;

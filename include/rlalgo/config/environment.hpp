@@ -2,6 +2,7 @@
 // tokens.
 //
 //   trl.environment_factory: module.Class        remote/python_environment.hpp
+//   trl.environment_factory: ws://HOST:PORT      remote/open_env.hpp
 //   trl.tools: [calculator, module.function]     the built-in tool, Python functions
 //   trl.max_tool_calling_iterations              rounds of tool calls; unset = no limit but max_completion_length
 //   trl.max_turns                                messages of the model; 0 = no limit
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,13 +36,16 @@
 #include <rlalgo/environment/tool_calls.hpp>
 #include <rlalgo/environment/tools.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
+#include <rlalgo/remote/open_env.hpp>
 #include <rlalgo/remote/python_environment.hpp>
+#include <rlalgo/run/interrupt.hpp>
 
 namespace rlalgo::config {
 
 // Null: completions are single turns. Modules are looked for in `search_paths`.
 [[nodiscard]] inline std::shared_ptr<environment::Environments> environments(
-    const RunConfig& c, std::vector<std::filesystem::path> search_paths) {
+    const RunConfig& c, std::vector<std::filesystem::path> search_paths,
+    const std::function<void(const std::string&)>& tell = {}) {
   const TrlConfig& t = c.trl;
   std::vector<environment::Tool> built_in;
   std::vector<std::string> python_tools;
@@ -50,12 +55,25 @@ namespace rlalgo::config {
     else
       python_tools.push_back(name);
   std::shared_ptr<remote::PythonEnvironment> python;
-  if (t.environment_factory || !python_tools.empty())
+  const bool open_env = t.environment_factory && remote::is_open_env(*t.environment_factory);
+  if (open_env && !t.tools.empty())
+    core::raise_usage("config", 25,
+                      {.what = "trl.tools does not go with an environment that a server has",
+                       .where = c.place("trl.tools"),
+                       .remedy = "remove it: tools of the server's own are offered to the model"});
+  if ((t.environment_factory && !open_env) || !python_tools.empty())
     python = std::make_shared<remote::PythonEnvironment>(
         t.environment_factory, python_tools,
         remote::PythonConfig{.search_paths = std::move(search_paths), .call_seconds = t.environment_timeout});
   std::shared_ptr<environment::Environments> out;
-  if (python && python->steps()) {
+  if (open_env) {
+    out =
+        std::make_shared<remote::OpenEnv>(remote::OpenEnvConfig{.url = *t.environment_factory,
+                                                                .seconds = t.environment_timeout,
+                                                                .failures_end_the_run = t.reward_on_failure == "error",
+                                                                .tell = tell,
+                                                                .stop = run::Interrupt::token()});
+  } else if (python && python->steps()) {
     if (!t.tools.empty())
       core::raise_usage("config", 25,
                         {.what = "trl.tools does not go with an environment that is stepped",
@@ -73,6 +91,19 @@ namespace rlalgo::config {
                       {.what = "nothing gives a reward",
                        .expected = "trl.reward_funcs, or an environment with step or get_reward",
                        .where = c.place("trl.environment_factory")});
+  return out;
+}
+
+// Rows for an environment that says at its reset what there is to do: empty messages, which that is appended to.
+[[nodiscard]] inline std::vector<data::TokenizedPrompt> prompts_of_resets() {
+  constexpr std::int64_t rows =
+      4096;  // more than a step has prompts; the task of each is drawn anew in every generation
+  std::vector<data::TokenizedPrompt> out;
+  for (std::int64_t i = 0; i < rows; ++i)
+    out.push_back({.row = i,
+                   .ids = {},
+                   .prompt = data::Json::array({{{"role", "user"}, {"content", ""}}}),
+                   .columns = data::Json::object()});
   return out;
 }
 

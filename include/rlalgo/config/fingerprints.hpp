@@ -99,6 +99,7 @@ inline void add_features(const RunConfig& c, data::Json& out) {
       detail::add_code(c, name, out);
   }
   if (c.trl.environment_factory) detail::add_code(c, *c.trl.environment_factory, out);
+  if (c.trl.rollout_func) detail::add_code(c, *c.trl.rollout_func, out);
   for (const std::string& tool : c.trl.tools) detail::add_code(c, tool, out);
   detail::add_base(c, c.beta != 0.0, out);
   detail::add_features(c, out);

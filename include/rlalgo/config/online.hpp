@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <rlalgo/config/completion_source.hpp>
+#include <rlalgo/config/detail/read_nemo_gym.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/feature_matching.hpp>
@@ -25,6 +26,7 @@
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/environment/concept.hpp>
+#include <rlalgo/remote/gym_rewards.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/reward/column.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
@@ -75,7 +77,9 @@ namespace rlalgo::config {
   if (!t.generates_beside()) return {.depth = 0};
   double deadlines = t.reward_timeout * static_cast<double>(t.reward_max_retries + 1);
   if (t.generates_elsewhere()) deadlines += t.request_timeout + t.vllm_server_timeout;
-  if (t.has_turns()) deadlines += t.environment_timeout;
+  if (c.nemo_gym.multi_turn) deadlines += c.nemo_gym.run_timeout;
+  if (c.nemo_gym.enabled) deadlines += c.nemo_gym.server_timeout + c.nemo_gym.verify_timeout;
+  if (t.has_turns() || t.rollout_func) deadlines += t.environment_timeout;
   return {.depth = t.prefetch_depth,
           .sync_interval = t.vllm_sync_interval,
           .max_staleness = t.max_staleness.value_or(-1),
@@ -154,7 +158,8 @@ namespace rlalgo::config {
 // The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
     const RunConfig& c, const std::filesystem::path& config_file,
-    const environment::Environments* environments = nullptr) {
+    const environment::Environments* environments = nullptr,
+    const std::shared_ptr<remote::GymVerifier>& gym = nullptr) {
   remote::RewardSettings settings;
   remote::PythonConfig& python = settings.pool.python;
   python.search_paths = python_paths(config_file);
@@ -166,15 +171,21 @@ namespace rlalgo::config {
   settings.on_failure = c.trl.reward_on_failure == "nan"    ? reward::OnFailure::nan
                         : c.trl.reward_on_failure == "zero" ? reward::OnFailure::zero
                                                             : reward::OnFailure::error;
+  const auto of_gym = [&](const std::string& name) { return c.nemo_gym.enabled && names_gym_reward(name); };
   std::vector<std::string> names;
   for (const std::string& name : c.trl.reward_funcs)
-    if (!names_reward_model(name)) names.push_back(name);
+    if (!names_reward_model(name) && !of_gym(name)) names.push_back(name);
   auto functions = remote::make_reward_functions(names, settings);
   std::vector<sampler::WeightedReward> out;
   for (std::size_t k = 0, next = 0; k < c.trl.reward_funcs.size(); ++k) {
     const std::string& name = c.trl.reward_funcs[k];
-    std::shared_ptr<reward::RewardFunction> function =
-        names_reward_model(name) ? reward_model(c, name, settings.on_failure) : functions[next++];
+    std::shared_ptr<reward::RewardFunction> function;
+    if (of_gym(name) && gym == nullptr)
+      function = reward::column(name, name == "nemo_gym" ? "environment_reward" : name);
+    else if (of_gym(name))
+      function = std::make_shared<remote::GymReward>(gym, name == "nemo_gym" ? "" : name.substr(9));
+    else
+      function = names_reward_model(name) ? reward_model(c, name, settings.on_failure) : functions[next++];
     out.push_back({std::move(function), c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
   }
   if (environments != nullptr && !environments->reward_name().empty())

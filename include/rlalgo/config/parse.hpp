@@ -16,6 +16,7 @@
 
 #include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_ebft.hpp>
+#include <rlalgo/config/detail/read_nemo_gym.hpp>
 #include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
@@ -171,6 +172,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::read_beta(reader, config);
   if (preference) detail::read_preference_beta(reader, config);
   detail::read_related_keys(reader, config);
+  detail::read_nemo_gym(reader, config);
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
   detail::apply_prefixes(reader, idle_prefixes());
@@ -183,9 +185,13 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   config.given = findings.given;
   detail::expand_homes(config);
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
-  detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
+  const bool prompted = config.nemo_gym.enabled || config.trl.prompts_itself();
+  if (config.trl.prompts_itself() && !config.was_set("datasets"))
+    detail::require_key(config, "max_steps", "max_steps: 100 (without datasets there is no epoch to count)",
+                        document.file);
+  if (!prompted) detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
   detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  if (!preference && !matches_features(config) && !config.trl.environment_factory)
+  if (!preference && !matches_features(config) && !config.trl.environment_factory && !config.nemo_gym.enabled)
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   spread_over(config, ranks);
   validate(config);

@@ -71,7 +71,6 @@ struct RecognisedKey {
       {"reward_model", "reward models are not trained here"},
       {"process_reward_model", "reward models are not trained here"},
       {"trainer_cls", "trainers are chosen by rl"},
-      {"nemo_gym_enabled", "rewards come from trl.reward_funcs"},
       {"use_pose", "positions are those of the tokens"},
       {"use_eaft", "set rl"},
   };
@@ -81,7 +80,6 @@ struct RecognisedKey {
 // The same for the trl section.
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_trl_keys() {
   static const std::vector<RecognisedKey> keys = {
-      {"rollout_func", "write an environment and name it in trl.environment_factory"},
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
       {"log_completions_hub_repo", "nothing is uploaded"},
@@ -414,7 +412,7 @@ struct RecognisedKey {
       {"swanlab_", logged},
       {"liger_", "kernels are chosen by the program"},
       {"spectrum_", plugin},
-      {"nemo_gym_", plugin},
+      {"nemo_gym_", "nemo_gym_enabled is not true"},
       {"qgalore_", "it concerns another optimizer"},
       {"gradio_", "there is no web page"},
       {"ray_", "there is one process"},

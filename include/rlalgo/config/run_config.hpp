@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/config/ebft_config.hpp>
+#include <rlalgo/config/nemo_gym_config.hpp>
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/config/preference_config.hpp>
 #include <rlalgo/data/chat_template_format.hpp>
@@ -72,6 +73,11 @@ struct TrlConfig {
   std::optional<std::int64_t> max_tool_calling_iterations;  // rounds of calls in one completion; unset = no limit
   std::int64_t max_turns = 0;                               // messages of the model; 0 = no limit (rlalgo's own key)
   double environment_timeout = 60.0;                        // seconds for one turn of all episodes (rlalgo's own key)
+  std::optional<std::string> rollout_func;                  // module.function that makes the completions
+  // Whether the environment may say what there is to do, without rows: it is a server's.
+  [[nodiscard]] bool prompts_itself() const {
+    return environment_factory && environment_factory->find("://") != std::string::npos;
+  }
   [[nodiscard]] bool has_turns() const { return environment_factory || !tools.empty(); }
 
   // Completions made by a server (TRL's vllm-serve protocol)
@@ -232,6 +238,7 @@ struct RunConfig {
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo
   EbftConfig ebft;              // rl: ebft
+  NemoGymConfig nemo_gym;       // nemo_gym_enabled: true
 
   // Derived
   std::vector<std::string> warnings;           // to be shown once, in order

@@ -130,7 +130,7 @@ class Validator {
 
   void data() const {
     const RunConfig& c = config_;
-    if (config_.datasets.empty())
+    if (c.datasets.empty() && !c.nemo_gym.enabled && !c.trl.prompts_itself())
       core::raise_usage(
           "config", 7,
           {.what = "datasets is empty", .expected = "datasets: [{path: rows.jsonl}]", .where = c.place("datasets")});
@@ -156,6 +156,12 @@ class Validator {
                         {.what = "trl.reward_funcs is empty",
                          .expected = "at least one function, such as rewards.correct",
                          .where = config_.place("trl.reward_funcs")});
+    if (t.rollout_func && t.has_turns())
+      core::raise_usage("config", 8,
+                        {.what = "trl.rollout_func does not go with " +
+                                 std::string(t.environment_factory ? "trl.environment_factory" : "trl.tools"),
+                         .where = config_.place("trl.rollout_func"),
+                         .remedy = "a rollout function plays its own environments: remove one of the two"});
     if (!t.reward_weights.empty() && t.reward_weights.size() != t.reward_funcs.size())
       core::raise_usage("config", 8,
                         {.what = "trl.reward_weights does not match trl.reward_funcs",
@@ -283,7 +289,7 @@ class Validator {
     for (const double layer : e.feature_layers)
       range("ebft.feature_layers", layer, layer >= 0 && layer <= 1, "relative depths from 0 to 1");
     if (e.feature_layers.empty()) range("ebft.feature_layers", 0, false, "one relative depth or more");
-    for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools"})
+    for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools", "trl.rollout_func"})
       if (config_.was_set(key))
         core::raise_usage("config", 8,
                           {.what = std::string(key) + " does not go with rl: ebft: features are its reward",

@@ -27,15 +27,19 @@ struct TokenizedPrompt {
   std::vector<std::uint8_t> answer_mask = {};  // [answer_ids], 0 = no likelihood term; empty = all have one
 };
 
-// What else happened in a completion of several turns, in which an environment or tools answered the model.
+// What else happened in a completion that did not come of one prompt and one draw: an environment or tools answered the
+// model, or a rollout function made it.
 struct Episode {
-  Json messages;           // after the prompt: the model's, the environment's and the tools'
+  Json messages;  // after the prompt: the model's, the environment's and the tools'; a string: the completion is
+                  // this text whatever the prompt is; null: there is only the text
   std::string last_text;   // of the model's last message
   double reward = 0.0;     // the environment's
   std::int64_t turns = 0;  // messages of the model
   bool has_tools = false;
   std::int64_t tool_calls = 0;
   std::int64_t tool_failures = 0;  // calls answered with an error
+  Json columns = nullptr;          // what rewards see beside the row's columns, an object; null = nothing
+  std::string failure = {};        // not empty: it failed, in this way, and its completion leaves its group
 };
 
 // One completion as a generator returns it.

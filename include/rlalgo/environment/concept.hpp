@@ -46,8 +46,9 @@ concept Environment = requires(E& environment, const Json& row, std::uint64_t se
 };
 
 struct Start {
-  Json row;                // the dataset's columns, and "prompt"
-  std::uint64_t seed = 0;  // a function of the run's seed, the generation and the completion's index
+  Json row;                      // the dataset's columns, and "prompt"
+  std::uint64_t seed = 0;        // a function of the run's seed, the generation and the completion's index
+  std::uint64_t group_seed = 0;  // one for all completions of a prompt
 };
 
 // A message of the model in one of the episodes: {"role": "assistant", "content": …[, "tool_calls": …]}.
@@ -60,9 +61,10 @@ struct Ending {
   double reward = 0.0;  // added to the turns' rewards
   std::int64_t tool_calls = 0;
   std::int64_t tool_failures = 0;  // calls answered with an error
+  std::string failure = {};        // not empty: the episode failed, in this way, and its completion leaves its group
 };
 
-// All episodes of one generation: begin, any number of steps, finish.
+// Episodes side by side: room, begin, any number of steps, finish.
 class Environments {
  public:
   virtual ~Environments() = default;
@@ -70,6 +72,8 @@ class Environments {
   [[nodiscard]] virtual std::string reward_name() const = 0;
   // JSON schemas of the tools, for the chat template; null = none.
   [[nodiscard]] virtual Json tools() const { return nullptr; }
+  // How many of `wanted` episodes may begin now; at least one. The others do when these are finished.
+  virtual std::size_t room(std::size_t wanted) { return wanted; }
   // Starts one episode for each entry; what each says first, or null.
   virtual std::vector<Json> begin(std::span<const Start> starts) = 0;
   // One turn for each message.

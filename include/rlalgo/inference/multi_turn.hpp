@@ -6,7 +6,8 @@
 // mask: 1 on mᵢ, 0 on eᵢ; log-probs of eᵢ are 0. max_new_tokens limits the whole completion; an observation that would
 // leave no room for another token, there or in the model's context, is not shown and ends the episode. Draws continue
 // at the position reached, so that no random number is used twice. All live episodes take their next turn together:
-// the wrapped generator and the environment are asked once per turn. Each turn fills the KV cache of its conversation
+// the wrapped generator and the environment are asked once per turn. What the environments have no room for begins later,
+// and draws the same. Each turn fills the KV cache of its conversation
 // again.
 //
 // Source: TRL `GRPOTrainer._tool_call_loop` and `env_mask`.
@@ -66,14 +67,24 @@ class MultiTurn {
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key) {
-    std::vector<Playing> all = begin(requests, key);
-    std::vector<std::size_t> live(all.size());
-    for (std::size_t i = 0; i < live.size(); ++i) live[i] = i;
-    while (!live.empty()) {
-      draw(all, live, requests, sampling, key);
-      live = take_turns(all, live, sampling);
+    std::vector<environment::Start> starts;
+    std::vector<Playing> all = seated(requests, key, starts);
+    for (first_ = 0; first_ < all.size();) {
+      const std::size_t count = environments_->room(all.size() - first_);
+      require(std::clamp<std::size_t>(count, 1, all.size() - first_), count, "episodes at a time");
+      begin(std::span(all).subspan(first_, count), std::span(starts).subspan(first_, count), requests);
+      std::vector<std::size_t> live(count);
+      for (std::size_t i = 0; i < count; ++i) live[i] = first_ + i;
+      while (!live.empty()) {
+        draw(all, live, requests, sampling, key);
+        live = take_turns(all, live, sampling);
+      }
+      finish(std::span(all).subspan(first_, count));
+      first_ += count;
     }
-    return end(all, requests);
+    std::vector<std::vector<data::Completion>> out(requests.size());
+    for (Playing& one : all) out[one.request].push_back(std::move(one.completion));
+    return out;
   }
   [[nodiscard]] WeightSource source() const { return source_of(*generator_); }
 
@@ -87,9 +98,8 @@ class MultiTurn {
     data::Episode episode;
   };
 
-  std::vector<Playing> begin(std::span<const Request> requests, DrawKey key) {
+  std::vector<Playing> seated(std::span<const Request> requests, DrawKey key, std::vector<environment::Start>& starts) {
     std::vector<Playing> all;
-    std::vector<environment::Start> starts;
     for (std::size_t r = 0; r < requests.size(); ++r) {
       const Request& request = requests[r];
       if (request.source == nullptr)
@@ -99,22 +109,28 @@ class MultiTurn {
                      .remedy = "set Request::source"});
       data::Json row = request.source->columns.is_object() ? request.source->columns : data::Json::object();
       row["prompt"] = request.source->prompt;
+      const auto seed = [&](std::uint64_t index) {
+        const core::PhiloxBlock words = core::philox({key.seed, core::Stream::environment}, key.step, index);
+        return static_cast<std::uint64_t>(words[0]) << 32U | words[1];
+      };
       for (std::int64_t j = 0; j < request.count; ++j) {
         const std::uint64_t index = request.first_index + static_cast<std::uint64_t>(j);
-        const core::PhiloxBlock words = core::philox({key.seed, core::Stream::environment}, key.step, index);
-        starts.push_back({row, static_cast<std::uint64_t>(words[0]) << 32U | words[1]});
+        starts.push_back({row, seed(index), seed(request.first_index)});
         all.push_back({.request = r, .index = index, .prompt = request.prompt, .completion = {}, .episode = {}});
         all.back().episode.messages = data::Json::array();
       }
     }
-    const std::vector<data::Json> first = environments_->begin(starts);
-    require(first.size(), all.size(), "opening observations");
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (first[i].is_null()) continue;
-      all[i].prompt = dialogue_.open(requests[all[i].request].source->prompt, first[i]);
-      all[i].completion.prompt_ids = all[i].prompt;
-    }
     return all;
+  }
+
+  void begin(std::span<Playing> some, std::span<const environment::Start> starts, std::span<const Request> requests) {
+    const std::vector<data::Json> first = environments_->begin(starts);
+    require(first.size(), some.size(), "opening observations");
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (first[i].is_null()) continue;
+      some[i].prompt = dialogue_.open(requests[some[i].request].source->prompt, first[i]);
+      some[i].completion.prompt_ids = some[i].prompt;
+    }
   }
 
   // The model's next message in every live episode. Neighbours that continue the same tokens go as one request, so that
@@ -186,7 +202,7 @@ class MultiTurn {
       one.episode.last_text = message.at("content").get<std::string>();
       ++one.episode.turns;
       one.episode.messages.push_back(message);
-      said.push_back({i, std::move(message)});
+      said.push_back({i - first_, std::move(message)});
     }
     const std::vector<environment::Turn> turns = environments_->step(said);
     require(turns.size(), live.size(), "turns");
@@ -229,22 +245,20 @@ class MultiTurn {
     return true;
   }
 
-  std::vector<std::vector<data::Completion>> end(std::vector<Playing>& all, std::span<const Request> requests) {
+  void finish(std::span<Playing> some) {
     const std::vector<environment::Ending> endings = environments_->finish();
-    require(endings.size(), all.size(), "endings");
+    require(endings.size(), some.size(), "endings");
     const bool rewards = !environments_->reward_name().empty();
     const bool tools = !environments_->tools().is_null();
-    std::vector<std::vector<data::Completion>> out(requests.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      data::Episode& episode = all[i].episode;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      data::Episode& episode = some[i].episode;
       episode.reward = rewards ? sum(episode.reward, endings[i].reward) : std::numeric_limits<double>::quiet_NaN();
       episode.has_tools = tools;
       episode.tool_calls = endings[i].tool_calls;
       episode.tool_failures = endings[i].tool_failures;
-      all[i].completion.episode = std::make_shared<const data::Episode>(std::move(episode));
-      out[all[i].request].push_back(std::move(all[i].completion));
+      episode.failure = endings[i].failure;
+      some[i].completion.episode = std::make_shared<const data::Episode>(std::move(episode));
     }
-    return out;
   }
 
   static void require(std::size_t found, std::size_t expected, const char* what) {
@@ -259,6 +273,7 @@ class MultiTurn {
   std::shared_ptr<environment::Environments> environments_;
   Dialogue dialogue_;
   MultiTurnConfig config_;
+  std::size_t first_ = 0;  // of the episodes that are played now, in those of the generation
 };
 
 }  // namespace rlalgo::inference

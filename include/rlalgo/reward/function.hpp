@@ -31,11 +31,14 @@ struct RewardLog {
   std::vector<std::pair<std::string, double>> metrics;  // log_metric(name, value)
   std::vector<std::pair<std::string, Json>> extras;     // log_extra(column, one entry per completion)
   std::vector<std::string> warnings;                    // one line each, for the log
+  // Completions whose environment failed: they leave their group, whatever other functions say of them. Ascending.
+  std::vector<std::size_t> failed;
 
   void append(RewardLog other) {
     metrics.insert(metrics.end(), other.metrics.begin(), other.metrics.end());
     extras.insert(extras.end(), other.extras.begin(), other.extras.end());
     warnings.insert(warnings.end(), other.warnings.begin(), other.warnings.end());
+    failed.insert(failed.end(), other.failed.begin(), other.failed.end());
   }
 };
 

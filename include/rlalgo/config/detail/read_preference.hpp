@@ -171,6 +171,7 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"reward_weights", online},
                                                   {"environment_factory", online},
                                                   {"tools", online},
+                                                  {"rollout_func", online},
                                                   {"reward_timeout", online},
                                                   {"reward_num_workers", online},
                                                   {"reward_kwargs", online},

@@ -86,11 +86,12 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
 
   reader.read("environment_factory", trl.environment_factory);
   reader.read("tools", trl.tools);
+  reader.read("rollout_func", trl.rollout_func);
   if (trl.has_turns()) {
     reader.read("max_tool_calling_iterations", trl.max_tool_calling_iterations);
     reader.read("max_turns", trl.max_turns);
-    reader.read("environment_timeout", trl.environment_timeout);
   }
+  if (trl.has_turns() || trl.rollout_func) reader.read("environment_timeout", trl.environment_timeout);
 
   read_name(reader, "advantage_estimator", trl.advantage_estimator, names_of(estimators()));
   read_name(reader, "loss_type", trl.loss_type, names_of(policy_objectives()));

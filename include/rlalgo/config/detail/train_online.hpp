@@ -19,9 +19,11 @@
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
 #include <rlalgo/config/ranks.hpp>
+#include <rlalgo/config/rollout_function.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
@@ -32,7 +34,8 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
   for (data::TokenizedPrompt& prompt : prompts) {
     core::stop_if_interrupted();
     if (!tools.is_null()) require_messages(prompt, config);
-    prompt.ids = model.encode(prompt.prompt, config.trl.chat_template_kwargs, tools);
+    prompt.ids = model.encode(prompt.prompt, config.trl.chat_template_kwargs,
+                              config.nemo_gym.enabled ? data::gym_tools(prompt.columns) : tools);
     if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
       core::raise("config", 27,
                   {.what = "a prompt leaves no room for a completion",
@@ -46,12 +49,20 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
 template <class Unused>
 run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
                                       EvaluationTask* evaluation) {
-  Prompts prompts = load_prompts(config);
+  Prompts prompts;
+  if (config.nemo_gym.enabled)
+    prompts = load_gym_prompts(config);
+  else if (config.datasets.empty() && config.trl.prompts_itself())
+    prompts.train = prompts_of_resets();
+  else
+    prompts = load_prompts(config);
   if (messages.note)
     for (const std::string& text : prompts.notes) messages.note(text);
   const std::filesystem::path file = config.file;
-  const auto environments = config::environments(config, python_paths(file));
-  auto rewards = weighted_rewards(config, file, environments.get());
+  const auto environments = config::environments(config, python_paths(file), messages.note);
+  const auto function = config::rollout_function(config, python_paths(file));
+  const auto gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
+  auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr);
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
   const auto truths = std::make_shared<Truths>();
@@ -79,6 +90,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
+  if (config.nemo_gym.multi_turn) source.run_agents(gym_agents(config, *gym, model, messages.note));
+  if (function) source.roll(function, rollout_texts(config, model));
   const auto world = world_of(config);
   sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
   if (config.trl.generates_beside() && world->size() > 1) {

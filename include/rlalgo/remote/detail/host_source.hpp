@@ -10,14 +10,17 @@ if __name__ == "__main__":
     sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
 
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import select
 import signal
 import socket
+import threading
 import time
 import traceback
+import types
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -149,11 +152,36 @@ def trace_of(error):
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
+def has(name):
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
+def only_in_rollouts(*_, **__):
+    raise RuntimeError("generate_rollout_completions works within trl.rollout_func only")
+
+
+def offer_trl(generate, always):
+    # trl.experimental.openenv.generate_rollout_completions is ours: in place of a trl that is not there, or of the user's.
+    if not always and has("trl"):
+        return
+    ours = types.ModuleType("trl.experimental.openenv")
+    ours.generate_rollout_completions = generate
+    above = [] if has("trl") else ["trl", "trl.experimental"]
+    for name in above:
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = []
+    sys.modules[ours.__name__] = ours
+    if above:
+        sys.modules["trl"].experimental = sys.modules["trl.experimental"]
+        sys.modules["trl.experimental"].openenv = ours
+
+
 def imported(path, directories):
     # The function `module.name`.
     for directory in reversed(directories):
         if directory not in sys.path:
             sys.path.insert(0, directory)
+    offer_trl(only_in_rollouts, False)
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)
@@ -194,8 +222,26 @@ def line_of(answer):
     return line + b"\n"
 
 
+channel = questions = None
+asking = threading.Lock()
+
+
+def ask(question):
+    # A question to the trainer while one of its own is worked on: its answer. An answer with "refused" is a ValueError.
+    with asking:
+        channel.sendall(line_of(question))
+        line = questions.readline()
+    if not line:
+        os._exit(1)  # the trainer has gone
+    answer = json.loads(line)
+    if "refused" in answer:
+        raise ValueError(answer["refused"])
+    return answer
+
+
 def serve(load, work):
     # Answers questions until there are none.
+    global channel, questions
     become_the_worker()
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)

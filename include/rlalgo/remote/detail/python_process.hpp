@@ -75,6 +75,9 @@ class PythonProcess {
     return Failure{.trouble = Trouble::refused, .found = std::move(found), .answer = std::move(answer)};
   }
 
+  // Ends it, whatever it does.
+  void end() { process_.stop(0.0); }
+
   // For an answer that is an object and yet not what was agreed.
   [[nodiscard]] Failure unreadable(const std::string& text) {
     process_.stop(0.0);

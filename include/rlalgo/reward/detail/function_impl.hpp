@@ -21,7 +21,10 @@ namespace rlalgo::reward {
 
 RLALGO_INLINE void join_logs(const std::vector<std::pair<std::size_t, RewardLog>>& parts, RewardLog& out) {
   std::vector<std::string> columns;
+  std::size_t first = 0;
   for (const auto& [rows, log] : parts) {
+    for (const std::size_t row : log.failed) out.failed.push_back(first + row);
+    first += rows;
     out.metrics.insert(out.metrics.end(), log.metrics.begin(), log.metrics.end());
     out.warnings.insert(out.warnings.end(), log.warnings.begin(), log.warnings.end());
     for (const auto& [column, entries] : log.extras)

@@ -179,7 +179,9 @@ RLALGO_INLINE Json pack_episodes(const Generation& generation) {
                    {"turns", e.turns},
                    {"has_tools", e.has_tools},
                    {"tool_calls", e.tool_calls},
-                   {"tool_failures", e.tool_failures}});
+                   {"tool_failures", e.tool_failures},
+                   {"columns", e.columns},
+                   {"failure", e.failure}});
   }
   return out;
 }
@@ -188,14 +190,16 @@ RLALGO_INLINE void unpack_episodes(const Json& packed, Generation& generation) {
   for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
     const Json& e = packed.at(i);
     if (e.is_null()) continue;
-    generation.rollouts[i].episode = std::make_shared<const data::Episode>(
-        data::Episode{.messages = e.at("messages"),
-                      .last_text = e.at("last_text").get<std::string>(),
-                      .reward = unpack<double>(e.at("reward")).at(0),
-                      .turns = e.at("turns").get<std::int64_t>(),
-                      .has_tools = e.at("has_tools").get<bool>(),
-                      .tool_calls = e.at("tool_calls").get<std::int64_t>(),
-                      .tool_failures = e.at("tool_failures").get<std::int64_t>()});
+    generation.rollouts[i].episode =
+        std::make_shared<const data::Episode>(data::Episode{.messages = e.at("messages"),
+                                                            .last_text = e.at("last_text").get<std::string>(),
+                                                            .reward = unpack<double>(e.at("reward")).at(0),
+                                                            .turns = e.at("turns").get<std::int64_t>(),
+                                                            .has_tools = e.at("has_tools").get<bool>(),
+                                                            .tool_calls = e.at("tool_calls").get<std::int64_t>(),
+                                                            .tool_failures = e.at("tool_failures").get<std::int64_t>(),
+                                                            .columns = e.at("columns"),
+                                                            .failure = e.at("failure").get<std::string>()});
   }
 }
 

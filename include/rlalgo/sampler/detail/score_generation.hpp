@@ -99,7 +99,8 @@ std::int64_t drawn_tokens(const data::Rollout& rollout);
 data::Json completion_of(const data::Rollout& rollout);
 
 // Runs every reward function over all rows; fills Generation::rewards and Rollout::rewards. Of a completion of several
-// turns, text is the model's last message, and what the environment gave is the column environment_reward.
+// turns, text is the model's last message, and what the environment gave is the column environment_reward. What a
+// function calls failed (RewardLog::failed) has no reward and no loss.
 void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
                  RolloutBatch& batch);
 

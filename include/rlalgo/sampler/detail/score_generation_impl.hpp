@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,9 +41,30 @@ RLALGO_INLINE std::int64_t drawn_tokens(const data::Rollout& rollout) {
 }
 
 RLALGO_INLINE data::Json completion_of(const data::Rollout& rollout) {
+  const bool played = rollout.episode && !rollout.episode->messages.is_null();
+  if (played && rollout.episode->messages.is_string()) return rollout.episode->messages;
   if (!rollout.prompt->is_array()) return rollout.text;
-  if (rollout.episode) return rollout.episode->messages;
+  if (played) return rollout.episode->messages;
   return data::Json::array({data::Json{{"role", "assistant"}, {"content", rollout.text}}});
+}
+
+// Episodes that failed: their number and their kinds, where there are episodes at all.
+inline void note_failed_episodes(const Generation& generation, reward::RewardLog& log) {
+  std::map<std::string, double> kinds;
+  std::size_t episodes = 0, failed = 0;
+  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
+    const data::Rollout& r = generation.rollouts[i];
+    if (!r.episode || (r.episode->turns == 0 && r.episode->failure.empty())) continue;
+    ++episodes;
+    if (r.episode->failure.empty()) continue;
+    ++failed;
+    ++kinds[r.episode->failure];
+    log.failed.push_back(i);
+  }
+  if (episodes == 0) return;
+  const auto n = static_cast<double>(episodes);
+  log.metrics.emplace_back("rollout/failed", static_cast<double>(failed) / n);
+  for (const auto& [kind, count] : kinds) log.metrics.emplace_back("rollout/failed/" + kind, count / n);
 }
 
 RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
@@ -56,7 +79,8 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     completions.push_back(completion_of(r));
     columns.push_back(r.columns);
     if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
-    texts.push_back(r.episode ? r.episode->last_text : r.text);
+    if (r.episode && r.episode->columns.is_object()) columns.back().update(r.episode->columns);
+    texts.push_back(r.episode && !r.episode->messages.is_null() ? r.episode->last_text : r.text);
     ids.emplace_back(r.completion_ids);
   }
   std::vector<std::string> names;
@@ -77,6 +101,13 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   for (std::size_t k = 0; k < rewards.size(); ++k) {
     const std::vector<double> values = reward::evaluate(*rewards[k].function, call);
     for (std::size_t i = 0; i < n; ++i) generation.rewards(i, k) = values[i];
+  }
+  note_failed_episodes(generation, log);
+  for (const std::size_t i : log.failed) {
+    for (std::size_t k = 0; k < rewards.size(); ++k)
+      generation.rewards(i, k) = std::numeric_limits<double>::quiet_NaN();
+    data::Rollout& rollout = generation.rollouts[i];
+    rollout.loss_mask.assign(rollout.completion_ids.size(), 0);
   }
   for (std::size_t i = 0; i < n; ++i) {
     std::vector<double>& row = generation.rollouts[i].rewards;
@@ -138,7 +169,7 @@ RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& 
   double episodes = 0, turns = 0, calls = 0, failures = 0;
   bool tools = false;
   for (const data::Rollout& r : generation.rollouts) {
-    if (!r.episode) continue;
+    if (!r.episode || r.episode->turns == 0) continue;
     ++episodes;
     turns += static_cast<double>(r.episode->turns);
     calls += static_cast<double>(r.episode->tool_calls);

@@ -1,0 +1,135 @@
+// The `nemo_gym_…` keys (config/nemo_gym_config.hpp), and what they mean for trl.reward_funcs.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/run_config.hpp>
+
+namespace rlalgo::config {
+
+// nemo_gym: the reward of the Gym; nemo_gym.NAME: one of its reward_components.
+[[nodiscard]] inline bool names_gym_reward(const std::string& name) {
+  return name == "nemo_gym" || name.starts_with("nemo_gym.");
+}
+
+namespace detail {
+
+inline NemoGymDataset read_gym_dataset(const Node& node, const std::string& key, Findings& findings) {
+  NemoGymDataset out;
+  out.place = node.place;
+  Reader reader(node, key + ".", findings);
+  reader.read("path", out.path);
+  reader.read("server_name", out.server_name);
+  reader.read("max_samples", out.max_samples);
+  reader.finish();
+  if (out.path.empty())
+    core::raise_usage("config", 7,
+                      {.what = key + " names no file", .expected = "path: rows.jsonl", .where = node.place.text()});
+  if (out.max_samples && *out.max_samples < 1)
+    raise_range(key + ".max_samples", *node.find("max_samples"), "1 or more");
+  return out;
+}
+
+// axolotl's documented name of the reward, and that of the one which its plugin adds, are the same reward here.
+inline void name_gym_rewards(TrlConfig& trl) {
+  std::vector<std::string> names;
+  std::vector<double> weights;
+  const bool weighted = trl.reward_weights.size() == trl.reward_funcs.size();
+  bool asked = false;
+  for (std::size_t k = 0; k < trl.reward_funcs.size(); ++k) {
+    std::string name = trl.reward_funcs[k];
+    if (name.starts_with("axolotl.integrations.nemo_gym.")) name = "nemo_gym";
+    if (names_gym_reward(name)) {
+      asked = true;
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    }
+    names.push_back(std::move(name));
+    if (weighted && !trl.reward_weights.empty()) weights.push_back(trl.reward_weights[k]);
+  }
+  if (!asked) {
+    names.emplace_back("nemo_gym");
+    if (!trl.reward_weights.empty()) weights.push_back(1.0);
+  }
+  trl.reward_funcs = std::move(names);
+  if (weighted) trl.reward_weights = std::move(weights);
+}
+
+inline void read_nemo_gym(Reader& reader, RunConfig& config) {
+  NemoGymConfig& gym = config.nemo_gym;
+  reader.read("nemo_gym_enabled", gym.enabled);
+  if (!gym.enabled) return;
+  if (is_preference(config) || matches_features(config))
+    core::raise_usage("config", 8,
+                      {.what = "nemo_gym_enabled does not go with rl: " + config.rl,
+                       .where = reader.section().find("nemo_gym_enabled")->place.text(),
+                       .remedy = "a Gym rewards completions: rl: grpo, gdpo or rloo"});
+  if (config.trl.has_turns())
+    core::raise_usage("config", 8,
+                      {.what = "nemo_gym_enabled does not go with trl.environment_factory or trl.tools",
+                       .where = reader.section().find("nemo_gym_enabled")->place.text(),
+                       .remedy = "a Gym brings its own environments: remove them"});
+  reader.read("nemo_gym_dir", gym.dir);
+  reader.read("nemo_gym_config_paths", gym.config_paths);
+  reader.read("nemo_gym_head_port", gym.head_port);
+  reader.read("nemo_gym_server_timeout", gym.server_timeout);
+  reader.read("nemo_gym_verify_timeout", gym.verify_timeout);
+  reader.read("nemo_gym_auto_start", gym.auto_start);
+  reader.read("nemo_gym_model_name", gym.model_name);
+  if (const Node* list = reader.take("nemo_gym_datasets"); list != nullptr) {
+    if (list->kind != Kind::sequence)
+      raise_type("nemo_gym_datasets", *list, "a list, one item per line after a dash: - path: …");
+    for (std::size_t i = 0; i < list->items.size(); ++i)
+      gym.datasets.push_back(
+          read_gym_dataset(list->items[i], "nemo_gym_datasets[" + std::to_string(i) + "]", reader.findings()));
+  }
+  reader.read("nemo_gym_multi_turn", gym.multi_turn);
+  if (gym.multi_turn) reader.read("nemo_gym_run_timeout", gym.run_timeout);
+  static constexpr RecognisedKey idle[] = {
+      {"nemo_gym_auto_clone", "nothing is downloaded; install the Gym into .venv of nemo_gym_dir"},
+      {"nemo_gym_run_timeout", "nemo_gym_multi_turn is not true"},
+      {"nemo_gym_max_turns", "an agent's limit is max_steps of its configuration"}};
+  apply_idle(reader, idle);
+
+  const auto place = [&](const char* key) { return reader.section().find(key)->place.text(); };
+  if (gym.datasets.empty())
+    core::raise_usage("config", 7,
+                      {.what = "nemo_gym_datasets is missing",
+                       .expected = "nemo_gym_datasets: [{path: rows.jsonl}]",
+                       .where = place("nemo_gym_enabled")});
+  if (gym.auto_start && gym.config_paths.empty())
+    core::raise_usage("config", 7,
+                      {.what = "nemo_gym_config_paths is missing",
+                       .expected = "the configurations that the Gym is started with",
+                       .where = place("nemo_gym_enabled"),
+                       .remedy = "name them, or set nemo_gym_auto_start: false where a Gym runs already"});
+  if (gym.head_port < 1 || gym.head_port > 65535)
+    raise_range("nemo_gym_head_port", *reader.section().find("nemo_gym_head_port"), "1 to 65535");
+  if (gym.multi_turn && (!config.trl.generates_elsewhere() || config.trl.rollout_func))
+    core::raise_usage(
+        "config", 8,
+        {.what = "nemo_gym_multi_turn needs a generation server that the agents can ask",
+         .where = place("nemo_gym_multi_turn"),
+         .remedy = config.trl.rollout_func ? "remove trl.rollout_func"
+                                           : "start rlalgo vllm-serve, name it in the Gym's model server, and "
+                                             "set trl.use_vllm: true, trl.vllm_server_port"});
+  for (const auto& [key, seconds] :
+       {std::pair{"nemo_gym_server_timeout", gym.server_timeout}, std::pair{"nemo_gym_run_timeout", gym.run_timeout},
+        std::pair{"nemo_gym_verify_timeout", gym.verify_timeout}})
+    if (!(seconds > 0) || !std::isfinite(seconds)) raise_range(key, *reader.section().find(key), "more than 0 seconds");
+  for (const char* key : {"datasets", "test_datasets"})
+    if (reader.given(key))
+      reader.findings().warnings.push_back(std::string(key) + " (" + place(key) +
+                                           ") has no effect: prompts come from nemo_gym_datasets");
+  name_gym_rewards(config.trl);
+}
+
+}  // namespace detail
+}  // namespace rlalgo::config

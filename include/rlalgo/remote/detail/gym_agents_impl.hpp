@@ -1,0 +1,251 @@
+// Definitions of gym_agents.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/remote/detail/gym_row_names.hpp>
+#include <rlalgo/remote/detail/side_by_side.hpp>
+#include <rlalgo/remote/gym_agents.hpp>
+#include <rlalgo/remote/gym_rewards.hpp>
+#include <rlalgo/reward/function.hpp>
+
+namespace rlalgo::remote {
+
+RLALGO_INLINE std::string gym_agent_of(const nlohmann::ordered_json& row, const GymDirectory& directory) {
+  const std::string where = "the row " + detail::row_words(row);
+  if (const std::string name = detail::named_in(row, "agent_ref", "responses_api_agents"); !name.empty()) return name;
+  std::string wanted = detail::named_in(row, "agent_ref", "resources_servers");
+  if (wanted.empty()) wanted = detail::named_in(row, gym_server_column, nullptr);
+  std::vector<std::string> found, all;
+  for (const GymServer& server : directory.servers()) {
+    if (server.kind != GymKind::agent) continue;
+    all.push_back(server.name);
+    if (server.name == wanted) return wanted;
+    if (!wanted.empty() && server.resources == wanted) found.push_back(server.name);
+  }
+  if (wanted.empty()) found = all;
+  if (found.size() == 1) return found.front();
+  std::string list;
+  for (const std::string& name : all) list += (list.empty() ? "" : ", ") + name;
+  core::raise("remote", 84,
+              {.what = "a row names no agent of the Gym",
+               .found = wanted.empty() ? "neither agent_ref nor server_name"
+                                       : std::to_string(found.size()) + " agents use " + wanted,
+               .expected = "one of " + (list.empty() ? "none: the Gym has no agents" : list),
+               .where = where,
+               .remedy = "write agent_ref into the rows, or the agent as server_name in nemo_gym_datasets"});
+}
+
+namespace detail {
+
+// The list of numbers under a key; false: it is none.
+template <class T>
+[[nodiscard]] bool numbers_in(const nlohmann::ordered_json& item, const char* key, std::vector<T>& out) {
+  const auto list = item.find(key);
+  if (list == item.end() || !list->is_array()) return false;
+  out.clear();
+  for (const auto& one : *list) {
+    if (!one.is_number() || (std::is_integral_v<T> && !one.is_number_integer())) return false;
+    out.push_back(one.get<T>());
+  }
+  return true;
+}
+
+// What an item of the output is among messages; null: nothing.
+[[nodiscard]] inline data::Json message_of(const nlohmann::ordered_json& item) {
+  const std::string type = item.value("type", "message");
+  if (type == "function_call") {
+    const auto text = item.value("arguments", std::string("{}"));
+    data::Json arguments = data::Json::parse(text, nullptr, false);
+    if (arguments.is_discarded()) arguments = text;
+    return {{"role", "assistant"},
+            {"content", ""},
+            {"tool_calls",
+             {{{"type", "function"}, {"function", {{"name", item.value("name", "")}, {"arguments", arguments}}}}}}};
+  }
+  if (type == "function_call_output") {
+    const auto output = item.find("output");
+    return {{"role", "tool"},
+            {"content", output != item.end() && output->is_string() ? output->get<std::string>()
+                        : output != item.end()                      ? output->dump()
+                                                                    : std::string()}};
+  }
+  if (type != "message") return nullptr;
+  const auto content = item.find("content");
+  std::string text;
+  if (content != item.end() && content->is_string()) text = content->get<std::string>();
+  if (content != item.end() && content->is_array())
+    for (const auto& part : *content)
+      if (part.is_object() && part.contains("text") && part["text"].is_string())
+        text += part["text"].get<std::string>();
+  const auto role = item.find("role");
+  return {{"role", role != item.end() && role->is_string() ? role->get<std::string>() : "assistant"},
+          {"content", text}};
+}
+
+}  // namespace detail
+
+RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, const GymAgentsConfig& config,
+                                           std::span<const data::TokenId> stop_ids) {
+  data::Completion out;
+  data::Episode episode{.messages = data::Json::array(), .reward = std::numeric_limits<double>::quiet_NaN()};
+  episode.columns = data::Json::object();
+  const auto failed = [&](const std::string& kind) {
+    episode.failure = kind;
+    out = {};
+    if (!stop_ids.empty()) {
+      out.ids = {stop_ids.front()};
+      out.loss_mask = {0};
+    }
+    out.episode = std::make_shared<const data::Episode>(std::move(episode));
+    return std::move(out);
+  };
+  if (!Gym::own_failure(reply).empty()) return failed("judge");
+  if (reply.contains("error") && !reply["error"].is_null()) return failed("status");
+  const auto value = reply.find("reward");
+  if (value == reply.end() || !value->is_number() || !reward::is_usable(value->get<double>()))
+    return failed("malformed");
+  const auto response = reply.find("response");
+  if (response == reply.end() || !response->is_object() || !response->contains("output") ||
+      !(*response)["output"].is_array())
+    return failed("malformed");
+  std::vector<data::TokenId> shown, drawn;
+  std::vector<float> log_probs;
+  bool any = false, spoke = false;
+  for (const auto& item : (*response)["output"]) {
+    if (!item.is_object()) return failed("malformed");
+    const std::string type = item.value("type", "message");
+    data::Json message = detail::message_of(item);
+    if (type == "function_call") {
+      ++episode.tool_calls;
+      episode.has_tools = true;
+    }
+    if (!message.is_null()) {
+      const bool own = message.at("role") == "assistant";
+      spoke = spoke || own;
+      if (own && !message.at("content").get_ref<const std::string&>().empty())
+        episode.last_text = message.at("content");
+      episode.messages.push_back(std::move(message));
+    }
+    if (!item.contains("generation_token_ids") || item["generation_token_ids"].is_null()) continue;
+    if (!detail::numbers_in(item, "generation_token_ids", drawn)) return failed("malformed");
+    if (drawn.empty()) continue;
+    if (!detail::numbers_in(item, "prompt_token_ids", shown) || shown.empty()) return failed("no_token_ids");
+    if (!detail::numbers_in(item, "generation_log_probs", log_probs) || log_probs.size() != drawn.size())
+      return failed("no_token_ids");
+    for (const auto* ids : {&shown, &drawn})
+      for (const data::TokenId id : *ids)
+        if (id < 0 || id >= config.vocab_size) return failed("foreign_ids");
+    for (const float p : log_probs)
+      if (!std::isfinite(p)) return failed("malformed");
+    if (!any) {
+      out.prompt_ids = shown;
+    } else {
+      const std::size_t before = out.prompt_ids.size() + out.ids.size();
+      const bool repeats = shown.size() >= before &&
+                           std::equal(out.prompt_ids.begin(), out.prompt_ids.end(), shown.begin()) &&
+                           std::equal(out.ids.begin(), out.ids.end(),
+                                      shown.begin() + static_cast<std::ptrdiff_t>(out.prompt_ids.size()));
+      if (!repeats) return failed("edited");
+      out.ids.insert(out.ids.end(), shown.begin() + static_cast<std::ptrdiff_t>(before), shown.end());
+      out.loss_mask.resize(out.ids.size(), 0);
+      out.log_probs.resize(out.ids.size(), 0.0f);
+    }
+    any = true;
+    ++episode.turns;
+    out.ids.insert(out.ids.end(), drawn.begin(), drawn.end());
+    out.loss_mask.resize(out.ids.size(), 1);
+    out.log_probs.insert(out.log_probs.end(), log_probs.begin(), log_probs.end());
+  }
+  if (!any) return failed(spoke ? "no_token_ids" : "empty");
+  if (static_cast<std::int64_t>(out.prompt_ids.size() + out.ids.size()) > config.max_positions)
+    return failed("too_long");
+  episode.reward = value->get<double>();
+  episode.columns["num_turns"] = episode.turns;
+  if (const auto components = reply.find("reward_components"); components != reply.end() && components->is_object())
+    for (const auto& [name, one] : components->items())
+      if (one.is_number()) episode.columns["nemo_gym." + name] = one;
+  const bool ended = std::find(stop_ids.begin(), stop_ids.end(), out.ids.back()) != stop_ids.end();
+  out.finish = ended ? data::Finish::stop : data::Finish::length;
+  out.episode = std::make_shared<const data::Episode>(std::move(episode));
+  return out;
+}
+
+RLALGO_INLINE data::Completion GymAgents::play(const data::Json& row, const inference::SamplingConfig& sampling) {
+  nlohmann::ordered_json body = row;
+  body.erase(gym_server_column);
+  auto& params = body["responses_create_params"];
+  if (!params.contains("max_output_tokens") || params["max_output_tokens"].is_null())
+    params["max_output_tokens"] = sampling.max_new_tokens;
+  params["temperature"] = sampling.temperature;
+  params["top_p"] = sampling.top_p;
+  const std::string agent = gym_agent_of(row, gym_->directory());
+  const std::string url = gym_->directory().find(GymKind::agent, agent, "a dataset row").url;
+  const GymReply reply = gym_->post(url, "/run", body, config_.seconds, nullptr);
+  if (reply.failure.empty()) {
+    data::Completion out = gym_episode(reply.body, config_, sampling.stop_ids);
+    return out;
+  }
+  data::Completion out = gym_episode({{"error", reply.detail}}, config_, sampling.stop_ids);
+  data::Episode episode = *out.episode;
+  episode.failure = reply.failure;
+  episode.last_text = reply.detail;
+  out.episode = std::make_shared<const data::Episode>(std::move(episode));
+  return out;
+}
+
+RLALGO_INLINE std::vector<std::vector<data::Completion>> GymAgents::generate(
+    std::span<const inference::Request> requests, const inference::SamplingConfig& sampling, inference::DrawKey key) {
+  std::vector<std::pair<std::size_t, const data::Json*>> asked;
+  for (std::size_t r = 0; r < requests.size(); ++r)
+    for (std::int64_t j = 0; j < requests[r].count; ++j) asked.emplace_back(r, &requests[r].source->columns);
+  std::vector<data::Completion> played(asked.size());
+  const auto play_all = [&] {
+    detail::side_by_side(asked.size(), config_.at_once,
+                         [&](std::size_t i) { played[i] = play(*asked[i].second, sampling); });
+  };
+  play_all();
+  const auto unreached = [](const data::Completion& one) { return one.episode->failure == "unreachable"; };
+  if (!played.empty() && std::all_of(played.begin(), played.end(), unreached)) {
+    if (config_.tell) config_.tell(played.front().episode->last_text + "; looking for the Gym again");
+    std::vector<Gym::Needed> needed;
+    std::set<std::string> names;
+    for (const auto& [r, row] : asked)
+      if (std::string name = gym_agent_of(*row, gym_->directory()); names.insert(name).second)
+        needed.push_back({GymKind::agent, std::move(name), "a dataset row"});
+    gym_->discover(needed);
+    play_all();
+  }
+  std::size_t failures = 0;
+  std::string first;
+  for (const data::Completion& one : played) {
+    if (one.episode->failure.empty()) continue;
+    if (failures++ == 0)
+      first = one.episode->failure + (one.episode->last_text.empty() ? "" : ": " + one.episode->last_text);
+  }
+  if (failures == played.size() && failures > 0 && config_.failures_end_the_run)
+    core::raise("remote", 83,
+                {.what = "all episodes of a generation failed",
+                 .found = std::to_string(failures) + " failures; the first: " + first,
+                 .where = "generation " + std::to_string(key.step),
+                 .remedy = "the agents' own logs say more; trl.reward_on_failure: nan goes on without them"});
+  if (failures > 0 && config_.tell)
+    config_.tell(std::to_string(failures) + " of " + std::to_string(played.size()) +
+                 " episodes failed, and leave their groups: " + first);
+  std::vector<std::vector<data::Completion>> out(requests.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) out[asked[i].first].push_back(std::move(played[i]));
+  return out;
+}
+
+}  // namespace rlalgo::remote

@@ -1,0 +1,180 @@
+"""A small NeMo Gym for tests: what is on the wire is what the real servers of nemo-gym 0.7 say; standard library only.
+
+    fake_gym.py --head-port PORT [--log FILE] [--faults SEED] [--late SECONDS]
+
+Resources servers: numbers (answers compared as numbers; sessions by cookie; reward_components), words_resources_server with the
+inner name words (no sessions, refuses rows without expected_answer), stepped (no /verify). One agent: numbers_simple_agent.
+--faults: four of ten judgements go wrong in one of seven ways, chosen by the seed and the text. --log: one JSON line for each judgement.
+"""
+import argparse
+import hashlib
+import http.server
+import json
+import re
+import socket
+import struct
+import threading
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--head-port", type=int, required=True)
+parser.add_argument("--log")
+parser.add_argument("--faults", type=int)
+parser.add_argument("--late", type=float, default=0)
+options = parser.parse_args()
+lock, sessions = threading.Lock(), {}
+FAULTS = ["status", "status", "timeout", "judge", "malformed", "malformed", "unreachable"]
+
+
+def write(**record):
+    if options.log:
+        with lock, open(options.log, "a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 256
+
+    def handle_error(self, *_):  # a client that has gone
+        pass
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, body, cookie=None, short=0):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data) + short))
+        if cookie:
+            self.send_header("Set-Cookie", f"{cookie}; Path=/; HttpOnly; SameSite=lax")
+        self.end_headers()
+        self.wfile.write(data)
+        if short:
+            self.close_connection = True
+
+    def body(self):
+        return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+
+    def do_GET(self):
+        self.reply(404, {"detail": "Not Found"})
+
+
+class Head(Handler):
+    def do_GET(self):
+        if self.path == "/global_config_dict_yaml":
+            return self.reply(200, document)
+        if self.path == "/readyz":
+            return self.reply(200, {"status": "ready"})
+        self.reply(200, {})
+
+
+class Numbers(Handler):
+    stateful = True
+
+    def do_POST(self):
+        body = self.body()
+        cookie = self.headers.get("Cookie", "")
+        if self.path == "/seed_session":
+            if not self.stateful:
+                return self.reply(404, {"detail": "Not Found"})
+            with lock:
+                name = f"session{len(sessions)}"
+                sessions[name] = body.get("expected_answer")
+            return self.reply(200, {}, f"NumbersServer___numbers={name}")
+        if self.path != "/verify":
+            return self.reply(404, {"detail": "Not Found"})
+        extra = set(body["responses_create_params"]) - {"input", "tools", "parallel_tool_calls", "instructions", "metadata"}
+        missing = [] if "expected_answer" in body else ["expected_answer"]
+        if extra or missing or body["responses_create_params"].get("tools", ...) is None:
+            where = ["body", *(missing or ["responses_create_params", *sorted(extra)])]
+            return self.reply(422, {"detail": [{"type": "missing" if missing else "extra_forbidden", "loc": where, "msg": "Field required"}]})
+        if self.stateful and sessions.get(cookie.partition("=")[2]) != body["expected_answer"]:
+            return self.reply(500, "Hit an exception: no session")
+        text = "".join(c["text"] for o in body["response"]["output"] if o["type"] == "message" for c in o["content"])
+        found = re.findall(r"-?\d+", text)
+        correct = float(bool(found) and found[-1] == str(body["expected_answer"]).strip())
+        brief = 1.0 / (1 + len(text))
+        fault = None
+        if options.faults is not None:
+            digest = hashlib.sha256(f"{options.faults} {text} {body['expected_answer']}".encode()).digest()
+            fault = FAULTS[digest[1] % len(FAULTS)] if digest[0] < 102 else None
+        write(text=text, answer=body["expected_answer"], reward=correct + 0.1 * brief, fault=fault)
+        fields = {"reward": correct + 0.1 * brief, "mask_sample": False, "failure_kind": None, "failure_reason": None,
+                  "reward_components": {"correct": correct, "brief": brief}}
+        if fault == "status":
+            return self.reply(500 if digest[2] % 2 else 503, "Hit an exception in NumbersServer: b'...'")
+        if fault == "timeout":
+            time.sleep(4)
+        if fault == "judge":
+            fields.update({"reward": 0.0, "mask_sample": True} if digest[2] % 2 else {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": "no judge"})
+        if fault == "malformed":
+            if digest[2] % 3 == 0:
+                return self.reply(200, {**body, "score": 1.0})
+            if digest[2] % 3 == 1:
+                return self.reply(200, [1.0])
+            return self.reply(200, {**body, **fields, "reward": "1.0"})
+        if fault == "unreachable":
+            if digest[2] % 2:
+                return self.reply(200, {**body, **fields}, short=40)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            return self.connection.close()
+        self.reply(200, {**body, **fields})
+
+
+class Words(Numbers):
+    stateful = False
+
+
+class Stepped(Handler):
+    def do_POST(self):
+        self.body()
+        self.reply(404, {"detail": "Not Found"})
+
+
+def start(handler, port=0):
+    server = Server(("127.0.0.1", port), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+ports = [start(handler) for handler in (Numbers, Words, Stepped)]
+document = f"""config_paths:
+- a.yaml
+head_server:
+  host: 127.0.0.1
+  port: {options.head_port}
+numbers:
+  resources_servers:
+    numbers:
+      entrypoint: app.py
+      value: Verify answers as numbers, with multiple extraction
+        strategies
+      host: 127.0.0.1
+      port: {ports[0]}
+numbers_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server:
+        type: resources_servers
+        name: numbers
+      port: 11428
+words_resources_server:
+  resources_servers:
+    words:
+      host: localhost
+      port: {ports[1]}
+stepped:
+  resources_servers:
+    stepped: {{host: 0.0.0.0, port: {ports[2]}}}
+"""
+time.sleep(options.late)
+start(Head, options.head_port)
+print("up", flush=True)
+threading.Event().wait()
