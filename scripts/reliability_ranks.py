@@ -112,7 +112,7 @@ class Trial:
         self.beside = dice.random() < 0.3 if beside is None else beside
         self.who = dice.randint(0, 1)
         self.says = f"rank {self.who}{', beside training' * self.beside}"
-        self.processes, self.seconds, self.link = [], None, None
+        self.processes, self.seconds, self.link, self.shared = [], None, None, False
         self.started = self.restarts = False  # the run goes on by itself; after a restart
         trl = {**GRPO["trl"], "reward_funcs": ["rewards.f"], "reward_timeout": REWARD, "reward_max_retries": 0}
         if self.beside:
@@ -122,6 +122,12 @@ class Trial:
         (folder / "rewards.py").write_text(REWARDS)
 
     # --- starting
+
+    def share(self):
+        """The tokens of the rows, instead of the rows: the same numbers to rounding."""
+        settings = json.loads((self.folder / "config.yaml").read_text())
+        self.shared = True
+        (self.folder / "config.yaml").write_text(json.dumps({**settings, "context_parallel_size": 2, "gradient_accumulation_steps": 2}))
 
     def start(self, *more, program=None):
         """By the program itself."""
@@ -228,7 +234,7 @@ class Trial:
         assert not left, f"left behind: {left}"
         steps = [json.loads(line)["step"] for line in (self.folder / "out/metrics.jsonl").read_text().splitlines()]
         assert steps == list(range(1, STEPS + 1)), steps
-        if not self.beside:
+        if not self.beside and not self.shared:
             wrong = differences(expected, comparable(self.folder / "out"))
             if self.restarts:  # a restart names its checkpoint, and the settings that are kept say so
                 wrong = [name for name in wrong if not name.endswith(("rlalgo_state.json", "run.json"))]
@@ -270,6 +276,37 @@ def killed_in_a_step(trial):
     trial.in_a_step()
     os.kill(trial.rank(trial.who), signal.SIGKILL)
     trial.ends(time.monotonic(), 0, numbered=trial.who == 1)
+
+
+@fault("killed in a step of a context group")
+def killed_in_a_ring(trial):
+    trial.share()
+    killed_in_a_step(trial)
+
+
+@fault("stopped in a step of a context group")
+def stopped_in_a_ring(trial):
+    trial.share()
+    stopped_in_a_step(trial)
+
+
+@fault("slow in a step of a context group")
+def slow_in_a_ring(trial):
+    """Stopped for most of two seconds, a little at a time: what it sends comes late."""
+    trial.share()
+    trial.start()
+    trial.in_a_step()
+    pid = trial.rank(trial.who)
+    end = time.monotonic() + 2.0
+    try:
+        while time.monotonic() < end:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(trial.dice.uniform(0.02, 0.2))
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.01)
+    except ProcessLookupError:
+        pass  # the run has ended
+    trial.started = True
 
 
 @fault("killed while rank 0 saves")

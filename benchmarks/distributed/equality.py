@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the quickstart's model with every method on 1, 2 and 4 ranks, five steps each, and prints how far the runs are apart.
 
-    equality.py [--rlalgo PROGRAM] [--only TEXT] [--ranks 2,4]
+    equality.py [--rlalgo PROGRAM] [--only TEXT] [--ranks 2,4] [--context 1]
 
 Prints the table of docs/distributed.md: per method and number of ranks the largest difference from one rank of losses, gradient
 norms, all other metrics and weights, relative to the largest value of its name (FLOOR at least: a loss of advantages that add up to
@@ -74,9 +74,11 @@ def weights(path):
             yield from struct.unpack(f"<{(end - begin) // 4}f", data[8 + length + begin:8 + length + end])
 
 
-def train(program, folder, config, ranks):
+def train(program, folder, config, ranks, context=1):
     out = f"ranks-{ranks}"
-    settings = {**config, "output_dir": out, "gradient_accumulation_steps": 4 // ranks}
+    settings = {**config, "output_dir": out, "gradient_accumulation_steps": 4 * context // ranks}
+    if context > 1:
+        settings["context_parallel_size"] = context
     (folder / f"{out}.yaml").write_text(json.dumps(settings))
     words = [str(program), "train", f"{out}.yaml"] + (["--nproc-per-node", str(ranks)] if ranks > 1 else [])
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
@@ -113,6 +115,7 @@ def main(arguments):
     parser.add_argument("--rlalgo", default=str(ROOT / "build/release/bin/rlalgo"))
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--context", type=int, default=1, help="ranks that share the tokens of their rows")
     given = parser.parse_args(arguments)
     print("| method | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
     program, good = pathlib.Path(given.rlalgo).resolve(), True
@@ -126,9 +129,10 @@ def main(arguments):
                 config = {**config, "datasets": [{"path": "labelled.jsonl"}]}
             one = train(program, folder, config, 1)
             for ranks in [int(text) for text in given.ranks.split(",")]:
-                found = compare(one, train(program, folder, config, ranks))
+                found = compare(one, train(program, folder, config, ranks, given.context))
                 numbers = [value for value in found.values() if not isinstance(value, str)]
-                print(f"| {name} | {ranks} | " + " | ".join(f"{value:.0e}" for value in numbers) + f" | {found['completions']} |", flush=True)
+                shown = str(ranks) if given.context == 1 else f"{ranks // given.context} × {given.context}"
+                print(f"| {name} | {shown} | " + " | ".join(f"{value:.0e}" for value in numbers) + f" | {found['completions']} |", flush=True)
                 good = good and max(numbers) <= LIMIT and found["completions"] != "DIFFERENT"
     return 0 if good else 1
 

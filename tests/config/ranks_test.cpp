@@ -60,6 +60,41 @@ TEST_CASE("what several ranks do not do is refused by its key") {
   CHECK(support::number_raised_by([] { (void)read("ddp_timeout: 0\n" + online + "}", 2); }) == "config.39");
 }
 
+TEST_CASE("of context groups the number of groups counts") {
+  const std::string shared =
+      "context_parallel_size: 2\ngradient_accumulation_steps: 2\n" + online + ", steps_per_generation: 4}";
+  const RunConfig c = read(shared, 6);
+  CHECK(c.gradient_accumulation_steps == 6);
+  CHECK(c.trl.steps_per_generation == 12);
+  CHECK(read("sequence_parallel_degree: 2\ngradient_accumulation_steps: 2\n" + online + "}", 2)
+            .gradient_accumulation_steps == 2);
+  for (const auto& [size, ranks] : {std::pair{"2", 3}, {"4", 2}, {"0", 1}})
+    CHECK(support::number_raised_by([&, size = size, ranks = ranks] {
+            (void)read(
+                "context_parallel_size: " + std::string(size) + "\ngradient_accumulation_steps: 2\n" + online + "}",
+                ranks);
+          }) == "config.40");
+  distributed::World alone;
+  CHECK(read(shared, 1).gradient_accumulation_steps == 2);  // to look at, on one rank
+  CHECK(support::lacks(support::raised_by([&] { config::form_groups(read(shared, 1), alone); }),
+                       {"config.40: ", "--nproc-per-node 2"}) == "");
+  support::on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
+    config::form_groups(c, *world);
+    RANK_CHECK(world->context_size() == 2 && world->groups() == 1);
+  });
+}
+
+TEST_CASE("ring_attn_func says how tokens are dealt") {
+  const auto dealt = [](const std::string& line) { return config::dealing_of(read(line + online + "}", 2)); };
+  CHECK(dealt("gradient_accumulation_steps: 2\n") == model::Dealing::balanced);
+  CHECK(dealt("gradient_accumulation_steps: 2\nring_attn_func: batch_zigzag\n") == model::Dealing::balanced);
+  CHECK(dealt("gradient_accumulation_steps: 2\nring_attn_func: varlen_llama3\n") == model::Dealing::balanced);
+  CHECK(dealt("gradient_accumulation_steps: 2\nring_attn_func: batch_ring\n") == model::Dealing::neighbours);
+  CHECK(dealt("gradient_accumulation_steps: 2\nring_attn_func: batch_stripe\n") == model::Dealing::stripes);
+  CHECK(support::number_raised_by([&] { (void)dealt("gradient_accumulation_steps: 2\nring_attn_func: round\n"); }) !=
+        "nothing");
+}
+
 TEST_CASE("ranks with other settings or another version are told which") {
   const auto agree = [](double other) {
     support::on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {

@@ -6,23 +6,15 @@
 #include <ATen/ATen.h>
 
 #include <support/catch.hpp>
+#include <support/forests.hpp>
 
 using namespace rlalgo;
 using model::Segment;
 using model::TokenTree;
+using support::forests;
+using support::tree_of;
 
 namespace {
-
-TokenTree tree_of(std::vector<Segment> segments) {
-  TokenTree tree;
-  for (const auto& s : segments)
-    for (std::int64_t i = s.begin; i < s.end; ++i) {
-      tree.ids.push_back(0);
-      tree.positions.push_back(s.prefix_length + i - s.begin);
-    }
-  tree.segments = std::move(segments);
-  return tree;
-}
 
 // [T, T] of what each token sees, straight from the definition of a segment.
 at::Tensor visibility(const TokenTree& tree) {
@@ -48,17 +40,6 @@ at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const auto scores = at::matmul(q.transpose(0, 1), keys.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2)));
   return at::matmul(scores.masked_fill(visibility(tree).logical_not(), -INFINITY).softmax(-1), values).transpose(0, 1);
 }
-
-const std::vector<std::vector<Segment>> forests = {
-    {{0, 1, -1, 0}},
-    {{0, 9, -1, 0}},
-    {{0, 150, -1, 0}},                                                                  // one long segment
-    {{0, 7, -1, 0}, {7, 8, -1, 0}, {8, 30, -1, 0}, {30, 33, -1, 0}},                    // packed
-    {{0, 11, -1, 0}, {11, 16, 0, 11}, {16, 17, 0, 11}, {17, 40, 0, 11}},                // a group
-    {{0, 5, -1, 0}, {5, 8, 0, 5}, {8, 10, 1, 8}, {10, 13, 1, 8}, {13, 15, 0, 5}},       // late forks
-    {{0, 12, -1, 0}, {12, 15, 0, 4}, {15, 17, 1, 6}, {17, 20, 0, 12}, {20, 22, 1, 3}},  // forks inside segments
-    {{0, 140, -1, 0}, {140, 290, 0, 140}, {290, 300, 0, 60}, {300, 300, 0, 10}},        // long, and an empty segment
-};
 
 }  // namespace
 

@@ -1,10 +1,12 @@
 // Ranks that are threads of the test: a distributed::World without processes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -15,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/interruption.hpp>
@@ -62,6 +65,23 @@ class Meeting {
     raise_if_over(lock, rank);
     return result_;
   }
+  // A letter from one rank to another, and the next one that has come.
+  void post(int from, int to, tensor::Tensor tensor) {
+    const std::lock_guard lock(mutex_);
+    letters_[{from, to}].push_back(std::move(tensor));
+    all_.notify_all();
+  }
+  tensor::Tensor collect(int from, int to) {
+    std::unique_lock lock(mutex_);
+    std::deque<tensor::Tensor>& box = letters_[{from, to}];
+    while (box.empty()) {
+      raise_if_over(lock, to);
+      all_.wait_for(lock, std::chrono::milliseconds(5));
+    }
+    tensor::Tensor out = std::move(box.front());
+    box.pop_front();
+    return out;
+  }
   void check(int rank) {
     std::unique_lock lock(mutex_);
     raise_if_over(lock, rank);
@@ -99,6 +119,40 @@ class Meeting {
   std::string failure_;
   std::set<int> given_up_;  // ranks, until all have
   std::map<std::string, std::shared_ptr<Meeting>> beside_;
+  std::map<std::pair<int, int>, std::deque<tensor::Tensor>> letters_;
+};
+
+// Letters between some of the threads.
+class ThreadTeam final : public distributed::Team {
+ public:
+  ThreadTeam(int rank, std::vector<int> ranks, std::shared_ptr<Meeting> meeting)
+      : own_(rank), ranks_(std::move(ranks)), meeting_(std::move(meeting)) {}
+  [[nodiscard]] int rank() const override {
+    return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), own_) - ranks_.begin());
+  }
+  [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
+
+ private:
+  struct Letters final : distributed::Pending::Operation {
+    Letters(ThreadTeam& team, std::vector<tensor::Tensor> received) : team_(team), received_(std::move(received)) {}
+    void wait() override {
+      for (std::size_t r = 0; r < received_.size(); ++r)
+        if (received_[r].defined() && received_[r].numel() > 0)
+          received_[r].copy_(team_.meeting_->collect(team_.ranks_[r], team_.own_).view(received_[r].sizes()));
+    }
+    ThreadTeam& team_;
+    std::vector<tensor::Tensor> received_;
+  };
+  distributed::Pending begin(const std::string&, std::vector<tensor::Tensor> sent,
+                             std::vector<tensor::Tensor> received) override {
+    for (std::size_t r = 0; r < sent.size(); ++r)
+      if (sent[r].defined() && sent[r].numel() > 0) meeting_->post(own_, ranks_[r], sent[r].clone());
+    return distributed::Pending(std::make_shared<Letters>(*this, std::move(received)));
+  }
+
+  int own_;
+  std::vector<int> ranks_;
+  std::shared_ptr<Meeting> meeting_;
 };
 
 class ThreadWorld final : public distributed::World {
@@ -118,6 +172,9 @@ class ThreadWorld final : public distributed::World {
       World::sum(std::span<double>(values));
       one.detach().copy_(at::tensor(values, at::kDouble).view(one.sizes()));
     }
+  }
+  [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks) override {
+    return std::make_shared<ThreadTeam>(rank_, ranks, meeting_);
   }
   void fail(const std::string& text) noexcept override {
     meeting_->fail(text);

@@ -5,11 +5,15 @@
 #include <c10/core/GradMode.h>
 #include <support/bandit.hpp>
 #include <support/catch.hpp>
+#include <support/decoders.hpp>
 #include <support/scratch.hpp>
+#include <support/thread_world.hpp>
 
 #include <rlalgo/loss/direct_preference.hpp>
 #include <rlalgo/loss/logistic_objectives.hpp>
 #include <rlalgo/loss/prospect.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/load.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
 
@@ -229,4 +233,53 @@ TEST_CASE("pairs.json of a window of steps that a resume cuts in two is that of 
     for (const char* checkpoint : {"checkpoint-2", "checkpoint-3", "checkpoint-4"})
       CHECK(pairs("resumed", checkpoint) == whole);
   }
+}
+
+namespace {
+
+// Losses, gradient norms, metrics and weights of a decoder after three steps in float64, and an evaluation.
+template <class L>
+std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_ptr<distributed::World>& world) {
+  const auto decoder = std::shared_ptr<model::Decoder>(
+      model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3, at::kDouble));
+  trainer::OfflineConfig config;
+  config.sampling = {.micro_batch_size = 2, .gradient_accumulation_steps = 2};
+  config.trainer.schedule = {.name = "constant", .learning_rate = 0.01};
+  config.trainer.optimizer.epsilon = 1e-4;
+  auto trainer = trainer::make_offline(config, loss,
+                                       {.policy = decoder,
+                                        .answers = answers(12, unit),
+                                        .reference = decoder->reference(),
+                                        .evaluation = answers(5, unit),
+                                        .world = world});
+  std::vector<double> out;
+  const auto keep = [&](const core::Metrics& metrics) {
+    for (const auto& [name, value] : metrics.values()) out.push_back(value);
+  };
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const run::StepResult result = trainer.step(step);
+    out.insert(out.end(), {result.loss, result.grad_norm});
+    keep(result.metrics);
+  }
+  keep(trainer.evaluate());
+  for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("ranks in context groups train a decoder on answers as one rank does, in float64") {
+  const auto check = [](auto loss, std::size_t unit) {
+    const std::vector<double> one = trained_decoder(loss, unit, std::make_shared<distributed::World>());
+    for (const auto& [ranks, size] : {std::pair{2, 2}, {4, 2}, {3, 3}})
+      rlalgo::support::on_ranks(ranks, [&, size = size](const std::shared_ptr<distributed::World>& world) {
+        world->set_context_size(size);
+        const std::vector<double> many = trained_decoder(loss, unit, world);
+        RANK_CHECK(many.size() == one.size());
+        for (std::size_t i = 0; i < one.size(); ++i)
+          RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));
+      });
+  };
+  check(Dpo({.beta = 0.5}), 2);
+  check(loss::Prospect<>({}), 1);
 }

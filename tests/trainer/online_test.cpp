@@ -9,18 +9,24 @@
 
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/aggregation/sum_then_normalize.hpp>
+#include <rlalgo/core/philox.hpp>
+#include <rlalgo/inference/generator.hpp>
 #include <rlalgo/loss/any_loss.hpp>
 #include <rlalgo/loss/clipped_ratio.hpp>
 #include <rlalgo/loss/fixed_length.hpp>
 #include <rlalgo/loss/global_token_count.hpp>
+#include <rlalgo/loss/k3_kl.hpp>
 #include <rlalgo/loss/no_kl.hpp>
 #include <rlalgo/loss/policy_gradient.hpp>
 #include <rlalgo/loss/sequence_mean.hpp>
 #include <rlalgo/loss/token_mean.hpp>
 #include <rlalgo/loss/token_ratio.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/load.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <support/bandit.hpp>
+#include <support/decoders.hpp>
 #include <support/thread_world.hpp>
 
 using namespace rlalgo;
@@ -132,4 +138,83 @@ TEST_CASE("2 and 4 ranks train as one in float64, whatever the reduction") {
   check_ranks<loss::TokenMean>();
   check_ranks<loss::GlobalTokenCount>();
   check_ranks<loss::FixedLength>();
+}
+
+namespace {
+
+// Completions of 1 to 9 tokens that no model was asked for.
+struct Scribbler {
+  static constexpr inference::WeightSource weights = inference::WeightSource::shared;
+
+  std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
+                                                      const inference::SamplingConfig&, inference::DrawKey key) {
+    std::vector<std::vector<data::Completion>> out;
+    for (const auto& request : requests) {
+      out.emplace_back();
+      for (std::int64_t j = 0; j < request.count; ++j) {
+        const std::uint64_t index = request.first_index + static_cast<std::uint64_t>(j);
+        data::Completion completion;
+        for (std::uint64_t t = 0; t < 1 + index * 5 % 9; ++t) {
+          const double u = core::uniform({key.seed, core::Stream::sampling}, key.step, index * 1000 + t);
+          completion.ids.push_back(3 + static_cast<std::int32_t>(u * 20));
+          completion.log_probs.push_back(-3.0F);
+        }
+        out.back().push_back(std::move(completion));
+      }
+    }
+    return out;
+  }
+};
+
+// Losses, gradient norms, metrics and weights of a decoder after four steps in float64.
+std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& world) {
+  const auto decoder = std::shared_ptr<model::Decoder>(
+      model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test"), 3, at::kDouble));
+  Scribbler engine;
+  std::vector<data::TokenizedPrompt> prompts;
+  for (int p = 0; p < 8; ++p)
+    prompts.push_back({.row = p, .ids = {1, 4 + p, 9, 3, 17 - p}, .prompt = "p", .columns = {}});
+  trainer::OnlineConfig config;
+  config.rollouts.geometry = {.micro_batch_size = 4,
+                              .gradient_accumulation_steps = 2,
+                              .steps_per_generation = 2,
+                              .num_iterations = 2,
+                              .num_generations = 4};
+  config.trainer.schedule = {.name = "constant", .learning_rate = 0.01};
+  config.trainer.optimizer.epsilon = 1e-4;
+  config.trainer.loop.max_steps = 4;
+  using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::K3Kl, loss::TokenMean>;
+  auto trainer = trainer::make_online(
+      config, Loss({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
+      trainer::OnlineInputs<Scribbler, sync::SharedWeights, std::shared_ptr<model::Policy>>{
+          .policy = decoder,
+          .generator = engine,
+          .prompts = prompts,
+          .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] % 5 - s.ids.size() / 9.0; }),
+                       1.0}},
+          .reference = decoder->reference(),
+          .world = world});
+  std::vector<double> out;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const run::StepResult result = trainer.step(step);
+    out.insert(out.end(), {result.loss, result.grad_norm});
+    for (const auto& [name, value] : result.metrics.values())
+      if (!name.starts_with("time/") && !name.starts_with("profiling/")) out.push_back(value);
+  }
+  for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("ranks in context groups train a decoder as one rank does, in float64") {
+  const std::vector<double> one = trained_decoder(std::make_shared<distributed::World>());
+  for (const auto& [ranks, size] : {std::pair{2, 2}, {4, 2}, {4, 4}})
+    rlalgo::support::on_ranks(ranks, [&, size = size](const std::shared_ptr<distributed::World>& world) {
+      world->set_context_size(size);
+      const std::vector<double> many = trained_decoder(world);
+      RANK_CHECK(many.size() == one.size());
+      for (std::size_t i = 0; i < one.size(); ++i)
+        RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));
+    });
 }

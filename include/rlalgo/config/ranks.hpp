@@ -4,9 +4,10 @@
 // and TRL; trl.generation_batch_size is of all. So the run has the batches of one rank whose gradient_accumulation_steps
 // (and steps_per_generation) are so many times as large, and its records, checkpoints and settings are that run's: it can be
 // resumed on another number of ranks as long as the product stays.
+// Of context groups (context_parallel_size) the number of groups counts, not that of ranks: their ranks share tokens, not rows.
 //
 // Errors: [rlalgo.config.37] what is not done with several ranks is asked for (usage); [.38] the ranks have different
-// versions or settings; [.39] ddp_timeout below 1 (usage).
+// versions or settings; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,26 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/distributed/world.hpp>
+#include <rlalgo/model/context_split.hpp>
 #include <rlalgo/run/resume.hpp>
 
 namespace rlalgo::config {
 
 inline constexpr std::int64_t default_ddp_timeout = 60;  // seconds
+
+namespace detail {
+
+[[noreturn]] inline void refuse_context_size(const RunConfig& c, const std::string& expected,
+                                             const std::string& remedy) {
+  core::raise_usage("config", 40,
+                    {.what = "context_parallel_size does not fit",
+                     .found = std::to_string(c.context_parallel_size),
+                     .expected = expected,
+                     .where = c.place("context_parallel_size"),
+                     .remedy = remedy});
+}
+
+}  // namespace detail
 
 // Before the relations between keys are checked.
 inline void spread_over(RunConfig& c, int ranks) {
@@ -32,9 +48,15 @@ inline void spread_over(RunConfig& c, int ranks) {
                        .found = std::to_string(*c.ddp_timeout),
                        .expected = "1 or more, in seconds",
                        .where = c.place("ddp_timeout")});
+  if (c.context_parallel_size < 1) detail::refuse_context_size(c, "1 or more", "leave it out, or set it to 1");
   if (ranks == 1) return;
-  c.gradient_accumulation_steps *= ranks;
-  if (c.trl.steps_per_generation) *c.trl.steps_per_generation *= ranks;
+  if (ranks % c.context_parallel_size != 0)
+    detail::refuse_context_size(
+        c, "a divisor of " + std::to_string(ranks) + ", the number of ranks",
+        "start a multiple of context_parallel_size ranks: each group of so many shares its rows");
+  const std::int64_t groups = ranks / c.context_parallel_size;
+  c.gradient_accumulation_steps *= groups;
+  if (c.trl.steps_per_generation) *c.trl.steps_per_generation *= groups;
   const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 37,
                       {.what = what + " (" + key + ") is not done with several ranks",
@@ -51,6 +73,23 @@ inline void spread_over(RunConfig& c, int ranks) {
 // The ranks of a run: those that it was given, or one.
 [[nodiscard]] inline std::shared_ptr<distributed::World> world_of(const RunConfig& c) {
   return c.world != nullptr ? c.world : std::make_shared<distributed::World>();
+}
+
+// The context groups of a training.
+inline void form_groups(const RunConfig& c, distributed::World& world) {
+  if (world.size() % c.context_parallel_size != 0)
+    detail::refuse_context_size(
+        c,
+        world.size() == 1 ? "1 on one rank" : "a divisor of " + std::to_string(world.size()) + ", the number of ranks",
+        "start the run with `rlalgo train CONFIG --nproc-per-node " + std::to_string(c.context_parallel_size) +
+            "` (or a multiple), or set context_parallel_size: 1");
+  world.set_context_size(static_cast<int>(c.context_parallel_size));
+}
+
+[[nodiscard]] inline model::Dealing dealing_of(const RunConfig& c) {
+  const std::string name = c.ring_attn_func.value_or("");
+  if (name == "batch_ring") return model::Dealing::neighbours;
+  return name == "batch_stripe" ? model::Dealing::stripes : model::Dealing::balanced;
 }
 
 // The first thing that ranks compare: the version of the program and every setting.

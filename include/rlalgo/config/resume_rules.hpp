@@ -23,6 +23,7 @@ struct FreeKey {
   static constexpr std::string_view rows = "its rows are compared";
   static constexpr std::string_view when = "when something is written or evaluated, not what is computed";
   static constexpr std::string_view wait = "how long something is waited for";
+  static constexpr std::string_view shared = "the same numbers to rounding, on so many ranks";
   static constexpr std::string_view resume = "it says how to resume";
   static constexpr std::string_view evaluation = "it concerns the evaluation alone";
   static constexpr FreeKey keys[] = {
@@ -59,6 +60,9 @@ struct FreeKey {
       {"trl.reward_num_workers", "the same rewards, sooner or later"},
       {"trl.reward_max_retries", "the same rewards, sooner or later"},
       {"ddp_timeout", wait},
+      {"context_parallel_size", shared},
+      {"sequence_parallel_degree", shared},
+      {"ring_attn_func", shared},
       {"trl.reward_timeout", wait},
       {"trl.environment_timeout", wait},
       {"nemo_gym_server_timeout", wait},

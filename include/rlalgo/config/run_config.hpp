@@ -232,8 +232,10 @@ struct RunConfig {
   bool use_tensorboard = true;  // (≠ axolotl off)
   std::optional<std::string> resume_from_checkpoint;
   bool auto_resume_from_checkpoints = false;
-  std::optional<std::int64_t> ddp_timeout;  // seconds that a rank may be silent; 60 unless set
-  bool force_resume = false;                // resume although settings, rows or rewards have changed (rlalgo's own key)
+  std::optional<std::int64_t> ddp_timeout;    // seconds that a rank may be silent; 60 unless set
+  std::int64_t context_parallel_size = 1;     // ranks that share the tokens of their rows
+  std::optional<std::string> ring_attn_func;  // batch_ring, batch_zigzag, batch_stripe, varlen_llama3
+  bool force_resume = false;  // resume although settings, rows or rewards have changed (rlalgo's own key)
 
   TrlConfig trl;
   PreferenceConfig preference;  // rl: dpo, ipo, kto, orpo, simpo, cpo

@@ -45,6 +45,7 @@ namespace detail {
   const run::Interrupt interrupt(run::Interrupt::Stage::starting);
   check_places(config);
   const auto world = world_of(config);
+  form_groups(config, *world);
   require_agreement(config, *world);
   std::optional<run::OutputTrial> output, prepared;
   if (world->rank() == 0) output.emplace(config.output_dir);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -40,6 +41,7 @@ inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
                                                              const std::string& method) {
   trainer::TrainerConfig t;
   t.max_grad_norm = c.max_grad_norm;
+  t.dealing = dealing_of(c);
   t.optimizer = {
       .beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
   t.schedule = schedule_of(c, plan);

@@ -3,6 +3,10 @@
 //
 // All ranks call the same operations in the same order; each ends on all ranks, or fails on all. Results have the same
 // bits on all ranks, so what is computed from them alike stays alike. Host values are added in the order of the ranks.
+//
+// Ranks are neighbours in context groups (context parallel): those of a group train on the same rows, each on a share of their
+// tokens (model/context_sharing.hpp), and know the same of them; the first of a group speaks for it. Rows are shared by groups,
+// everything else by ranks. One rank is the default group.
 #pragma once
 
 #include <cstddef>
@@ -68,6 +72,16 @@ class World {
   // Called about every 50 ms while this rank waits for another one; what it raises ends the wait.
   virtual void while_waiting(std::function<void()> /*tick*/) {}
 
+  // Ranks of a context group; they divide the ranks. Said once, before training.
+  void set_context_size(int ranks) { context_size_ = ranks; }
+  [[nodiscard]] int context_size() const { return context_size_; }
+  [[nodiscard]] int groups() const { return size() / context_size_; }
+  [[nodiscard]] int group_of(int rank) const { return rank / context_size_; }
+  [[nodiscard]] int group() const { return group_of(rank()); }
+  // Whether a rank speaks for its group.
+  [[nodiscard]] bool leads_group(int rank) const { return rank % context_size_ == 0; }
+  [[nodiscard]] bool leads_group() const { return leads_group(rank()); }
+
   // Element-wise over ranks, in place.
   void sum(std::span<double> values);
   void minimum(std::span<double> values);
@@ -76,7 +90,7 @@ class World {
   [[nodiscard]] std::string broadcast(const std::string& operation, std::string bytes, int root = 0);
   // Returns when all ranks have called it.
   void barrier(const std::string& operation);
-  // Every rank's metrics, merged in the order of the ranks: those of one rank that has seen everything.
+  // Every group's metrics, merged in their order: those of one rank that has seen everything.
   [[nodiscard]] core::Metrics merged(const core::Metrics& metrics);
 
   // The part of `count` things that is this rank's, or another one's: neighbours, shares of equal size but for one.
@@ -85,6 +99,14 @@ class World {
     const auto ranks = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank);
     return {count * r / ranks, count * (r + 1) / ranks};
   }
+  // Of rows, which groups share.
+  [[nodiscard]] Share share_of_rows(std::size_t count) const {
+    const auto all = static_cast<std::size_t>(groups()), own = static_cast<std::size_t>(group());
+    return {count * own / all, count * (own + 1) / all};
+  }
+
+ private:
+  int context_size_ = 1;
 };
 
 // Numbers as bytes, for gather().

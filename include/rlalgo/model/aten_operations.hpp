@@ -53,6 +53,13 @@ class AtenOperations : public Operations {
                                                                    const Tensor& v, const AttentionOutput& out,
                                                                    const AttentionLayout& layout) const override;
 
+  RLALGO_INLINE void attend_further(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionLayout& layout,
+                                    AttentionOutput& out) const override;
+
+  RLALGO_INLINE void attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                             const AttentionOutput& out, const AttentionLayout& layout,
+                                             AttentionGradient& sum) const override;
+
   [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 
  private:
@@ -119,6 +126,12 @@ class AtenOperations : public Operations {
       f(first, count, piece.causal ? std::min(keys, first + count) : keys);
     }
   }
+
+  // Writes a piece's result to its queries, or merges it into what is there.
+  void attend(const Piece& piece, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOutput& out) const;
+  // Adds a piece's share of the gradient; `along`: ∂o·o of each query and head.
+  void add_gradient(const Piece& piece, const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const Tensor& log_sum, const Tensor& along, AttentionGradient& sum) const;
 
   // q [B, L, n, D], k and v [B, K, kv, D] → value [B, L, n, D], log_sum [B, L, n].
   [[nodiscard]] AttentionOutput piece_forward(const Piece& piece, const Tensor& q, const Tensor& k,

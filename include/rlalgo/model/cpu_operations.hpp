@@ -41,6 +41,13 @@ class CpuOperations : public Operations {
                                                                    const Tensor& v, const AttentionOutput& out,
                                                                    const AttentionLayout& layout) const override;
 
+  RLALGO_INLINE void attend_further(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionLayout& layout,
+                                    AttentionOutput& out) const override;
+
+  RLALGO_INLINE void attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                             const AttentionOutput& out, const AttentionLayout& layout,
+                                             AttentionGradient& sum) const override;
+
   [[nodiscard]] RLALGO_INLINE Tensor dropout(const Tensor& x, const DropoutMask& mask) const override;
 };
 

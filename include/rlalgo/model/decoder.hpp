@@ -22,6 +22,7 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/layer_gate.hpp>
@@ -69,6 +70,9 @@ class Decoder : public Policy {
 
   // Stands around the layers of every pass from now on; null: none.
   void set_gate(std::shared_ptr<LayerGate> gate) { gate_ = std::move(gate); }
+
+  // From now on score() runs this rank's share of the tokens. features() and copies of this decoder share nothing.
+  RLALGO_INLINE void share_context(ContextSharing sharing) override;
 
   // Trained parameters sorted by name, the order of the file on disk. No weight decay on norms and biases. With an
   // adapter they have the names of its file.
@@ -121,6 +125,9 @@ class Decoder : public Policy {
   [[nodiscard]] std::unique_ptr<Decoder> frozen_copy() const;
 
  private:
+  // Of all targets of a tree, or of this rank's part.
+  [[nodiscard]] Scores score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared);
+
   // The mean logit is a dot product with the mean row of the head. log Σ p² is 2·log p − log p', p' being the
   // distribution at half the temperature: both are log-probs of the same targets.
   void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores);
@@ -166,7 +173,8 @@ class Decoder : public Policy {
     Tensor rows = {};    // [S]: only these of the last depth
     Tensor spread = {};  // [N]: then row spread_n of them
     std::uint64_t draw = 0;
-    bool dropout = true;  // while training
+    bool dropout = true;                 // while training
+    const SharedTree* shared = nullptr;  // the tree is its part
   };
 
   // Hidden states at each depth, [T, H] or as `rows` and `spread` say.
@@ -183,6 +191,7 @@ class Decoder : public Policy {
   bool checkpointing_ = false;
   const Operations* operations_ = nullptr;  // null: those of the device
   std::shared_ptr<LayerGate> gate_;
+  ContextSharing context_;
 };
 
 }  // namespace rlalgo::model

@@ -16,6 +16,7 @@
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -23,7 +24,8 @@
 
 namespace rlalgo::model {
 
-// What a layer of one forward pass gets; `layout` is the one of its window.
+// What a layer of one forward pass gets; `layout` is the one of its window. Where the tokens of the batch lie on several
+// ranks, T are this rank's, and `ring` attends instead of `layout`.
 struct LayerContext {
   const DecoderConfig& config;
   const Operations& operations;
@@ -31,6 +33,17 @@ struct LayerContext {
   const RopeTable& rope;
   DropoutDraw dropout = {};
   bool rotary = true;  // of this layer
+  const RingAttention* ring = nullptr;
+  DropoutDraw row_dropout = {};  // where only `rows` are wanted
+
+  [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    return ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
+  }
+  [[nodiscard]] AttentionGradient attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                  const AttentionOutput& out) const {
+    return ring != nullptr ? ring->backward(grad, q, k, v, out)
+                           : operations.attention_backward(grad, q, k, v, out, layout);
+  }
 };
 
 // What the backward pass of a layer needs.
@@ -72,16 +85,17 @@ struct LayerTape {
     ops.rotate(q, context.rope, Rotation::forward);
     ops.rotate(k, context.rope, Rotation::forward);
   }
-  const AttentionOutput attention = ops.attention(q, k, v, context.layout);
+  const AttentionOutput attention = context.attend(q, k, v);
   Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
   if (rows.defined()) {
     attended = ops.rows(attended, rows);
     residual = ops.rows(x, rows);
   }
-  const Tensor middle = linear_residual(residual, attended, w.o_proj, drop);
+  const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : drop;
+  const Tensor middle = linear_residual(residual, attended, w.o_proj, row_drop);
   RmsNormOutput middle_normed = ops.rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
-  Tensor gate = linear(middle_normed.value, w.gate_proj, drop);
-  const Tensor up = linear(middle_normed.value, w.up_proj, drop);
+  Tensor gate = linear(middle_normed.value, w.gate_proj, row_drop);
+  const Tensor up = linear(middle_normed.value, w.up_proj, row_drop);
   const Tensor active = (tape != nullptr ? tensor::silu(gate) : tensor::silu_(gate)).mul_(up);
   if (tape != nullptr) {
     tape->input = x;
@@ -99,7 +113,7 @@ struct LayerTape {
     tape->gate = gate;
     tape->up = up;
   }
-  return linear_residual(middle, active, w.down_proj, drop);
+  return linear_residual(middle, active, w.down_proj, row_drop);
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
@@ -109,27 +123,29 @@ struct LayerTape {
   const Operations& ops = context.operations;
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& drop = context.dropout;
+  const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : drop;
   {
     const Tensor silu = tensor::silu(tape.gate);
     Tensor grad_active = linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {},
-                                         drop);  // [S, I]
+                                         row_drop);  // [S, I]
     const Tensor grad_up = silu.mul(grad_active);
     const Tensor grad_gate = tensor::silu_backward(grad_active.mul_(tape.up), tape.gate);
     tape.gate = tape.up = Tensor();
-    const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
-                                               linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, drop), drop);
+    const Tensor grad_normed =
+        linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
+                        linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, row_drop), row_drop);
     grad = ops.rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
                                  gradient_buffer(w.post_attention_norm));
     tape.middle = tape.middle_normed = Tensor();
   }
-  Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, drop);  // [S, n·D]
+  Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, row_drop);  // [S, n·D]
   tape.attended = Tensor();
   if (tape.rows.defined()) {
     grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
     grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
   }
-  AttentionGradient g = ops.attention_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
-                                               tape.v, tape.attention, context.layout);
+  AttentionGradient g = context.attend_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
+                                                tape.v, tape.attention);
   tape.attention = AttentionOutput();
   if (context.rotary) {
     ops.rotate(g.q, context.rope, Rotation::backward);

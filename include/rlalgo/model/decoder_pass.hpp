@@ -9,6 +9,7 @@
 //
 // Shapes: taps [T, H]; the last one [S, H] when `rows` [S] are given: in the last layer everything after the attention
 // runs only for them. Both functions are called without gradient mode.
+// Of a tree whose tokens several ranks share (context_sharing.hpp) T and S are this rank's, and all ranks do the same passes.
 // Errors: [rlalgo.model.18] backward twice through one pass.
 #pragma once
 
@@ -18,9 +19,11 @@
 #include <memory>
 #include <vector>
 
+#include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder_layer.hpp>
 #include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -44,11 +47,18 @@ class DecoderPass {
   // The taps at `depths`: ascending, each once, 0 … layers.
   [[nodiscard]] std::vector<Tensor> forward(const TokenTree& tree, std::vector<std::int64_t> depths,
                                             const Tensor& rows = {});
+  // Of this rank's part of a shared tree.
+  [[nodiscard]] std::vector<Tensor> forward(const SharedTree& tree, std::vector<std::int64_t> depths,
+                                            const Tensor& rows = {});
 
   // `gradients`: of the taps, contiguous, one each.
   void backward(const std::vector<Tensor>& gradients);
 
  private:
+  // `shared`: null, or where `tree` is a part of.
+  [[nodiscard]] std::vector<Tensor> run(const TokenTree& tree, const SharedTree* shared, const Tensor& rows);
+  // Before a layer with that window.
+  void lay_out(std::int64_t window, const TokenTree& tree, const SharedTree* shared);
   [[nodiscard]] std::int64_t deepest() const { return depths_.back(); }
   [[nodiscard]] LayerKind kind(std::int64_t layer) const { return config_.layer_kind(static_cast<std::size_t>(layer)); }
   [[nodiscard]] const LayerWeights& layer(std::int64_t i) const { return weights_.layers[static_cast<std::size_t>(i)]; }
@@ -60,6 +70,8 @@ class DecoderPass {
   Settings settings_;
   std::vector<std::int64_t> depths_;
   std::map<std::int64_t, AttentionLayout> layouts_;  // by window
+  std::map<std::int64_t, RingAttention> rings_;      // the same of a shared tree
+  std::vector<std::int64_t> rows_, source_rows_;     // of a shared tree: numbers of this rank's tokens and sources
   RopeTable rope_;
   Tensor ids_;  // [T]
   std::vector<LayerTape> tapes_;

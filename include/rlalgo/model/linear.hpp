@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -26,7 +27,8 @@ namespace rlalgo::model {
 struct DropoutDraw {
   const Operations* operations = nullptr;  // that draw the masks; null: no dropout
   std::uint64_t seed = 0;
-  std::uint64_t draw = 0;  // names the forward pass within the run
+  std::uint64_t draw = 0;                           // names the forward pass within the run
+  const std::vector<std::int64_t>* rows = nullptr;  // DropoutMask::rows of what is dropped from
 
   [[nodiscard]] bool drops(const Lora& lora) const { return operations != nullptr && lora.dropout > 0.0; }
 };
@@ -41,7 +43,7 @@ namespace detail {
 // D(x).
 [[nodiscard]] inline Tensor dropped(const Tensor& x, const Lora& lora, const DropoutDraw& draw) {
   if (!draw.drops(lora)) return x;
-  return draw.operations->dropout(x, {lora.dropout, draw.seed, draw.draw, lora.index});
+  return draw.operations->dropout(x, {lora.dropout, draw.seed, draw.draw, lora.index, draw.rows});
 }
 
 // What the adapter adds to `base` = x Wᵀ (without bias), in the adapter's dtype.

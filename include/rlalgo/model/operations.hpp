@@ -11,6 +11,7 @@
 //                   backward by −θ
 //   attention       o_t = Σ_{j visible to t} softmax_j(q_t·k_j/√D) v_j,   ℓ_t = log Σ_j exp(q_t·k_j/√D)
 //                   head h of n reads key and value head h / (n/kv)
+//   attend_further  the same over more keys: o ← e^{ℓ − ℓ'} o + e^{ℓ_more − ℓ'} o_more,   ℓ' = log(e^ℓ + e^{ℓ_more})
 //   dropout         x_i · 0 with probability p, else x_i / (1 − p)
 //
 // Sources: Zhang & Sennrich, arXiv 1910.07467, eq. 4; Su et al., arXiv 2104.09864, eq. 34 in the pairing of
@@ -61,6 +62,8 @@ struct DropoutMask {
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;    // names the forward pass within the run
   std::uint64_t module = 0;  // names the adapter within the model
+  // Of x [R, in], which is a part of the input: number of each of its rows there. Null: x is all of it.
+  const std::vector<std::int64_t>* rows = nullptr;
 };
 
 class Operations {
@@ -92,6 +95,13 @@ class Operations {
   [[nodiscard]] virtual AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                              const Tensor& v, const AttentionOutput& out,
                                                              const AttentionLayout& layout) const = 0;
+  // Further keys, [T', kv, D], that the queries see: merged into `out`. The layout has cross pieces only.
+  virtual void attend_further(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionLayout& layout,
+                              AttentionOutput& out) const = 0;
+  // Their share of the gradient, added to `sum`; `out` is what all keys gave.
+  virtual void attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                       const AttentionOutput& out, const AttentionLayout& layout,
+                                       AttentionGradient& sum) const = 0;
 
   [[nodiscard]] virtual Tensor dropout(const Tensor& x, const DropoutMask& mask) const = 0;
 };

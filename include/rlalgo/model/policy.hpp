@@ -2,7 +2,8 @@
 //
 // The decoder of this room is one implementation; a bandit with a table of logits is another (examples/01_bandit).
 // Called once per micro-batch, so a virtual call costs nothing that can be measured.
-// Errors: [rlalgo.model.33] features are asked of a model that has none.
+// Errors: [rlalgo.model.33] features are asked of a model that has none; [.35] the tokens of a batch are to be shared by ranks,
+// and the model cannot do that.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -53,6 +55,12 @@ class Policy {
   // Floating-point operations of a typical matrix product in a pass over so many tokens, by which the number of threads
   // is chosen (tensor/threads.hpp); 0 = not known.
   [[nodiscard]] virtual double product_flops(std::int64_t /*tokens*/) const { return 0.0; }
+  // From now on the ranks of a ring score together: all of them the same trees, each a share of their tokens.
+  virtual void share_context(ContextSharing /*sharing*/) {
+    core::raise("model", 35,
+                {.what = "this model cannot share the tokens of a batch with other ranks",
+                 .remedy = "use a decoder, or a context_parallel_size of 1"});
+  }
   // Hidden states of all tokens at the chosen layers, [T, H] each, in the order of `layers` (one may occur twice).
   // Layers are numbered as transformers' `hidden_states`: 0 is the embedding's output, i that of layer i counted from
   // 1, and the number of layers, the last, is taken after the final norm. Layers above the highest are not run, nor is

@@ -179,11 +179,12 @@ inline void score_together(model::Policy& policy, std::span<data::Rollout* const
   distributed::World* const world = settling.world;
   if (world == nullptr || world->size() == 1)
     return sampler::RolloutRows::score(policy, rows, settling.rows_per_pass, temperature, column);
-  const distributed::Share share = world->share(rows.size());
+  const distributed::Share share = world->share_of_rows(rows.size());
   const auto own = rows.subspan(share.begin, share.size());
   sampler::RolloutRows::score(policy, own, settling.rows_per_pass, temperature, column);
   std::vector<float> flat;
-  for (const data::Rollout* row : own) flat.insert(flat.end(), (row->*column).begin(), (row->*column).end());
+  if (world->leads_group())
+    for (const data::Rollout* row : own) flat.insert(flat.end(), (row->*column).begin(), (row->*column).end());
   std::vector<float> all;
   for (const std::string& bytes : world->gather("log-probs", distributed::to_bytes(flat)))
     for (const float value : distributed::floats_of(bytes)) all.push_back(value);

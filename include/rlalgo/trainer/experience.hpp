@@ -3,7 +3,8 @@
 //   sampler.next(step) → rewards → advantages (Rewarded samplers) → log-probs that the loss reads as data
 //                      → rows of no use left out → the micro-batches of this rank, and their counts
 //
-// Every rank has all rows of the step and their advantages; it completes, counts and trains its share of the micro-batches.
+// Every rank has all rows of the step and their advantages; it completes, counts and trains its share of the micro-batches,
+// which is the same on all ranks of a context group (distributed/world.hpp).
 // The trainer sees rows through `const` and trains on them; what a row is to keep of its training goes through
 // `remember`. Which of these a batch needs follows from the sampler and its rows, never from the name of a method.
 // Evaluation takes its batches through the same stage.
@@ -173,7 +174,7 @@ class ExperienceStage {
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
         parts = detail::without_idle_rows<Rows>(parts, out.metrics);
-    const distributed::Share own = config_.world->share(parts.size());
+    const distributed::Share own = config_.world->share_of_rows(parts.size());
     out.first_part = own.begin;
     for (std::size_t p = 0; p < parts.size(); ++p) {
       out.rows.insert(out.rows.end(), batch.parts[p].begin(), batch.parts[p].end());

@@ -15,11 +15,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/distributed/world.hpp>
+#include <rlalgo/model/context_split.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -32,6 +35,10 @@ void end(distributed::World& world, const run::Outcome& outcome);
 
 // Raises unless all ranks begin with the same trained weights. [rlalgo.trainer.40]
 void require_same_start(distributed::World& world, std::span<const model::Parameter> parameters);
+
+// Where the ranks form context groups, `scorers` (null ones aside) score with those of their group from now on.
+void share_contexts(const std::shared_ptr<distributed::World>& world, model::Dealing dealing,
+                    std::initializer_list<std::shared_ptr<model::Policy>> scorers);
 
 // What the ranks tell each other of the micro-batches of a step that each of them has computed: their metrics are merged
 // into `metrics`, a request to stop that one of them got is everybody's, and the sum of `loss` is returned. `mark` must be
@@ -47,7 +54,7 @@ struct PartColumn {
   std::size_t part = 0;
   tensor::Tensor log_prob;  // [N]
 };
-// Those of all other ranks, in float32.
+// Those of all other ranks (of one of each other context group), in float32.
 [[nodiscard]] std::vector<PartColumn> columns_of_others(distributed::World& world, std::span<const PartColumn> own);
 
 // The gradients of all parameters that some rank has one of, summed over the ranks; where this rank has none of one, it is

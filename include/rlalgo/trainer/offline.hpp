@@ -56,7 +56,7 @@ template <class L>
     sampler::PreferencesConfig held_out = training;
     held_out.shuffle = false;
     // A mismatched completion is of the same step: there a step stays what it is on one rank.
-    held_out.gradient_accumulation_steps = training.mismatched ? 1 : inputs.world->size();
+    held_out.gradient_accumulation_steps = training.mismatched ? 1 : inputs.world->groups();
     held_out.count_tokens = false;
     if (config.evaluation_batch_size > 0) held_out.micro_batch_size = config.evaluation_batch_size;
     evaluation = std::make_shared<Sampler>(std::move(inputs.evaluation), held_out);

@@ -83,6 +83,7 @@ struct BasicTrainerConfig {
   // Rows of advantage 0 are not computed. For losses that are a surrogate and nothing else (no KL, no entropy bonus)
   // and divide by counts of the step: their gradient is the same. Metrics of the loss are then of the other rows.
   bool skip_zero_advantages = false;
+  model::Dealing dealing = model::Dealing::balanced;  // of the tokens of a batch among the ranks of a context group
   typename O::Config optimizer;
   optim::ScheduleConfig schedule;
   std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes
@@ -146,6 +147,7 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
+    share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
     for (const model::Parameter& p : parameters_)
       mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
   }
@@ -327,7 +329,8 @@ class Trainer {
 
   loss::Counts global_counts(loss::Counts counts) {
     std::array<double, loss::counts_fields.size()> totals{};
-    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] = counts.*loss::counts_fields[i];
+    for (std::size_t i = 0; i < totals.size(); ++i)
+      totals[i] = parts_.world->leads_group() ? counts.*loss::counts_fields[i] : 0.0;
     parts_.world->sum(totals);
     for (std::size_t i = 0; i < totals.size(); ++i) counts.*loss::counts_fields[i] = totals[i];
     return counts;
@@ -420,8 +423,8 @@ class Trainer {
   void share_summary() {
     if constexpr (sampler::SummarizedRows<Rows>) {
       if (parts_.world->size() == 1) return;
-      const bool leads = parts_.world->rank() == 0;
-      const auto all = parts_.world->gather("summary", leads ? "null" : summary_.state(parts_.decode).dump());
+      const bool leads = parts_.world->rank() == 0, speaks = !leads && parts_.world->leads_group();
+      const auto all = parts_.world->gather("summary", speaks ? summary_.state(parts_.decode).dump() : "null");
       for (const std::string& one : all)
         if (leads && one != "null") summary_.merge(run::Json::parse(one));
       if (!leads) summary_ = {};

@@ -104,6 +104,11 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
   reader.read("adam_epsilon", config.adam_epsilon);
   reader.read("max_grad_norm", config.max_grad_norm);
   reader.read("ddp_timeout", config.ddp_timeout);
+  if (reader.read("sequence_parallel_degree", config.context_parallel_size))
+    reader.findings().warnings.push_back("sequence_parallel_degree is now context_parallel_size");
+  reader.read("context_parallel_size", config.context_parallel_size);
+  reader.read_choice("ring_attn_func", config.ring_attn_func,
+                     {"batch_ring", "batch_zigzag", "batch_stripe", "varlen_llama3"});
 }
 
 inline void read_cadence(Reader& reader, RunConfig& config) {

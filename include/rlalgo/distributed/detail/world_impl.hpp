@@ -69,8 +69,9 @@ RLALGO_INLINE core::Metrics World::merged(const core::Metrics& metrics) {
   if (size() == 1) return metrics;
   using Kind = core::Metrics::Kind;
   nlohmann::json own = nlohmann::json::array();
-  for (const core::Metrics::Entry& e : metrics.entries())
-    own.push_back({e.name, static_cast<int>(e.kind), e.value, e.weight});
+  if (leads_group())
+    for (const core::Metrics::Entry& e : metrics.entries())
+      own.push_back({e.name, static_cast<int>(e.kind), e.value, e.weight});
   const std::vector<std::uint8_t> packed = nlohmann::json::to_cbor(own);  // keeps NaN and infinities
   core::Metrics out;
   for (const std::string& bytes : gather("metrics", {packed.begin(), packed.end()}))

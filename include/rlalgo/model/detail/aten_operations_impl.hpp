@@ -13,9 +13,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/dropout_words.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -79,29 +79,50 @@ RLALGO_INLINE AttentionLayout AtenOperations::lay_out(AttentionPlan plan, at::De
   return out;
 }
 
+RLALGO_INLINE void AtenOperations::attend(const Piece& piece, const Tensor& q, const Tensor& k, const Tensor& v,
+                                          AttentionOutput& out) const {
+  const std::int64_t heads = q.size(1), width = q.size(2);
+  const AttentionOutput part = piece_forward(piece, gather(q, piece.queries, piece.batch),
+                                             gather(k, piece.keys, piece.batch), gather(v, piece.keys, piece.batch));
+  const Tensor theirs = part.value.view({-1, heads, width}), theirs_sum = part.log_sum.view({-1, heads});
+  if (!piece.merge) {
+    scatter(out.value, piece.queries, theirs);
+    scatter(out.log_sum, piece.queries, theirs_sum);
+    return;
+  }
+  Tensor ours = out.value.narrow(0, piece.queries.begin, piece.queries.count),
+         ours_sum = out.log_sum.narrow(0, piece.queries.begin, piece.queries.count);
+  const Tensor top = ours_sum.maximum(theirs_sum);
+  const Tensor a = theirs_sum.sub(top).exp_(), c = ours_sum.sub(top).exp_(), total = a.add(c);
+  ours.mul_(c.div_(total).unsqueeze(2)).add_(theirs.mul(a.div_(total).unsqueeze(2)));
+  ours_sum.copy_(top.add(total.log()));
+}
+
 RLALGO_INLINE AttentionOutput AtenOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                         const AttentionLayout& layout) const {
   const at::ScalarType type = detail::accumulator_type(q.scalar_type());
-  const std::int64_t heads = q.size(1), width = q.size(2);
-  Tensor value = q.new_empty(q.sizes(), q.options().dtype(type));
-  Tensor log_sum = q.new_empty({q.size(0), heads}, value.options());
-  visit(layout, [&](const Piece& piece) {
-    const AttentionOutput part = piece_forward(piece, gather(q, piece.queries, piece.batch),
-                                               gather(k, piece.keys, piece.batch), gather(v, piece.keys, piece.batch));
-    const Tensor theirs = part.value.view({-1, heads, width}), theirs_sum = part.log_sum.view({-1, heads});
-    if (!piece.merge) {
-      scatter(value, piece.queries, theirs);
-      scatter(log_sum, piece.queries, theirs_sum);
-      return;
-    }
-    Tensor ours = value.narrow(0, piece.queries.begin, piece.queries.count),
-           ours_sum = log_sum.narrow(0, piece.queries.begin, piece.queries.count);
-    const Tensor top = ours_sum.maximum(theirs_sum);
-    const Tensor a = theirs_sum.sub(top).exp_(), c = ours_sum.sub(top).exp_(), total = a.add(c);
-    ours.mul_(c.div_(total).unsqueeze(2)).add_(theirs.mul(a.div_(total).unsqueeze(2)));
-    ours_sum.copy_(top.add(total.log()));
-  });
-  return {value.to(q.scalar_type()), log_sum};
+  const Tensor value = q.new_empty(q.sizes(), q.options().dtype(type));
+  AttentionOutput out{value, q.new_empty({q.size(0), q.size(1)}, value.options())};
+  visit(layout, [&](const Piece& piece) { attend(piece, q, k, v, out); });
+  return {out.value.to(q.scalar_type()), out.log_sum};
+}
+
+RLALGO_INLINE void AtenOperations::attend_further(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                  const AttentionLayout& layout, AttentionOutput& out) const {
+  AttentionOutput wide{out.value.to(detail::accumulator_type(q.scalar_type())), out.log_sum};
+  visit(layout, [&](const Piece& piece) { attend(piece, q, k, v, wide); });
+  out.value = wide.value.to(q.scalar_type());
+}
+
+RLALGO_INLINE void AtenOperations::add_gradient(const Piece& piece, const Tensor& grad, const Tensor& q,
+                                                const Tensor& k, const Tensor& v, const Tensor& log_sum,
+                                                const Tensor& along, AttentionGradient& sum) const {
+  const AttentionGradient g = piece_backward(piece, gather_zero(grad, piece), gather(q, piece.queries, piece.batch),
+                                             gather(k, piece.keys, piece.batch), gather(v, piece.keys, piece.batch),
+                                             gather(log_sum, piece.queries, piece.batch), gather_zero(along, piece));
+  add(sum.q, piece.queries, g.q);
+  add(sum.k, piece.keys, g.k);
+  add(sum.v, piece.keys, g.v);
 }
 
 RLALGO_INLINE AttentionGradient AtenOperations::attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
@@ -112,26 +133,25 @@ RLALGO_INLINE AttentionGradient AtenOperations::attention_backward(const Tensor&
   AttentionGradient result{zeros(q), zeros(k), zeros(v)};
   const Tensor wide = grad.to(type);
   const Tensor along = wide.mul(out.value).sum(-1);  // [T, n] ∂o·o, subtracted in the softmax's derivative
-  visit(layout, [&](const Piece& piece) {
-    const AttentionGradient g = piece_backward(
-        piece, gather_zero(wide, piece), gather(q, piece.queries, piece.batch), gather(k, piece.keys, piece.batch),
-        gather(v, piece.keys, piece.batch), gather(out.log_sum, piece.queries, piece.batch), gather_zero(along, piece));
-    add(result.q, piece.queries, g.q);
-    add(result.k, piece.keys, g.k);
-    add(result.v, piece.keys, g.v);
-  });
+  visit(layout, [&](const Piece& piece) { add_gradient(piece, wide, q, k, v, out.log_sum, along, result); });
   return {result.q.to(q.scalar_type()), result.k.to(k.scalar_type()), result.v.to(v.scalar_type())};
+}
+
+RLALGO_INLINE void AtenOperations::attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                           const Tensor& v, const AttentionOutput& out,
+                                                           const AttentionLayout& layout,
+                                                           AttentionGradient& sum) const {
+  const at::ScalarType type = detail::accumulator_type(q.scalar_type());
+  const Tensor wide = grad.to(type);
+  const Tensor along = wide.mul(out.value).sum(-1);  // [T, n]
+  visit(layout, [&](const Piece& piece) { add_gradient(piece, wide, q, k, v, out.log_sum, along, sum); });
 }
 
 RLALGO_INLINE Tensor AtenOperations::dropout(const Tensor& x, const DropoutMask& mask) const {
   const auto n = static_cast<std::size_t>(x.numel());
-  const core::PhiloxKey key{mask.seed, core::Stream::dropout};
-  const auto threshold = static_cast<std::uint32_t>(mask.probability * 0x1.0p32);
   std::vector<std::uint8_t> dropped(n);
-  for (std::size_t i = 0; i < n; i += 4) {
-    const core::PhiloxBlock block = core::philox(key, mask.draw, mask.module << 40U | i / 4);
-    for (std::size_t j = i; j < n && j < i + 4; ++j) dropped[j] = block[j - i] < threshold ? 1 : 0;
-  }
+  detail::visit_dropout(mask, n, static_cast<std::uint64_t>(x.size(-1)),
+                        [&](std::uint64_t i, bool drop) { dropped[i] = drop ? 1 : 0; });
   const Tensor zero = tensor::from_values(dropped, at::TensorOptions().dtype(at::kBool).device(x.device()));
   const Tensor kept = x.to(detail::accumulator_type(x.scalar_type())).mul(1.0 / (1.0 - mask.probability));
   return kept.masked_fill_(zero.view(x.sizes()), 0.0).to(x.scalar_type());

@@ -177,6 +177,34 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
   });
 }
 
+inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPlan& plan,
+                               AttentionOutput& out) {
+  const HeadShape s = head_shape(q, k);
+  for (const auto& c : plan.cross) {
+    const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
+    const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
+        heads_view(q, s, c.query_begin, queries), heads_view(k, s, c.key_begin, keys),
+        heads_view(v, s, c.key_begin, keys), 0.0, false, window_mask(c, q), {});
+    store_piece(value, log_sum, s, {{c.query_begin}, {queries}}, true, out);
+  }
+}
+
+inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                const AttentionOutput& out, const AttentionPlan& plan, AttentionGradient& sum) {
+  const HeadShape s = head_shape(q, k);
+  for (const auto& c : plan.cross) {
+    const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
+    const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
+        heads_view(grad, s, c.query_begin, queries), heads_view(q, s, c.query_begin, queries),
+        heads_view(k, s, c.key_begin, keys), heads_view(v, s, c.key_begin, keys),
+        heads_view(out.value, s, c.query_begin, queries), log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0,
+        false, window_mask(c, q), {});
+    add_piece(gq, s, {{c.query_begin}, {queries}}, true, sum.q);
+    add_piece(gk, s, {{c.key_begin}, {keys}}, true, sum.k);
+    add_piece(gv, s, {{c.key_begin}, {keys}}, true, sum.v);
+  }
+}
+
 [[nodiscard]] inline AttentionOutput attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        const AttentionPlan& plan) {
   const HeadShape s = head_shape(q, k);
@@ -191,13 +219,7 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
         arrange(q), arrange(k), arrange(v), 0.0, true, {}, {});
     store_piece(value, log_sum, s, {own.begins, own.sizes}, false, out);
   }
-  for (const auto& c : plan.cross) {
-    const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
-    const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
-        heads_view(q, s, c.query_begin, queries), heads_view(k, s, c.key_begin, keys),
-        heads_view(v, s, c.key_begin, keys), 0.0, false, window_mask(c, q), {});
-    store_piece(value, log_sum, s, {{c.query_begin}, {queries}}, true, out);
-  }
+  merge_cross_pieces(q, k, v, plan, out);
   return out;
 }
 
@@ -220,17 +242,7 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
     add_piece(gk, s, rows, false, result.k);
     add_piece(gv, s, rows, false, result.v);
   }
-  for (const auto& c : plan.cross) {
-    const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
-    const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
-        heads_view(grad, s, c.query_begin, queries), heads_view(q, s, c.query_begin, queries),
-        heads_view(k, s, c.key_begin, keys), heads_view(v, s, c.key_begin, keys),
-        heads_view(out.value, s, c.query_begin, queries), log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0,
-        false, window_mask(c, q), {});
-    add_piece(gq, s, {{c.query_begin}, {queries}}, true, result.q);
-    add_piece(gk, s, {{c.key_begin}, {keys}}, true, result.k);
-    add_piece(gv, s, {{c.key_begin}, {keys}}, true, result.v);
-  }
+  add_cross_gradients(grad, q, k, v, out, plan, result);
   return result;
 }
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/cpu_operations.hpp>
 #include <rlalgo/model/detail/cpu_attention.hpp>
 #include <rlalgo/model/detail/cpu_rms_norm.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/dropout_words.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -73,21 +73,29 @@ RLALGO_INLINE AttentionGradient CpuOperations::attention_backward(const Tensor& 
   return detail::attention_backward(grad, q, k, v, out, layout.plan);
 }
 
+RLALGO_INLINE void CpuOperations::attend_further(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                 const AttentionLayout& layout, AttentionOutput& out) const {
+  detail::merge_cross_pieces(q, k, v, layout.plan, out);
+}
+
+RLALGO_INLINE void CpuOperations::attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                                          const Tensor& v, const AttentionOutput& out,
+                                                          const AttentionLayout& layout, AttentionGradient& sum) const {
+  detail::add_cross_gradients(grad, q, k, v, out, layout.plan, sum);
+}
+
 RLALGO_INLINE Tensor CpuOperations::dropout(const Tensor& x, const DropoutMask& mask) const {
   const Tensor contiguous = x.contiguous();
   Tensor out = tensor::empty_like(contiguous);
-  const core::PhiloxKey key{mask.seed, core::Stream::dropout};
-  const auto threshold = static_cast<std::uint32_t>(mask.probability * 0x1.0p32);
   detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     const T* from = contiguous.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
     const auto keep = static_cast<detail::Accumulator<T>>(1.0 / (1.0 - mask.probability));
-    const auto n = static_cast<std::uint64_t>(contiguous.numel());
-    for (std::uint64_t i = 0; i < n; i += 4) {
-      const core::PhiloxBlock block = core::philox(key, mask.draw, mask.module << 40U | i / 4);
-      for (std::uint64_t j = i; j < n && j < i + 4; ++j)
-        to[j] = block[j - i] < threshold ? T(0) : static_cast<T>(static_cast<detail::Accumulator<T>>(from[j]) * keep);
-    }
+    detail::visit_dropout(mask, static_cast<std::uint64_t>(contiguous.numel()),
+                          static_cast<std::uint64_t>(contiguous.size(-1)), [&](std::uint64_t i, bool dropped) {
+                            to[i] =
+                                dropped ? T(0) : static_cast<T>(static_cast<detail::Accumulator<T>>(from[i]) * keep);
+                          });
   });
   return out;
 }

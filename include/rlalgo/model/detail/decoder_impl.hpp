@@ -14,6 +14,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/model/context_sharing.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/decoder_pass.hpp>
 #include <rlalgo/model/hf_config.hpp>
@@ -46,7 +47,17 @@ RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(weights) / 7.0;
 }
 
+RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) { context_ = std::move(sharing); }
+
 RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& options) {
+  if (!context_.shares()) return score_part(tree, options, nullptr);
+  const SharedTree shared(context_, tree);
+  Scores scores = score_part(shared.part.tree, options, &shared);
+  shared.gather({&scores.log_prob, &scores.entropy, &scores.mean_logit, &scores.greedy, &scores.collision});
+  return scores;
+}
+
+RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared) {
   const auto limit = tensor::ThreadLimit::of_products(product_flops(tree.tokens()));
   // Rows whose hidden state is needed, each once: children of one prompt share its last token.
   std::vector<std::int64_t> rows = tree.source;
@@ -55,11 +66,13 @@ RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& o
   std::vector<std::int64_t> compact(tree.source.size());
   for (std::size_t n = 0; n < compact.size(); ++n)
     compact[n] = std::lower_bound(rows.begin(), rows.end(), tree.source[n]) - rows.begin();
-  const bool all = static_cast<std::int64_t>(rows.size()) == tree.tokens(), in_order = rows == tree.source;
+  const bool all = shared == nullptr && static_cast<std::int64_t>(rows.size()) == tree.tokens();
+  const bool in_order = rows == tree.source;
   const Tensor hidden = run(tree, {.depths = {config().layers},
                                    .rows = all ? Tensor() : index_tensor(rows, device()),
                                    .spread = in_order ? Tensor() : index_tensor(compact, device()),
-                                   .draw = options.draw})
+                                   .draw = options.draw,
+                                   .shared = shared})
                             .front();
   // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
   const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
@@ -264,12 +277,14 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   settings.checkpointed = graph && checkpointing_;
   if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)
     settings.dropout = {settings.operations, adapter_->seed, taps.draw};
-  const auto pass = std::make_shared<DecoderPass>(config(), weights_, frequencies(tree), std::move(settings));
+  const auto pass = std::make_shared<DecoderPass>(
+      config(), weights_, frequencies(taps.shared != nullptr ? *taps.shared->whole : tree), std::move(settings));
   std::vector<Tensor> values;
   std::vector<std::int64_t> shape;  // of the last, before it is spread
   {
     const c10::NoGradGuard no_grad;
-    values = pass->forward(tree, taps.depths, taps.rows);
+    values = taps.shared != nullptr ? pass->forward(*taps.shared, taps.depths, taps.rows)
+                                    : pass->forward(tree, taps.depths, taps.rows);
     shape.assign(values.back().sizes().begin(), values.back().sizes().end());
     if (taps.spread.defined()) values.back() = operations().rows(values.back(), taps.spread);
   }

@@ -31,9 +31,35 @@ RLALGO_INLINE DecoderPass::DecoderPass(DecoderConfig config, DecoderWeights weig
 
 RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const TokenTree& tree, std::vector<std::int64_t> depths,
                                                        const Tensor& rows) {
+  depths_ = std::move(depths);
+  return run(tree, nullptr, rows);
+}
+
+RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const SharedTree& tree, std::vector<std::int64_t> depths,
+                                                       const Tensor& rows) {
+  depths_ = std::move(depths);
+  rows_ = tree.part.rows;
+  source_rows_ = tree.part.source_rows;
+  return run(tree.part.tree, &tree, rows);
+}
+
+RLALGO_INLINE void DecoderPass::lay_out(std::int64_t window, const TokenTree& tree, const SharedTree* shared) {
+  const at::Device device = weights_.embedding.device();
+  const Operations& ops = *settings_.operations;
+  if (layouts_.contains(window)) return;
+  if (shared == nullptr) {
+    layouts_.emplace(window, ops.lay_out(plan_attention(tree, window), device));
+    return;
+  }
+  layouts_.emplace(window, AttentionLayout());
+  rings_.emplace(window,
+                 RingAttention(shared->ring, ops, plan_attention(*shared->whole, window), shared->split, device));
+}
+
+RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const SharedTree* shared,
+                                                   const Tensor& rows) {
   const Operations& ops = *settings_.operations;
   const at::Device device = weights_.embedding.device();
-  depths_ = std::move(depths);
   rope_ = rope_table(frequencies_, tree.positions, config_.rope.attention_factor, device);
   const Tensor ids = tensor::from_values(tree.ids, at::TensorOptions().dtype(at::kLong).device(device));
   std::vector<Tensor> taps;
@@ -47,8 +73,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const TokenTree& tree, st
   Tensor x = ops.rows(weights_.embedding, ids);
   tap(0, x);
   for (std::int64_t i = 0; i < deepest(); ++i) {
-    const std::int64_t window = kind(i).window;
-    if (!layouts_.contains(window)) layouts_.emplace(window, ops.lay_out(plan_attention(tree, window), device));
+    lay_out(kind(i).window, tree, shared);
     LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
     const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
     if (settings_.graph && settings_.checkpointed) {
@@ -116,7 +141,16 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
 }
 
 RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
-  return {config_, *settings_.operations, layouts_.at(kind(i).window), rope_, settings_.dropout, kind(i).rotary};
+  const auto ring = rings_.find(kind(i).window);
+  LayerContext out{config_, *settings_.operations, layouts_.at(kind(i).window),
+                   rope_,   settings_.dropout,     kind(i).rotary};
+  out.row_dropout = out.dropout;
+  if (ring != rings_.end()) {
+    out.ring = &ring->second;
+    out.dropout.rows = &rows_;
+    out.row_dropout.rows = &source_rows_;
+  }
+  return out;
 }
 
 }  // namespace rlalgo::model

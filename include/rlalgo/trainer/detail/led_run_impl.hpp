@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +20,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/distributed/context_group.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/run/interrupt.hpp>
@@ -123,6 +126,14 @@ RLALGO_INLINE void require_same_start(distributed::World& world, std::span<const
   }
 }
 
+RLALGO_INLINE void share_contexts(const std::shared_ptr<distributed::World>& world, model::Dealing dealing,
+                                  std::initializer_list<std::shared_ptr<model::Policy>> scorers) {
+  if (world->context_size() == 1) return;
+  const auto ring = std::make_shared<distributed::ContextGroup>(world);
+  for (const auto& scorer : scorers)
+    if (scorer) scorer->share_context({ring, dealing});
+}
+
 RLALGO_INLINE double together(distributed::World& world, double loss, core::Metrics& metrics, double mark) {
   if (world.size() == 1) return loss;
   const std::array<double, 3> own = {loss, static_cast<double>(core::Interruption::signal()), mark};
@@ -130,7 +141,7 @@ RLALGO_INLINE double together(distributed::World& world, double loss, core::Metr
   const std::vector<std::string> all = world.gather("losses", distributed::to_bytes(own));
   for (std::size_t r = 0; r < all.size(); ++r) {
     const std::vector<double> theirs = distributed::doubles_of(all[r]);
-    total += theirs.at(0);
+    if (world.leads_group(static_cast<int>(r))) total += theirs.at(0);
     if (theirs.at(1) != 0.0) core::Interruption::request(static_cast<int>(theirs.at(1)));
     if (std::bit_cast<std::uint64_t>(theirs.at(2)) == std::bit_cast<std::uint64_t>(mark)) continue;
     core::raise("trainer", 41,
@@ -163,7 +174,8 @@ RLALGO_INLINE std::vector<PartColumn> columns_of_others(distributed::World& worl
   const std::vector<std::string> all = world.gather("log-probs", sizes.dump() + "\n" + distributed::to_bytes(flat));
   std::vector<PartColumn> out;
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (static_cast<int>(r) == world.rank()) continue;
+    if (world.group_of(static_cast<int>(r)) == world.group()) continue;
+    if (!world.leads_group(static_cast<int>(r))) continue;
     const std::size_t line = all[r].find('\n');
     const std::vector<float> values = distributed::floats_of(all[r].substr(line + 1));
     std::size_t at = 0;
