@@ -391,6 +391,36 @@ TEST_CASE("two reward functions: each its own metrics, the reward is the weighte
   CHECK(batch.warnings.empty());
 }
 
+TEST_CASE("a completion whose environment failed has no reward of any function and no loss, and is counted") {
+  const auto with = [](data::Completion one, data::Episode episode) {
+    one.episode = std::make_shared<const data::Episode>(std::move(episode));
+    return one;
+  };
+  TableGenerator generator(
+      {{with(completion({1, 0}), {.messages = "said", .last_text = "said", .turns = 1, .columns = {{"level", 4}}}),
+        with(completion({2, 0}), {.messages = nullptr, .turns = 1, .failure = "timeout"}),
+        with(completion({3, 3, 0}), {.messages = nullptr, .turns = 2})}});
+  auto f = std::make_shared<FirstToken>();
+  auto prompts = rlalgo::support::numbered_prompts(1);
+  prompts[0].prompt = data::Json::array({data::Json{{"role", "user"}, {"content", "hi"}}});
+  Rollouts sampler(prompts, generator, {{f, 1.0}, {std::make_shared<Length>(), 1.0}}, rlalgo::support::decode,
+                   config(3, 1, 1, 1, 3), [] { return std::int64_t{0}; });
+  const RolloutBatch batch = sampler.next(0);
+  const auto& rows = batch.parts.at(0);
+  CHECK(std::isnan(rows[1]->rewards[0]));
+  CHECK(std::isnan(rows[1]->rewards[1]));
+  CHECK(rows[1]->loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(rows[2]->rewards == std::vector<double>{3, 3});
+  CHECK(batch.metrics.value("reward") == (1 + 2 + 3 + 3) / 2.0);
+  CHECK(batch.metrics.value("rollout/failed") == Approx(1.0 / 3));
+  CHECK(batch.metrics.value("rollout/failed/timeout") == Approx(1.0 / 3));
+  // a text is shown as a text although the prompt is a conversation; columns of the episode are columns of its row
+  CHECK(f->completions[0] == "said");
+  CHECK(f->completions[2].is_array());
+  CHECK(f->columns[0]["level"] == 4);
+  CHECK_FALSE(f->columns[2].contains("level"));
+}
+
 TEST_CASE("no terminated completion: the terminated lengths are 0; an unscorable row gives one warning") {
   TableGenerator generator({{completion({9, 9}, Finish::length)}});
   auto f = std::make_shared<FirstToken>();
