@@ -157,6 +157,22 @@ def replay_and_reroll(c):
 
 
 @case
+def environment_and_replay(c):
+    """Episodes are stored and trained on again with all their turns, beside training and in turns; a resume goes on with them."""
+    shutil.copy(ROOT / "examples/environments/games.py", c.folder)
+    trl = {"environment_factory": "games.SecondChance", "max_completion_length": 48, "replay_buffer_size": 16}
+    same = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 4}
+    for out, more in (("beside", BESIDE), ("turns", {"use_data_producer": True})):
+        c.train({**same, "output_dir": out, "trl": {**trl, **more}}).expect(0)
+        lines = c.metrics(out)
+        assert sum(line["replay_buffer_replacements"] for line in lines) > 0, lines
+        assert all(1 <= line["environment/turns"] <= 2 for line in lines) and max(line["environment/turns"] for line in lines) > 1
+    c.train({**same, "output_dir": "resumed", "resume_from_checkpoint": "turns/checkpoint-4", "trl": {**trl, "use_data_producer": True}}).expect(0)
+    assert (c.folder / "resumed/model.safetensors").read_bytes() == (c.folder / "turns/model.safetensors").read_bytes()
+    assert without_times(c.metrics("resumed")) == without_times(c.metrics("turns"))
+
+
+@case
 def refused(c):
     for changes, code, parts in (
             ({"trl": {**BESIDE, "prefetch_depth": -1}}, 2, ["[rlalgo.config.6]", "prefetch_depth"]),

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -297,6 +300,95 @@ TEST_CASE("a failure of the producer comes with its type and text, before what i
   CHECK_THROWS_WITH(bench.step(*sampler, 1), "the table has burnt");
   CHECK(watch.seconds() < 1.0);
   CHECK_THAT(told, Catch::Contains("the table has burnt"));
+}
+
+namespace {
+
+// A reward that calls back, with the number of its call.
+class Calling : public reward::RewardFunction {
+ public:
+  explicit Calling(std::function<void(int)> then) : then_(std::move(then)) {}
+  [[nodiscard]] std::string name() const override { return "calling"; }
+  std::vector<double> operator()(const reward::RewardCall& call) override {
+    then_(calls_++);
+    return std::vector<double>(call.completion_ids.size(), 1.0);
+  }
+
+ private:
+  std::function<void(int)> then_;
+  int calls_ = 0;
+};
+
+std::unique_ptr<Prefetch> scored_by(Bench& bench, PrefetchConfig p, std::function<void(int)> then) {
+  bench.table.stop = p.stop.get_token();
+  return std::make_unique<Prefetch>(
+      std::move(p),
+      std::make_shared<Rollouts>(
+          rlalgo::support::numbered_prompts(16), bench.table,
+          std::vector<sampler::WeightedReward>{{std::make_shared<Calling>(std::move(then)), 1.0}},
+          rlalgo::support::decode, config(4, 1, 1, 1, 2), [&bench] { return bench.table.version.load(); }));
+}
+
+// Whether it came true within so many milliseconds.
+template <class Condition>
+bool within(int milliseconds, Condition&& condition) {
+  for (; milliseconds > 0 && !condition(); --milliseconds) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+}  // namespace
+
+TEST_CASE("a generation is drawn while the one before is scored, where there is room for both") {
+  for (const std::int64_t depth : {1, 2}) {
+    Bench bench;
+    std::atomic<int> beside{0};
+    const auto sampler = scored_by(bench, {.depth = depth, .generations = 6}, [&](int call) {
+      if (call == 0 && within(depth > 1 ? 5000 : 20, [&] { return bench.table.begun > 1; })) ++beside;
+    });
+    (void)bench.step(*sampler, 0);
+    for (std::int64_t k = 1; k < 5; ++k) (void)bench.step(*sampler, k);
+    CHECK(beside == (depth > 1 ? 1 : 0));  // at the first nothing was popped yet that could have made room
+  }
+}
+
+TEST_CASE("a score that fails is told while the next generation is drawn") {
+  Bench bench;
+  const auto sampler = scored_by(bench, {.depth = 2}, [&](int call) {
+    if (call == 1) throw std::domain_error("the reward has burnt");
+  });
+  bench.table.hangs_at = 2;
+  (void)bench.step(*sampler, 0);
+  const core::Stopwatch watch;
+  CHECK_THROWS_WITH(bench.step(*sampler, 1), "the reward has burnt");
+  CHECK(watch.seconds() < 5.0);
+}
+
+TEST_CASE("a score that hangs is found out, also where no generation is left to be drawn") {
+  Bench bench;
+  std::atomic<bool> hangs{true};
+  const auto sampler = scored_by(bench, {.depth = 2, .generations = 2, .stall_seconds = 0.3}, [&](int call) {
+    while (call == 1 && hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  (void)bench.step(*sampler, 0);
+  CHECK_THROWS_WITH(bench.step(*sampler, 1), Catch::Contains("[rlalgo.sampler.9]"));
+  hangs = false;
+}
+
+TEST_CASE("what shares the turns waits for the draw and for the score") {
+  Bench bench, other;
+  std::atomic<bool> holds{true};
+  const PrefetchConfig p{.depth = 2, .generations = 2};
+  const auto sampler = scored_by(bench, p, [&](int call) {
+    while (call == 1 && holds) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  (void)bench.step(*sampler, 0);
+  REQUIRE(within(5000, [&] { return bench.table.begun == 2; }));
+  const auto evaluation = other.prefetch({.depth = 0, .turn = p.turn, .scoring_turn = p.scoring_turn});
+  auto done = std::async(std::launch::async, [&] { return evaluation->next(0); });
+  CHECK(done.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  holds = false;
+  CHECK(done.get().parts.size() == 1);
+  (void)bench.step(*sampler, 1);
 }
 
 TEST_CASE("a producer that hangs is found out, and ends within the token of its stop") {

@@ -10,6 +10,9 @@
 //                           later, it does not touch the source
 //   restore_source(state)   the inverse; an exception leaves the source as it was
 //   root()                  the sampler::Rollouts at the bottom: prompts, their order, settings
+//   draws_ahead() const, draw(number), score(made, step)
+//                           (may be absent: false) produce() in two halves, of which the first touches nothing that the
+//                           second does: where draws_ahead(), a generation may be drawn while the one before is scored
 //   streams() const         (may be absent: false) generations may be trained on while they are made: what produce() returns
 //                           has Made::arrive, and a batch Batch::arrive, which asks for the rows of one micro-batch after
 //                           the other. With the last micro-batch of a step that uses it, a generation is whole
@@ -47,6 +50,13 @@ concept GenerationSource = requires(S& source, const S& known, std::int64_t numb
   { known.capture() } -> std::same_as<std::function<Json()>>;
   { source.restore_source(state) } -> std::same_as<void>;
   { known.root().geometry() } -> std::convertible_to<Geometry>;
+};
+
+template <class S>
+concept DrawsAhead = GenerationSource<S> && requires(S& source, const S& known, Made& made, std::int64_t number) {
+  { known.draws_ahead() } -> std::same_as<bool>;
+  { source.draw(number) } -> std::same_as<Made>;
+  { source.score(made, number) } -> std::same_as<void>;
 };
 
 // `Self` derives from this and is a GenerationSource.

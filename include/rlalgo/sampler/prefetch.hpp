@@ -3,6 +3,8 @@
 //   trainer's thread:  publish · next(step): pops generation n · trains …        Trainer::step
 //   producer's thread: waits for room · makes generation n + 1 (draws prompts, generates, scores rewards) · pushes
 //
+// Where there is room for two (depth 2 or more) and its scores do not decide on the next prompts, a generation is scored and
+// pushed on a thread beside the producer's, which draws the next.
 // depth: generations that are ready or under way, at most. So generation n is begun when n − depth is popped, and with R
 // optimizer steps for each generation and a sync every s steps its rows are at most ⌈depth·R⌉ + s − 1 updates behind
 // when they are first trained on. depth 0 makes each when it is asked for, on the trainer's thread.
@@ -40,7 +42,7 @@
 // all ranks at once.
 //
 // Source: axolotl's AsyncDataProducer, TRL's experimental AsyncGRPO (versions and limits of staleness).
-// Departures: the first generation goes the same way as all others; rewards are scored on the producer's thread;
+// Departures: the first generation goes the same way as all others; rewards are scored beside training;
 // generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
 // Errors: [rlalgo.sampler.8] settings out of range, or a generator that reads the trainer's own tensors (usage);
 // [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.core.8] a stop was asked for while the trainer waited;
@@ -54,6 +56,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -140,7 +143,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     waited_ += popping.waited = watch.seconds();
     if (!streams()) {
       settle(*item->made.generation, 0, item->made.generation->rollouts.size(), step);
-      tell_about(item->made, step, popping);
+      detail::tell_about(item->made, step, popping, state_);
       return std::move(item->made);
     }
     lent_.push_back(item);
@@ -155,7 +158,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       if (!whole) return;
       made.tokens = item->made.tokens;
       made.about = item->made.about;
-      tell_about(made, step, popping);
+      detail::tell_about(made, step, popping, state_);
     };
     return out;
   }
@@ -183,6 +186,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.failure = nullptr;
     state_.given_up = false;
     state_.stale = false;
+    state_.scoring = 0;
     state_.ready.clear();
     for (Made& made : ready) {
       const std::size_t rows = made.generation->rollouts.size();
@@ -223,7 +227,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     for (;;) {
       if (state_.failure && (!state_.given_up || state_.ready.empty() || state_.stale))
         std::rethrow_exception(state_.failure);
-      if (!popping.ready) popping.ready = static_cast<double>(ready_whole());
+      if (!popping.ready) popping.ready = static_cast<double>(state_.ready_whole());
       if (!state_.ready.empty() && !state_.stale) {
         if (const Item& front = *state_.ready.front(); !too_old(front, step)) {
           std::shared_ptr<Item> item = take(number);
@@ -255,7 +259,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   void wait_a_little(std::unique_lock<std::mutex>& lock, std::int64_t step) {
-    give_up_if_due();
+    detail::check_alive(state_, config_);
     if (state_.changed.wait_for(lock, std::chrono::milliseconds(100)) != std::cv_status::timeout) return;
     if (!config_.meanwhile) return;
     lock.unlock();
@@ -273,10 +277,6 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     return item;
   }
 
-  [[nodiscard]] auto ready_whole() const {
-    return std::count_if(state_.ready.begin(), state_.ready.end(), [](const auto& item) { return item->whole; });
-  }
-
   [[nodiscard]] bool too_old(const Item& item, std::int64_t step) const {
     if (config_.max_staleness < 0) return false;
     const Generation& generation = *item.made.generation;
@@ -286,45 +286,10 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     return false;
   }
 
-  // With the mutex held.
-  void give_up_if_due() {
-    if (config_.progress && config_.progress() != state_.progress) {
-      state_.progress = config_.progress();
-      state_.alive = std::chrono::steady_clock::now();
-    }
-    if (core::Interruption::requested() && !config_.world)
-      core::raise_interrupted("core", 8, {.what = "interrupted while the trainer waited for a generation"});
-    const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - state_.alive;
-    if (config_.stall_seconds > 0 && silent.count() > config_.stall_seconds)
-      core::raise("sampler", 9,
-                  {.what = "the generation beside training gives no sign of life",
-                   .found = "none for " + std::to_string(static_cast<std::int64_t>(silent.count())) + " s",
-                   .expected = "one within " + std::to_string(static_cast<std::int64_t>(config_.stall_seconds)) + " s",
-                   .remedy = "look for a reward function or a server that hangs, or raise the limit"});
-  }
-
   // Of the rows [begin, end).
   void settle(Generation& generation, std::size_t begin, std::size_t end, std::int64_t step) const {
     if (inference::source_of(root().generator()) == inference::WeightSource::remote) return;
     detail::forget_sampling(generation, begin, end, step);
-  }
-
-  void tell_about(Made& made, std::int64_t step, const Popping& popping) {
-    core::Metrics& metrics = made.about.metrics;
-    for (std::size_t i = 0; i < made.generation->rollouts.size(); ++i) {
-      if (made.generation->is_replayed(i)) continue;
-      const auto behind = static_cast<double>(step - made.generation->rollouts[i].weights_version);
-      metrics.mean("async/staleness/mean", behind, 1.0);
-      metrics.maximum("async/staleness/max", behind);
-    }
-    metrics.mean("async/queue_depth", *popping.ready, 1.0);
-    metrics.mean("async/queue_wait_s", popping.waited, 1.0);
-    {
-      const std::lock_guard lock(state_.mutex);
-      metrics.mean("async/producer_idle_s", std::exchange(state_.idle_seconds, 0.0), 1.0);
-    }
-    metrics.mean("async/dropped", popping.dropped, 1.0);
-    for (const auto& [name, seconds] : made.about.seconds) metrics.mean("async/" + name + "_s", seconds, 1.0);
   }
 
   // Put back what a failed step had popped, before everything else.
@@ -344,29 +309,43 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   // --- the producer's thread
 
   void produce_all(std::int64_t next, const std::stop_token& stop) {
-    try {
+    std::future<void> scoring;  // of the generation that was drawn last; it ends before this thread does
+    guarded(stop, [&] {
       for (;;) {
         const auto number = next_work(next, stop);
         if (!number || (config_.begin && !config_.begin(*number, stop))) return;
         if (*number == next) {
-          make_next(next);
+          draws_ahead() ? draw_next(next, scoring, stop) : make_next(next);
           ++next;
         } else {
+          if (scoring.valid()) scoring.get();
           replace_stale(make(*number, step_of(*number), {}));
         }
       }
+    });
+  }
+
+  template <class Work>
+  void guarded(const std::stop_token& stop, Work&& work) {
+    try {
+      work();
     } catch (const std::exception& e) {
-      fail(stop, e.what());
+      detail::fail(state_, config_, stop, e.what());
     } catch (...) {
-      fail(stop, "an exception of a type of its own");
+      detail::fail(state_, config_, stop, "an exception of a type of its own");
     }
+  }
+
+  [[nodiscard]] bool draws_ahead() const {
+    if constexpr (DrawsAhead<S>) return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
+    return false;
   }
 
   // The same on all ranks.
   std::optional<std::int64_t> next_work(std::int64_t next, const std::stop_token& stop) {
-    if (!config_.world) return wait_for_work(next, stop);
+    if (!config_.world) return detail::wait_for_work(state_, config_, next, stop);
     const bool leads = config_.world->rank() == 0;
-    const auto own = leads ? wait_for_work(next, stop) : std::nullopt;
+    const auto own = leads ? detail::wait_for_work(state_, config_, next, stop) : std::nullopt;
     if (leads && !own) return std::nullopt;  // the end: the others are told by their own trainers
     const std::int64_t number =
         std::stoll(config_.world->broadcast("the next generation", leads ? std::to_string(*own) : std::string()));
@@ -392,8 +371,11 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
-    std::unique_lock<std::mutex> turn;
-    if (!takes_turns_itself()) turn = std::unique_lock(*config_.turn);
+    std::unique_lock<std::mutex> turn, scoring_turn;
+    if (!takes_turns_itself()) {
+      turn = std::unique_lock(*config_.turn);
+      scoring_turn = std::unique_lock(*config_.scoring_turn);
+    }
     if constexpr (requires { source_->produce(number, step, pieces); })
       if (pieces.groups > 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
@@ -420,6 +402,35 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       state_.changed.notify_all();
     };
     Made made = make(number, step_of(number), pieces);
+    finish(std::move(made), item, 0);
+  }
+
+  // Draws generation `number`, and has it scored and put into the queue beside the next.
+  void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
+    if constexpr (DrawsAhead<S>) {
+      std::unique_lock turn(*config_.turn);
+      Made drawn = source_->draw(number);
+      turn.unlock();
+      if (scoring.valid()) scoring.get();
+      {
+        const std::lock_guard lock(state_.mutex);
+        state_.alive = std::chrono::steady_clock::now();
+        state_.scoring = 1;
+      }
+      scoring = std::async(std::launch::async, [this, number, stop, made = std::move(drawn)]() mutable {
+        guarded(stop, [&] {
+          {
+            const std::lock_guard scoring_turn(*config_.scoring_turn);
+            source_->score(made, step_of(number));
+          }
+          finish(std::move(made), nullptr, 1);
+        });
+      });
+    }
+  }
+
+  // `item`: of the queue, or null: it is not there yet. `scored`: generations that were drawn beside.
+  void finish(Made made, std::shared_ptr<Item> item, std::int64_t scored) {
     {
       const std::lock_guard lock(state_.mutex);
       state_.alive = std::chrono::steady_clock::now();
@@ -428,6 +439,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       item->made = std::move(made);
       item->whole = true;
       state_.captured = source_->capture();
+      state_.scoring -= scored;
     }
     state_.changed.notify_all();
   }
@@ -436,24 +448,6 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   [[nodiscard]] std::int64_t step_of(std::int64_t number) const {
     const Geometry& g = Base::geometry();
     return number * g.micro_steps() / g.gradient_accumulation_steps;
-  }
-
-  // The number of the generation to make next; none when it is time to end.
-  std::optional<std::int64_t> wait_for_work(std::int64_t next, const std::stop_token& stop) {
-    const core::Stopwatch watch;
-    std::unique_lock lock(state_.mutex);
-    for (;;) {
-      state_.alive = std::chrono::steady_clock::now();
-      if (stop.stop_requested()) return std::nullopt;
-      if (state_.stale) return state_.ready.front()->made.number;
-      const bool more = config_.generations == 0 || next < config_.generations;
-      const bool room = static_cast<std::int64_t>(state_.ready.size()) < config_.depth;
-      if (more && (room || (streams() && next == state_.asked))) {
-        state_.idle_seconds += watch.seconds();
-        return next;
-      }
-      state_.changed.wait_for(lock, std::chrono::milliseconds(100));
-    }
   }
 
   // The first generation of the queue, made again.
@@ -470,18 +464,6 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Of several ranks: the source holds the turn while it does not wait for others.
   [[nodiscard]] bool takes_turns_itself() const { return root().config().turn != nullptr; }
-
-  void fail(const std::stop_token& stop, const std::string& text) {
-    const bool given_up = stop.stop_requested() || core::Interruption::requested();
-    if (!given_up && config_.tell) config_.tell("the generation beside training has failed: " + text);
-    if (!given_up && config_.world) config_.world->fail(text);
-    {
-      const std::lock_guard lock(state_.mutex);
-      state_.failure = std::current_exception();
-      state_.given_up = given_up && config_.world;
-    }
-    state_.changed.notify_all();
-  }
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;

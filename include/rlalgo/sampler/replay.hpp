@@ -78,29 +78,16 @@ class Replay : public GenerationBatches<Replay<S>> {
   Made produce(std::int64_t number, std::int64_t step, const Pieces& pieces = {}) {
     if (config_.capacity == 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
-    Generation& generation = *made.generation;
-    const std::size_t groups = groups_of(generation);
-    std::vector<Entry> fresh;
-    std::vector<std::size_t> empty;
-    for (std::size_t g = 0; g < groups; ++g) {
-      Entry entry = take(generation, g, chosen(generation, number)[g]);
-      if (entry.priority > 0)
-        fresh.push_back(std::move(entry));
-      else
-        empty.push_back(g);
-    }
-    const std::int64_t now = generation.rollouts.front().weights_version;
-    if (config_.max_age >= 0)
-      std::erase_if(entries_,
-                    [&](const Entry& e) { return now - e.group->rollouts.front().weights_version > config_.max_age; });
-    const std::size_t replaced = replace(generation, empty, number);
-    for (Entry& entry : fresh) add(std::move(entry));
-    if (config_.recompute_log_probs && inference::source_of(root().generator()) != inference::WeightSource::remote)
-      detail::forget_sampling(generation, 0, generation.rollouts.size(), step);
-    made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
-    made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));
-    if (pieces.groups > 0) pieces.finished(made.generation, generation.rollouts.size());
+    replay(made, step);
+    if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
     return made;
+  }
+
+  [[nodiscard]] bool draws_ahead() const requires DrawsAhead<S> { return source_->draws_ahead(); }
+  Made draw(std::int64_t number) requires DrawsAhead<S> { return source_->draw(number); }
+  void score(Made& made, std::int64_t step) requires DrawsAhead<S> {
+    source_->score(made, step);
+    if (config_.capacity > 0) replay(made, step);
   }
 
   [[nodiscard]] std::function<Json()> capture() const {
@@ -134,6 +121,31 @@ class Replay : public GenerationBatches<Replay<S>> {
     double priority = 0.0;
     std::shared_ptr<const Generation> group;  // prompts: its one
   };
+
+  // Replaces groups of a generation that is scored, and keeps what it teaches.
+  void replay(Made& made, std::int64_t step) {
+    Generation& generation = *made.generation;
+    const std::size_t groups = groups_of(generation);
+    std::vector<Entry> fresh;
+    std::vector<std::size_t> empty;
+    for (std::size_t g = 0; g < groups; ++g) {
+      Entry entry = take(generation, g, chosen(generation, made.number)[g]);
+      if (entry.priority > 0)
+        fresh.push_back(std::move(entry));
+      else
+        empty.push_back(g);
+    }
+    const std::int64_t now = generation.rollouts.front().weights_version;
+    if (config_.max_age >= 0)
+      std::erase_if(entries_,
+                    [&](const Entry& e) { return now - e.group->rollouts.front().weights_version > config_.max_age; });
+    const std::size_t replaced = replace(generation, empty, made.number);
+    for (Entry& entry : fresh) add(std::move(entry));
+    if (config_.recompute_log_probs && inference::source_of(root().generator()) != inference::WeightSource::remote)
+      detail::forget_sampling(generation, 0, generation.rollouts.size(), step);
+    made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
+    made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));
+  }
 
   [[nodiscard]] std::size_t groups_of(const Generation& generation) const {
     return generation.rollouts.size() / static_cast<std::size_t>(root().geometry().num_generations);

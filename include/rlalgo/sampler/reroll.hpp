@@ -102,6 +102,11 @@ class Reroll : public GenerationBatches<Reroll<S>> {
     return made;
   }
 
+  // What fails decides on the prompts of the next generation.
+  [[nodiscard]] bool draws_ahead() const requires DrawsAhead<S> { return !config_.on && source_->draws_ahead(); }
+  Made draw(std::int64_t number) requires DrawsAhead<S> { return source_->draw(number); }
+  void score(Made& made, std::int64_t step) requires DrawsAhead<S> { source_->score(made, step); }
+
   [[nodiscard]] std::function<Json()> capture() const {
     if (!config_.on) return source_->capture();
     return [within = source_->capture(), failed = failed_, assigned = assigned_] {

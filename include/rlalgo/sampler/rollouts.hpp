@@ -109,20 +109,32 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
                const Pieces& pieces = {}) {
     if (pieces.groups > 0) return produce_in_pieces(number, step, chosen, pieces);
-    if (config_.world != nullptr && config_.world->size() > 1) return produce_together(number, step, chosen);
+    if (!draws_ahead()) return produce_together(number, step, chosen);
+    Made made = draw(number, chosen);
+    score(made, step);
+    return made;
+  }
+
+  // produce() in two halves. The first touches nothing that the second does: a generation may be drawn while the one before
+  // is scored.
+  [[nodiscard]] bool draws_ahead() const { return config_.world == nullptr || config_.world->size() == 1; }
+  Made draw(std::int64_t number) { return draw(number, order_.chunk(static_cast<std::uint64_t>(number))); }
+  Made draw(std::int64_t number, const std::vector<std::size_t>& chosen) {
     Made made{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
     const core::Stopwatch watch;
     made.generation = detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), chosen,
                                        config_.geometry.num_generations, sampling_of(chosen),
                                        {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_());
-    const double generating = watch.seconds();
+    made.about.seconds = {{"generate", watch.seconds()}};
     made.tokens = tokens_of(*made.generation);
+    return made;
+  }
+  void score(Made& made, std::int64_t step) {
     if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
     const double rewarding = detail::score(*made.generation, rewards_, decode_, config_.sampling.stop_ids,
                                            config_.mask_truncated_completions, step, made.about);
-    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
+    made.about.seconds.emplace_back("reward", rewarding);
     num_tokens_ += made.tokens;
-    return made;
   }
 
   [[nodiscard]] std::function<Json()> capture() const {

@@ -49,7 +49,10 @@ template <class L, class A, class Aggregation, class G, class Y, class R>
     const std::vector<double> none(rewards.rows(), 0.0);  // divergence from the reference
     return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
   };
-  const AsynchronousConfig plain{.prefetch = {.depth = 0, .turn = beside.prefetch.turn}, .replay = {}, .reroll = {}};
+  const AsynchronousConfig plain{
+      .prefetch = {.depth = 0, .turn = beside.prefetch.turn, .scoring_turn = beside.prefetch.scoring_turn},
+      .replay = {},
+      .reroll = {}};
   if (beside.prefetch.world != nullptr) {
     config.rollouts.world = beside.prefetch.world;
     config.rollouts.turn = beside.prefetch.turn;
