@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -204,14 +206,26 @@ void require_output() {
 }  // namespace rlalgo::cli
 
 int main(int argc, char** argv) {
-  const rlalgo::tensor::ThreadLimit one_a_processor(0.0);
-  try {
-    return command({argv + 1, argv + argc});
-  } catch (const rlalgo::core::Interrupted& stop) {
-    std::cerr << "interrupted" << std::endl;
-    return stop.exit_code();
-  } catch (const rlalgo::core::Error& error) {
-    cli::fail(error.what());
-    return error.exit_code();
-  }
+  const int status = [&] {
+    const rlalgo::tensor::ThreadLimit one_a_processor(0.0);
+    try {
+      return command({argv + 1, argv + argc});
+    } catch (const rlalgo::core::Interrupted& stop) {
+      std::cerr << "interrupted" << std::endl;
+      return stop.exit_code();
+    } catch (const rlalgo::core::Error& error) {
+      cli::fail(error.what());
+      return error.exit_code();
+    }
+  }();
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return status;
+#else
+  // What libraries do at exit changes nothing any more, and is a quarter of a short command: LibTorch takes back the
+  // operators that it has registered.
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  std::_Exit(status);
+#endif
 }

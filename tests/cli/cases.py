@@ -1,5 +1,6 @@
 """What the command-line tests share: a scratch folder, a small configuration, running the program, counting results."""
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -45,8 +47,8 @@ class Result:
 class Case:
     """One scratch folder with a program to run in it."""
 
-    def __init__(self, program, folder):
-        self.program, self.folder = program, pathlib.Path(folder)
+    def __init__(self, program, folder, runs=None):
+        self.program, self.folder, self.started = program, pathlib.Path(folder), {program: runs}
 
     def config(self, changes=None, drop=(), text=None, name="config.yaml"):
         """Writes a configuration (JSON is YAML): BASE, changed; `trl` is merged."""
@@ -61,12 +63,14 @@ class Case:
         (self.folder / name).write_text(text if text is not None else json.dumps(merged, indent=1))
         return name
 
-    def start(self, *arguments, stdin=subprocess.DEVNULL, env=None):
-        return subprocess.Popen([self.program, *map(str, arguments)], cwd=self.folder, stdin=stdin, stdout=subprocess.PIPE,
+    def start(self, *arguments, stdin=subprocess.DEVNULL, env=None, program=None):
+        return subprocess.Popen([*(program or [self.program]), *map(str, arguments)], cwd=self.folder, stdin=stdin, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
 
     def run(self, *arguments, stdin=None, timeout=120, env=None):
-        process = self.start(*arguments, stdin=subprocess.PIPE, env=env)
+        # What libraries read before main() is to be this run's own.
+        own = any(name.startswith(("OMP_", "GOMP_", "MKL_", "LD_", "GLIBC_", "RLALGO_")) for name in env or {})
+        process = self.start(*arguments, stdin=subprocess.PIPE, env=env, program=None if own else self.started.get(self.program))
         out, err = process.communicate(stdin or "", timeout=timeout)
         return Result(process.returncode, out, err)
 
@@ -102,13 +106,40 @@ def main(cases):
     parser.add_argument("--rlalgo", required=True)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
+    program = os.path.abspath(arguments.rlalgo)
+    with started_once(program) as runs:
+        sys.exit(run_cases(cases, arguments.only, program, runs))
+
+
+@contextlib.contextmanager
+def started_once(program):
+    """What stands for `program` in Case.run: runs are forks of one process (tests/support/start_once.cpp). None where that was not built."""
+    client, module = (pathlib.Path(program).with_name(name) for name in ("start_once", "start_once.so"))
+    if not (client.exists() and module.exists()):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="rlalgo-once-") as folder:
+        door = os.path.join(folder, "door")
+        server = subprocess.Popen([program], env={**os.environ, "LD_PRELOAD": str(module), "SOCKET": door, "OMP_WAIT_POLICY": "passive"})
+        try:
+            deadline = time.monotonic() + 60
+            while not os.path.exists(door):
+                assert server.poll() is None and time.monotonic() < deadline, "start_once does not start"
+                time.sleep(0.01)
+            yield [str(client), door]
+        finally:
+            server.kill()
+            server.wait()
+
+
+def run_cases(cases, only, program, runs):
     failed = 0
     for name, function in cases.items():
-        if arguments.only not in name:
+        if only not in name:
             continue
         with tempfile.TemporaryDirectory(prefix="rlalgo-cli-") as folder:
             try:
-                function(Case(os.path.abspath(arguments.rlalgo), folder))
+                function(Case(program, folder, runs))
                 print(f"ok {name}", flush=True)
             except Skipped as why:
                 print(f"skipped {name}: {why}", flush=True)
@@ -116,4 +147,4 @@ def main(cases):
                 failed += 1
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
                 print(f"FAIL {name} {' | '.join(text.splitlines())[:1500]}", flush=True)
-    sys.exit(1 if failed else 0)
+    return 1 if failed else 0
