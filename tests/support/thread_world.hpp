@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ATen.h>
+
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 
