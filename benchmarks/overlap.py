@@ -36,6 +36,7 @@ WAYS = {
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is one piece: of two, the second waits 40 ms for the acknowledgement of the first
 
     def log_message(self, *_):
         pass
