@@ -1,6 +1,7 @@
 """Programs that are written for vLLM's and TRL's servers, against ours: the openai package, TRL's client and its GRPO trainer,
-axolotl's LoRA synchronisation. They run where they are installed: RLALGO_OPENAI_PYTHON, RLALGO_TRL_PYTHON and
-RLALGO_AXOLOTL_PYTHON name Python programs that have the packages (several separated by colons; default: the running one)."""
+axolotl's LoRA synchronisation, vLLM's transfer of weights. They run where they are installed: RLALGO_OPENAI_PYTHON, RLALGO_TRL_PYTHON,
+RLALGO_AXOLOTL_PYTHON and RLALGO_VLLM_PYTHON name Python programs that have the packages (several separated by colons; default: the running
+one)."""
 import json
 import os
 import pathlib
@@ -39,9 +40,9 @@ def run(c, python, client, *arguments):
     return json.JSONDecoder().raw_decode([line for line in done.stdout.splitlines() if line.startswith("{")][-1])[0]
 
 
-def served(c, variable, condition, client, options=(), arguments=(), key=None):
+def served(c, variable, condition, client, options=(), arguments=(), key=None, env=None):
     for python in pythons(variable, condition):
-        server = Server(c, "--served-model-name", "m", *options)
+        server = Server(c, "--served-model-name", "m", *options, env=env)
         try:
             told = run(c, python, client, f"http://127.0.0.1:{server.port}", *arguments, *([key] if key else []))
             assert server.ask("/health", key=key)[0] == 200, told
@@ -71,6 +72,16 @@ def trl_trainer(c):
 def axolotl_lora_sync(c):
     served(c, "RLALGO_AXOLOTL_PYTHON", "import axolotl.train", "axolotl_trainer.py", ["--processed-logprobs"],
            [MODEL, c.folder / "trained"])
+
+
+@case
+def vllm_transfer_of_weights(c):
+    """With what stands for NCCL and CUDA in the memory of the host (tests/support/fake_nccl.cpp)."""
+    found = list(pathlib.Path(c.program).parents[1].glob("tests/*rlalgo_fake_nccl.so"))
+    if not found:
+        raise Skipped("tests/support/fake_nccl.cpp is not built beside the program")
+    served(c, "RLALGO_VLLM_PYTHON", "import vllm.distributed.weight_transfer.nccl_engine, requests", "vllm_nccl.py", ["--processed-logprobs"],
+           [MODEL, found[0]], env={"RLALGO_NCCL_LIBRARY": str(found[0]), "RLALGO_CUDART_LIBRARY": str(found[0])})
 
 
 if __name__ == "__main__":
