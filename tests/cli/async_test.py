@@ -161,7 +161,7 @@ def environment_and_replay(c):
     """Episodes are stored and trained on again with all their turns, beside training and in turns; a resume goes on with them."""
     shutil.copy(ROOT / "examples/environments/games.py", c.folder)
     trl = {"environment_factory": "games.SecondChance", "max_completion_length": 48, "replay_buffer_size": 16}
-    same = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 4}
+    same = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 4, "micro_batch_size": 16}
     for out, more in (("beside", BESIDE), ("turns", {"use_data_producer": True})):
         c.train({**same, "output_dir": out, "trl": {**trl, **more}}).expect(0)
         lines = c.metrics(out)
