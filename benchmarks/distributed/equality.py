@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the quickstart's model with every method on 1, 2 and 4 ranks, five steps each, and prints how far the runs are apart.
 
-    equality.py [--rlalgo PROGRAM] [--only TEXT] [--ranks 2,4] [--context 1]
+    equality.py [--rlalgo PROGRAM] [--only TEXT] [--ranks 2,4] [--context 1] [--layout whole|zero1|zero2|fsdp|hybrid]
 
 Prints the table of docs/distributed.md: per method and number of ranks the largest difference from one rank of losses, gradient
 norms, all other metrics and weights, relative to the largest value of its name (FLOOR at least: a loss of advantages that add up to
@@ -25,6 +25,8 @@ FLOOR = 0.01
 LIMIT = 2e-5  # weights after five steps of AdamW, whose quotients multiply what rounding left in the gradients
 COMMON = {"base_model": str(QUICKSTART / "model"), "max_steps": STEPS, "logging_steps": 1, "learning_rate": 1e-4, "adam_epsilon": 1e-4,
           "save_strategy": "no", "val_set_size": 0}
+LAYOUTS = {"whole": {}, "zero1": {"deepspeed": {"zero_optimization": {"stage": 1}}}, "zero2": {"deepspeed": {"zero_optimization": {"stage": 2}}},
+           "fsdp": {"fsdp_config": {"reshard_after_forward": True}}, "hybrid": {"fsdp_config": {"reshard_after_forward": True}, "dp_shard_size": 2}}
 ONLINE = {**COMMON, "micro_batch_size": 2,
           "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}]}
 TRL = {"num_generations": 4, "max_completion_length": 16, "reward_funcs": ["builtin.gsm8k_accuracy", "builtin.gsm8k_format"]}
@@ -116,6 +118,7 @@ def main(arguments):
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--context", type=int, default=1, help="ranks that share the tokens of their rows")
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), default="whole")
     given = parser.parse_args(arguments)
     print("| method | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
     program, good = pathlib.Path(given.rlalgo).resolve(), True
@@ -129,7 +132,7 @@ def main(arguments):
                 config = {**config, "datasets": [{"path": "labelled.jsonl"}]}
             one = train(program, folder, config, 1)
             for ranks in [int(text) for text in given.ranks.split(",")]:
-                found = compare(one, train(program, folder, config, ranks, given.context))
+                found = compare(one, train(program, folder, {**config, **LAYOUTS[given.layout]}, ranks, given.context))
                 numbers = [value for value in found.values() if not isinstance(value, str)]
                 shown = str(ranks) if given.context == 1 else f"{ranks // given.context} × {given.context}"
                 print(f"| {name} | {shown} | " + " | ".join(f"{value:.0e}" for value in numbers) + f" | {found['completions']} |", flush=True)

@@ -487,7 +487,7 @@ def refused(c):
     for words in (("--nproc-per-node", "0"), ("--nproc-per-node",), ("--nproc_per_node=two",)):
         c.run("train", name, *words).expect(2, "cli.23")
     c.run("train", write(c, {**BASE, **ONLINE, "ddp_timeout": 0}, "config.yaml")).expect(2, "config.39")
-    c.run("train", write(c, {**BASE, **ONLINE, "fsdp_config": {"a": 1}}, "config.yaml"), "--nproc-per-node", 2).expect(2, "distributed.md")
+    c.run("train", write(c, {**BASE, **ONLINE, "tensor_parallel_size": 2}, "config.yaml"), "--nproc-per-node", 2).expect(2, "distributed.md")
 
 
 if __name__ == "__main__":

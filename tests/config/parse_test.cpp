@@ -445,7 +445,6 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "save_strategy: best\n"), {"config.10: ", "save_strategy best"}) == "");
   CHECK(lacks(error_of(minimal + "save_safetensors: false\n"), {"config.10: "}) == "");
   CHECK(lacks(error_of(minimal + "tensor_parallel_size: 2\n"), {"config.10: ", "context_parallel_size"}) == "");
-  CHECK(lacks(error_of(minimal + "deepspeed: zero3.json\n"), {"config.10: "}) == "");
   CHECK(
       parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
 }

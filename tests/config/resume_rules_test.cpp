@@ -26,7 +26,8 @@ TEST_CASE("every key of the table is a setting that a run has, with a reason, li
               "model_revision: x\ntokenizer_config: m\nlora_model_dir: a\nadapter: lora\n"
               "val_set_size: 0.1\nevals_per_epoch: 2\neval_strategy: steps\nsaves_per_epoch: 2\n"
               "save_strategy: steps\neval_batch_size: 8\nlogging_steps: 2\nmax_steps: 4\n"
-              "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\nddp_timeout: 30\n");
+              "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\nddp_timeout: 30\n"
+              "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\ndp_shard_size: 2\ndp_replicate_size: 1\n");
     for (const auto& [key, value] : c.settings.items()) known.insert(key);
   }
   // Optional values that the files above leave out, being set beside what excludes them.

@@ -205,8 +205,8 @@ int serve(int, char** arguments, char**) {
 
 }  // namespace
 
-extern "C" int __libc_start_main(Main entered, int count, char** arguments, void (*init)(), void (*fini)(), void (*end)(),
-                                 void* stack) {
+extern "C" int __libc_start_main(Main entered, int count, char** arguments, void (*init)(), void (*fini)(),
+                                 void (*end)(), void* stack) {
   using Start = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
   static const auto start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
   program = entered;

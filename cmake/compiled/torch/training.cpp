@@ -3,4 +3,6 @@
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>
+#include <rlalgo/trainer/detail/holding_impl.hpp>
 #include <rlalgo/trainer/detail/led_run_impl.hpp>
+#include <rlalgo/trainer/detail/sharded_holding_impl.hpp>

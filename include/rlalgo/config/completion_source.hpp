@@ -52,6 +52,7 @@
 #include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
+#include <rlalgo/sync/summoned_weights.hpp>
 #include <rlalgo/sync/turns.hpp>
 
 namespace rlalgo::config {
@@ -130,6 +131,10 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*in_turns_);
     sync_ = sync::AnySync(sync::TurnsSync<sync::AnySync>(std::move(sync_), turns, exclusive));
   }
+  // From here on `summon` makes the weights whole before they are published (sync/summoned_weights.hpp).
+  void summon_before(std::function<bool()> summon) {
+    sync_ = sync::AnySync(sync::SummonedWeights(std::move(sync_), std::move(summon), moved_));
+  }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
   // For the trainer's thread, while it waits for generator(); with the version of its weights.
@@ -150,6 +155,7 @@ class CompletionSource {
     std::function<std::uint64_t()> progress = {};
     std::shared_ptr<sync::Turns> turns = std::make_shared<sync::Turns>();
     std::function<std::int64_t()> hold = {};
+    std::function<void()> moved = {};
   };
 
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
@@ -165,7 +171,8 @@ class CompletionSource {
         sync_(std::move(parts.sync)),
         hand_overs_(std::move(parts.turns)),
         progress_(std::move(parts.progress)),
-        hold_(std::move(parts.hold)) {}
+        hold_(std::move(parts.hold)),
+        moved_(std::move(parts.moved)) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
   static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
@@ -184,8 +191,13 @@ class CompletionSource {
   static Parts local(const LanguageModel& model) {
     const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights(),
                                                                  inference::EngineConfig{.keep_prefixes = true});
-    return {engine, inference::AnyGenerator(*engine),
-            sync::AnySync(sync::SharedWeights([engine] { engine->weights_changed(); }))};
+    return {engine,
+            inference::AnyGenerator(*engine),
+            sync::AnySync(sync::SharedWeights([engine] { engine->weights_changed(); })),
+            {},
+            std::make_shared<sync::Turns>(),
+            {},
+            [engine] { engine->weights_changed(); }};
   }
 
   static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
@@ -261,6 +273,7 @@ class CompletionSource {
   std::shared_ptr<sync::Turns> hand_overs_;
   std::function<std::uint64_t()> progress_;
   std::function<std::int64_t()> hold_;
+  std::function<void()> moved_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_ or function_
   std::shared_ptr<remote::RolloutFunction> function_;
   std::shared_ptr<remote::GymAgents> agents_;

@@ -26,6 +26,7 @@
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/core/digest.hpp>
 #include <rlalgo/core/metrics.hpp>
 #include <rlalgo/core/moments.hpp>
@@ -46,7 +47,8 @@
 
 namespace rlalgo::config {
 
-[[nodiscard]] inline feature::FeatureNetwork feature_network(const RunConfig& c, const LanguageModel& model) {
+[[nodiscard]] inline feature::FeatureNetwork feature_network(const RunConfig& c, const LanguageModel& model,
+                                                             Sharding* sharding = nullptr) {
   std::shared_ptr<model::Decoder> network;
   if (c.ebft.feature_model) {
     const std::filesystem::path directory = resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model"));
@@ -60,8 +62,11 @@ namespace rlalgo::config {
                    .expected = std::to_string(expected),
                    .where = c.place("ebft.feature_model"),
                    .remedy = "name a model that shares the policy's tokenizer"});
+    if (sharding != nullptr) sharding->hold_frozen(*network);
   } else {
-    network = model.decoder->adapter() != nullptr ? model.decoder->without_adapter() : model.decoder->frozen_copy();
+    network = model.decoder->adapter() != nullptr ? model.decoder->without_adapter()
+              : sharding != nullptr               ? sharding->frozen_copy(*model.decoder)
+                                                  : model.decoder->frozen_copy();
   }
   const bool joint = c.ebft.feature_normalization == "joint";
   auto depths = feature::tap_depths(c.ebft.feature_layers, network->config().layers);

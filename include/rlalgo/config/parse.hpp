@@ -19,6 +19,7 @@
 #include <rlalgo/config/detail/read_nemo_gym.hpp>
 #include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
+#include <rlalgo/config/detail/read_sharding.hpp>
 #include <rlalgo/config/detail/read_training.hpp>
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
@@ -173,6 +174,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   if (preference) detail::read_preference_beta(reader, config);
   detail::read_related_keys(reader, config);
   detail::read_nemo_gym(reader, config);
+  detail::ShardingReader(reader, config).read();
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
   detail::apply_prefixes(reader, idle_prefixes());
@@ -201,6 +203,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::validate_asynchronous(config);
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
+  check_sharding(config, ranks);
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(
         "trl.skip_zero_advantage_batches has no effect: with a KL penalty, an entropy bonus, top_entropy_quantile or "

@@ -7,9 +7,11 @@
 // Of context groups (context_parallel_size) the number of groups counts, not that of ranks: their ranks share tokens, not rows.
 //
 // Errors: [rlalgo.config.37] what is not done with several ranks is asked for (usage); [.38] the ranks have different
-// versions or settings; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage).
+// versions or settings; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
+// [.41] dp_shard_size and dp_replicate_size do not make the number of ranks (usage).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -68,6 +70,40 @@ inline void spread_over(RunConfig& c, int ranks) {
   if (c.trl.generates_beside() && c.trl.streaming_partial_batch)
     refuse("training on groups while the others are made", "trl.streaming_partial_batch",
            "set trl.streaming_partial_batch: false, or train on one rank");
+}
+
+// Before anything is loaded.
+inline void check_sharding(RunConfig& c, int ranks) {
+  const ShardingConfig& s = c.sharding;
+  const std::int64_t shards = s.shard_size.value_or(s.on() ? ranks / s.replicate_size.value_or(1) : 1);
+  const std::int64_t replicas = s.replicate_size.value_or(ranks / std::max<std::int64_t>(1, shards));
+  if (ranks > 1 && (s.shard_size || s.replicate_size) && shards * replicas != ranks)
+    core::raise_usage("config", 41,
+                      {.what = "dp_shard_size × dp_replicate_size is not the number of ranks",
+                       .found = std::to_string(shards) + " × " + std::to_string(replicas) + " for " +
+                                std::to_string(ranks) + " ranks",
+                       .where = c.place(s.shard_size ? "dp_shard_size" : "dp_replicate_size")});
+  if (!s.on()) return;
+  if (ranks == 1) {
+    c.warnings.push_back(s.key + " has no effect: one rank holds everything");
+    return;
+  }
+  const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
+    core::raise_usage("config", 37,
+                      {.what = what + " (" + key + ") is not done with weights in slices",
+                       .found = s.layout.value_or("") + ", " + std::to_string(ranks) + " ranks",
+                       .where = c.place(key),
+                       .remedy = remedy});
+  };
+  if (c.context_parallel_size > 1) refuse("rows that are shared", "context_parallel_size", "remove one of them");
+  if (!s.weights()) return;
+  const bool synced = is_preference(c) ? c.preference.sync_ref_model : c.trl.sync_ref_model;
+  if (synced) refuse("a reference that follows the policy", "trl.sync_ref_model", "deepspeed stage 2, or no slices");
+  if (is_preference(c)) return;
+  if (c.trl.generates_beside())
+    refuse("generation beside training", "trl.async_prefetch", "deepspeed stage 2, or trl.async_prefetch: false");
+  if (c.trl.generates_elsewhere())
+    refuse("generation by a server", "trl.use_vllm", "deepspeed stage 2, or trl.use_vllm: false");
 }
 
 // The ranks of a run: those that it was given, or one.

@@ -16,6 +16,7 @@
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/trainer/precompute_reference.hpp>
@@ -47,15 +48,27 @@ inline void check_reference(const RunConfig& c, const ModelPlaces& places) {
                        .remedy = "remove one of them"});
 }
 
-// `model.decoder` is the policy before training.
-[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model, PreferenceData& data,
+[[nodiscard]] inline bool bare_reference(const RunConfig& c, const LanguageModel& model) {
+  return model.decoder->adapter() != nullptr && !c.preference.rl_adapter_ref_model.value_or(true);
+}
+
+// The model that a policy is compared with; null where none is needed. `model.decoder` is the policy before training, which
+// `sharding` (or null) holds.
+[[nodiscard]] inline std::shared_ptr<model::Decoder> frozen_reference(const RunConfig& c, const LanguageModel& model,
+                                                                      Sharding* sharding) {
+  if (!needs_reference(c)) return nullptr;
+  if (bare_reference(c, model)) return model.decoder->without_adapter();
+  return sharding != nullptr ? sharding->reference(*model.decoder) : model.decoder->reference();
+}
+
+[[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model,
+                                              std::shared_ptr<model::Decoder> frozen, PreferenceData& data,
                                               const RowProgress& progress = {}) {
   Reference out;
-  if (!needs_reference(c)) return out;
+  if (frozen == nullptr) return out;
   const PreferenceConfig& p = c.preference;
   const std::shared_ptr<model::Decoder>& policy = model.decoder;
-  const bool bare = policy->adapter() != nullptr && !p.rl_adapter_ref_model.value_or(true);
-  std::shared_ptr<model::Decoder> frozen = bare ? policy->without_adapter() : policy->reference();
+  const bool bare = bare_reference(c, model);
   if (p.precompute_ref_log_probs) {
     const bool mismatched = needs_mismatched(c);
     const std::string identity = reference_identity(c, model) + (bare ? "bare" : "");  // reads the weights' files

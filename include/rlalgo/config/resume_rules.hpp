@@ -26,6 +26,7 @@ struct FreeKey {
   static constexpr std::string_view shared = "the same numbers to rounding, on so many ranks";
   static constexpr std::string_view resume = "it says how to resume";
   static constexpr std::string_view evaluation = "it concerns the evaluation alone";
+  static constexpr std::string_view slices = "where weights and states lie, not what is computed";
   static constexpr FreeKey keys[] = {
       {"base_model", place},
       {"model_revision", place},
@@ -63,6 +64,9 @@ struct FreeKey {
       {"context_parallel_size", shared},
       {"sequence_parallel_degree", shared},
       {"ring_attn_func", shared},
+      {"fsdp_config", slices},
+      {"dp_shard_size", slices},
+      {"dp_replicate_size", slices},
       {"trl.reward_timeout", wait},
       {"trl.environment_timeout", wait},
       {"nemo_gym_server_timeout", wait},

@@ -18,6 +18,7 @@
 #include <rlalgo/config/nemo_gym_config.hpp>
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/config/preference_config.hpp>
+#include <rlalgo/config/sharding_config.hpp>
 #include <rlalgo/data/chat_template_format.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
@@ -235,6 +236,7 @@ struct RunConfig {
   std::optional<std::int64_t> ddp_timeout;    // seconds that a rank may be silent; 60 unless set
   std::int64_t context_parallel_size = 1;     // ranks that share the tokens of their rows
   std::optional<std::string> ring_attn_func;  // batch_ring, batch_zigzag, batch_stripe, varlen_llama3
+  ShardingConfig sharding;                    // fsdp, fsdp_config, deepspeed, dp_shard_size, dp_replicate_size
   bool force_resume = false;  // resume although settings, rows or rewards have changed (rlalgo's own key)
 
   TrlConfig trl;

@@ -35,6 +35,7 @@ struct OfflineInputs {
   std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
   data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
 struct OfflineConfig {
@@ -76,7 +77,8 @@ template <class L>
                                                  .evaluation = std::move(evaluation),
                                                  .save_model = std::move(inputs.save_model),
                                                  .decode = std::move(inputs.decode),
-                                                 .world = std::move(inputs.world)});
+                                                 .world = std::move(inputs.world),
+                                                 .holding = std::move(inputs.holding)});
 }
 
 }  // namespace rlalgo::trainer

@@ -49,6 +49,7 @@ struct OnlineInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
   std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
 // Settings of the sampling side.
@@ -117,7 +118,8 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
                                                                 .evaluation = std::move(evaluation),
                                                                 .save_model = std::move(inputs.save_model),
                                                                 .on_experience = std::move(inputs.on_experience),
-                                                                .world = inputs.world});
+                                                                .world = inputs.world,
+                                                                .holding = inputs.holding});
 }
 
 template <class L, class A, class Aggregation, class G, class Y, class R>

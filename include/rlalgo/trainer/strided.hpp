@@ -41,6 +41,7 @@ struct StridedInputs {
   std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
   data::Decode decode = data::ids_as_text;  // of the blocks in samples.jsonl
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
 struct StridedTrainerConfig {
@@ -91,7 +92,8 @@ template <class L, class E, class G, class Y>
                                                           .save_model = std::move(inputs.save_model),
                                                           .on_experience = std::move(show),
                                                           .decode = std::move(inputs.decode),
-                                                          .world = std::move(inputs.world)});
+                                                          .world = std::move(inputs.world),
+                                                          .holding = std::move(inputs.holding)});
 }
 
 }  // namespace rlalgo::trainer

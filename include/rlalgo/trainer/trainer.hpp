@@ -11,8 +11,7 @@
 // micro-batches and w ranks give the gradient of one. Every rank computes its share of the micro-batches; rank 0 leads the
 // run (trainer/led_run.hpp). Loop control, logging, checkpoints and resume are in run/loop.hpp.
 //
-// Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [rlalgo.trainer.21] a checkpoint lacks a
-// parameter; [.22] the schedule moves a momentum that the optimizer does not have; [.23] it follows evaluations, and
+// Errors: [rlalgo.trainer.20] the loss needs a reference and there is none; [.22] the schedule moves a momentum that the optimizer does not have; [.23] it follows evaluations, and
 // there are none; [.25] a checkpoint has a parameter of another shape; [.26] evaluations do not have the metric that the
 // schedule follows; [rlalgo.run.9] a loss or gradient that is not finite, before the weights are touched; the others of
 // offending_rows.hpp, loop.hpp and checkpoint.hpp.
@@ -40,12 +39,10 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
-#include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/optim/adamw.hpp>
-#include <rlalgo/optim/clip.hpp>
 #include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/schedule.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -61,6 +58,7 @@
 #include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
+#include <rlalgo/trainer/holding.hpp>
 #include <rlalgo/trainer/led_run.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
 #include <rlalgo/trainer/streaming.hpp>
@@ -118,12 +116,13 @@ class Trainer {
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
     data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows and shown blocks
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+    std::shared_ptr<Holding> holding = {};  // default: every rank has the whole policy
   };
 
   Trainer(Config config, Parts parts)
       : config_(std::move(config)),
-        parts_(std::move(parts)),
-        parameters_(parts_.policy->parameters()),
+        parts_(held(std::move(parts))),
+        parameters_(parts_.holding->parameters()),
         optimizer_(parameters_, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
@@ -183,8 +182,7 @@ class Trainer {
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    std::vector<tensor::Tensor> gradients = summed_gradients(*parts_.world, parameters_);
-    latest_norm_ = result.grad_norm = optim::clip_grad_norm(gradients, config_.max_grad_norm);
+    latest_norm_ = result.grad_norm = parts_.holding->reduce_gradients(config_.max_grad_norm);
     if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
@@ -192,9 +190,11 @@ class Trainer {
       if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
+    parts_.holding->updated();
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
+    for (auto& one : parts_.holding->seconds()) result.seconds.push_back(std::move(one));
 
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
@@ -209,9 +209,9 @@ class Trainer {
   run::Outcome run(std::span<run::Observer* const> observers = {}) {
     distributed::World& world = *parts_.world;
     try {
-      require_same_start(world, parameters_);
+      parts_.holding->require_same_start();
       if (world.rank() > 0) return follow(world, callbacks());
-      run::Loop loop(config_.loop, led(world, callbacks()));
+      run::Loop loop(config_.loop, led(world, callbacks(), parts_.holding->saves_together()));
       for (run::Observer* observer : observers) loop.observe(*observer);
       const run::Outcome outcome = loop.run();
       end(world, outcome);
@@ -253,26 +253,7 @@ class Trainer {
   // left in it: the version and what companions know come along, so that an evaluation repeats the run's. Weights are
   // copied into the tensors that the policy and its generator already share.
   void load_weights(const std::filesystem::path& directory, const run::Json* state = nullptr) {
-    const c10::AutoGradMode no_gradient(false);
-    const model::CheckpointFiles files(directory);
-    const char* remedy = "name a checkpoint of this model: base_model and adapter as the run had them";
-    for (const model::Parameter& p : parameters_) {
-      const auto found = files.places().find(p.name);
-      if (found == files.places().end())
-        core::raise("trainer", 21,
-                    {.what = "the checkpoint lacks a trained parameter",
-                     .found = "no tensor " + p.name,
-                     .where = directory.string(),
-                     .remedy = remedy});
-      if (const auto& shape = found->second.entry->shape; shape != p.value.sizes().vec())
-        core::raise("trainer", 25,
-                    {.what = "the checkpoint has a parameter of another shape",
-                     .found = p.name + " " + run::Json(shape).dump(),
-                     .expected = run::Json(p.value.sizes().vec()).dump(),
-                     .where = directory.string(),
-                     .remedy = remedy});
-    }
-    for (model::Parameter& p : parameters_) p.value.copy_(files.read(p.name));
+    parts_.holding->load_weights(directory);
     if (state == nullptr) return;
     for (const auto& companion : parts_.companions) companion->restore(directory);
     version_ = state->at("version").template get<std::int64_t>();
@@ -454,15 +435,24 @@ class Trainer {
                        .remedy = "set metric_for_best_model to one of them"});
   }
 
+  static Parts held(Parts parts) {
+    if (parts.holding == nullptr)
+      parts.holding = std::make_shared<WholeHolding>(parts.policy->parameters(), parts.world);
+    return parts;
+  }
+
   void save_model(const std::filesystem::path& directory) const {
-    if (parts_.save_model) return parts_.save_model(directory);
-    std::vector<model::NamedTensor> tensors;
-    for (const model::Parameter& p : parameters_) tensors.emplace_back(p.name, p.value.detach());
-    model::write_safetensors(directory / "model.safetensors", std::move(tensors));
+    parts_.holding->save_model([&] {
+      if (parts_.save_model) return parts_.save_model(directory);
+      std::vector<model::NamedTensor> tensors;
+      for (const model::Parameter& p : parts_.policy->parameters()) tensors.emplace_back(p.name, p.value.detach());
+      model::write_safetensors(directory / "model.safetensors", std::move(tensors));
+    });
   }
 
   run::Json save_state(const std::filesystem::path& directory) const {
-    model::write_safetensors(directory / optimizer_file, optimizer_.state());
+    parts_.holding->save_optimizer(directory, optimizer_.state());
+    if (parts_.world->rank() > 0) return {};
     for (const auto& companion : parts_.companions) companion->save(directory);
     run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
     if constexpr (sampler::SummarizedRows<Rows>)
@@ -473,14 +463,12 @@ class Trainer {
 
   void restore_state(const std::filesystem::path& directory, const run::Json& state) {
     load_weights(directory, &state);
-    optimizer_.load_state(model::read_safetensors(directory / optimizer_file));
+    optimizer_.load_state(parts_.holding->load_optimizer(directory, optimizer_.state()));
     parts_.sampler->restore(state.at("sampler"));
     if constexpr (sampler::SummarizedRows<Rows>)
       if (state.contains("summary") && parts_.world->rank() == 0) summary_.restore(state["summary"]);
     if (schedule_.observes() && state.contains("schedule")) schedule_.restore(detail::plateau_of(state["schedule"]));
   }
-
-  static constexpr const char* optimizer_file = "optimizer.safetensors";
 
   Config config_;
   Parts parts_;

@@ -24,6 +24,7 @@
 #include <rlalgo/config/policy_gradient.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/rollout_function.hpp>
+#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
@@ -87,12 +88,16 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   check_server(config);
 
   model.decoder = load_decoder(config, places);
+  const auto world = world_of(config);
+  const auto sharding = Sharding::convene(config, world);
+  if (sharding != nullptr) sharding->hold(*model.decoder);
   CompletionSource source(config, model);
+  if (sharding != nullptr && sharding->weights())
+    source.summon_before([policy = sharding->policy()] { return policy->summon(); });
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
   if (config.nemo_gym.multi_turn) source.run_agents(gym_agents(config, *gym, model, messages.note));
   if (function) source.roll(function, rollout_texts(config, model));
-  const auto world = world_of(config);
   sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
   if (config.trl.generates_beside() && world->size() > 1) {
     prefetch.world = world->beside("generation");
@@ -104,12 +109,14 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (config.trl.generates_beside() || config.trl.generates_elsewhere())
     source.beside_training(call_schedule(config), prefetch.world != nullptr ? world : nullptr, prefetch.world);
   if (matches_features(config)) {
-    feature::FeatureNetwork network = feature_network(config, model);
+    feature::FeatureNetwork network = feature_network(config, model, sharding.get());
     if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
     rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
   }
 
-  const std::shared_ptr<model::Decoder> reference = config.beta != 0.0 ? model.decoder->reference() : nullptr;
+  const std::shared_ptr<model::Decoder> reference = config.beta == 0.0    ? nullptr
+                                                    : sharding != nullptr ? sharding->reference(*model.decoder)
+                                                                          : model.decoder->reference();
   const EntropyCoefficient coefficient = entropy_coefficient(config);
   trainer::OnlineInputs<inference::AnyGenerator, sync::AnySync, std::shared_ptr<model::Policy>> inputs{
       .policy = model.decoder,
@@ -122,7 +129,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .sync = source.sync(),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .companions = companions(config, coefficient, model, reference),
-      .world = world};
+      .world = world,
+      .holding = sharding != nullptr ? sharding->holding() : nullptr};
   if (matches_features(config))
     inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths, world](
 

@@ -15,6 +15,7 @@
 #include <rlalgo/config/preference.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/reference.hpp>
+#include <rlalgo/config/sharding.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -40,8 +41,12 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 
   model.decoder = load_decoder(config, places);
-  Reference reference = first_rank_first(*world, "log-probs of the reference",
-                                         [&] { return make_reference(config, model, data, messages.progress); });
+  const auto sharding = Sharding::convene(config, world);
+  if (sharding != nullptr) sharding->hold(*model.decoder);
+  const std::shared_ptr<model::Decoder> frozen = frozen_reference(config, model, sharding.get());
+  Reference reference = first_rank_first(*world, "log-probs of the reference", [&] {
+    return make_reference(config, model, frozen, data, messages.progress);
+  });
   prepared(reference.notes);
   trainer::OfflineInputs inputs{
       .policy = model.decoder,
@@ -51,7 +56,8 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .evaluation = std::move(data.evaluation),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
-      .world = world};
+      .world = world,
+      .holding = sharding != nullptr ? sharding->holding() : nullptr};
   return with_preference_loss(config, [&](auto loss) {
     auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
     return carry_out(trainer, config, *model.decoder, evaluation, messages);

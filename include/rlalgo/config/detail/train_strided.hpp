@@ -15,9 +15,13 @@
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/ranks.hpp>
+#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/strided_ebft.hpp>
+#include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/shared_weights.hpp>
+#include <rlalgo/sync/summoned_weights.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
@@ -40,20 +44,28 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   if (evaluation == nullptr) run::check_resume(settings.run.trainer.loop);
 
   model.decoder = load_decoder(config, places);
-
-  feature::FeatureNetwork network = feature_network(config, model);
-  if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
   const auto world = world_of(config);
+  const auto sharding = Sharding::convene(config, world);
+  if (sharding != nullptr) sharding->hold(*model.decoder);
+
+  feature::FeatureNetwork network = feature_network(config, model, sharding.get());
+  if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+  sync::AnySync sync{sync::SharedWeights()};
+  if (sharding != nullptr && sharding->weights())
+    sync = sync::AnySync(
+        sync::SummonedWeights(sync::SharedWeights(), [policy = sharding->policy()] { return policy->summon(); }, {}));
   inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
-  trainer::StridedInputs<inference::BlockEngine> inputs{
+  trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{
       .policy = model.decoder,
       .generator = engine,
       .documents = std::move(documents.train),
       .network = std::move(network),
       .evaluation = std::move(documents.evaluation),
+      .sync = sync,
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
-      .world = world};
+      .world = world,
+      .holding = sharding != nullptr ? sharding->holding() : nullptr};
   if (config.ebft.save_rollouts && world->rank() == 0)
     inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,

@@ -47,7 +47,7 @@ auto whole_or_given_up(distributed::World& world, const F& work) {
 
 }  // namespace detail
 
-RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callbacks) {
+RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callbacks, bool saves_together) {
   if (world.size() == 1) return callbacks;
   callbacks.train_step = [&world, own = std::move(callbacks.train_step)](std::int64_t step) {
     return detail::whole_or_given_up(world, [&] {
@@ -68,6 +68,17 @@ RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callb
       detail::tell(world, {{"do", "restore"}, {"directory", directory.string()}, {"state", state}});
       own(directory, state);
     };
+  const auto save = [&](const char* what, auto& callback) {
+    if (callback)
+      callback = [&world, what, own = std::move(callback)](const std::filesystem::path& directory) {
+        detail::tell(world, {{"do", what}, {"directory", directory.string()}});
+        return own(directory);
+      };
+  };
+  if (saves_together) {
+    save("save model", callbacks.save_model);
+    save("save state", callbacks.save_state);
+  }
   return callbacks;
 }
 
@@ -86,6 +97,10 @@ RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callback
       (void)callbacks.train_step(told.at("step").get<std::int64_t>());
     else if (what == "evaluate")
       (void)callbacks.evaluate();
+    else if (what == "save model")
+      callbacks.save_model(told.at("directory").get<std::string>());
+    else if (what == "save state")
+      (void)callbacks.save_state(told.at("directory").get<std::string>());
     else if (what == "restore")
       callbacks.restore_state(told.at("directory").get<std::string>(), told.at("state"));
     else

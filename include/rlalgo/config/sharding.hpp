@@ -1,0 +1,81 @@
+// Weights in slices on the ranks, as the configuration says: teams of ranks, and models that lie on them.
+//
+//   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same slices
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/distributed/sharded_weights.hpp>
+#include <rlalgo/distributed/world.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/sharded_holding.hpp>
+
+namespace rlalgo::config {
+
+// What the models of a run share.
+class Sharding {
+ public:
+  // All ranks together; null where every rank has everything.
+  [[nodiscard]] static std::shared_ptr<Sharding> convene(const RunConfig& c,
+                                                         const std::shared_ptr<distributed::World>& world) {
+    if (!c.sharding.on() || world->size() == 1) return nullptr;
+    const int ranks = world->size();
+    const auto shards = static_cast<int>(c.sharding.shard_size.value_or(ranks / c.sharding.replicate_size.value_or(1)));
+    std::vector<int> own, alike;
+    for (int r = 0; r < ranks; ++r) {
+      if (r / shards == world->rank() / shards) own.push_back(r);
+      if (r % shards == world->rank() % shards) alike.push_back(r);
+    }
+    auto out = std::make_shared<Sharding>();
+    out->world_ = world;
+    out->config_ = {.stage = static_cast<distributed::ShardStage>(c.sharding.stage),
+                    .reshard_after_forward = c.sharding.reshard_after_forward};
+    out->rounds_ = std::make_shared<distributed::PassRounds>(world->convene(own));
+    out->replicas_ = world->convene(alike);
+    world->before_meeting([rounds = std::weak_ptr(out->rounds_)] {
+      if (const auto held = rounds.lock()) held->settle();
+    });
+    return out;
+  }
+
+  // The policy, from here on.
+  void hold(model::Decoder& policy) {
+    policy_ = distributed::ShardedWeights::shard(policy, config_, rounds_, replicas_);
+  }
+  [[nodiscard]] std::shared_ptr<trainer::Holding> holding() const {
+    return std::make_shared<trainer::ShardedHolding>(policy_, world_);
+  }
+  // A policy that is not trained, on its own.
+  void hold_frozen(model::Decoder& decoder) {
+    if (weights()) (void)distributed::ShardedWeights::shard(decoder, config_, rounds_, replicas_);
+  }
+  // The reference of a policy (model::Decoder::reference).
+  [[nodiscard]] std::shared_ptr<model::Decoder> reference(const model::Decoder& policy) {
+    if (!weights()) return policy.reference();
+    if (policy.adapter() == nullptr) return frozen_copy(policy);
+    policy_->summon();  // what is copied of an adapter stays whole on every rank
+    std::shared_ptr<model::Decoder> out = policy.reference();
+    policy_->dismiss();
+    return out;
+  }
+  // The policy as it is now, not trained: held as the policy is.
+  [[nodiscard]] std::shared_ptr<model::Decoder> frozen_copy(const model::Decoder& policy) {
+    if (!weights()) return policy.frozen_copy();
+    return policy_->frozen_copy(policy);
+  }
+  [[nodiscard]] bool weights() const { return config_.stage == distributed::ShardStage::weights; }
+  [[nodiscard]] const std::shared_ptr<distributed::ShardedWeights>& policy() const { return policy_; }
+
+ private:
+  std::shared_ptr<distributed::World> world_;
+  distributed::ShardConfig config_;
+  std::shared_ptr<distributed::PassRounds> rounds_;
+  std::shared_ptr<distributed::Team> replicas_;
+  std::shared_ptr<distributed::ShardedWeights> policy_;
+};
+
+}  // namespace rlalgo::config

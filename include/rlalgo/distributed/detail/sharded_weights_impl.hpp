@@ -1,0 +1,419 @@
+// Definitions of sharded_weights.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/sharded_weights.hpp>
+#include <rlalgo/model/weight_names.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::distributed {
+
+namespace detail {
+
+// Layer of a weight, counted from 1; 0: outside of the layers.
+inline std::size_t group_of(const std::string& name) {
+  static const std::string prefix = "model.layers.";
+  return name.starts_with(prefix) ? std::stoul(name.substr(prefix.size())) + 1 : 0;
+}
+
+// Sum and absolute sum, a little at a time.
+inline std::pair<double, double> sums_of(const Tensor& value) {
+  constexpr std::int64_t most = std::int64_t{1} << 20U;
+  const Tensor flat = value.detach().view({-1});
+  double sum = 0.0, absolute = 0.0;
+  for (std::int64_t at = 0; at < flat.numel(); at += most) {
+    const Tensor part = flat.narrow(0, at, std::min(most, flat.numel() - at)).to(at::kDouble);
+    sum += part.sum().item<double>();
+    absolute += part.abs().sum().item<double>();
+  }
+  return {sum, absolute};
+}
+
+// visit(name, tensor, role) for every tensor of a decoder's weights, each memory once.
+template <class Visit>
+void visit_memory(const model::DecoderConfig& config, const model::DecoderWeights& weights, const Visit& visit) {
+  std::set<const void*> seen;
+  const auto once = [&](const std::string& name, const Tensor& value, model::WeightRole role) {
+    if (value.defined() && value.numel() > 0 && seen.insert(value.storage().unsafeGetStorageImpl()).second)
+      visit(name, value, role);
+  };
+  model::DecoderConfig untied = config;
+  untied.tied_embeddings = false;
+  model::visit_weights(untied, weights,
+                       [&](const std::string& name, const Tensor& value, const auto&, model::WeightRole role) {
+                         once(name, value, role);
+                       });
+  model::visit_loras(weights, [&](const std::string& path, const model::Lora& lora, const Tensor&) {
+    once(path + ".lora_A.weight", lora.a, model::WeightRole::matrix);
+    once(path + ".lora_B.weight", lora.b, model::WeightRole::matrix);
+    once(path + ".lora_magnitude_vector", lora.magnitude, model::WeightRole::matrix);
+  });
+}
+
+}  // namespace detail
+
+RLALGO_INLINE Tensor FlatMemory::take(c10::ScalarType dtype, std::int64_t elements) {
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    if (free_[i].scalar_type() != dtype || free_[i].numel() != elements) continue;
+    Tensor out = std::move(free_[i]);
+    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
+    return out;
+  }
+  return tensor::empty({elements}, at::TensorOptions().dtype(dtype));
+}
+
+RLALGO_INLINE ShardedWeights::ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds,
+                                             std::shared_ptr<Team> replicas)
+    : config_(config), rounds_(std::move(rounds)), replicas_(std::move(replicas)), member_(rounds_->join(*this)) {}
+
+RLALGO_INLINE ShardedWeights::~ShardedWeights() {
+  reset();
+  rounds_->leave(member_);
+}
+
+RLALGO_INLINE std::shared_ptr<ShardedWeights> ShardedWeights::shard(model::Decoder& decoder, ShardConfig config,
+                                                                    std::shared_ptr<PassRounds> rounds,
+                                                                    std::shared_ptr<Team> replicas) {
+  const std::shared_ptr<ShardedWeights> out(
+      new ShardedWeights(config, std::move(rounds), std::move(replicas)));  // its constructor is private
+  out->take_over(decoder);
+  decoder.set_gate(out);
+  return out;
+}
+
+RLALGO_INLINE void ShardedWeights::take_over(const model::Decoder& decoder) {
+  const c10::NoGradGuard no_grad;
+  const std::string prefix = decoder.adapter() != nullptr ? model::Decoder::adapter_prefix : "";
+  using Kind = std::pair<c10::ScalarType, bool>;
+  std::vector<std::map<Kind, std::vector<FlatUnit::Entry>>> kinds(decoder.weights().layers.size() + 1);
+  detail::visit_memory(decoder.config(), decoder.weights(),
+                       [&](const std::string& name, const Tensor& value, model::WeightRole role) {
+                         if (!value.requires_grad() && !gathers()) return;
+                         kinds[detail::group_of(name)][{value.scalar_type(), value.requires_grad()}].push_back(
+                             {prefix + name, value, role == model::WeightRole::matrix});
+                       });
+  groups_.resize(kinds.size());
+  for (std::size_t g = 0; g < kinds.size(); ++g) {
+    for (auto& [kind, entries] : kinds[g]) {
+      for (const FlatUnit::Entry& entry : entries) {
+        const auto [sum, absolute] = detail::sums_of(entry.value);
+        sums_.push_back(sum);
+        sums_.push_back(absolute);
+      }
+      groups_[g].held.push_back({FlatUnit(std::move(entries), team().rank(), team().size(), !gathers())});
+    }
+    groups_[g].whole = !gathers();
+  }
+}
+
+RLALGO_INLINE std::vector<model::Parameter> ShardedWeights::parameters() {
+  if (!parameters_.empty()) return parameters_;
+  const c10::NoGradGuard no_grad;
+  visit([&](const FlatUnit& unit) {
+    if (!unit.trained()) return;
+    for (const FlatUnit::Entry& entry : unit.entries())
+      if (const auto part = unit.piece(entry))
+        parameters_.push_back({entry.name, unit.own().narrow(0, part->at, part->size()).detach().requires_grad_(true),
+                               entry.weight_decay});
+  });
+  std::sort(parameters_.begin(), parameters_.end(),
+            [](const model::Parameter& a, const model::Parameter& b) { return a.name < b.name; });
+  return parameters_;
+}
+
+// Gathering.
+
+RLALGO_INLINE void ShardedWeights::gather(Group& group) {
+  if (group.whole || group.gathering) return;
+  for (Held& held : group.held) {
+    held.coming = memory_.take(held.unit.dtype(), held.unit.elements());
+    held.gathering = team().all_gather(held.coming, held.unit.own());
+  }
+  group.gathering = true;
+}
+
+RLALGO_INLINE void ShardedWeights::arrive(Group& group) {
+  gather(group);
+  if (group.whole) return;
+  const core::Stopwatch watch;
+  for (Held& held : group.held) held.gathering.wait();
+  waited_ += watch.seconds();
+  for (Held& held : group.held) held.unit.place(std::exchange(held.coming, Tensor()));
+  group.gathering = false;
+  group.whole = true;
+}
+
+RLALGO_INLINE void ShardedWeights::free(Group& group) {
+  if (!gathers()) return;
+  if (group.gathering) arrive(group);
+  if (!group.whole) return;
+  for (Held& held : group.held) memory_.give(held.unit.clear());
+  group.whole = false;
+}
+
+// Scattering.
+
+RLALGO_INLINE void ShardedWeights::scatter(Group& group) {
+  for (Held& held : group.held) {
+    FlatUnit& unit = held.unit;
+    if (!unit.trained()) continue;
+    held.sent = memory_.take(unit.dtype(), unit.elements());
+    held.received = memory_.take(unit.dtype(), unit.elements());
+    unit.take_gradients(held.sent);
+    held.scattering = team().all_to_all(held.received, held.sent);
+    group.scattering = true;
+  }
+  if (group.scattering) scattering_.push_back(&group);
+}
+
+RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
+  const c10::NoGradGuard no_grad;
+  for (Held& held : group.held) {
+    if (!held.unit.trained()) continue;
+    const core::Stopwatch watch;
+    held.scattering.wait();
+    waited_ += watch.seconds();
+    const at::ScalarType kind = held.unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+    if (!held.gradient.defined()) held.gradient = tensor::zeros({held.unit.slice()}, at::TensorOptions().dtype(kind));
+    for (std::int64_t r = 0; r < team().size(); ++r)
+      held.gradient.add_(held.received.narrow(0, r * held.unit.slice(), held.unit.slice()));
+    memory_.give(std::exchange(held.sent, Tensor()));
+    memory_.give(std::exchange(held.received, Tensor()));
+  }
+  group.scattering = false;
+}
+
+// Passes.
+
+RLALGO_INLINE void ShardedWeights::begin(const Pass& pass) {
+  const bool together = gathers() || (pass.phase == Phase::backward && config_.stage == ShardStage::gradients);
+  if (!together) return;
+  rounds_->enter(member_, pass);
+  if (gathers()) arrive(outside());
+}
+
+RLALGO_INLINE void ShardedWeights::chosen(const Pass& pass) {
+  if (summoned_) dismiss();
+  pass_ = pass;
+  if (!gathers()) return;
+  if (pass.phase == Phase::forward && pass.graph) ++open_;
+  gather(outside());
+  if (pass.layers > 0) gather(layer(pass.phase == Phase::forward ? 0 : pass.layers - 1));
+}
+
+RLALGO_INLINE void ShardedWeights::help(const Pass& pass) {
+  if (gathers()) arrive(outside());
+  if (pass.phase == Phase::forward) {
+    for (std::int64_t i = 0; i < pass.layers; ++i)
+      const model::GateScope scope(this, {i, Phase::forward, i + 1 < pass.layers ? i + 1 : std::int64_t{-1}});
+    return;
+  }
+  for (std::int64_t i = pass.layers; i-- > 0;) {
+    { const model::GateScope scope(this, {i, Phase::backward, i - 1}); }
+    gradient_ready(i);
+  }
+  end(pass);
+}
+
+RLALGO_INLINE void ShardedWeights::acquire(const Visit& visit) {
+  if (!gathers()) return;
+  arrive(layer(visit.layer));
+  if (visit.next >= 0) gather(layer(visit.next));
+}
+
+RLALGO_INLINE void ShardedWeights::release(const Visit& visit) noexcept {
+  if (!gathers() || summoned_) return;
+  const bool stays = visit.phase == Phase::forward && pass_.graph &&
+                     (!config_.reshard_after_forward || visit.layer + 1 == pass_.layers);  // needed again next
+  if (!stays && layer(visit.layer).whole) free(layer(visit.layer));
+}
+
+RLALGO_INLINE void ShardedWeights::gradient_ready(std::int64_t i) {
+  if (config_.stage == ShardStage::optimizer_states) return;
+  // One is on its way while the next layer is differentiated.
+  while (!scattering_.empty()) {
+    add_scattered(*scattering_.front());
+    scattering_.erase(scattering_.begin());
+  }
+  scatter(layer(i));
+}
+
+RLALGO_INLINE void ShardedWeights::end(const Pass& /*pass*/) {
+  if (config_.stage == ShardStage::optimizer_states) return;
+  scatter(outside());
+  if (gathers() && --open_ <= 0) {
+    open_ = 0;
+    for (Group& group : groups_) free(group);
+  }
+  while (!scattering_.empty()) {
+    add_scattered(*scattering_.front());
+    scattering_.erase(scattering_.begin());
+  }
+}
+
+RLALGO_INLINE void ShardedWeights::settled() {
+  if (summoned_) return;
+  open_ = 0;
+  if (gathers())
+    for (Group& group : groups_) free(group);
+}
+
+RLALGO_INLINE void ShardedWeights::reset() noexcept {
+  // What was under way keeps its own memory.
+  for (Group& group : groups_) {
+    for (Held& held : group.held) {
+      held.gathering.forget();
+      held.scattering.forget();
+      held.coming = held.sent = held.received = Tensor();
+      if (gathers()) (void)held.unit.clear();
+    }
+    group.whole = !gathers();
+    group.gathering = group.scattering = false;
+  }
+  scattering_.clear();
+  open_ = 0;
+  summoned_ = false;
+}
+
+// Between passes.
+
+RLALGO_INLINE double ShardedWeights::reduce_gradients() {
+  const c10::NoGradGuard no_grad;
+  rounds_->settle();
+  if (config_.stage == ShardStage::optimizer_states) {
+    Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
+    visit([&](const FlatUnit& unit) {
+      for (const FlatUnit::Entry& entry : unit.entries())
+        if (entry.value.grad().defined()) any.fill_(1.0);
+    });
+    team().sum({&any, 1});
+    if (any.item<float>() > 0.0F)
+      for (Group& group : groups_) {
+        scatter(group);
+        add_scattered(group);
+      }
+    scattering_.clear();
+  }
+  memory_.drop();
+  double squares = 0.0;
+  std::vector<Tensor> gradients;
+  Tensor any = tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat));
+  for (const Group& group : groups_)
+    for (const Held& held : group.held)
+      if (held.gradient.defined()) any.fill_(1.0);
+  replicas_->sum({&any, 1});  // a replica may have had no row
+  for (Group& group : groups_)
+    for (Held& held : group.held) {
+      if (!held.unit.trained() || any.item<float>() == 0.0F) continue;
+      const at::ScalarType kind = held.unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+      if (!held.gradient.defined()) held.gradient = tensor::zeros({held.unit.slice()}, at::TensorOptions().dtype(kind));
+      gradients.push_back(held.gradient);
+    }
+  replicas_->sum(gradients);
+  for (const Tensor& one : gradients) {
+    const auto norm = one.norm(2, one.scalar_type()).item<double>();
+    squares += norm * norm;
+  }
+  Tensor total = tensor::zeros({1}, at::TensorOptions().dtype(at::kDouble)).fill_(squares);
+  team().sum({&total, 1});
+  // The optimizer's parameters in the same memory.
+  std::map<std::string, Tensor> parts;
+  for (Group& group : groups_)
+    for (Held& held : group.held) {
+      if (!held.gradient.defined()) continue;
+      for (const FlatUnit::Entry& entry : held.unit.entries())
+        if (const auto part = held.unit.piece(entry))
+          parts.emplace(entry.name, held.gradient.narrow(0, part->at, part->size()));
+      held.gradient = Tensor();
+    }
+  for (const model::Parameter& p : parameters())
+    if (const auto found = parts.find(p.name); found != parts.end()) p.value.mutable_grad() = found->second;
+  return total.item<double>();
+}
+
+RLALGO_INLINE void ShardedWeights::updated() {
+  rounds_->settle();
+  if (gathers()) return dismiss();
+  std::vector<Pending> pending;
+  visit([&](const FlatUnit& unit) { pending.push_back(team().all_gather(unit.whole(), unit.own())); });
+  for (Pending& one : pending) one.wait();
+}
+
+RLALGO_INLINE bool ShardedWeights::summon() {
+  if (!gathers()) return false;
+  rounds_->settle();
+  if (std::exchange(summoned_, true)) return false;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (g + 1 < groups_.size()) gather(groups_[g + 1]);
+    arrive(groups_[g]);
+  }
+  return true;
+}
+
+RLALGO_INLINE void ShardedWeights::dismiss() {
+  summoned_ = false;
+  if (gathers())
+    for (Group& group : groups_) free(group);
+  memory_.drop();
+}
+
+RLALGO_INLINE void ShardedWeights::each_whole(const std::function<void(const FlatUnit&)>& see) {
+  rounds_->settle();
+  for (Group& group : groups_) {
+    arrive(group);
+    for (const Held& held : group.held) see(held.unit);
+    if (!summoned_) free(group);
+  }
+}
+
+RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const model::Decoder& decoder) {
+  const c10::NoGradGuard no_grad;
+  // Tensors whose memory is touched when a layer is copied, and given up before the next.
+  model::DecoderWeights weights = decoder.weights();
+  const bool tied =
+      weights.lm_head.storage().unsafeGetStorageImpl() == weights.embedding.storage().unsafeGetStorageImpl();
+  model::DecoderConfig config = decoder.config();
+  config.tied_embeddings = tied;
+  std::map<std::string, Tensor> targets;
+  model::visit_weights(config, weights, [&](const std::string& name, Tensor& value, const auto& shape, auto) {
+    value = tensor::empty(shape, at::TensorOptions().dtype(value.scalar_type()));
+    targets.emplace(name, value);
+  });
+  if (tied) weights.lm_head = weights.embedding;
+  auto copy = std::make_shared<model::Decoder>(decoder.hf_config(), std::move(weights));
+  const std::shared_ptr<ShardedWeights> held(new ShardedWeights(config_, rounds_, replicas_));
+  rounds_->settle();
+  held->groups_.resize(groups_.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    arrive(groups_[g]);
+    std::map<c10::ScalarType, std::vector<FlatUnit::Entry>> entries;
+    for (const Held& own : groups_[g].held)
+      for (const FlatUnit::Entry& entry : own.unit.entries()) {
+        const Tensor& target = targets.at(entry.name);
+        target.copy_(entry.value.detach());
+        entries[target.scalar_type()].push_back({entry.name, target, entry.weight_decay});
+      }
+    for (auto& [dtype, list] : entries)
+      held->groups_[g].held.push_back({FlatUnit(std::move(list), team().rank(), team().size(), false)});
+    if (!summoned_) free(groups_[g]);
+  }
+  copy->set_gate(held);
+  return copy;
+}
+
+}  // namespace rlalgo::distributed

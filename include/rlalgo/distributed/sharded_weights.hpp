@@ -1,0 +1,157 @@
+// A decoder whose weights, gradients and optimizer states lie in slices on the ranks of a team (ZeRO, FSDP).
+//
+//   stage                         weights          gradients                         optimizer
+//   optimizer_states  (ZeRO 1)    whole            summed into slices once a step    slices
+//   gradients         (ZeRO 2)    whole            … behind every backward pass      slices
+//   weights  (ZeRO 3, FSDP)       slices; a layer  … behind every layer              slices
+//                                 is whole while it computes
+//
+// One FlatUnit per layer, dtype and "trained or not", and those of what lies outside of the layers. With `weights` it is the
+// gate of the decoder (model/layer_gate.hpp): layer i + 1 is gathered while i computes, forward and backward, and its memory is
+// used again when it is done; gradients of layer i are on their way while i − 1 is differentiated. What lies outside of the
+// layers is whole from a pass's begin to the end of the backward pass. The optimizer updates parameters(), the parts of trained
+// tensors in this rank's slices; a tensor may be in several, or in none of this one.
+//
+// Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
+// All ranks of the team take part in every pass (pass_rounds.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/distributed/pass_rounds.hpp>
+#include <rlalgo/distributed/team.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/layer_gate.hpp>
+#include <rlalgo/model/policy.hpp>
+
+namespace rlalgo::distributed {
+
+enum class ShardStage { optimizer_states = 1, gradients = 2, weights = 3 };
+
+struct ShardConfig {
+  ShardStage stage = ShardStage::weights;
+  bool reshard_after_forward = true;  // of stage `weights`: else layers stay whole until their backward pass
+};
+
+// Memory for gathered layers, used over and over.
+class FlatMemory {
+ public:
+  [[nodiscard]] Tensor take(c10::ScalarType dtype, std::int64_t elements);
+  void give(Tensor flat) {
+    if (flat.defined()) free_.push_back(std::move(flat));
+  }
+  void drop() { free_.clear(); }
+
+ private:
+  std::vector<Tensor> free_;
+};
+
+class ShardedWeights final : public model::LayerGate, public PassRounds::Member {
+ public:
+  // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same slice
+  // (hybrid), or one.
+  [[nodiscard]] static std::shared_ptr<ShardedWeights> shard(model::Decoder& decoder, ShardConfig config,
+                                                             std::shared_ptr<PassRounds> rounds,
+                                                             std::shared_ptr<Team> replicas);
+  RLALGO_INLINE ~ShardedWeights() override;
+
+  [[nodiscard]] const ShardConfig& config() const { return config_; }
+  [[nodiscard]] Team& team() const { return rounds_->team(); }
+  [[nodiscard]] Team& replicas() const { return *replicas_; }
+  [[nodiscard]] const std::shared_ptr<PassRounds>& rounds() const { return rounds_; }
+
+  // see(unit), those outside of the layers first.
+  template <class See>
+  void visit(See&& see) {
+    for (Group& group : groups_)
+      for (Held& held : group.held) see(held.unit);
+  }
+
+  // What this rank's optimizer updates, sorted by name: flat parts of the trained tensors.
+  [[nodiscard]] std::vector<model::Parameter> parameters();
+  // Sums and absolute sums of all tensors as they were taken over.
+  [[nodiscard]] const std::vector<double>& sums() const { return sums_; }
+
+  // Seconds that this rank has waited for layers and gradients so far; what team().busy() has more was behind computing.
+  [[nodiscard]] double waited() const { return waited_; }
+
+  // All together from here on, between passes.
+  // Every parameter's grad() is that of all ranks, where any of them had a backward pass; the square of their norm.
+  double reduce_gradients();
+  // After the optimizer's update.
+  void updated();
+  // All weights are whole until the next pass of this decoder, or its next update. Whether they were not.
+  bool summon();
+  // The end of that.
+  void dismiss();
+  // Every group of weights in its turn is whole while `see` is called with its units.
+  void each_whole(const std::function<void(const FlatUnit&)>& see);
+  // A copy that is not trained, held in the same way.
+  [[nodiscard]] std::shared_ptr<model::Decoder> frozen_copy(const model::Decoder& decoder);
+
+  RLALGO_INLINE void begin(const Pass& pass) override;
+  RLALGO_INLINE void end(const Pass& pass) override;
+  RLALGO_INLINE void acquire(const Visit& visit) override;
+  RLALGO_INLINE void release(const Visit& visit) noexcept override;
+  RLALGO_INLINE void gradient_ready(std::int64_t layer) override;
+
+  RLALGO_INLINE void chosen(const Pass& pass) override;
+  RLALGO_INLINE void help(const Pass& pass) override;
+  RLALGO_INLINE void settled() override;
+  RLALGO_INLINE void reset() noexcept override;
+
+ private:
+  // A unit, and what is under way with it.
+  struct Held {
+    FlatUnit unit;
+    Tensor coming = {};  // memory that is being gathered into
+    Pending gathering = {};
+    Tensor sent = {}, received = {};
+    Pending scattering = {};
+    Tensor gradient = {};  // [slice], of this step; undefined: none yet
+  };
+  struct Group {
+    std::vector<Held> held;
+    bool whole = false, gathering = false, scattering = false;
+  };
+
+  ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds, std::shared_ptr<Team> replicas);
+
+  [[nodiscard]] bool gathers() const { return config_.stage == ShardStage::weights; }
+  [[nodiscard]] Group& layer(std::int64_t i) { return groups_[static_cast<std::size_t>(i) + 1]; }
+  [[nodiscard]] Group& outside() { return groups_.front(); }
+  void take_over(const model::Decoder& decoder);
+  void gather(Group& group);
+  void arrive(Group& group);
+  void free(Group& group);
+  void scatter(Group& group);
+  void add_scattered(Group& group);
+
+  ShardConfig config_;
+  std::shared_ptr<PassRounds> rounds_;
+  std::shared_ptr<Team> replicas_;
+  std::int64_t member_ = -1;
+  std::vector<Group> groups_;  // what lies outside of the layers, then the layers
+  std::vector<double> sums_;
+  std::vector<model::Parameter> parameters_;
+  FlatMemory memory_;
+  std::vector<Group*> scattering_;  // in their order
+  Pass pass_;
+  std::int64_t open_ = 0;  // forward passes with a graph whose backward pass has not ended
+  bool summoned_ = false;
+  double waited_ = 0.0;
+};
+
+}  // namespace rlalgo::distributed
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/distributed/detail/sharded_weights_impl.hpp>
+#endif

@@ -1,0 +1,40 @@
+// Weight sync where the trainer's weights lie in slices (distributed/sharded_weights.hpp) and the generator reads them where they
+// are: before each publish they are made whole, on all ranks together, and stay so until training goes on.
+//
+// `summon` makes them whole; whether they were not. `moved` is called then: what the generator knows of their memory is void.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include <rlalgo/core/clock.hpp>
+#include <rlalgo/sync/concept.hpp>
+
+namespace rlalgo::sync {
+
+template <SyncPolicy Y>
+class SummonedWeights {
+ public:
+  static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+
+  SummonedWeights(Y inner, std::function<bool()> summon, std::function<void()> moved)
+      : inner_(std::move(inner)), summon_(std::move(summon)), moved_(std::move(moved)) {}
+
+  Published publish(std::int64_t version) {
+    const core::Stopwatch watch;
+    if (!summon_()) return inner_.publish(version);
+    if (moved_) moved_();
+    Published out = inner_.publish(version);
+    out.seconds = watch.seconds();
+    return out;
+  }
+  [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
+
+ private:
+  Y inner_;
+  std::function<bool()> summon_;
+  std::function<void()> moved_;
+};
+
+}  // namespace rlalgo::sync

@@ -1,0 +1,103 @@
+// Definitions of sharded_holding.hpp.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/trainer/sharded_holding.hpp>
+
+namespace rlalgo::trainer {
+
+RLALGO_INLINE void ShardedHolding::require_same_start() {
+  const std::vector<double>& own = weights_->sums();
+  const std::vector<std::string> all = world_->gather("weights at the start", distributed::to_bytes(own));
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r] != all[static_cast<std::size_t>(world_->rank())])
+      core::raise("trainer", 40,
+                  {.what = "the ranks do not begin with the same weights",
+                   .where = "rank " + std::to_string(r) + " and rank " + std::to_string(world_->rank()),
+                   .remedy = "give all ranks the same files, and the same kind of processor"});
+}
+
+RLALGO_INLINE double ShardedHolding::reduce_gradients(double max_norm) {
+  const c10::NoGradGuard no_grad;
+  const double norm = std::sqrt(weights_->reduce_gradients());
+  if (max_norm <= 0 || !std::isfinite(norm)) return norm;
+  const double coefficient = std::min(1.0, max_norm / (norm + 1e-6));
+  if (coefficient < 1.0)
+    for (const model::Parameter& p : parameters())
+      if (p.value.grad().defined()) p.value.grad().mul_(coefficient);
+  return norm;
+}
+
+RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedHolding::seconds() {
+  const double busy = weights_->team().busy(), waited = weights_->waited();
+  return {{"slices", busy - std::exchange(busy_, busy)}, {"slices_wait", waited - std::exchange(waited_, waited)}};
+}
+
+RLALGO_INLINE void ShardedHolding::load_weights(const std::filesystem::path& directory) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  std::map<std::string, std::pair<const distributed::FlatUnit*, const distributed::FlatUnit::Entry*>> places;
+  weights_->visit([&](const distributed::FlatUnit& unit) {
+    if (!unit.trained()) return;
+    for (const distributed::FlatUnit::Entry& entry : unit.entries()) {
+      shapes[entry.name] = entry.value.sizes().vec();
+      places[entry.name] = {&unit, &entry};
+    }
+  });
+  read_parameters(directory, shapes, [&](const std::string& name, const tensor::Tensor& stored) {
+    const auto [unit, entry] = places.at(name);
+    if (const auto part = unit->piece(*entry))
+      unit->own().narrow(0, part->at, part->size()).copy_(stored.view({-1}).narrow(0, part->begin, part->size()));
+  });
+  weights_->updated();
+}
+
+RLALGO_INLINE void ShardedHolding::save_model(const std::function<void()>& write) {
+  weights_->summon();
+  if (world_->rank() == 0) write();
+  world_->barrier("saving of the model");
+  weights_->dismiss();
+}
+
+RLALGO_INLINE ParameterRanges ShardedHolding::parts() {
+  ParameterRanges out;
+  weights_->visit([&](const distributed::FlatUnit& unit) {
+    if (!unit.trained()) return;
+    for (const distributed::FlatUnit::Entry& entry : unit.entries())
+      if (const auto part = unit.piece(entry)) out[entry.name] = {part->begin, part->end};
+  });
+  return out;
+}
+
+RLALGO_INLINE void ShardedHolding::save_optimizer(const std::filesystem::path& directory, const State& state) {
+  if (weights_->replicas().rank() == 0) {
+    char name[64];
+    std::snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", weights_->team().rank() + 1,
+                  weights_->team().size());
+    write_optimizer_part(directory / name, state, parts());
+  }
+  world_->barrier("saving of the optimizer");
+}
+
+RLALGO_INLINE std::map<std::string, tensor::Tensor> ShardedHolding::load_optimizer(
+    const std::filesystem::path& directory, const State& own) {
+  return read_optimizer_parts(directory, own, parts());
+}
+
+}  // namespace rlalgo::trainer

@@ -1,0 +1,99 @@
+// How the trained parameters of a run lie on its ranks: whole on each, or in slices (sharded_holding.hpp). What the trainer
+// does with them between the passes is asked here; what happens within a pass is the layer gate's.
+//
+// All ranks call the same functions together.
+// Errors: [rlalgo.trainer.21] a checkpoint lacks a parameter; [.25] it has one of another shape; [.40] the ranks do not begin
+// with the same weights; [.42] the optimizer's state of a parameter is not there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/world.hpp>
+#include <rlalgo/model/policy.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::trainer {
+
+class Holding {
+ public:
+  using State = std::vector<std::pair<std::string, tensor::Tensor>>;  // of an optimizer (optim/concept.hpp)
+
+  Holding() = default;
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+  virtual ~Holding() = default;
+
+  // What the optimizer of this rank updates; the same at every call.
+  [[nodiscard]] virtual std::vector<model::Parameter> parameters() = 0;
+  virtual void require_same_start() = 0;
+  // The gradients of parameters() are those of all ranks when it returns, clipped to this norm (0: not); the norm before that,
+  // the same bits on all ranks. A norm that is not finite is returned and nothing is scaled.
+  [[nodiscard]] virtual double reduce_gradients(double max_norm) = 0;
+  // The optimizer has updated parameters().
+  virtual void updated() {}
+
+  // What this rank has spent since the last call on what lies elsewhere, for the record of a step.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, double>> seconds() { return {}; }
+
+  // Takes the values of all trained parameters from a directory with safetensors.
+  virtual void load_weights(const std::filesystem::path& directory) = 0;
+  // Whether all ranks must be there when something is saved; otherwise rank 0 saves alone.
+  [[nodiscard]] virtual bool saves_together() const { return false; }
+  // `write` needs all weights whole; rank 0 calls it.
+  virtual void save_model(const std::function<void()>& write) { write(); }
+  RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
+  // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
+  [[nodiscard]] RLALGO_INLINE virtual std::map<std::string, tensor::Tensor> load_optimizer(
+      const std::filesystem::path& directory, const State& own);
+};
+
+inline constexpr const char* optimizer_file = "optimizer.safetensors";
+
+// Whole on every rank.
+class WholeHolding final : public Holding {
+ public:
+  WholeHolding(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)
+      : parameters_(std::move(parameters)), world_(std::move(world)) {}
+
+  [[nodiscard]] std::vector<model::Parameter> parameters() override { return parameters_; }
+  RLALGO_INLINE void require_same_start() override;
+  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm) override;
+  RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
+
+ private:
+  std::vector<model::Parameter> parameters_;
+  std::shared_ptr<distributed::World> world_;
+};
+
+// Elements of a parameter, in its flat order.
+struct ParameterRange {
+  std::int64_t begin = 0, end = 0;
+};
+using ParameterRanges = std::map<std::string, ParameterRange>;
+
+// An optimizer's state of parts of parameters in a file of its own; of what, it says in its metadata.
+void write_optimizer_part(const std::filesystem::path& file, const Holding::State& state, const ParameterRanges& parts);
+// The state of these parts, gathered from what a directory has: optimizer.safetensors, or parts. A tensor of a state belongs to
+// the parameter that its name begins with, before a dot; one without dimensions is of all of its parts. [rlalgo.trainer.42]
+[[nodiscard]] std::map<std::string, tensor::Tensor> read_optimizer_parts(const std::filesystem::path& directory,
+                                                                         const Holding::State& own,
+                                                                         const ParameterRanges& parts);
+
+// The trained parameters in a directory with safetensors: see(parameter, values of its whole shape). [rlalgo.trainer.21, .25]
+void read_parameters(const std::filesystem::path& directory,
+                     const std::map<std::string, std::vector<std::int64_t>>& shapes,
+                     const std::function<void(const std::string&, const tensor::Tensor&)>& see);
+
+}  // namespace rlalgo::trainer
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/trainer/detail/holding_impl.hpp>
+#endif

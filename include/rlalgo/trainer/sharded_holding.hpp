@@ -1,0 +1,53 @@
+// Trained parameters in slices on the ranks of a team (distributed/sharded_weights.hpp). The optimizer of a rank updates the
+// parts of tensors that lie in its slices, one after the other in flat order, so its state is in slices, too.
+//
+// A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every slice, written by the first rank that holds it; it can be
+// resumed on any number of ranks, in slices or not. The model is written by rank 0, whole.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/distributed/sharded_weights.hpp>
+#include <rlalgo/distributed/world.hpp>
+#include <rlalgo/trainer/holding.hpp>
+
+namespace rlalgo::trainer {
+
+class ShardedHolding final : public Holding {
+ public:
+  ShardedHolding(std::shared_ptr<distributed::ShardedWeights> weights, std::shared_ptr<distributed::World> world)
+      : weights_(std::move(weights)), world_(std::move(world)) {}
+
+  [[nodiscard]] std::vector<model::Parameter> parameters() override { return weights_->parameters(); }
+  RLALGO_INLINE void require_same_start() override;
+  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm) override;
+  void updated() override { weights_->updated(); }
+  // slices: transfers of the team; slices_wait: of it, what this rank had to wait for.
+  [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
+  RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
+  [[nodiscard]] bool saves_together() const override { return true; }
+  RLALGO_INLINE void save_model(const std::function<void()>& write) override;
+  RLALGO_INLINE void save_optimizer(const std::filesystem::path& directory, const State& state) override;
+  [[nodiscard]] RLALGO_INLINE std::map<std::string, tensor::Tensor> load_optimizer(
+      const std::filesystem::path& directory, const State& own) override;
+
+ private:
+  // What of each parameter is this rank's.
+  [[nodiscard]] ParameterRanges parts();
+
+  std::shared_ptr<distributed::ShardedWeights> weights_;
+  std::shared_ptr<distributed::World> world_;
+  double busy_ = 0.0, waited_ = 0.0;  // at the last call of seconds()
+};
+
+}  // namespace rlalgo::trainer
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/trainer/detail/sharded_holding_impl.hpp>
+#endif

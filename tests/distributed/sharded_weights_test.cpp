@@ -1,0 +1,209 @@
+#include <rlalgo/distributed/sharded_weights.hpp>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/model/load.hpp>
+#include <rlalgo/model/lora.hpp>
+#include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+#include <support/process_ranks.hpp>
+#include <support/scratch.hpp>
+#include <support/thread_world.hpp>
+
+using namespace rlalgo;
+using distributed::PassRounds;
+using distributed::ShardConfig;
+using distributed::ShardedWeights;
+using distributed::ShardStage;
+using distributed::World;
+using tensor::Tensor;
+
+namespace {
+
+std::shared_ptr<model::Decoder> decoder(at::ScalarType type = at::kDouble, bool adapter = false) {
+  std::shared_ptr<model::Decoder> out =
+      model::random_decoder(model::parse_hf_config(support::small_config("qwen3"), "test"), 7, type);
+  if (adapter) {
+    model::LoraConfig lora{.r = 2, .alpha = 4.0, .target_modules = {"q_proj", "down_proj"}};
+    lora.init = model::LoraInit::random;
+    model::attach_lora(*out, lora, 3);
+  }
+  return out;
+}
+
+// A tree of one document, another one for each number.
+model::TokenTree tree(int number) {
+  const std::vector<std::int32_t> prompt = {1, number % 23};
+  std::vector<std::int32_t> completion;
+  for (int i = 0; i < 4 + number % 3; ++i) completion.push_back((3 * i + number) % 23);
+  const std::vector<model::Sequence> rows = {{prompt, completion}};
+  return model::build_tree(rows);
+}
+
+void backward(model::Decoder& policy, int number) {
+  policy.score(tree(number), {.entropy = true}).log_prob.sum().backward();
+}
+
+std::shared_ptr<ShardedWeights> held(model::Decoder& policy, World& world, ShardConfig config, int shards) {
+  std::vector<int> own, alike;
+  for (int r = 0; r < world.size(); ++r) {
+    if (r / shards == world.rank() / shards) own.push_back(r);
+    if (r % shards == world.rank() % shards) alike.push_back(r);
+  }
+  const auto rounds = std::make_shared<PassRounds>(world.convene(own));
+  const auto replicas = world.convene(alike);
+  world.before_meeting([rounds] { rounds->settle(); });
+  return ShardedWeights::shard(policy, config, rounds, replicas);
+}
+
+using Values = std::map<std::string, Tensor>;
+
+// Gradients of one process over all numbers.
+Values expected_gradients(bool adapter, int passes) {
+  const auto policy = decoder(at::kDouble, adapter);
+  for (int p = 0; p < passes; ++p) backward(*policy, p);
+  Values out;
+  for (const model::Parameter& p : policy->parameters()) out[p.name] = p.value.grad().reshape({-1}).clone();
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("gradients in slices are those of one process, at every stage, whatever a rank has to do") {
+  for (const bool adapter : {false, true}) {
+    const int passes = 3;
+    const Values expected = expected_gradients(adapter, passes);
+    double norm = 0.0;
+    for (const auto& [name, value] : expected) norm += value.norm().item<double>() * value.norm().item<double>();
+    for (const auto& [ranks, shards] : {std::pair{2, 2}, {3, 3}, {4, 2}})
+      for (const ShardConfig config : {ShardConfig{ShardStage::weights, true},
+                                       {ShardStage::weights, false},
+                                       {ShardStage::gradients},
+                                       {ShardStage::optimizer_states}})
+        for (const bool checkpointing : {false, true}) {
+          CAPTURE(adapter, ranks, static_cast<int>(config.stage), checkpointing);
+          support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
+            const auto policy = decoder(at::kDouble, adapter);
+            policy->set_checkpointing(checkpointing);
+            const auto weights = held(*policy, *world, config, shards);
+            for (int step = 0; step < 2; ++step) {
+              // The last rank has no row, the first ones share; one scores others before, and another one after.
+              if (world->rank() == 0) {
+                const c10::NoGradGuard no_grad;
+                (void)policy->score(tree(9), {});
+              }
+              for (int p = 0; p < passes; ++p)
+                if (p % std::max(1, ranks - 1) == world->rank()) backward(*policy, p);
+              if (world->rank() == 1) {
+                const c10::NoGradGuard no_grad;
+                (void)policy->features(tree(8), std::vector<std::int64_t>{1});
+              }
+              world->barrier("between");
+              RANK_CHECK(std::abs(weights->reduce_gradients() - norm) < 1e-9 * norm);
+              std::size_t seen = 0;
+              for (const model::Parameter& p : weights->parameters()) {
+                const distributed::FlatUnit* home = nullptr;
+                const distributed::FlatUnit::Entry* place = nullptr;
+                weights->visit([&](const distributed::FlatUnit& unit) {
+                  for (const auto& entry : unit.entries())
+                    if (entry.name == p.name) {
+                      home = &unit;
+                      place = &entry;
+                    }
+                });
+                const auto part = home->piece(*place);
+                const Tensor wanted = expected.at(p.name).narrow(0, part->begin, part->size());
+                RANK_CHECK(at::allclose(p.value.grad(), wanted, 1e-10, 1e-12));
+                p.value.mutable_grad() = Tensor();
+                ++seen;
+              }
+              RANK_CHECK(seen > 0);
+              weights->updated();
+            }
+          });
+        }
+  }
+}
+
+TEST_CASE("weights that the optimizer has changed in slices are whole in the next pass") {
+  for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
+    const auto one = decoder();
+    {
+      const c10::NoGradGuard no_grad;
+      for (const model::Parameter& p : one->parameters()) p.value.detach().mul_(1.5);
+    }
+    const c10::NoGradGuard no_grad;
+    const Tensor expected = one->score(tree(1), {}).log_prob;
+    support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+      const c10::NoGradGuard here;
+      const auto policy = decoder();
+      const auto weights = held(*policy, *world, {stage}, 2);
+      for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(1.5);
+      weights->updated();
+      RANK_CHECK(at::equal(policy->score(tree(1), {}).log_prob, expected));
+      // What generates reads them where they are.
+      (void)weights->summon();
+      RANK_CHECK(at::equal(policy->weights().embedding.detach(), one->weights().embedding.detach()));
+      RANK_CHECK(at::equal(policy->weights().layers[1].up_proj.weight.detach(),
+                           one->weights().layers[1].up_proj.weight.detach()));
+      RANK_CHECK(at::equal(policy->score(tree(1), {}).log_prob, expected));
+      world->barrier("the end");
+      RANK_CHECK((policy->weights().layers[1].up_proj.weight.storage().nbytes() == 0) ==
+                 (stage == ShardStage::weights));
+    });
+  }
+}
+
+TEST_CASE("a frozen copy lies in slices, too, and stays as it was") {
+  const auto one = decoder();
+  const c10::NoGradGuard no_grad;
+  const Tensor expected = one->score(tree(2), {}).log_prob;
+  support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const c10::NoGradGuard here;
+    const auto policy = decoder();
+    const auto weights = held(*policy, *world, {}, 2);
+    const auto copy = weights->frozen_copy(*policy);
+    RANK_CHECK(copy->parameters().empty());
+    for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(0.5);
+    weights->updated();
+    for (int times = 0; times <= world->rank(); ++times)
+      RANK_CHECK(at::equal(copy->score(tree(2), {}).log_prob, expected));
+    RANK_CHECK(!at::equal(policy->score(tree(2), {}).log_prob, expected));
+    world->barrier("the end");
+    RANK_CHECK(copy->weights().embedding.storage().nbytes() == 0);
+  });
+}
+
+TEST_CASE("bfloat16 is sent as it is and added in float32") {
+  support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const auto policy = decoder(at::kBFloat16);
+    const auto weights = held(*policy, *world, {}, 2);
+    backward(*policy, world->rank());
+    (void)weights->reduce_gradients();
+    for (const model::Parameter& p : weights->parameters()) {
+      RANK_CHECK(p.value.scalar_type() == at::kBFloat16);
+      RANK_CHECK(p.value.grad().scalar_type() == at::kFloat);
+    }
+  });
+}
+
+TEST_CASE("a step without a backward pass on any rank has no gradients") {
+  for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states})
+    support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+      const auto policy = decoder();
+      const auto weights = held(*policy, *world, {stage}, 2);
+      RANK_CHECK(weights->reduce_gradients() == 0.0);
+      for (const model::Parameter& p : weights->parameters()) RANK_CHECK(!p.value.grad().defined());
+    });
+}
