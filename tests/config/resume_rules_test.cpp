@@ -27,9 +27,17 @@ TEST_CASE("every key of the table is a setting that a run has, with a reason, li
               "val_set_size: 0.1\nevals_per_epoch: 2\neval_strategy: steps\nsaves_per_epoch: 2\n"
               "save_strategy: steps\neval_batch_size: 8\nlogging_steps: 2\nmax_steps: 4\n"
               "resume_from_checkpoint: c\ndataset_prepared_path: p\ntest_datasets: []\nddp_timeout: 30\n"
-              "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\ndp_shard_size: 2\ndp_replicate_size: 1\n");
+              "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\ndp_shard_size: 2\ndp_replicate_size: 1\n"
+              "ring_attn_func: batch_ring\n");
     for (const auto& [key, value] : c.settings.items()) known.insert(key);
   }
+  const RunConfig gym = parse_run_config(parse_document(
+      "base_model: ./m\nrl: grpo\nlearning_rate: 1e-6\nmicro_batch_size: 8\nnemo_gym_enabled: true\n"
+      "nemo_gym_auto_start: true\nnemo_gym_dir: g\nnemo_gym_head_port: 5\nnemo_gym_config_paths: [a.yaml]\n"
+      "nemo_gym_server_timeout: 5\nnemo_gym_verify_timeout: 5\nnemo_gym_run_timeout: 5\n"
+      "nemo_gym_datasets: [{path: rows.jsonl}]\nnemo_gym_multi_turn: true\ntrl: {use_vllm: true}\n",
+      "c.yaml"));
+  for (const auto& [key, value] : gym.settings.items()) known.insert(key);
   // Optional values that the files above leave out, being set beside what excludes them.
   for (const char* key : {"revision_of_model", "evaluation_strategy", "eval_steps", "save_steps",
                           "trl.num_generations_eval", "trl.vllm_server_base_url", "trl.precompute_ref_batch_size"})
