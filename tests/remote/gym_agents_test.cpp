@@ -88,6 +88,22 @@ TEST_CASE("only the last item of a model call has its tokens; user messages betw
   CHECK(one.episode->messages[1] == Json{{"role", "user"}, {"content", "Go on."}});
 }
 
+TEST_CASE("null fields, and fields of another type than usual, do no harm") {
+  Json reply = played();
+  Json& output = reply["response"]["output"];
+  for (Json& item : output)
+    for (const char* key : {"id", "status", "phase", "created_at"}) item[key] = nullptr;
+  output[0]["arguments"] = nullptr;
+  output[0]["name"] = 3;
+  output[2]["role"] = nullptr;
+  output.push_back(Json{{"type", nullptr}, {"role", "assistant"}, {"content", nullptr}});
+  const data::Completion one = remote::gym_episode(reply, config, stop_ids);
+  CHECK(one.episode->failure.empty());
+  CHECK(one.ids == Ids{50, 51, 60, 61, 70, 71, 2});
+  CHECK(one.episode->messages[0]["tool_calls"][0]["function"] == Json{{"name", ""}, {"arguments", Json::object()}});
+  CHECK(one.episode->last_text == "It is cold.");
+}
+
 TEST_CASE("what is no row of ours has failed, in a way that is counted, and carries no loss") {
   Json reply = played();
   reply["mask_sample"] = true;

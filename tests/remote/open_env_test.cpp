@@ -86,6 +86,9 @@ TEST_CASE("what the model says becomes an action") {
   CHECK(action("so {\"number\": 4}", one) == Json{{"number", 4}});
   CHECK(action("none", one).is_null());
   CHECK(action("4.5", one).is_null());
+  const Json loose = {{"properties", {{"number", {{"type", {"integer", "null"}}}}}}};
+  CHECK(lacks(OpenEnv::action_of("none", loose).second, {"JSON object", "number"}) == "");
+  CHECK(OpenEnv::action_of("{\"number\": 2}", Json("no schema")).first == Json{{"number", 2}});
   CHECK(lacks(OpenEnv::action_of("none", one).second, {"JSON object", "number (integer)"}) == "");
   const Json text = {{"properties", {{"message", {{"type", "string"}}}}}};
   CHECK(action("  echo this\n", text) == Json{{"message", "echo this"}});

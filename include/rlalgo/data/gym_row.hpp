@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/json_members.hpp>
 #include <rlalgo/data/rollout.hpp>
 
 namespace rlalgo::data {
@@ -114,7 +115,7 @@ inline void append_gym_item(Json& messages, const Json& item, const std::string&
   if (params == row.end() || !params->is_object() || !params->contains("tools")) return nullptr;
   Json out = Json::array();
   for (const Json& tool : (*params)["tools"]) {
-    if (!tool.is_object() || tool.value("type", "") != "function") continue;
+    if (core::text_member(tool, "type") != "function") continue;
     Json function = Json::object();
     for (const char* key : {"name", "description", "parameters"})
       if (tool.contains(key) && !tool[key].is_null()) function[key] = tool[key];

@@ -14,6 +14,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/json_members.hpp>
 #include <rlalgo/remote/detail/gym_row_names.hpp>
 #include <rlalgo/remote/detail/side_by_side.hpp>
 #include <rlalgo/remote/gym_agents.hpp>
@@ -64,22 +65,22 @@ template <class T>
 
 // What an item of the output is among messages; null: nothing.
 [[nodiscard]] inline data::Json message_of(const nlohmann::ordered_json& item) {
-  const std::string type = item.value("type", "message");
+  const std::string type = core::text_member(item, "type", "message");
   if (type == "function_call") {
-    const auto text = item.value("arguments", std::string("{}"));
+    const auto text = core::text_member(item, "arguments", "{}");
     data::Json arguments = data::Json::parse(text, nullptr, false);
     if (arguments.is_discarded()) arguments = text;
     return {{"role", "assistant"},
             {"content", ""},
             {"tool_calls",
-             {{{"type", "function"}, {"function", {{"name", item.value("name", "")}, {"arguments", arguments}}}}}}};
+             {{{"type", "function"},
+               {"function", {{"name", core::text_member(item, "name")}, {"arguments", arguments}}}}}}};
   }
   if (type == "function_call_output") {
     const auto output = item.find("output");
-    return {{"role", "tool"},
-            {"content", output != item.end() && output->is_string() ? output->get<std::string>()
-                        : output != item.end()                      ? output->dump()
-                                                                    : std::string()}};
+    return {
+        {"role", "tool"},
+        {"content", output != item.end() && !output->is_string() ? output->dump() : core::text_member(item, "output")}};
   }
   if (type != "message") return nullptr;
   const auto content = item.find("content");
@@ -89,9 +90,7 @@ template <class T>
     for (const auto& part : *content)
       if (part.is_object() && part.contains("text") && part["text"].is_string())
         text += part["text"].get<std::string>();
-  const auto role = item.find("role");
-  return {{"role", role != item.end() && role->is_string() ? role->get<std::string>() : "assistant"},
-          {"content", text}};
+  return {{"role", core::text_member(item, "role", "assistant")}, {"content", text}};
 }
 
 }  // namespace detail
@@ -125,7 +124,7 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
   bool any = false, spoke = false;
   for (const auto& item : (*response)["output"]) {
     if (!item.is_object()) return failed("malformed");
-    const std::string type = item.value("type", "message");
+    const std::string type = core::text_member(item, "type", "message");
     data::Json message = detail::message_of(item);
     if (type == "function_call") {
       ++episode.tool_calls;

@@ -5,20 +5,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/json_members.hpp>
+
 namespace rlalgo::remote::detail {
 
 [[nodiscard]] inline std::string named_in(const nlohmann::ordered_json& row, const char* key, const char* type) {
-  const auto found = row.find(key);
-  if (found == row.end() || !found->is_object()) return {};
-  if (type != nullptr && found->value("type", "") != type) return {};
-  const auto name = found->find("name");
-  return name != found->end() && name->is_string() ? name->get<std::string>() : std::string();
+  const nlohmann::ordered_json& found = core::member(row, key);
+  if (type != nullptr && core::text_member(found, "type") != type) return {};
+  return core::text_member(found, "name");
 }
 
 // Its first words, to know a row by.
 [[nodiscard]] inline std::string row_words(const nlohmann::ordered_json& row) {
-  const auto params = row.find("responses_create_params");
-  std::string text = params == row.end() ? row.dump() : (*params).value("input", nlohmann::ordered_json()).dump();
+  const nlohmann::ordered_json& params = core::member(row, "responses_create_params");
+  const std::string text = (params.is_object() ? core::member(params, "input") : row).dump();
   return text.size() <= 160 ? text : text.substr(0, 160) + "…";
 }
 

@@ -20,6 +20,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/core/json_members.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/remote/detail/side_by_side.hpp>
 #include <rlalgo/remote/open_env.hpp>
@@ -80,10 +81,9 @@ RLALGO_INLINE void OpenEnv::look_at_server() {
   const http::Result about = get("/metadata");
   if (about.ok()) {
     const Json said = core::read_json<Json>(about.response().body).value;
-    if (said.is_object() && said.value("name", Json()).is_string() && !said["name"].get<std::string>().empty())
-      name_ = said["name"].get<std::string>();
+    if (std::string name = core::text_member(said, "name"); !name.empty()) name_ = std::move(name);
   }
-  if (schema_.value("properties", Json::object()).contains("tool_name")) list_tools();
+  if (core::object_member(schema_, "properties").contains("tool_name")) list_tools();
 }
 
 RLALGO_INLINE void OpenEnv::list_tools() {
@@ -95,14 +95,15 @@ RLALGO_INLINE void OpenEnv::list_tools() {
            {"data", {{"jsonrpc", "2.0"}, {"id", 1}, {"method", "tools/list"}, {"params", Json::object()}}}},
           type);
   tools_ = Json::array();
-  const Json result = answer ? answer->value("result", Json::object()) : Json::object();
-  for (const Json& tool : result.value("tools", Json::array()))
-    tools_.push_back(
-        {{"type", "function"},
-         {"function",
-          {{"name", tool.value("name", "")},
-           {"description", tool.value("description", Json()).is_string() ? tool["description"] : Json("")},
-           {"parameters", tool.value("inputSchema", Json{{"type", "object"}, {"properties", Json::object()}})}}}});
+  const Json result = answer ? core::object_member(*answer, "result") : Json::object();
+  for (const Json& tool : core::list_member(result, "tools"))
+    tools_.push_back({{"type", "function"},
+                      {"function",
+                       {{"name", core::text_member(tool, "name")},
+                        {"description", core::text_member(tool, "description")},
+                        {"parameters", core::member(tool, "inputSchema").is_object()
+                                           ? tool["inputSchema"]
+                                           : Json{{"type", "object"}, {"properties", Json::object()}}}}}});
   if (tools_.empty())
     core::raise("remote", 81,
                 {.what = "the environment offers tools, but lists none",
@@ -127,7 +128,7 @@ RLALGO_INLINE OpenEnv::Opened OpenEnv::open(Session& session, std::string& why) 
     why = session.detail;
     return Opened::unreachable;
   }
-  if (type == "error" && answer->value("code", "") == "CAPACITY_REACHED") {
+  if (type == "error" && core::text_member(*answer, "code") == "CAPACITY_REACHED") {
     why = answer->value("message", "CAPACITY_REACHED");
     return Opened::full;
   }
@@ -192,22 +193,23 @@ RLALGO_INLINE environment::Turn OpenEnv::act(Session& session, const Json& messa
   environment::Turn over{.observation = nullptr, .reward = 0.0, .done = true};
   if (!data) return over;
   if (type == "error") {
-    const std::string code = data->value("code", "");
-    std::string text = data->value("message", "");
-    for (const Json& one : data->value("errors", Json::array()))
-      if (one.is_object()) text += "; " + one.value("loc", Json()).dump() + ": " + one.value("msg", "");
+    const std::string code = core::text_member(*data, "code");
+    std::string text = core::text_member(*data, "message");
+    for (const Json& one : core::list_member(*data, "errors"))
+      if (one.is_object()) text += "; " + core::member(one, "loc").dump() + ": " + core::text_member(one, "msg");
     if (code == "VALIDATION_ERROR" || code == "INVALID_JSON")
       return {.observation = "Invalid action: " + text, .reward = 0.0, .done = false};
     session.failure = "status";
     session.detail = code + ": " + text;
     return over;
   }
-  const Json reward = data->value("reward", Json());
-  environment::Turn out{.observation = data->value("observation", Json::object()),
-                        .reward = reward.is_number()                          ? reward.get<double>()
-                                  : reward.is_boolean() && reward.get<bool>() ? 1.0
-                                                                              : 0.0,
-                        .done = data->value("done", Json()).is_boolean() && data->at("done").get<bool>()};
+  const Json reward = core::member(*data, "reward");
+  environment::Turn out{
+      .observation = core::member(*data, "observation").is_null() ? Json::object() : core::member(*data, "observation"),
+      .reward = reward.is_number()                          ? reward.get<double>()
+                : reward.is_boolean() && reward.get<bool>() ? 1.0
+                                                            : 0.0,
+      .done = core::member(*data, "done") == true};
   if (type != "observation") {
     session.failure = "malformed";
     session.detail = "an answer of type " + type;
@@ -254,18 +256,16 @@ RLALGO_INLINE environment::Turn OpenEnv::step_once(Session& session, const Json&
     ++session.call_failures;
     text = turn.observation.get<std::string>();
   } else {
-    const Json error = turn.observation.value("error", Json());
-    const Json result = turn.observation.value("result", Json());
+    const Json error = core::member(turn.observation, "error");
+    const Json result = core::member(turn.observation, "result");
     if (!error.is_null()) {
-      text = "Error: " + (error.is_object() ? error.value("message", error.dump()) : error.dump());
-    } else if (result.is_object() && result.value("content", Json()).is_array()) {
-      for (const Json& part : result["content"])
-        if (part.is_object()) text += part.value("text", "");
+      text = "Error: " + core::text_member(error, "message", error.dump());
+    } else if (core::member(result, "content").is_array()) {
+      for (const Json& part : result["content"]) text += core::text_member(part, "text");
     } else {
       text = result.is_string() ? result.get<std::string>() : result.dump();
     }
-    const bool told =
-        result.is_object() && result.value("is_error", Json()).is_boolean() && result["is_error"].get<bool>();
+    const bool told = core::member(result, "is_error") == true;
     if (!error.is_null() || told) ++session.call_failures;
   }
   turn.observation = {{"role", "tool"}, {"name", tool}, {"content", text}};
@@ -365,10 +365,9 @@ RLALGO_INLINE std::pair<OpenEnv::Json, std::string> OpenEnv::action_of(const std
     if (problem.text.empty() && object.is_object()) return {std::move(object), {}};
   }
   std::vector<std::pair<std::string, std::string>> fields;
-  const Json properties = schema.value("properties", Json::object());
+  const Json properties = core::object_member(schema, "properties");
   for (const auto& [name, property] : properties.items())
-    if (name != "metadata" && name != "type")
-      fields.emplace_back(name, property.is_object() ? property.value("type", "") : "");
+    if (name != "metadata" && name != "type") fields.emplace_back(name, core::text_member(property, "type"));
   const std::string wanted = "Answer with a JSON object" + [&] {
     std::string names;
     for (const auto& [name, type] : fields)
