@@ -1,6 +1,7 @@
 """scripts/reliability.py: its reader of events, what it compares, when it kills; its faults are described and are as many as it says."""
 
 import json
+import os
 import pathlib
 import random
 import struct
@@ -132,10 +133,10 @@ def a_kill_waits_for_its_moment():
         log = out / "metrics.jsonl"
 
         def write():
-            for _ in range(3):
+            for lines in range(1, 4):  # one change each: a file that is made and then written to is two
                 time.sleep(0.05)
-                with log.open("a") as file:
-                    file.write("x\n")
+                (out / "next").write_text("x\n" * lines)
+                os.replace(out / "next", log)
 
         writer = threading.Thread(target=write)
         writer.start()

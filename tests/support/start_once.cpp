@@ -183,11 +183,14 @@ int run(int client, char* name) {
 
 int serve(int, char** arguments, char**) {
   const char* const path = std::getenv("SOCKET");
-  const sockaddr_un where = address_of(path);
+  // The path appears when it can be called, not between bind() and listen().
+  const std::string draft = std::string(path) + "~";
+  const sockaddr_un where = address_of(draft.c_str());
   const int door = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   ::unsetenv("LD_PRELOAD");
   ::signal(SIGCHLD, SIG_IGN);
-  if (::bind(door, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0 || ::listen(door, 64) != 0) {
+  if (::bind(door, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0 || ::listen(door, 64) != 0 ||
+      ::rename(draft.c_str(), path) != 0) {
     std::perror(path);
     return 125;
   }
