@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cases  # noqa: E402
+from serve_test import Server  # noqa: E402
 
 CASES = {}
 FAKE = pathlib.Path(__file__).resolve().parent / "clients" / "fake_gym.py"
@@ -97,6 +98,37 @@ def components_are_rewards_of_their_own(c):
         assert [k for k in c.metrics()[0] if k.endswith("/mean") and k.startswith("rewards/")] == ["rewards/nemo_gym/mean"]
         config(c, port, trl={"reward_funcs": ["nemo_gym.absent"]})
         c.run("train", "config.yaml").expect(1, "rlalgo.remote.77", "brief, correct")
+
+
+@case
+def episodes_with_edited_histories(c):
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_editing_agent"})
+    log = c.folder / "log.jsonl"
+    server = Server(c)
+    try:
+        with gym("--log", log, "--model-url", f"http://127.0.0.1:{server.port}") as port:
+            config(c, port, {"max_steps": 3, "micro_batch_size": 4, "gradient_accumulation_steps": 2, "logging_steps": 1}, nemo_gym_multi_turn=True,
+                   trl={"use_vllm": True, "vllm_server_host": "127.0.0.1", "vllm_server_port": server.port, "num_generations": 8})
+            c.run("train", "config.yaml").expect(0)
+    finally:
+        server.stop()
+    episodes = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = c.metrics()
+    assert len(lines) == 3 and len(episodes) == 24
+    for step, line in enumerate(lines):
+        played = episodes[8 * step:8 * step + 8]
+        assert line["rollout/failed"] == 0 and line["rollout/n_samples"] == 8, line
+        assert line["rollout/rows"] == line["rollout/num_turns/mean"] == 1.5 and line["rollout/num_turns/max"] == 2, line
+        assert abs(line["rollout/reward/mean"] - sum(e["reward"] for e in played) / 8) < 1e-6 and line["rollout/reward/nonzero_frac"] == 7 / 8, line
+        assert line["grad_norm"] > 0 and line["reward_std"] > 0
+    tokens = sum(len(ids) for e in episodes for key in ("prompts", "drawn") for ids in e[key])
+    assert lines[-1]["num_tokens"] == tokens, (lines[-1]["num_tokens"], tokens)
+    samples = [json.loads(line) for line in (c.folder / "out" / "samples.jsonl").read_text().splitlines()]
+    advantages = {}
+    for s in samples:
+        advantages.setdefault((s["step"], s["rewards"]["nemo_gym"]), []).append(s["advantage"])
+    assert all(len(set(values)) == 1 for values in advantages.values()), advantages
+    assert any(len(values) == 2 for values in advantages.values()), advantages
 
 
 @case

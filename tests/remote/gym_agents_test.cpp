@@ -56,13 +56,16 @@ Json server(const std::string& inner, int port, const std::string& uses) {
 
 }  // namespace
 
-TEST_CASE("an episode is one row: the model's tokens as they were drawn, the environment's between them masked") {
+TEST_CASE(
+    "an episode whose history is kept is one row: the model's tokens as they were drawn, the environment's between "
+    "them masked") {
   const data::Completion one = remote::gym_episode(played(), config, stop_ids);
   CHECK(one.prompt_ids == Ids{1, 5, 6});
   CHECK(one.ids == Ids{50, 51, 60, 61, 70, 71, 2});
   CHECK(one.loss_mask == std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1});
   CHECK(one.log_probs == std::vector<float>{-0.25f, -0.25f, 0, 0, -0.25f, -0.25f, -0.25f});
   CHECK(one.finish == data::Finish::stop);
+  CHECK(one.further.empty());
   const data::Episode& episode = *one.episode;
   CHECK(episode.failure.empty());
   CHECK(episode.reward == 1.0);
@@ -86,6 +89,44 @@ TEST_CASE("only the last item of a model call has its tokens; user messages betw
   CHECK(one.episode->failure.empty());
   CHECK(one.ids == Ids{50, 51, 70, 71, 2});
   CHECK(one.episode->messages[1] == Json{{"role", "user"}, {"content", "Go on."}});
+}
+
+TEST_CASE("a call whose history was edited begins a further row of the episode, with what it was shown as the prompt") {
+  const Ids edits[] = {{1, 5, 6, 52, 51, 60, 61}, {1, 5}, {1, 5, 6, 50}, {2, 5, 6, 50, 51, 60, 61}};
+  for (const Ids& shown : edits) {
+    Json reply = played();
+    Json& output = reply["response"]["output"];
+    output[2]["prompt_token_ids"] = shown;
+    output[2]["generation_token_ids"] = Ids{70, 71};
+    output[2]["generation_log_probs"] = {-0.5, -0.75};
+    Ids after = shown;  // the third call goes on with the second
+    after.insert(after.end(), {70, 71, 80});
+    output.push_back(result);
+    output.push_back(drawn(words, after, {90, 2}));
+    const data::Completion one = remote::gym_episode(reply, config, stop_ids);
+    CHECK(one.episode->failure.empty());
+    CHECK(one.episode->turns == 3);
+    CHECK(one.episode->reward == 1.0);
+    CHECK(one.prompt_ids == Ids{1, 5, 6});
+    CHECK(one.ids == Ids{50, 51});
+    CHECK(one.loss_mask == std::vector<std::uint8_t>{1, 1});
+    CHECK(one.finish == data::Finish::length);
+    REQUIRE(one.further.size() == 1);
+    const data::Completion& second = one.further[0];
+    CHECK(second.prompt_ids == shown);
+    CHECK(second.ids == Ids{70, 71, 80, 90, 2});
+    CHECK(second.loss_mask == std::vector<std::uint8_t>{1, 1, 0, 1, 1});
+    CHECK(second.log_probs == std::vector<float>{-0.5f, -0.75f, 0, -0.25f, -0.25f});
+    CHECK(second.finish == data::Finish::stop);
+    CHECK(second.further.empty());
+  }
+  // a failure in any row is the episode's
+  Json reply = played();
+  reply["response"]["output"][2]["prompt_token_ids"] = Ids(40, 9);
+  const data::Completion failed = remote::gym_episode(reply, config, stop_ids);
+  CHECK(failed.episode->failure == "too_long");
+  CHECK(failed.further.empty());
+  CHECK(failed.ids == Ids{2});
 }
 
 TEST_CASE("null fields, and fields of another type than usual, do no harm") {
@@ -124,11 +165,6 @@ TEST_CASE("what is no row of ours has failed, in a way that is counted, and carr
   reply = played();
   reply["response"]["output"][0]["generation_log_probs"] = {-0.25};
   CHECK(failure_of(reply) == "no_token_ids");
-  reply = played();
-  reply["response"]["output"][2]["prompt_token_ids"][3] = 52;
-  CHECK(failure_of(reply) == "edited");
-  reply["response"]["output"][2]["prompt_token_ids"] = {1, 5};
-  CHECK(failure_of(reply) == "edited");
   reply = played();
   reply["response"]["output"][2]["generation_token_ids"][0] = 100;
   CHECK(failure_of(reply) == "foreign_ids");

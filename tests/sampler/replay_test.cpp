@@ -128,6 +128,30 @@ TEST_CASE("groups age; without recomputation their old log-probs are the generat
   CHECK(groups_of(third) == Groups{8, 9, 10, 11});
 }
 
+TEST_CASE("the rows of an episode stay together in the buffer, and in its checkpoint") {
+  for (const bool recompute : {false, true}) {
+    Bench bench, other;
+    bench.table.further = other.table.further = true;
+    const sampler::ReplayConfig c{.capacity = 2, .recompute_log_probs = recompute};
+    Replay sampler(c, bench.rollouts({1, 2})), resumed(c, other.rollouts({1, 2}));
+    const auto first = sampler.next(0);
+    resumed.restore(sampler::Json::parse(sampler.state().dump()));
+    for (const auto& second : {sampler.next(1), resumed.next(1)})
+      for (std::size_t i = 0; i < 8; ++i) {  // two of four groups are of the first generation
+        const data::Rollout& is = *second.parts[0][i];
+        const std::size_t group = is.row == 101 ? 4 : 8;
+        const data::Rollout& was = *first.parts[0][group + i % 4];
+        REQUIRE(is.further.size() == 1);
+        CHECK(is.further[0].prompt_ids == was.further[0].prompt_ids);
+        CHECK(is.further[0].completion_ids == was.further[0].completion_ids);
+        CHECK(is.further[0].old_log_probs.size() == (recompute ? 0 : is.further[0].completion_ids.size()));
+        CHECK(is.further[0].sampling_log_probs == std::vector<float>{-0.75F, -1.5F});
+        CHECK(std::isnan(was.further[0].sampling_log_probs[1]) == recompute);  // of the very weights that were trained
+        CHECK(is.further[0].text == rlalgo::support::decode(is.further[0].completion_ids));
+      }
+  }
+}
+
 TEST_CASE("a resumed run has the buffer, bit for bit; off it is the sampler within") {
   Bench bench, other, plain;
   const sampler::ReplayConfig c{.capacity = 3};

@@ -47,6 +47,32 @@ TEST_CASE("rows become flat columns in order, masks and lengths agree") {
   CHECK_FALSE(RolloutRows::idle(b));
 }
 
+TEST_CASE("the rows of samples: an episode's in turn, with its rewards and its advantage") {
+  std::vector<data::Rollout> samples(3);
+  samples[0].advantage = 0.5;
+  samples[1].advantage = -2.0;
+  samples[1].rewards = {3.0};
+  samples[1].logged = {{"note", 1}};
+  samples[1].further.resize(2);
+  samples[1].further[0].completion_ids = {5, 6};
+  samples[1].further[1].completion_ids = {7};
+  samples[1].further[1].loss_mask = {0};
+  std::vector<data::Rollout*> all = {&samples[0], &samples[1], &samples[2]};
+  const std::vector<data::Rollout*> rows = RolloutRows::rows_of(all);
+  auto& further = samples[1].further;
+  CHECK(rows == std::vector<data::Rollout*>{&samples[0], &samples[1], &further[0], &further[1], &samples[2]});
+  for (const data::Rollout& row : further) {
+    CHECK(row.advantage == -2.0);
+    CHECK(row.rewards == std::vector<double>{3.0});
+    CHECK(row.logged == data::Json{{"note", 1}});
+  }
+  loss::Counts counts;
+  RolloutRows::count(std::vector<const data::Rollout*>(rows.begin(), rows.end()), {}, counts);
+  CHECK(counts.rows == 5);
+  CHECK(counts.tokens == 2);
+  CHECK_FALSE(RolloutRows::idle(further[0]));
+}
+
 TEST_CASE("answers stand behind all completions, at temperature 1 and without mask, where the loss asks for them") {
   data::Rollout a, b;
   a.prompt_ids = b.prompt_ids = {4, 5};

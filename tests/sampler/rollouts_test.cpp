@@ -187,6 +187,12 @@ struct Server : TableGenerator {
     auto out = TableGenerator::generate(requests, sampling, key);
     for (std::size_t g = 0; g < out.size(); ++g)
       for (data::Completion& one : out[g]) {
+        if (&one == &out[g][1]) {
+          one.further = {completion({4, 5}), completion({6, 0})};
+          one.further[0].prompt_ids = {8, 8};
+          one.further[1].prompt_ids = {9};
+          one.further[1].loss_mask = {1, 0};
+        }
         one.weights_version = 11;
         one.prompt_ids = requests[g].prompt;
         one.prompt_ids.push_back(5);  // the environment spoke first
@@ -247,6 +253,17 @@ TEST_CASE("a server is asked by rank 0 alone, once for all groups, and its episo
             RANK_CHECK(here.rewards == there.rewards);
             RANK_CHECK(here.weights_version == 11);
             RANK_CHECK(here.text == there.text);
+            RANK_CHECK(here.further.size() == there.further.size());
+            for (std::size_t k = 0; k < there.further.size(); ++k) {
+              const data::Rollout &row = here.further[k], &wanted = there.further[k];
+              RANK_CHECK(row.prompt_ids == wanted.prompt_ids);
+              RANK_CHECK(row.completion_ids == wanted.completion_ids);
+              RANK_CHECK(row.sampling_log_probs == wanted.sampling_log_probs);
+              RANK_CHECK(row.loss_mask == wanted.loss_mask);
+              RANK_CHECK(row.text == wanted.text);
+              RANK_CHECK(row.episode == here.episode);
+              RANK_CHECK(row.weights_version == 11);
+            }
           }
         for (const auto& [name, value] : expected.metrics.values())
           RANK_CHECK(batch.metrics.value(name) == Approx(value));
@@ -419,6 +436,107 @@ TEST_CASE("a completion whose environment failed has no reward of any function a
   CHECK(f->completions[2].is_array());
   CHECK(f->columns[0]["level"] == 4);
   CHECK_FALSE(f->columns[2].contains("level"));
+}
+
+namespace {
+
+// Episodes of one and of three rows; the last row of the second has no end token.
+TableGenerator edited_histories() {
+  const auto with = [](data::Completion one, std::int64_t turns, const std::string& failure = "") {
+    one.episode = std::make_shared<const data::Episode>(
+        data::Episode{.messages = nullptr, .reward = std::nan(""), .turns = turns, .failure = failure});
+    return one;
+  };
+  data::Completion three = with(completion({3, 0}), 4);
+  three.further = {completion({4, 5, 0}), completion({6, 7})};
+  three.further[0].prompt_ids = {8, 8};
+  three.further[1].prompt_ids = {9};
+  three.further[1].loss_mask = {0, 1};
+  return TableGenerator({{with(completion({1, 0}), 1), three, with(completion({2, 0}), 2, "timeout")}});
+}
+
+}  // namespace
+
+TEST_CASE("an episode of several rows is one sample: its rewards see all its tokens, its metrics count it once") {
+  TableGenerator generator = edited_histories();
+  RolloutsConfig c = config(3, 1, 1, 1, 3);
+  c.sampling.stop_ids = {0};
+  const auto f = std::make_shared<FirstToken>();
+  Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {{f, 1.0}, {std::make_shared<Length>(), 1.0}},
+                   rlalgo::support::decode, c, [] { return std::int64_t{4}; });
+  const RolloutBatch batch = sampler.next(0);
+  REQUIRE(batch.parts.at(0).size() == 3);
+  CHECK(batch.fresh[0]->groups.count() == 1);
+  const data::Rollout& episode = *batch.parts[0][1];
+  CHECK(episode.rewards == std::vector<double>{3, 7});
+  REQUIRE(episode.further.size() == 2);
+  CHECK(episode.further[0].prompt_ids == std::vector<data::TokenId>{8, 8});
+  CHECK(episode.further[0].text == "4 5");
+  CHECK(episode.further[0].row == 100);
+  CHECK(episode.further[0].weights_version == 4);
+  CHECK(episode.further[1].loss_mask == std::vector<std::uint8_t>{0, 1});
+  CHECK(episode.further[1].episode == episode.episode);
+  CHECK(batch.metrics.value("num_tokens") == (2 + 2) + (2 + 2) + (2 + 2) + (2 + 3) + (1 + 1));
+  CHECK(batch.metrics.value("completions/max_length") == 6);  // drawn in all rows of one
+  CHECK(batch.metrics.value("completions/clipped_ratio") == Approx(1.0 / 3));
+  CHECK(batch.metrics.value("rollout/num_turns/mean") == 2.5);
+  CHECK(batch.metrics.value("rollout/num_turns/min") == 1);
+  CHECK(batch.metrics.value("rollout/num_turns/max") == 4);
+  CHECK(batch.metrics.value("rollout/reward/mean") == (3 + 10) / 2.0);
+  CHECK(batch.metrics.value("rollout/reward/nonzero_frac") == 1.0);
+  CHECK(batch.metrics.value("rollout/n_samples") == 2);
+  CHECK(batch.metrics.value("rollout/rows") == 2);
+  CHECK(batch.metrics.value("rollout/failed") == Approx(1.0 / 3));
+  Bench plain;
+  CHECK(std::isnan(plain.sampler(config(3, 1, 1, 1, 3)).next(0).metrics.value("rollout/n_samples")));
+}
+
+TEST_CASE("an episode that was cut off in its last row is masked in all") {
+  TableGenerator generator = edited_histories();
+  RolloutsConfig c = config(3, 1, 1, 1, 3);
+  c.sampling.stop_ids = {0};
+  c.mask_truncated_completions = true;
+  Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {}, rlalgo::support::decode, c,
+                   [] { return std::int64_t{0}; });
+  const RolloutBatch batch = sampler.next(0);
+  CHECK(batch.parts[0][0]->loss_mask.empty());
+  const data::Rollout& episode = *batch.parts[0][1];
+  CHECK(episode.loss_mask == std::vector<std::uint8_t>{0, 0});
+  CHECK(episode.further[0].loss_mask == std::vector<std::uint8_t>{0, 0, 0});
+  CHECK(episode.further[1].loss_mask == std::vector<std::uint8_t>{0, 0});
+}
+
+TEST_CASE("a half-trained generation comes back with the rows of its episodes, however often it is saved") {
+  RolloutsConfig c = config(3, 1, 1, 4, 3);
+  c.sampling.stop_ids = {0};
+  const auto make = [&](TableGenerator& generator) {
+    return std::make_unique<Rollouts>(rlalgo::support::numbered_prompts(1), generator,
+                                      std::vector<sampler::WeightedReward>{{std::make_shared<Length>(), 1.0}},
+                                      rlalgo::support::decode, c, [] { return std::int64_t{0}; });
+  };
+  TableGenerator generator = edited_histories();
+  auto first = make(generator);
+  const RolloutBatch batch = first->next(0);
+  batch.parts[0][1]->further[0].old_log_probs = {-1.5F, -2.5F, -3.5F};
+  std::string saved = first->state().dump();
+  for (std::int64_t step = 1; step < 4; ++step) {
+    auto resumed = make(generator);
+    resumed->restore(nlohmann::ordered_json::parse(saved));
+    CHECK(resumed->state().dump() == saved);
+    const RolloutBatch again = resumed->next(step);
+    const auto &was = batch.parts[0][1]->further, &is = again.parts[0][1]->further;
+    REQUIRE(is.size() == 2);
+    for (std::size_t k = 0; k < 2; ++k) {
+      CHECK(is[k].prompt_ids == was[k].prompt_ids);
+      CHECK(is[k].completion_ids == was[k].completion_ids);
+      CHECK(is[k].sampling_log_probs == was[k].sampling_log_probs);
+      CHECK(is[k].old_log_probs == was[k].old_log_probs);
+      CHECK(is[k].loss_mask == was[k].loss_mask);
+      CHECK(is[k].text == was[k].text);
+    }
+    saved = resumed->state().dump();
+  }
+  CHECK(generator.calls.size() == 1);
 }
 
 TEST_CASE("no terminated completion: the terminated lengths are 0; an unscorable row gives one warning") {

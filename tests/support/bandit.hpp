@@ -34,11 +34,13 @@ class Bandit : public rlalgo::model::Policy {
   at::Tensor logits;  // [arms]
 };
 
-// Completions of `length` tokens, each an arm.
+// Completions of `length` tokens, each an arm. With `further`, completion number i has i mod (further + 1) further rows, with
+// prompts of their own.
 struct BanditPulls {
   static constexpr rlalgo::inference::WeightSource weights = rlalgo::inference::WeightSource::shared;
   const Bandit& bandit;
   std::int64_t length = 1;
+  std::uint64_t further = 0;
 
   std::vector<std::vector<rlalgo::data::Completion>> generate(std::span<const rlalgo::inference::Request> requests,
                                                               const rlalgo::inference::SamplingConfig&,
@@ -49,17 +51,24 @@ struct BanditPulls {
     for (const auto& request : requests) {
       out.emplace_back();
       for (std::int64_t j = 0; j < request.count; ++j) {
-        rlalgo::data::Completion completion;
         const auto index = request.first_index + static_cast<std::uint64_t>(j);
-        for (std::int64_t t = 0; t < 1 + static_cast<std::int64_t>(index) % length; ++t) {
-          double u = rlalgo::core::uniform({key.seed, rlalgo::core::Stream::sampling}, key.step,
-                                           index * 1000 + static_cast<std::uint64_t>(t));
-          std::int32_t arm = 0;
-          while (arm + 1 < p.numel() && (u -= probability[arm]) >= 0) ++arm;
-          completion.ids.push_back(arm);
-          completion.log_probs.push_back(static_cast<float>(std::log(probability[arm])));
+        const auto draw = [&](std::uint64_t row) {
+          rlalgo::data::Completion completion;
+          for (std::int64_t t = 0; t < 1 + static_cast<std::int64_t>(index + row) % length; ++t) {
+            double u = rlalgo::core::uniform({key.seed, rlalgo::core::Stream::sampling}, key.step,
+                                             index * 1000 + row * 100 + static_cast<std::uint64_t>(t));
+            std::int32_t arm = 0;
+            while (arm + 1 < p.numel() && (u -= probability[arm]) >= 0) ++arm;
+            completion.ids.push_back(arm);
+            completion.log_probs.push_back(static_cast<float>(std::log(probability[arm])));
+          }
+          return completion;
+        };
+        out.back().push_back(draw(0));
+        for (std::uint64_t row = 1; further > 0 && row <= index % (further + 1); ++row) {
+          out.back().back().further.push_back(draw(row));
+          out.back().back().further.back().prompt_ids = {0, static_cast<std::int32_t>(row % 2)};
         }
-        out.back().push_back(std::move(completion));
       }
     }
     return out;

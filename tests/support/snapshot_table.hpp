@@ -29,6 +29,7 @@ class SnapshotTable {
   std::atomic<std::uint64_t> from{0};      // both only in calls whose first completion has this index or a later one
   std::atomic<std::int64_t> begun{0};      // calls
   std::stop_token stop;
+  bool further = false;  // each completion has a further row
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig&, inference::DrawKey key) {
@@ -50,6 +51,12 @@ class SnapshotTable {
                    static_cast<data::TokenId>(now % 5)};
         one.log_probs = {-0.5F, -0.25F, -0.125F, -1.0F};
         one.weights_version = now;
+        if (further) {
+          one.further.emplace_back();
+          one.further[0].prompt_ids = {9, one.ids[1]};
+          one.further[0].ids = {one.ids[0], one.ids[1] + 50};
+          one.further[0].log_probs = {-0.75F, -1.5F};
+        }
         out.back().push_back(std::move(one));
       }
     }

@@ -3,6 +3,8 @@
 
 #include <support/catch.hpp>
 
+#include <ATen/core/grad_mode.h>
+
 #include <rlalgo/advantage/batch_whitened.hpp>
 #include <rlalgo/advantage/group_relative.hpp>
 #include <rlalgo/advantage/leave_one_out.hpp>
@@ -47,7 +49,9 @@ TEST_CASE("rows outside the micro-batches of this step are those trained later")
   batch.fresh = {g};
   batch.parts = {{&g->rollouts[0], &g->rollouts[1]}};
   CHECK(trainer::trained_later(batch) == std::vector<data::Rollout*>{&g->rollouts[2], &g->rollouts[3]});
-  CHECK(trainer::all_rollouts(batch.fresh).size() == 4);
+  CHECK(trainer::all_rows(batch.fresh).size() == 4);
+  g->rollouts[1].further.resize(2);
+  CHECK(trainer::all_rows(batch.fresh)[3] == &g->rollouts[1].further[1]);
 }
 
 TEST_CASE("fresh generations are settled: advantages, references, and old log-probs of what is trained later") {
@@ -69,6 +73,50 @@ TEST_CASE("fresh generations are settled: advantages, references, and old log-pr
   trainer::settle(batch, aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), scorers, {}, metrics);
   CHECK(metrics.value("kl") == 0.0);
   CHECK(g->rollouts[1].old_log_probs.size() == 2);
+}
+
+TEST_CASE(
+    "an episode of several rows is one sample of its group; all its rows get log-probs, and its divergence is theirs") {
+  const auto plain = generation({1, 0, 0, 1}, 4), g = generation({1, 0, 0, 1}, 4);
+  g->rollouts[1].further.resize(2);
+  g->rollouts[3].further.resize(1);
+  for (const std::size_t i : {1U, 3U})
+    for (data::Rollout& row : g->rollouts[i].further) {
+      row.prompt_ids = {0, 1};
+      row.completion_ids = {2, 0, 1};
+      row.loss_mask = {1, 0, 1};
+    }
+  sampler::RolloutBatch batch;
+  batch.fresh = {g};
+  batch.parts = {{&g->rollouts[0], &g->rollouts[1]}};
+  rlalgo::support::Bandit policy(3, at::kDouble), reference(3, at::kDouble);
+  {
+    const at::NoGradGuard off;
+    policy.logits[2] += 1.0;
+  }
+  const sampler::Scorers scorers{policy, &reference};
+  core::Metrics metrics;
+  trainer::settle(batch, aggregation::SumThenNormalize(), advantage::GroupRelative<>(), scorers,
+                  {.rows_per_pass = 2, .reference = true, .old = true}, metrics);
+  trainer::assign_advantages(aggregation::SumThenNormalize(), advantage::GroupRelative<>(), plain, metrics);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(g->rollouts[i].advantage == plain->rollouts[i].advantage);
+  for (const std::size_t i : {1U, 3U})
+    for (const data::Rollout& row : g->rollouts[i].further) {
+      CHECK(row.reference_log_probs.size() == 3);
+      CHECK(row.old_log_probs.size() == (i == 3 ? 3 : 0));  // trained later
+    }
+  core::Metrics kl;
+  trainer::settle(batch, aggregation::SumMinusKl({.beta = 0.5}), advantage::LeaveOneOut(), scorers, {}, kl);
+  const auto apart = [&](const data::Rollout& r, std::size_t t) {
+    return r.old_log_probs[t] - r.reference_log_probs[t];
+  };
+  const data::Rollout& episode = g->rollouts[1];
+  double expected = apart(episode, 0) + apart(episode, 1);
+  for (const data::Rollout& row : episode.further) expected += apart(row, 0) + apart(row, 2);
+  core::Metrics again;
+  CHECK(trainer::divergences(g->rollouts, again)[1] == Approx(expected));
+  CHECK(std::abs(expected) > 0.1);
+  CHECK(again.value("kl") == kl.value("kl"));
 }
 
 TEST_CASE(

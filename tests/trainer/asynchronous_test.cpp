@@ -47,6 +47,7 @@ struct CopiedPulls {
     std::set<std::int64_t> published;
   };
   std::shared_ptr<Copy> copy = std::make_shared<Copy>();
+  std::uint64_t further = 0;
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
@@ -55,7 +56,7 @@ struct CopiedPulls {
     const std::shared_ptr<Bandit> bandit = copy->bandit;
     const std::int64_t version = copy->version;
     lock.unlock();
-    auto out = BanditPulls{*bandit, 3}.generate(requests, sampling, key);
+    auto out = BanditPulls{*bandit, 3, further}.generate(requests, sampling, key);
     for (auto& group : out)
       for (data::Completion& one : group) one.weights_version = version;
     return out;
@@ -300,7 +301,7 @@ TEST_CASE("a step tells what its own side took, where generation runs beside it"
 
 // Streamed with depth 0 all rows are of the weights that are trained, as those of the synchronous run are.
 template <class L>
-void streamed_is_whole(L loss, bool to_the_bit) {
+void streamed_is_whole(L loss, bool to_the_bit, std::uint64_t further = 0) {
   const Folder folder;
   for (const bool skip : {false, true})
     for (const auto& geometry :
@@ -325,6 +326,7 @@ void streamed_is_whole(L loss, bool to_the_bit) {
         c.rollouts.geometry = geometry;
         c.trainer.skip_zero_advantages = skip;
         Run whole, streamed;
+        whole.pulls.further = streamed.pulls.further = further;
         auto one = whole.trainer(loss, c, {.depth = 0});
         auto other = streamed.trainer(loss, c, {.depth = 0, .stream_groups = groups});
         for (std::int64_t k = 0; k < 8; ++k) {
@@ -351,6 +353,11 @@ TEST_CASE("a streamed step is the step of the full batch: its loss, gradient, we
   streamed_is_whole(Plain({}), false);
   streamed_is_whole(loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::SequenceMean>({}),
                     true);
+  for (const std::uint64_t further : {1, 2}) {  // episodes of several rows, whose number is not known before
+    streamed_is_whole(Plain({}), false, further);
+    streamed_is_whole(loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::SequenceMean>({}),
+                      false, further);
+  }
   streamed_is_whole(loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::TokenMean>({}), true);
 }
 

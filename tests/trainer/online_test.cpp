@@ -142,6 +142,105 @@ TEST_CASE("2 and 4 ranks train as one in float64, whatever the reduction") {
 
 namespace {
 
+// Five steps over episodes of one to three rows, in float64: losses, gradient norms, logits. `seen`: of the first step the
+// rows, with their advantages and rewards.
+template <class Reduction>
+std::vector<double> trained_on_episodes(std::int64_t micro_batch, std::int64_t iterations,
+                                        const std::shared_ptr<distributed::World>& world,
+                                        std::vector<data::Rollout>* seen = nullptr) {
+  const auto bandit = std::make_shared<rlalgo::support::Bandit>(5, at::kDouble);
+  rlalgo::support::BanditPulls pulls{*bandit, 3, 2};
+  const std::vector<data::TokenizedPrompt> prompts(12, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}});
+  trainer::OnlineConfig config;
+  config.rollouts.geometry = {.micro_batch_size = micro_batch,
+                              .gradient_accumulation_steps = 12 / micro_batch,
+                              .steps_per_generation = 12 / micro_batch,
+                              .num_iterations = iterations,
+                              .num_generations = 4};
+  config.trainer.schedule = {.name = "constant", .learning_rate = 0.1};
+  config.trainer.loop.max_steps = 5;
+  auto trainer = trainer::make_online(
+      config, Clipped<Reduction>({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
+      trainer::OnlineInputs<rlalgo::support::BanditPulls>{
+          .policy = bandit,
+          .generator = pulls,
+          .prompts = prompts,
+          .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; }), 1.0}},
+          .on_experience =
+              [&](std::int64_t step, trainer::Experience<data::Rollout>& experience) {
+                for (const data::Rollout* row : experience.rows)
+                  if (seen != nullptr && step == 1) seen->push_back(*row);
+              },
+          .world = world});
+  std::vector<double> out;
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const run::StepResult result = trainer.step(step);
+    out.insert(out.end(), {result.loss, result.grad_norm});
+  }
+  const double* const logits = bandit->logits.template const_data_ptr<double>();
+  out.insert(out.end(), logits, logits + 5);
+  return out;
+}
+
+template <class Reduction>
+void check_episodes() {
+  const auto alone = std::make_shared<distributed::World>();
+  for (const std::int64_t iterations : {1, 2}) {
+    const std::vector<double> one = trained_on_episodes<Reduction>(12, iterations, alone);
+    CHECK(std::abs(one.back()) > 0.1);
+    const auto same = [&](const std::vector<double>& other) {
+      double apart = 0;
+      for (std::size_t i = 0; i < one.size(); ++i) apart = std::max(apart, std::abs(one[i] - other.at(i)));
+      return apart <= 1e-10;
+    };
+    for (const std::int64_t micro_batch : {6, 3, 2, 1})
+      CHECK(same(trained_on_episodes<Reduction>(micro_batch, iterations, alone)));
+    for (const int ranks : {2, 4})
+      rlalgo::support::on_ranks(ranks, [&](const std::shared_ptr<distributed::World>& world) {
+        RANK_CHECK(same(trained_on_episodes<Reduction>(3, iterations, world)));
+      });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an episode is one sample of its group; its rows share its advantage and count as rows of the loss") {
+  std::vector<data::Rollout> rows;
+  const auto alone = std::make_shared<distributed::World>();
+  const double by_rows = trained_on_episodes<loss::SequenceMean>(12, 1, alone, &rows)[0];
+  REQUIRE(rows.size() == 12 + 4 * (1 + 2));  // number i has i mod 3 further ones
+  std::vector<const data::Rollout*> episodes;
+  double sum = 0, token_sum = 0, tokens = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const data::Rollout& row = rows[i];
+    sum += row.advantage;
+    tokens += static_cast<double>(row.completion_ids.size());
+    token_sum += row.advantage * static_cast<double>(row.completion_ids.size());
+    if (!row.own_prompt) episodes.push_back(&row);
+    CHECK(row.advantage == episodes.back()->advantage);
+    CHECK(row.rewards == episodes.back()->rewards);
+  }
+  REQUIRE(episodes.size() == 12);
+  for (std::size_t g = 0; g < 12; g += 4) {
+    double mean = 0, square = 0;
+    for (std::size_t i = g; i < g + 4; ++i) mean += episodes[i]->rewards[0] / 4;
+    for (std::size_t i = g; i < g + 4; ++i) square += std::pow(episodes[i]->rewards[0] - mean, 2) / 3;
+    for (std::size_t i = g; i < g + 4; ++i)
+      CHECK(episodes[i]->advantage == Approx((episodes[i]->rewards[0] - mean) / (std::sqrt(square) + 1e-4)));
+  }
+  CHECK(std::abs(sum) > 0.1);
+  CHECK(by_rows == Approx(-sum / static_cast<double>(rows.size())));
+  CHECK(trained_on_episodes<loss::GlobalTokenCount>(12, 1, alone)[0] == Approx(-token_sum / tokens));
+}
+
+TEST_CASE("episodes of several rows train alike in any micro-batches, and on several ranks") {
+  check_episodes<loss::SequenceMean>();
+  check_episodes<loss::GlobalTokenCount>();
+  check_episodes<loss::FixedLength>();
+}
+
+namespace {
+
 // Completions of 1 to 9 tokens that no model was asked for.
 struct Scribbler {
   static constexpr inference::WeightSource weights = inference::WeightSource::shared;

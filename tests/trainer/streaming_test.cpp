@@ -72,6 +72,8 @@ TEST_CASE("a gradient made with an assumed number of tokens becomes that of the 
   CHECK(trainer::rescaling(PerToken({}), assumed, actual) == 0.4);
   CHECK(trainer::rescaling(loss::AnyLossLike<PerToken>(PerToken({})), assumed, actual) == 0.4);
   CHECK(trainer::rescaling(PerRow({}), assumed, actual) == 1.0);
+  CHECK(trainer::rescaling(PerRow({}), assumed, {.rows = 20, .tokens = 40}) == 0.4);  // episodes of several rows
+  CHECK(trainer::rescaling(PerToken({}), assumed, {.rows = 20, .tokens = 16}) == 1.0);
   CHECK(trainer::rescaling(PerToken({}), assumed, {}) == 16.0);  // no tokens: divided by 1, as the loss does
   support::Bandit bandit(3), untouched(2);
   bandit.logits.sum().backward();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -51,9 +52,12 @@ struct Completion {
   std::vector<TokenId> prompt_ids = {};              // where it is not the request's prompt that was continued
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns
   std::int64_t weights_version = -1;                 // that generated it; −1 = the generator does not know
+  // The rows that follow, of an episode whose history was edited on the way: each with a prompt of its own, and none of
+  // these. The rows of an episode are one sample: one reward, one advantage.
+  std::vector<Completion> further = {};
 };
 
-// One sample of a generation batch.
+// One sample of a generation batch: an episode, whose further rows it holds.
 struct Rollout {
   std::int64_t row = 0;                    // dataset row of the prompt
   SharedJson prompt;                       // shared by the group: string or messages
@@ -74,6 +78,22 @@ struct Rollout {
   std::vector<std::uint8_t> answer_mask = {};  // as TokenizedPrompt's
   Json logged;  // what reward functions logged about it (log_extra), an object; null = nothing
   std::shared_ptr<const Episode> episode = nullptr;  // of several turns; not in checkpoints, for rewards are known then
+  bool own_prompt = false;                           // prompt_ids are not those of the dataset row
+  // The further rows of its episode, in the order in which they were played: their tokens, log-probs, mask, text. What they
+  // have of the episode (rewards, advantage, episode, prompt) is the first row's. Whoever counts samples counts first rows;
+  // whoever touches tokens, all of them.
+  std::vector<Rollout> further = {};
 };
+
+// Calls `f` with every row of a sample, the first one first.
+template <class R, class F>
+requires std::is_same_v<std::remove_const_t<R>, Rollout>
+void each_row(R& sample, F&& f) {
+  f(sample);
+  for (R& row : sample.further) f(row);
+}
+[[nodiscard]] inline const Rollout& last_row(const Rollout& sample) {
+  return sample.further.empty() ? sample : sample.further.back();
+}
 
 }  // namespace rlalgo::data

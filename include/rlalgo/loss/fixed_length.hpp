@@ -18,7 +18,7 @@ struct FixedLength {
     std::int64_t max_completion_length = 512;  // L, tokens
   };
 
-  static constexpr TokenShare token_share() { return TokenShare::none; }
+  static constexpr TokenShare token_share() { return TokenShare::rows; }
 
   FixedLength() = default;
   explicit FixedLength(Config config) : config_(config) {}

@@ -16,7 +16,7 @@ namespace rlalgo::loss {
 struct LengthWeighted {
   struct Config {};
 
-  static constexpr TokenShare token_share() { return TokenShare::none; }
+  static constexpr TokenShare token_share() { return TokenShare::rows; }
 
   LengthWeighted() = default;
   explicit LengthWeighted(Config) {}

@@ -16,7 +16,7 @@ namespace rlalgo::loss {
 struct SequenceMean {
   struct Config {};
 
-  static constexpr TokenShare token_share() { return TokenShare::none; }
+  static constexpr TokenShare token_share() { return TokenShare::rows; }
 
   SequenceMean() = default;
   explicit SequenceMean(Config) {}

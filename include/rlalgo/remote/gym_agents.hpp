@@ -1,18 +1,19 @@
-// Completions that a NeMo Gym's agents play: POST /run for each, and what came of it as one row.
+// Completions that a NeMo Gym's agents play: POST /run for each, and what came of it as rows, mostly one.
 //
 //   prompt  m₁  e₁  m₂  e₂ … mₖ      mᵢ drawn by the model that the agent asks, eᵢ what the environment added
 //
 // An agent asks a generation server through the Gym's model server, and hands back, with every message, the token ids that
 // the model was shown and those that it drew, with their log-probs. The ids that a later call was shown begin with all ids
-// before it: they are compared, and what follows is the environment's (mask 0). So nothing is tokenized again.
+// before it: they are compared, and what follows is the environment's (mask 0). So nothing is tokenized again. Where they
+// do not, the history was edited (an agent that summarises it, drops thoughts, or asks for something else in between), and
+// the call begins a further row of the episode, with what it was shown as the prompt.
 //
 // The generator draws nothing itself; whose weights the agents draw from is the server's (WeightSource::remote), where the
 // trainer's are handed over as to any server. Settings of the model are those of the server that agents ask, but for
 // temperature, top_p and the length of a message (max_output_tokens, unless the row has its own).
 //
 // An episode that failed leaves its group; the classes are those of gym.hpp, and `no_token_ids` (the model server hands
-// none on), `edited` (a history that was changed on the way, which is no row), `foreign_ids` (no ids of our vocabulary),
-// `empty` (the model drew nothing), `too_long`.
+// none on), `foreign_ids` (no ids of our vocabulary), `empty` (the model drew nothing), `too_long` (one of its rows is).
 //
 // Errors: [rlalgo.remote.83] all episodes of a generation failed; [.84] a row names no agent; [.71] an unknown one.
 #pragma once

@@ -143,7 +143,8 @@ class GenerationBatches {
     return self().root().order().chunk(static_cast<std::uint64_t>(number));
   }
   void decode(Generation& generation) const {
-    for (data::Rollout& r : generation.rollouts) r.text = self().root().decode(r.completion_ids);
+    for (data::Rollout& r : generation.rollouts)
+      detail::decode_rows(r, [&](auto ids) { return self().root().decode(ids); });
   }
 
   // The generations that step `step` needs beside the current one, in order.

@@ -108,7 +108,7 @@ class Replay : public GenerationBatches<Replay<S>> {
         const auto group =
             detail::unpack_generation(packed.at("group"), root().prompts(), {0}, root().geometry().num_generations);
         if (group->prompts.size() != 1) detail::raise_state("a stored group without its prompt");
-        for (data::Rollout& r : group->rollouts) r.text = root().decode(r.completion_ids);
+        for (data::Rollout& r : group->rollouts) detail::decode_rows(r, [&](auto ids) { return root().decode(ids); });
         entries.push_back({packed.at("priority").template get<double>(), group});
       }
     source_->restore_source(state);
@@ -176,7 +176,7 @@ class Replay : public GenerationBatches<Replay<S>> {
     for (std::size_t i = 0; i < size; ++i) {
       group->rollouts.push_back(generation.rollouts[g * size + i]);
       if (!config_.recompute_log_probs)
-        group->rollouts.back().old_log_probs = group->rollouts.back().sampling_log_probs;
+        data::each_row(group->rollouts.back(), [](data::Rollout& r) { r.old_log_probs = r.sampling_log_probs; });
     }
     return {std::max(total * spread, 1e-8), std::move(group)};
   }

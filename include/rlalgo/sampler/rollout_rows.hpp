@@ -1,5 +1,6 @@
 // Rows of online RL: data::Rollout, a completion with rewards behind it. The seam between host data and tensors.
 //
+//   rows_of   an episode whose history was edited has further rows (data::Rollout::further)
 //   tree      prompt and completion of every row; a prompt that rows share is encoded once; where the loss asks for
 //             them, last of all prompt and answer of the rows that bring one, at temperature 1
 //   collate   loss::Scored: flat [N] columns, row after row, no padding
@@ -38,6 +39,9 @@ struct RolloutRows {
 
   [[nodiscard]] static model::TokenTree tree(View rows, const loss::Needs& needs = {});
 
+  // All rows of some samples, those of an episode in turn, each with the rewards and the advantage of its episode.
+  [[nodiscard]] static std::vector<Row*> rows_of(std::span<Row* const> samples);
+
   static void count(View rows, const loss::Needs& needs, loss::Counts& counts);
 
   [[nodiscard]] static loss::Scored collate(View rows, const model::Scores& scores, const loss::Needs& needs);
@@ -61,7 +65,8 @@ struct RolloutRows {
   static void remember(std::span<Row* const> rows, const tensor::Tensor& log_prob);
 };
 
-static_assert(CompletedRows<RolloutRows> && RememberingRows<RolloutRows> && IdleRows<RolloutRows>);
+static_assert(SampledRows<RolloutRows> && CompletedRows<RolloutRows> && RememberingRows<RolloutRows> &&
+              IdleRows<RolloutRows>);
 
 }  // namespace rlalgo::sampler
 

@@ -150,8 +150,10 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
 
   static std::int64_t tokens_of(const Generation& generation) {
     std::int64_t tokens = 0;
-    for (const data::Rollout& r : generation.rollouts)
-      tokens += static_cast<std::int64_t>(r.prompt_ids.size()) + detail::drawn_tokens(r);
+    for (const data::Rollout& r : generation.rollouts) {
+      tokens += detail::drawn_tokens(r);
+      data::each_row(r, [&](const data::Rollout& row) { tokens += static_cast<std::int64_t>(row.prompt_ids.size()); });
+    }
     return tokens;
   }
 
@@ -317,7 +319,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     const auto copies = static_cast<std::size_t>(config_.geometry.num_generations);
     for (std::size_t i = 0; i < part.rollouts.size(); ++i) {
       const std::size_t row = whole.rollouts.size();
-      if (decodes) part.rollouts[i].text = decode_(part.rollouts[i].completion_ids);
+      if (decodes) detail::decode_rows(part.rollouts[i], decode_);
       for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(row, k) = part.rewards(i, k);
       whole.rollouts.push_back(std::move(part.rollouts[i]));
       if (row % copies == 0) whole.groups.append(copies);

@@ -67,6 +67,13 @@ concept RememberingRows = Rows<R> && requires(std::span<typename R::Row* const> 
   { R::remember(rows, log_prob) } -> std::same_as<void>;
 };
 
+// Rows that come in samples: a sampler's micro-batch holds the first row of each, and the loss reads all, each with what
+// the sample has of rewards and advantage.
+template <class R>
+concept SampledRows = Rows<R> && requires(std::span<typename R::Row* const> samples) {
+  { R::rows_of(samples) } -> std::same_as<std::vector<typename R::Row*>>;
+};
+
 // Rows that a surrogate may have no use for: their gradient is 0.
 template <class R>
 concept IdleRows = Rows<R> && requires(const typename R::Row& row) {

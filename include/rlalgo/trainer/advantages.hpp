@@ -37,18 +37,20 @@
 
 namespace rlalgo::trainer {
 
-// Σ_t m (o − f) of each rollout, both of which it must carry; adds kl, the mean of o − f over the loss tokens, nats.
+// Σ_t m (o − f) of each rollout, over all its rows, both of which it must carry; adds kl, the mean of o − f over the loss tokens, nats.
 [[nodiscard]] inline std::vector<double> divergences(std::span<const data::Rollout> rollouts, core::Metrics& metrics) {
   std::vector<double> out;
   double total = 0, tokens = 0;
   for (const data::Rollout& r : rollouts) {
     double sum = 0;
-    for (std::size_t t = 0; t < r.completion_ids.size(); ++t)
-      if (r.loss_mask.empty() || r.loss_mask[t] != 0)
-        sum += static_cast<double>(r.old_log_probs[t]) - static_cast<double>(r.reference_log_probs[t]);
+    data::each_row(r, [&](const data::Rollout& row) {
+      for (std::size_t t = 0; t < row.completion_ids.size(); ++t)
+        if (row.loss_mask.empty() || row.loss_mask[t] != 0)
+          sum += static_cast<double>(row.old_log_probs[t]) - static_cast<double>(row.reference_log_probs[t]);
+      tokens += static_cast<double>(sampler::loss_tokens(row));
+    });
     out.push_back(sum);
     total += sum;
-    tokens += static_cast<double>(sampler::loss_tokens(r));
   }
   metrics.mean("kl", total, tokens);
   return out;
@@ -130,10 +132,11 @@ void assign_advantages(const G& aggregation, const A& estimator, const sampler::
   return later;
 }
 
-[[nodiscard]] inline std::vector<data::Rollout*> all_rollouts(std::span<const sampler::FreshRows> fresh) {
+[[nodiscard]] inline std::vector<data::Rollout*> all_rows(std::span<const sampler::FreshRows> fresh) {
   std::vector<data::Rollout*> rows;
   for (const sampler::FreshRows& some : fresh)
-    for (data::Rollout& rollout : some.rows()) rows.push_back(&rollout);
+    for (data::Rollout& rollout : some.rows())
+      data::each_row(rollout, [&](data::Rollout& row) { rows.push_back(&row); });
   return rows;
 }
 
@@ -148,10 +151,8 @@ namespace detail {
 
 // Whether the old log-probs of a fresh row are its generator's: it was replayed with them, or is of other weights than those
 // that are trained and nothing else corrects for that. A replayed row without them gets the policy's.
-[[nodiscard]] inline bool keeps_generators(const sampler::Generation& generation, std::size_t row,
-                                           const sampler::Scorers& scorers) {
-  const data::Rollout& r = generation.rollouts[row];
-  if (generation.is_replayed(row)) return !r.old_log_probs.empty();
+[[nodiscard]] inline bool keeps_generators(const data::Rollout& r, bool replayed, const sampler::Scorers& scorers) {
+  if (replayed) return !r.old_log_probs.empty();
   return !scorers.corrects_sampling && r.weights_version != scorers.version && !r.completion_ids.empty() &&
          r.sampling_log_probs.size() == r.completion_ids.size();
 }
@@ -165,10 +166,13 @@ namespace detail {
   std::vector<data::Rollout*> out;
   for (const sampler::FreshRows& fresh : batch.fresh)
     for (std::size_t i = fresh.begin; i < fresh.end; ++i) {
-      data::Rollout& r = fresh->rollouts[i];
-      if (keeps_generators(*fresh.generation, i, scorers)) continue;
-      const bool renewed = fresh->is_replayed(i) && !scorers.corrects_sampling && r.weights_version != scorers.version;
-      if (renewed || later.contains(&r)) out.push_back(&r);
+      data::Rollout& sample = fresh->rollouts[i];
+      const bool replayed = fresh->is_replayed(i), is_later = later.contains(&sample);
+      data::each_row(sample, [&](data::Rollout& r) {
+        if (keeps_generators(r, replayed, scorers)) return;
+        const bool renewed = replayed && !scorers.corrects_sampling && r.weights_version != scorers.version;
+        if (renewed || is_later) out.push_back(&r);
+      });
     }
   return out;
 }
@@ -203,7 +207,7 @@ template <class G, class A>
 void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregation, const A& estimator,
                   const sampler::Scorers& scorers, const Settling& settling, core::Metrics& metrics) {
   const auto score = [&](model::Policy& policy, sampler::RolloutColumn column) {
-    detail::score_together(policy, all_rollouts(fresh), settling, scorers.temperature, column);
+    detail::score_together(policy, all_rows(fresh), settling, scorers.temperature, column);
   };
   const bool divergence = aggregation::needs_divergence(aggregation);
   if ((settling.reference || divergence) && scorers.reference != nullptr)
@@ -212,8 +216,9 @@ void settle_fresh(std::span<const sampler::FreshRows> fresh, const G& aggregatio
   if (divergence) {
     for (const sampler::FreshRows& rows : fresh)
       for (std::size_t i = rows.begin; i < rows.end; ++i)
-        if (data::Rollout& r = rows->rollouts[i]; detail::keeps_generators(*rows.generation, i, scorers))
-          kept.emplace_back(&r, r.old_log_probs);
+        data::each_row(rows->rollouts[i], [&](data::Rollout& r) {
+          if (detail::keeps_generators(r, rows->is_replayed(i), scorers)) kept.emplace_back(&r, r.old_log_probs);
+        });
     score(scorers.policy, &data::Rollout::old_log_probs);
   }
   for (const sampler::FreshRows& rows : fresh) assign_advantages(aggregation, estimator, rows, metrics);

@@ -1,7 +1,7 @@
 // The stage between sampler and trainer: a batch that owns its rows and arrives complete.
 //
 //   sampler.next(step) → rewards → advantages (Rewarded samplers) → log-probs that the loss reads as data
-//                      → rows of no use left out → the micro-batches of this rank, and their counts
+//                      → all rows of the samples, those of no use left out → the micro-batches of this rank, and their counts
 //
 // Every rank has all rows of the step and their advantages; it completes, counts and trains its share of the micro-batches,
 // which is the same on all ranks of a context group (distributed/world.hpp).
@@ -54,8 +54,9 @@ struct Experience {
   std::vector<std::pair<std::string, double>> seconds;  // data or generate, reward, score; for time/<name>
   std::vector<std::string> warnings;
   // Of a step that is trained on while its rows are made: fills in parts[part], asked for in turn, and waits for it.
-  // Meanwhile rows and micro-batches are counted, and tokens are assumed to be a power of two: what a loss of
-  // loss::TokenShare::all makes with it is scaled when all is known. With the last part everything else is there, too.
+  // Meanwhile micro-batches are counted, rows are assumed to be one for each sample and tokens a power of two: what a loss
+  // of loss::TokenShare::all or rows makes with it is scaled when all is known. With the last part everything else is
+  // there, too.
   // Empty: everything is there.
   std::function<void(Experience& experience, std::size_t part)> arrive = {};
   // Both are called while the experience lives.
@@ -170,6 +171,7 @@ class ExperienceStage {
       if (batch.arrive) return stream(std::move(batch), scorers, purpose);
       settle(batch, aggregation_, estimator_, scorers, settling(), out.metrics);
     }
+    for (auto& part : batch.parts) part = rows_of(std::move(part));
     auto parts = batch.parts;
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
@@ -199,6 +201,11 @@ class ExperienceStage {
             .reference = L::needs.reference_log_prob,
             .old = L::needs.old_log_prob,
             .world = config_.world.get()};
+  }
+
+  [[nodiscard]] static std::vector<Row*> rows_of(std::vector<Row*> samples) {
+    if constexpr (sampler::SampledRows<Rows>) return Rows::rows_of(samples);
+    return samples;
   }
 
   // A step whose rows come one micro-batch after the other.
@@ -237,7 +244,7 @@ class ExperienceStage {
     settle_fresh(fresh, aggregation_, estimator_, scorers, settling(), open.metrics);
     open.settled = open.batch.fresh.size();
     if (last) settle_later(open.batch, aggregation_, scorers, settling());
-    const std::vector<Row*>& rows = open.batch.parts[part];
+    const std::vector<Row*> rows = rows_of(open.batch.parts[part]);
     std::vector<Row*> trained = rows;
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)

@@ -1,10 +1,11 @@
 // Steps that are trained on while their completions are made: what must hold, and how the gradient of such a step becomes
 // that of the step as a whole.
 //
-// Rows and micro-batches of a step are known before its first backward; the number of its tokens is not. Gradients are
+// Samples and micro-batches of a step are known before its first backward; the number of its tokens is not. Gradients are
 // taken with an assumed number T̃ and scaled once by T̃ / T when the last completion is there. T̃ is a power of two
 // (ExperienceStage), which no intermediate is rounded by, so against the step as a whole a gradient differs by one rounding
-// at most where the loss divides by the tokens (loss::TokenShare::all), and not at all where it does not.
+// at most where the loss divides by the tokens (loss::TokenShare::all), and not at all where it does not. A loss that divides
+// by the rows (TokenShare::rows) is assumed to have one for each sample; where episodes have several it is scaled likewise.
 //
 // Errors: [rlalgo.trainer.27] the method needs the whole batch before its first gradient (usage).
 #pragma once
@@ -36,14 +37,20 @@ void require_streamable(const L& loss, const A& estimator, const G& aggregation)
     refuse("its advantages are of the whole batch", "an estimator and an aggregation that say within_groups()");
   if (loss::token_share(loss) == loss::TokenShare::mixed || loss::active_needs(loss).answer_likelihood)
     refuse("its loss has parts with several denominators, or does not say which it has",
-           "a loss whose token_share() is none or all");
+           "a loss whose token_share() is none, all or rows");
 }
 
 // What gradients and loss that were made with `assumed` counts are multiplied by.
 template <class L>
 [[nodiscard]] double rescaling(const L& loss, const loss::Counts& assumed, const loss::Counts& actual) {
-  if (loss::token_share(loss) != loss::TokenShare::all) return 1.0;
-  return std::max(assumed.tokens, 1.0) / std::max(actual.tokens, 1.0);
+  switch (loss::token_share(loss)) {
+    case loss::TokenShare::all:
+      return std::max(assumed.tokens, 1.0) / std::max(actual.tokens, 1.0);
+    case loss::TokenShare::rows:
+      return std::max(assumed.rows, 1.0) / std::max(actual.rows, 1.0);
+    default:
+      return 1.0;
+  }
 }
 
 inline void scale_gradients(std::span<const model::Parameter> parameters, double factor) {

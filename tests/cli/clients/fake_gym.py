@@ -1,9 +1,10 @@
 """A small NeMo Gym for tests: what is on the wire is what the real servers of nemo-gym 0.7 say; standard library only.
 
-    fake_gym.py --head-port PORT [--log FILE] [--faults SEED] [--late SECONDS]
+    fake_gym.py --head-port PORT [--log FILE] [--faults SEED] [--late SECONDS] [--model-url URL]
 
 Resources servers: numbers (answers compared as numbers; sessions by cookie; reward_components), words_resources_server with the
-inner name words (no sessions, refuses rows without expected_answer), stepped (no /verify). One agent: numbers_simple_agent.
+inner name words (no sessions, refuses rows without expected_answer), stepped (no /verify). Agents: numbers_simple_agent (not there);
+with --model-url numbers_editing_agent, which asks once, or once more with another history.
 --faults: four of ten judgements go wrong in one of seven ways, chosen by the seed and the text. --log: one JSON line for each judgement.
 """
 import argparse
@@ -15,12 +16,14 @@ import socket
 import struct
 import threading
 import time
+import urllib.request
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--head-port", type=int, required=True)
 parser.add_argument("--log")
 parser.add_argument("--faults", type=int)
 parser.add_argument("--late", type=float, default=0)
+parser.add_argument("--model-url")
 options = parser.parse_args()
 lock, sessions = threading.Lock(), {}
 FAULTS = ["status", "status", "timeout", "judge", "malformed", "malformed", "unreachable"]
@@ -138,6 +141,34 @@ class Stepped(Handler):
         self.reply(404, {"detail": "Not Found"})
 
 
+class EditingAgent(Handler):
+    runs = 0
+
+    def ask(self, params, messages):
+        body = {"model": "m", "messages": messages, "max_tokens": params["max_output_tokens"], "temperature": params["temperature"],
+                "top_p": params["top_p"], "logprobs": True, "return_token_ids": True}
+        request = urllib.request.Request(f"{options.model_url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            message = json.loads(answer.read())["choices"][0]["message"]
+        return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": message["content"]}],
+                **{key: message[key] for key in ("prompt_token_ids", "generation_token_ids", "generation_log_probs")}}
+
+    def do_POST(self):
+        body = self.body()
+        if self.path != "/run":
+            return self.reply(404, {"detail": "Not Found"})
+        with lock:
+            run = EditingAgent.runs
+            EditingAgent.runs += 1
+        params = body["responses_create_params"]
+        output = [self.ask(params, params["input"])]
+        if run % 2:  # the question is told in other words, what was said is forgotten
+            output.append(self.ask(params, [{"role": "user", "content": "Once more: " + params["input"][0]["content"]}]))
+        reward = run % 8 / 8
+        write(reward=reward, prompts=[o["prompt_token_ids"] for o in output], drawn=[o["generation_token_ids"] for o in output])
+        self.reply(200, {**body, "reward": reward, "mask_sample": False, "failure_kind": None, "response": {"output": output}})
+
+
 def start(handler, port=0):
     server = Server(("127.0.0.1", port), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -173,6 +204,13 @@ words_resources_server:
 stepped:
   resources_servers:
     stepped: {{host: 0.0.0.0, port: {ports[2]}}}
+"""
+if options.model_url:
+    document += f"""numbers_editing_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {{type: resources_servers, name: numbers}}
+      port: {start(EditingAgent)}
 """
 time.sleep(options.late)
 start(Head, options.head_port)

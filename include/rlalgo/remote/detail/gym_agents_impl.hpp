@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
@@ -93,6 +94,13 @@ template <class T>
   return {{"role", core::text_member(item, "role", "assistant")}, {"content", text}};
 }
 
+// Whether `shown` begins with all ids of the row: then the call goes on with it.
+[[nodiscard]] inline bool repeats(const data::Completion& row, const std::vector<data::TokenId>& shown) {
+  if (shown.size() < row.prompt_ids.size() + row.ids.size()) return false;
+  return std::equal(row.prompt_ids.begin(), row.prompt_ids.end(), shown.begin()) &&
+         std::equal(row.ids.begin(), row.ids.end(), shown.begin() + static_cast<std::ptrdiff_t>(row.prompt_ids.size()));
+}
+
 }  // namespace detail
 
 RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, const GymAgentsConfig& config,
@@ -121,7 +129,8 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
     return failed("malformed");
   std::vector<data::TokenId> shown, drawn;
   std::vector<float> log_probs;
-  bool any = false, spoke = false;
+  std::vector<data::Completion> rows;  // a call that does not repeat what was before it begins another
+  bool spoke = false;
   for (const auto& item : (*response)["output"]) {
     if (!item.is_object()) return failed("malformed");
     const std::string type = core::text_member(item, "type", "message");
@@ -148,35 +157,34 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
         if (id < 0 || id >= config.vocab_size) return failed("foreign_ids");
     for (const float p : log_probs)
       if (!std::isfinite(p)) return failed("malformed");
-    if (!any) {
-      out.prompt_ids = shown;
-    } else {
-      const std::size_t before = out.prompt_ids.size() + out.ids.size();
-      const bool repeats = shown.size() >= before &&
-                           std::equal(out.prompt_ids.begin(), out.prompt_ids.end(), shown.begin()) &&
-                           std::equal(out.ids.begin(), out.ids.end(),
-                                      shown.begin() + static_cast<std::ptrdiff_t>(out.prompt_ids.size()));
-      if (!repeats) return failed("edited");
-      out.ids.insert(out.ids.end(), shown.begin() + static_cast<std::ptrdiff_t>(before), shown.end());
-      out.loss_mask.resize(out.ids.size(), 0);
-      out.log_probs.resize(out.ids.size(), 0.0f);
+    if (rows.empty() || !detail::repeats(rows.back(), shown)) {
+      rows.emplace_back();
+      rows.back().prompt_ids = shown;
     }
-    any = true;
+    data::Completion& row = rows.back();
+    const auto before = static_cast<std::ptrdiff_t>(row.prompt_ids.size() + row.ids.size());
+    row.ids.insert(row.ids.end(), shown.begin() + before, shown.end());
+    row.loss_mask.resize(row.ids.size(), 0);
+    row.log_probs.resize(row.ids.size(), 0.0f);
     ++episode.turns;
-    out.ids.insert(out.ids.end(), drawn.begin(), drawn.end());
-    out.loss_mask.resize(out.ids.size(), 1);
-    out.log_probs.insert(out.log_probs.end(), log_probs.begin(), log_probs.end());
+    row.ids.insert(row.ids.end(), drawn.begin(), drawn.end());
+    row.loss_mask.resize(row.ids.size(), 1);
+    row.log_probs.insert(row.log_probs.end(), log_probs.begin(), log_probs.end());
   }
-  if (!any) return failed(spoke ? "no_token_ids" : "empty");
-  if (static_cast<std::int64_t>(out.prompt_ids.size() + out.ids.size()) > config.max_positions)
-    return failed("too_long");
+  if (rows.empty()) return failed(spoke ? "no_token_ids" : "empty");
+  for (data::Completion& row : rows) {
+    if (static_cast<std::int64_t>(row.prompt_ids.size() + row.ids.size()) > config.max_positions)
+      return failed("too_long");
+    const bool ended = std::find(stop_ids.begin(), stop_ids.end(), row.ids.back()) != stop_ids.end();
+    row.finish = ended ? data::Finish::stop : data::Finish::length;
+  }
+  out = std::move(rows.front());
+  out.further.assign(std::make_move_iterator(rows.begin() + 1), std::make_move_iterator(rows.end()));
   episode.reward = value->get<double>();
   episode.columns["num_turns"] = episode.turns;
   if (const auto components = reply.find("reward_components"); components != reply.end() && components->is_object())
     for (const auto& [name, one] : components->items())
       if (one.is_number()) episode.columns["nemo_gym." + name] = one;
-  const bool ended = std::find(stop_ids.begin(), stop_ids.end(), out.ids.back()) != stop_ids.end();
-  out.finish = ended ? data::Finish::stop : data::Finish::length;
   out.episode = std::make_shared<const data::Episode>(std::move(episode));
   return out;
 }

@@ -72,22 +72,45 @@ RLALGO_INLINE void check_fingerprint(const Json& state, const Json& expected) {
   }
 }
 
+// What each row of an episode has of its own.
+inline Json pack_tokens(const data::Rollout& r, bool own_prompt) {
+  return {{"prompt_ids", own_prompt ? Json(pack(r.prompt_ids)) : Json()},
+          {"completion_ids", pack(r.completion_ids)},
+          {"sampling_log_probs", pack(r.sampling_log_probs)},
+          {"old_log_probs", pack(r.old_log_probs)},
+          {"reference_log_probs", pack(r.reference_log_probs)},
+          {"loss_mask", pack(r.loss_mask)},
+          {"finish", static_cast<int>(r.finish)},
+          {"weights_version", r.weights_version}};
+}
+inline data::Rollout unpack_tokens(const Json& row, const data::TokenizedPrompt& prompt) {
+  data::Rollout r;
+  r.row = prompt.row;
+  r.prompt = prompt.prompt;
+  const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
+  r.own_prompt = !opened.is_null();
+  r.prompt_ids = r.own_prompt ? unpack<data::TokenId>(opened) : prompt.ids;
+  r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));
+  r.sampling_log_probs = unpack<float>(row.at("sampling_log_probs"));
+  r.old_log_probs = unpack<float>(row.at("old_log_probs"));
+  r.reference_log_probs = unpack<float>(row.at("reference_log_probs"));
+  r.loss_mask = unpack<std::uint8_t>(row.at("loss_mask"));
+  r.finish = static_cast<data::Finish>(row.at("finish").get<int>());
+  r.weights_version = row.at("weights_version").get<std::int64_t>();
+  return r;
+}
+
 RLALGO_INLINE Json pack_generation(const Generation& generation, std::int64_t number) {
   Json rows = Json::array();
-  const bool own_prompts = !generation.prompts.empty();  // rows may have been in a checkpoint before, without episodes
-  for (const data::Rollout& r : generation.rollouts)
-    rows.push_back({{"row", r.row},
-                    {"prompt_ids", r.episode || own_prompts ? Json(pack(r.prompt_ids)) : Json()},
-                    {"completion_ids", pack(r.completion_ids)},
-                    {"sampling_log_probs", pack(r.sampling_log_probs)},
-                    {"old_log_probs", pack(r.old_log_probs)},
-                    {"reference_log_probs", pack(r.reference_log_probs)},
-                    {"loss_mask", pack(r.loss_mask)},
-                    {"finish", static_cast<int>(r.finish)},
-                    {"weights_version", r.weights_version},
-                    {"rewards", pack(r.rewards)},
-                    {"advantage", pack(std::span<const double>(&r.advantage, 1))},
-                    {"logged", r.logged}});
+  for (const data::Rollout& r : generation.rollouts) {
+    Json row = pack_tokens(r, r.own_prompt || r.episode || !generation.prompts.empty());
+    row["row"] = r.row;
+    row["rewards"] = pack(r.rewards);
+    row["advantage"] = pack(std::span<const double>(&r.advantage, 1));
+    row["logged"] = r.logged;
+    for (const data::Rollout& further : r.further) row["further"].push_back(pack_tokens(further, true));
+    rows.push_back(std::move(row));
+  }
   Json out = {{"number", number},
               {"reward_names", generation.rewards.names()},
               {"reward_weights", pack(generation.rewards.weights())},
@@ -121,28 +144,18 @@ RLALGO_INLINE std::shared_ptr<Generation> unpack_generation(const Json& packed,
     const data::TokenizedPrompt& prompt = prompts[chosen[i / group_size]];
     if (row.at("row").get<std::int64_t>() != prompt.row)
       raise_state("the dataset has changed", "row " + std::to_string(prompt.row), "row " + row.at("row").dump());
-    data::Rollout r;
-    r.row = prompt.row;
-    r.prompt = prompt.prompt;
+    data::Rollout r = unpack_tokens(row, prompt);
     r.columns = prompt.columns;
     if (i % group_size == 0) {
       r.answer_ids = prompt.answer_ids;
       r.answer_mask = prompt.answer_mask;
     }
-    const Json opened = row.value("prompt_ids", Json());  // an episode may have begun with another prompt
-    r.prompt_ids = opened.is_null() ? prompt.ids : unpack<data::TokenId>(opened);
-    r.completion_ids = unpack<data::TokenId>(row.at("completion_ids"));
-    r.sampling_log_probs = unpack<float>(row.at("sampling_log_probs"));
-    r.old_log_probs = unpack<float>(row.at("old_log_probs"));
-    r.reference_log_probs = unpack<float>(row.at("reference_log_probs"));
-    r.loss_mask = unpack<std::uint8_t>(row.at("loss_mask"));
-    r.finish = static_cast<data::Finish>(row.at("finish").get<int>());
-    r.weights_version = row.at("weights_version").get<std::int64_t>();
     r.rewards = unpack<double>(row.at("rewards"));
     const std::vector<double> advantage = unpack<double>(row.at("advantage"));
     if (advantage.size() != 1 || r.rewards.size() != names.size()) raise_state("damaged row " + std::to_string(i));
     r.advantage = advantage[0];
     r.logged = row.at("logged");
+    for (const Json& further : row.value("further", Json::array())) r.further.push_back(unpack_tokens(further, prompt));
     for (std::size_t k = 0; k < names.size(); ++k) out->rewards(i, k) = r.rewards[k];
     out->rollouts.push_back(std::move(r));
   }
@@ -190,7 +203,7 @@ RLALGO_INLINE void unpack_episodes(const Json& packed, Generation& generation) {
   for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
     const Json& e = packed.at(i);
     if (e.is_null()) continue;
-    generation.rollouts[i].episode =
+    const auto episode =
         std::make_shared<const data::Episode>(data::Episode{.messages = e.at("messages"),
                                                             .last_text = e.at("last_text").get<std::string>(),
                                                             .reward = unpack<double>(e.at("reward")).at(0),
@@ -200,6 +213,7 @@ RLALGO_INLINE void unpack_episodes(const Json& packed, Generation& generation) {
                                                             .tool_failures = e.at("tool_failures").get<std::int64_t>(),
                                                             .columns = e.at("columns"),
                                                             .failure = e.at("failure").get<std::string>()});
+    data::each_row(generation.rollouts[i], [&](data::Rollout& row) { row.episode = episode; });
   }
 }
 

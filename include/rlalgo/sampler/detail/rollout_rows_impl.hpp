@@ -75,6 +75,20 @@ RLALGO_INLINE model::TokenTree RolloutRows::tree(View rows, const loss::Needs& n
   return out;
 }
 
+RLALGO_INLINE std::vector<data::Rollout*> RolloutRows::rows_of(std::span<Row* const> samples) {
+  std::vector<Row*> out;
+  for (Row* sample : samples) {
+    out.push_back(sample);
+    for (Row& row : sample->further) {
+      row.rewards = sample->rewards;
+      row.advantage = sample->advantage;
+      row.logged = sample->logged;
+      out.push_back(&row);
+    }
+  }
+  return out;
+}
+
 RLALGO_INLINE void RolloutRows::count(View rows, const loss::Needs& needs, loss::Counts& counts) {
   counts.rows += static_cast<double>(rows.size());
   for (const Row* r : rows) {

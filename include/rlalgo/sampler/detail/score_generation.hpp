@@ -30,7 +30,7 @@ using data::Decode;  // token ids of a completion → its text, special tokens s
 
 namespace detail {
 
-// A completion is terminated when its last token is a stop id; anything else was cut off.
+// A completion is terminated when its last token, that of its last row, is a stop id; anything else was cut off.
 bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
 
 // One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation. `first_group`: the
@@ -62,7 +62,7 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
     if (answers[p].size() != static_cast<std::size_t>(copies))
       broken(std::to_string(answers[p].size()) + " completions", std::to_string(copies));
     const data::TokenizedPrompt& prompt = prompts[chosen[p]];
-    for (data::Completion& completion : answers[p]) {
+    const auto row_of = [&](data::Completion& completion, std::shared_ptr<const data::Episode> episode) {
       if (!completion.log_probs.empty() && completion.log_probs.size() != completion.ids.size())
         broken(std::to_string(completion.log_probs.size()) + " log-probs", std::to_string(completion.ids.size()));
       if (!completion.loss_mask.empty() && completion.loss_mask.size() != completion.ids.size())
@@ -70,18 +70,27 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
       data::Rollout rollout;
       rollout.row = prompt.row;
       rollout.prompt = prompt.prompt;
+      rollout.own_prompt = !completion.prompt_ids.empty();
+      rollout.prompt_ids = rollout.own_prompt ? std::move(completion.prompt_ids) : prompt.ids;
+      rollout.completion_ids = std::move(completion.ids);
+      rollout.loss_mask = std::move(completion.loss_mask);
+      rollout.episode = std::move(episode);
+      rollout.sampling_log_probs = std::move(completion.log_probs);
+      rollout.finish = completion.finish;
+      rollout.weights_version = completion.weights_version >= 0 ? completion.weights_version : weights_version;
+      return rollout;
+    };
+    for (data::Completion& completion : answers[p]) {
+      data::Rollout rollout = row_of(completion, completion.episode);
       rollout.columns = prompt.columns;
       if (&completion == &answers[p].front()) {
         rollout.answer_ids = prompt.answer_ids;
         rollout.answer_mask = prompt.answer_mask;
       }
-      rollout.prompt_ids = completion.prompt_ids.empty() ? prompt.ids : std::move(completion.prompt_ids);
-      rollout.completion_ids = std::move(completion.ids);
-      rollout.loss_mask = std::move(completion.loss_mask);
-      rollout.episode = std::move(completion.episode);
-      rollout.sampling_log_probs = std::move(completion.log_probs);
-      rollout.finish = completion.finish;
-      rollout.weights_version = completion.weights_version >= 0 ? completion.weights_version : weights_version;
+      for (data::Completion& further : completion.further) {
+        rollout.further.push_back(row_of(further, rollout.episode));
+        if (further.weights_version < 0) rollout.further.back().weights_version = rollout.weights_version;
+      }
       out->rollouts.push_back(std::move(rollout));
     }
     out->groups.append(static_cast<std::size_t>(copies));
@@ -92,8 +101,14 @@ std::shared_ptr<Generation> generate(G& generator, std::span<const data::Tokeniz
 // Makes 0/0 read as 0 and vanishes beside any real weight.
 inline constexpr double weightless = 1e-300;
 
-// Tokens of a completion that the model drew.
+// Tokens of a completion, in all its rows, that the model drew.
 std::int64_t drawn_tokens(const data::Rollout& rollout);
+
+// Sets the text of every row.
+void decode_rows(data::Rollout& rollout, const Decode& decode);
+
+// No token of it has a loss.
+void mask_all(data::Rollout& rollout);
 
 // What reward functions see as the completion: text, or the messages after the prompt.
 data::Json completion_of(const data::Rollout& rollout);
@@ -124,6 +139,11 @@ void completion_metrics(const Generation& generation, std::span<const data::Toke
 // Of completions of several turns: environment/turns, the model's messages per episode; tools/call_frequency, calls per
 // completion; tools/failure_frequency, the part of the calls that was answered with an error.
 void episode_metrics(const Generation& generation, core::Metrics& metrics);
+
+// Of a whole generation of episodes, those that failed excepted: rollout/num_turns/mean|min|max; rollout/reward/mean and
+// nonzero_frac, the share that is not 0, of the weighted sum where one applies; rollout/n_samples, their number in a
+// generation; rollout/rows, rows per episode.
+void rollout_metrics(const Generation& generation, core::Metrics& metrics);
 
 // Mean over what applies; the deviation of a whole generation, averaged when several are merged.
 void reward_metric(const std::string& mean_name, const std::string& deviation_name, std::span<const double> values,

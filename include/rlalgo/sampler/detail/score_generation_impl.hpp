@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -29,15 +30,25 @@
 namespace rlalgo::sampler::detail {
 
 RLALGO_INLINE bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
-  if (rollout.completion_ids.empty()) return false;
-  for (const data::TokenId id : stop_ids)
-    if (rollout.completion_ids.back() == id) return true;
-  return false;
+  const std::vector<data::TokenId>& ids = data::last_row(rollout).completion_ids;
+  return !ids.empty() && std::find(stop_ids.begin(), stop_ids.end(), ids.back()) != stop_ids.end();
 }
 
 RLALGO_INLINE std::int64_t drawn_tokens(const data::Rollout& rollout) {
-  if (rollout.loss_mask.empty()) return static_cast<std::int64_t>(rollout.completion_ids.size());
-  return std::count(rollout.loss_mask.begin(), rollout.loss_mask.end(), 1);
+  std::int64_t count = 0;
+  data::each_row(rollout, [&](const data::Rollout& r) {
+    count += r.loss_mask.empty() ? static_cast<std::int64_t>(r.completion_ids.size())
+                                 : std::count(r.loss_mask.begin(), r.loss_mask.end(), 1);
+  });
+  return count;
+}
+
+RLALGO_INLINE void decode_rows(data::Rollout& rollout, const Decode& decode) {
+  data::each_row(rollout, [&](data::Rollout& r) { r.text = decode(r.completion_ids); });
+}
+
+RLALGO_INLINE void mask_all(data::Rollout& rollout) {
+  data::each_row(rollout, [](data::Rollout& r) { r.loss_mask.assign(r.completion_ids.size(), 0); });
 }
 
 RLALGO_INLINE data::Json completion_of(const data::Rollout& rollout) {
@@ -74,6 +85,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   std::vector<data::Json> completions, columns;
   std::vector<std::string> texts;
   std::vector<std::span<const std::int32_t>> ids;
+  std::deque<std::vector<data::TokenId>> joined;  // completions of several rows
   for (const data::Rollout& r : generation.rollouts) {
     prompts.push_back(&*r.prompt);
     completions.push_back(completion_of(r));
@@ -81,7 +93,15 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
     if (r.episode && r.episode->columns.is_object()) columns.back().update(r.episode->columns);
     texts.push_back(r.episode && !r.episode->messages.is_null() ? r.episode->last_text : r.text);
-    ids.emplace_back(r.completion_ids);
+    if (r.further.empty()) {
+      ids.emplace_back(r.completion_ids);
+      continue;
+    }
+    auto& all = joined.emplace_back();
+    data::each_row(r, [&](const data::Rollout& row) {
+      all.insert(all.end(), row.completion_ids.begin(), row.completion_ids.end());
+    });
+    ids.emplace_back(all);
   }
   std::vector<std::string> names;
   std::vector<double> weights;
@@ -106,8 +126,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   for (const std::size_t i : log.failed) {
     for (std::size_t k = 0; k < rewards.size(); ++k)
       generation.rewards(i, k) = std::numeric_limits<double>::quiet_NaN();
-    data::Rollout& rollout = generation.rollouts[i];
-    rollout.loss_mask.assign(rollout.completion_ids.size(), 0);
+    mask_all(generation.rollouts[i]);
   }
   for (std::size_t i = 0; i < n; ++i) {
     std::vector<double>& row = generation.rollouts[i].rewards;
@@ -183,6 +202,33 @@ RLALGO_INLINE void episode_metrics(const Generation& generation, core::Metrics& 
   metrics.mean("tools/failure_frequency", failures, calls + weightless);
 }
 
+RLALGO_INLINE void rollout_metrics(const Generation& generation, core::Metrics& metrics) {
+  double episodes = 0, turns = 0, fewest = 0, most = 0, rows = 0, scored = 0, reward = 0, rewarded = 0;
+  for (std::size_t i = 0; i < generation.rollouts.size(); ++i) {
+    const data::Rollout& r = generation.rollouts[i];
+    if (!r.episode || r.episode->turns == 0 || !r.episode->failure.empty()) continue;
+    const auto own = static_cast<double>(r.episode->turns);
+    fewest = episodes == 0 ? own : std::fmin(fewest, own);
+    most = std::fmax(most, own);
+    turns += own;
+    rows += 1.0 + static_cast<double>(r.further.size());
+    ++episodes;
+    const double value = generation.rewards.weighted_sum(i);
+    if (std::isnan(value)) continue;
+    ++scored;
+    reward += value;
+    rewarded += value != 0 ? 1.0 : 0.0;
+  }
+  if (episodes == 0) return;
+  metrics.mean("rollout/num_turns/mean", turns, episodes);
+  metrics.minimum("rollout/num_turns/min", fewest);
+  metrics.maximum("rollout/num_turns/max", most);
+  metrics.mean("rollout/reward/mean", reward, scored);
+  metrics.mean("rollout/reward/nonzero_frac", rewarded, scored);
+  metrics.mean("rollout/n_samples", episodes, 1.0);
+  metrics.mean("rollout/rows", rows, episodes);
+}
+
 RLALGO_INLINE void reward_metric(const std::string& mean_name, const std::string& deviation_name,
                                  std::span<const double> values, core::Metrics& metrics) {
   const core::Moments moments = core::moments(values);
@@ -214,12 +260,12 @@ RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedRewa
                                  std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
                                  CompletionLengths& lengths, RolloutBatch& batch) {
   for (data::Rollout& r : piece.rollouts) {
-    r.text = decode(r.completion_ids);
+    decode_rows(r, decode);
     lengths.add(r, stop_ids);
   }
   episode_metrics(piece, batch.metrics);
   for (data::Rollout& r : piece.rollouts)
-    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
+    if (mask_truncated && !terminated(r, stop_ids)) mask_all(r);
   const core::Stopwatch watch;
   run_rewards(piece, rewards, step, batch);
   return watch.seconds();
@@ -228,20 +274,22 @@ RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedRewa
 RLALGO_INLINE void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch) {
   lengths.report(batch.metrics);
   reward_metrics(whole, batch);
+  rollout_metrics(whole, batch.metrics);
 }
 
 RLALGO_INLINE double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
                            std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
                            RolloutBatch& batch) {
-  for (data::Rollout& r : generation.rollouts) r.text = decode(r.completion_ids);
+  for (data::Rollout& r : generation.rollouts) decode_rows(r, decode);
   completion_metrics(generation, stop_ids, batch.metrics);
   episode_metrics(generation, batch.metrics);
   for (data::Rollout& r : generation.rollouts)
-    if (mask_truncated && !terminated(r, stop_ids)) r.loss_mask.assign(r.completion_ids.size(), 0);
+    if (mask_truncated && !terminated(r, stop_ids)) mask_all(r);
   const core::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
   const double seconds = watch.seconds();
   reward_metrics(generation, batch);
+  rollout_metrics(generation, batch.metrics);
   return seconds;
 }
 

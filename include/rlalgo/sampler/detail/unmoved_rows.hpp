@@ -15,9 +15,11 @@ namespace rlalgo::sampler::detail {
 
 // Of the rows [begin, end), those of weights version `version`.
 inline void forget_sampling(Generation& generation, std::size_t begin, std::size_t end, std::int64_t version) {
-  for (data::Rollout& r : std::span(generation.rollouts).subspan(begin, end - begin))
-    if (r.weights_version == version)
-      std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
+  for (data::Rollout& sample : std::span(generation.rollouts).subspan(begin, end - begin))
+    data::each_row(sample, [&](data::Rollout& r) {
+      if (r.weights_version == version)
+        std::fill(r.sampling_log_probs.begin(), r.sampling_log_probs.end(), std::numeric_limits<float>::quiet_NaN());
+    });
 }
 
 }  // namespace rlalgo::sampler::detail
