@@ -118,7 +118,7 @@ def episodes_with_edited_histories(c):
     for step, line in enumerate(lines):
         played = episodes[8 * step:8 * step + 8]
         assert line["rollout/failed"] == 0 and line["rollout/n_samples"] == 8, line
-        assert line["rollout/rows"] == line["rollout/num_turns/mean"] == 1.5 and line["rollout/num_turns/max"] == 2, line
+        assert line["rollout/rows"] == line["rollout/num_turns/mean"] == 1.75 and line["rollout/num_turns/max"] == 2, line
         assert abs(line["rollout/reward/mean"] - sum(e["reward"] for e in played) / 8) < 1e-6 and line["rollout/reward/nonzero_frac"] == 7 / 8, line
         assert line["grad_norm"] > 0 and line["reward_std"] > 0
     tokens = sum(len(ids) for e in episodes for key in ("prompts", "drawn") for ids in e[key])

@@ -145,7 +145,7 @@ class EditingAgent(Handler):
     runs = 0
 
     def ask(self, params, messages):
-        body = {"model": "m", "messages": messages, "max_tokens": params["max_output_tokens"], "temperature": params["temperature"],
+        body = {"messages": messages, "max_tokens": params["max_output_tokens"], "temperature": params["temperature"],
                 "top_p": params["top_p"], "logprobs": True, "return_token_ids": True}
         request = urllib.request.Request(f"{options.model_url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -162,7 +162,7 @@ class EditingAgent(Handler):
             EditingAgent.runs += 1
         params = body["responses_create_params"]
         output = [self.ask(params, params["input"])]
-        if run % 2:  # the question is told in other words, what was said is forgotten
+        if run % 4:  # the question is told in other words, what was said is forgotten
             output.append(self.ask(params, [{"role": "user", "content": "Once more: " + params["input"][0]["content"]}]))
         reward = run % 8 / 8
         write(reward=reward, prompts=[o["prompt_token_ids"] for o in output], drawn=[o["generation_token_ids"] for o in output])
