@@ -36,6 +36,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
+#include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/geometry.hpp>
 #include <rlalgo/sampler/rollout_rows.hpp>
 

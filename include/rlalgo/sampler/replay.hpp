@@ -38,8 +38,10 @@
 #include <rlalgo/core/moments.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/core/reward_table.hpp>
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/detail/unmoved_rows.hpp>
 #include <rlalgo/sampler/generation_batches.hpp>
 
