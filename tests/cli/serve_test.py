@@ -1,4 +1,7 @@
 """vllm-serve as a program: it answers, a training learns with its completions, and SIGTERM ends it in order."""
+import contextlib
+import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -7,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -105,6 +109,93 @@ def full_weights_in_a_file_learn_as_weights_in_place(c):
 def full_weights_over_http_learn_as_weights_in_place(c):
     (c.folder / "elsewhere").mkdir()
     assert "weights go to the server over HTTP" in learns_the_same(c, {}, "--allowed-path", c.folder / "elsewhere")
+
+
+@case
+def full_weights_over_gloo_learn_as_weights_in_place(c):
+    gloo = ("--weight-transfer-config", '{"backend": "gloo"}')
+    if "without libgloo-dev" in c.run("vllm-serve", MODEL, "--weight-transfer-config", "{}").err:
+        raise Skipped("the program was compiled without libgloo-dev")
+    (c.folder / "elsewhere").mkdir()
+    assert "over HTTP" not in learns_the_same(c, {}, *gloo, "--allowed-path", c.folder / "elsewhere")
+
+
+@contextlib.contextmanager
+def known_as(server, routes):
+    """A port where rlalgo's server looks like another that has these routes: without its name."""
+
+    class Door(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def answer(self, status, body):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def forward(self):
+            if self.path == "/openapi.json":
+                return self.answer(200, json.dumps({"paths": {route: {} for route in routes}}).encode())
+            if self.path == "/version":
+                return self.answer(200, b'{"version": "0.32.0"}')
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            there = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            there.request(self.command, self.path, body or None, {"Content-Type": "application/json"})
+            got = there.getresponse()
+            asked.append(self.path)
+            self.answer(got.status, got.read())
+
+        do_GET = do_POST = forward
+
+    asked = []
+    door = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    thread = threading.Thread(target=door.serve_forever)
+    thread.start()
+    try:
+        yield door.server_address[1], asked
+    finally:
+        door.shutdown()
+        thread.join()
+        door.server_close()
+
+
+def learns_by_nccl(c, routes, update):
+    """Three steps against a server that takes weights over NCCL only, both on what stands for it and for CUDA in the memory of
+    the host (tests/support/fake_nccl.cpp). What was drawn has the trainer's own log-probs only under the trainer's weights."""
+    found = list(pathlib.Path(c.program).parents[1].glob("tests/*rlalgo_fake_nccl.so"))
+    if not found:
+        raise Skipped("tests/support/fake_nccl.cpp is not built beside the program")
+    library = {"RLALGO_NCCL_LIBRARY": str(found[0]), "RLALGO_CUDART_LIBRARY": str(found[0])}
+    server = Server(c, "--processed-logprobs", env=library)
+    try:
+        with known_as(server, routes) as (port, asked):
+            c.train({"max_steps": 3, "logging_steps": 1, "warmup_steps": 0, "learning_rate": 1e-2, "trl": {
+                "reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
+                "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}},
+                **remote(port, vllm_importance_sampling_correction=True)}}, env=library).expect(0)
+    finally:
+        server.stop()
+    rows = [row for row in c.metrics() if "loss" in row]
+    seen = [(row["step"], row["grad_norm"], row["sampling/sampling_logp_difference/max"]) for row in rows]
+    assert [step for step, _, _ in seen] == [1, 2, 3] and seen[0][1] > 0, seen
+    assert all(difference < 1e-4 for _, _, difference in seen), seen
+    assert asked.count(update) >= 2 and "/http_update_weights/" not in asked, asked
+
+
+@case
+def as_trls_server_it_gets_weights_over_nccl(c):
+    learns_by_nccl(c, ["/health/", "/get_world_size/", "/generate/", "/init_communicator/", "/update_named_param/",
+                       "/close_communicator/", "/reset_prefix_cache/"], "/update_named_param/")
+
+
+@case
+def as_vllm_it_gets_weights_over_nccl(c):
+    learns_by_nccl(c, ["/health", "/v1/models", "/v1/completions", "/server_info", "/init_weight_transfer_engine",
+                       "/start_weight_update", "/update_weights", "/finish_weight_update", "/pause", "/resume"], "/update_weights")
 
 
 @case
