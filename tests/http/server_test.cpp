@@ -254,6 +254,17 @@ TEST_CASE("stop waits for answers under way, then closes the rest") {
   server.stop(1.0);
 }
 
+TEST_CASE("a server that has ended holds nothing, whatever its connections did at that moment") {
+  const auto held = std::make_shared<int>(0);
+  for (int i = 0; i < 20; ++i) {  // one moment in a few is that of a loop which ends while connections are told to
+    std::vector<std::unique_ptr<RawClient>> clients;
+    http::Server server({.threads = 2}, [held](const Shared& exchange) { echo(exchange); });
+    for (int j = 0; j < 40; ++j) clients.push_back(std::make_unique<RawClient>(server.port()));
+    CHECK(soon([&] { return server.connections() == clients.size(); }));
+  }
+  CHECK(soon([&] { return held.use_count() == 1; }));
+}
+
 TEST_CASE("many connections wait without threads of their own") {
   http::Server server({}, echo);
   std::vector<std::unique_ptr<RawClient>> clients;

@@ -26,6 +26,7 @@
 #include <fcntl.h>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -334,7 +335,10 @@ class AsioListener final : public ListenerBase {
 
  public:
   AsioListener(ServerConfig config, Handler handler)
-      : shared_(std::make_shared<Shared>()), acceptor_(shared_->loop), pause_(shared_->loop) {
+      : shared_(std::make_shared<Shared>()),
+        running_(shared_->loop.get_executor()),
+        acceptor_(shared_->loop),
+        pause_(shared_->loop) {
     shared_->config = std::move(config);
     shared_->handler = std::move(handler);
     const ServerConfig& c = shared_->config;
@@ -378,13 +382,14 @@ class AsioListener final : public ListenerBase {
       none_open_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return open_.empty(); });
     }
     stop_connections(true);
+    running_.reset();
     for (std::thread& thread : threads_) thread.join();
   }
 
  private:
   void run() {
     for (;;) try {
-        shared_->loop.run();  // returns when the acceptor and every connection are closed
+        shared_->loop.run();  // returns when stop() has posted all and the acceptor and every connection are closed
         return;
       } catch (const std::exception& error) {
         if (shared_->config.tell) shared_->config.tell(error.what());
@@ -444,6 +449,8 @@ class AsioListener final : public ListenerBase {
   }
 
   const std::shared_ptr<Shared> shared_;
+  // What is posted runs: a connection in a handler that never ran would own the loop that holds the handler.
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> running_;
   Tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;
   std::uint16_t port_ = 0;
