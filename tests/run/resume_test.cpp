@@ -163,6 +163,7 @@ struct Watched : Observer {
 
   Watched(const fs::path& output_dir, std::int64_t max_steps) : config(fake::config(output_dir, max_steps)) {
     config.report = true;
+    config.save_total_limit = 2;
     config.eval = Cadence::steps(5);
     config.eval_first = true;
     callbacks = run.callbacks();
@@ -338,7 +339,7 @@ TEST_CASE("a finished run that is extended, resumed elsewhere or from an earlier
     run.point = [](const std::string& what) {
       if (what == "step") ::kill(::getpid(), SIGKILL);
     };
-    run.config.resume_from_checkpoint = dir.path / "checkpoint-6";
+    run.config.resume_from_checkpoint = dir.path / "checkpoint-10";
     run();
     return 0;
   });

@@ -92,6 +92,7 @@ class Loop::Body {
   [[nodiscard]] TrainerState trainer_state() const;
 
   void save_checkpoint();
+  void rotate();
 
   void save_final();
 
@@ -235,10 +236,15 @@ RLALGO_INLINE void Loop::Body::resume_or_start() {
   if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
   describe("running");
   restore_logs(checkpoint);
-  for (const Checkpoint& other : list_checkpoints(config_.output_dir))
+  const std::vector<Checkpoint> all = list_checkpoints(config_.output_dir);
+  for (const Checkpoint& other : all)
     if (other.step > step_)
       message("warning: " + other.path.string() +
               " is of a run that went further; it is deleted when newer ones need its place");
+  // A kill between a new checkpoint and the end of the oldest leaves one too many.
+  std::error_code none;
+  if (!all.empty() && all.back().step == step_ && std::filesystem::equivalent(all.back().path, checkpoint.path, none))
+    rotate();
   message("resumed from " + checkpoint.path.string());
 }
 
@@ -350,8 +356,12 @@ RLALGO_INLINE void Loop::Body::save_checkpoint() {
   parts.trainer_state = to_text(trainer_state(), log_->lines());
   const std::filesystem::path path = write_checkpoint(config_.output_dir, step_, parts);
   saved_ = step_;
-  rotate_checkpoints(config_.output_dir, config_.save_total_limit > 0 ? config_.save_total_limit : 4, step_);
   message("saved " + path.string());
+  rotate();
+}
+
+RLALGO_INLINE void Loop::Body::rotate() {
+  rotate_checkpoints(config_.output_dir, config_.save_total_limit > 0 ? config_.save_total_limit : 4, step_);
 }
 
 RLALGO_INLINE void Loop::Body::save_final() {
