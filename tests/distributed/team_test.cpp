@@ -95,6 +95,28 @@ TEST_CASE("a sum over a team has the same bits on all of its ranks") {
   CHECK(at::equal(results[0], results[2]));
 }
 
+TEST_CASE("sums go on while ranks compute, in their order among other operations") {
+  with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    const auto team = world->convene(everybody(*world));
+    const float own[] = {0.1F, 1e9F, -1e9F};
+    const float in_order = (0.1F + 1e9F) + -1e9F;
+    const auto mine = own[world->rank()];
+    const Tensor much = at::full({7 << 20}, mine, at::kFloat), little = at::full({5}, mine, at::kFloat);
+    const Tensor turned = at::full({2, 3}, mine, at::kFloat).t(), none = at::zeros({0}, at::kFloat);
+    const Tensor whole = at::zeros({3}, at::kFloat);
+    Pending first = team->begin_sum("a sum", {little, much, turned, none});  // more than a bucket
+    Pending second = team->all_gather(whole, row({mine}));
+    Pending third = team->begin_sum("another", {whole});  // of what the one before receives
+    RANK_CHECK(first.under_way());
+    third.wait();
+    second.wait();
+    first.wait();
+    for (const Tensor& one : {much, little, turned}) RANK_CHECK(at::equal(one, at::full_like(one, in_order)));
+    for (int r = 0; r < 3; ++r) RANK_CHECK(whole[r].item<float>() == (own[r] + own[r]) + own[r]);
+    world->barrier("the end");
+  });
+}
+
 TEST_CASE("ranks are of several teams, beside each other and across") {
   with_ranks(4, [&](const std::shared_ptr<World>& world) {
     const int rank = world->rank(), side = rank / 2;
@@ -152,7 +174,7 @@ TEST_CASE("a rank that takes long is waited for, one that fails or is silent end
           RANK_CHECK(!"the sum returned");
         } catch (const core::Error& error) {
           const std::string text = error.what();
-          for (const char* part : {"distributed.8", "the disk is full", "rank 0 of 2", "step 3", "all-to-all"})
+          for (const char* part : {"distributed.8", "the disk is full", "rank 0 of 2", "step 3", "sum"})
             RANK_CHECK(text.find(part) != std::string::npos);
         }
       },
@@ -212,6 +234,8 @@ TEST_CASE("a team of one has everything at once") {
   CHECK(at::equal(whole, part));
   const Tensor received = at::zeros({2}, at::kFloat);
   team.shift(received, part).wait();
+  CHECK(at::equal(received, part));
+  CHECK_FALSE(team.begin_sum("nothing to add", {received}).under_way());
   CHECK(at::equal(received, part));
   CHECK(team.order() == team.order());
   World world;

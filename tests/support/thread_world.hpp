@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -17,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -67,15 +69,16 @@ class Meeting {
     raise_if_over(lock, rank);
     return result_;
   }
-  // A letter from one rank to another, and the next one that has come.
-  void post(int from, int to, tensor::Tensor tensor) {
+  // A letter from one rank to another, and the next one that has come, of those about one subject.
+  using Subject = std::pair<std::string, std::int64_t>;
+  void post(const Subject& subject, int from, int to, tensor::Tensor tensor) {
     const std::lock_guard lock(mutex_);
-    letters_[{from, to}].push_back(std::move(tensor));
+    letters_[{subject, from, to}].push_back(std::move(tensor));
     all_.notify_all();
   }
-  tensor::Tensor collect(int from, int to) {
+  tensor::Tensor collect(const Subject& subject, int from, int to) {
     std::unique_lock lock(mutex_);
-    std::deque<tensor::Tensor>& box = letters_[{from, to}];
+    std::deque<tensor::Tensor>& box = letters_[{subject, from, to}];
     while (box.empty()) {
       raise_if_over(lock, to);
       all_.wait_for(lock, std::chrono::milliseconds(5));
@@ -121,40 +124,57 @@ class Meeting {
   std::string failure_;
   std::set<int> given_up_;  // ranks, until all have
   std::map<std::string, std::shared_ptr<Meeting>> beside_;
-  std::map<std::pair<int, int>, std::deque<tensor::Tensor>> letters_;
+  std::map<std::tuple<Subject, int, int>, std::deque<tensor::Tensor>> letters_;
 };
 
-// Letters between some of the threads.
+// Letters between some of the threads. What takes several rounds is done while it is waited for.
 class ThreadTeam final : public distributed::Team {
  public:
-  ThreadTeam(int rank, std::vector<int> ranks, std::shared_ptr<Meeting> meeting)
-      : own_(rank), ranks_(std::move(ranks)), meeting_(std::move(meeting)) {}
+  // `name`: of no other team.
+  ThreadTeam(std::string name, int rank, std::vector<int> ranks, std::shared_ptr<Meeting> meeting)
+      : name_(std::move(name)), own_(rank), ranks_(std::move(ranks)), meeting_(std::move(meeting)) {}
   [[nodiscard]] int rank() const override {
     return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), own_) - ranks_.begin());
   }
   [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
 
  private:
-  struct Letters final : distributed::Pending::Operation {
-    Letters(ThreadTeam& team, std::vector<tensor::Tensor> received) : team_(team), received_(std::move(received)) {}
-    void wait() override {
-      for (std::size_t r = 0; r < received_.size(); ++r)
-        if (received_[r].defined() && received_[r].numel() > 0)
-          received_[r].copy_(team_.meeting_->collect(team_.ranks_[r], team_.own_).view(received_[r].sizes()));
-    }
-    ThreadTeam& team_;
-    std::vector<tensor::Tensor> received_;
+  struct Later final : distributed::Pending::Operation {
+    explicit Later(std::function<void()> work) : work_(std::move(work)) {}
+    void wait() override { work_(); }
+    std::function<void()> work_;
   };
+  void post(const Meeting::Subject& subject, const std::vector<tensor::Tensor>& sent) {
+    for (std::size_t r = 0; r < sent.size(); ++r)
+      if (sent[r].defined() && sent[r].numel() > 0) meeting_->post(subject, own_, ranks_[r], sent[r].clone());
+  }
+  void collect(const Meeting::Subject& subject, const std::vector<tensor::Tensor>& received) {
+    for (std::size_t r = 0; r < received.size(); ++r)
+      if (received[r].defined() && received[r].numel() > 0)
+        received[r].copy_(meeting_->collect(subject, ranks_[r], own_).view(received[r].sizes()));
+  }
   distributed::Pending begin(const std::string&, std::vector<tensor::Tensor> sent,
                              std::vector<tensor::Tensor> received) override {
-    for (std::size_t r = 0; r < sent.size(); ++r)
-      if (sent[r].defined() && sent[r].numel() > 0) meeting_->post(own_, ranks_[r], sent[r].clone());
-    return distributed::Pending(std::make_shared<Letters>(*this, std::move(received)));
+    const Meeting::Subject subject{name_, next_++};
+    post(subject, sent);
+    return distributed::Pending(
+        std::make_shared<Later>([this, subject, received = std::move(received)] { collect(subject, received); }));
+  }
+  distributed::Pending begin(const std::string&, std::function<void(const Round&)> work) override {
+    const Meeting::Subject subject{name_, next_++};
+    return distributed::Pending(std::make_shared<Later>([this, subject, work = std::move(work)] {
+      work([&](const std::vector<tensor::Tensor>& sent, const std::vector<tensor::Tensor>& received) {
+        post(subject, sent);
+        collect(subject, received);
+      });
+    }));
   }
 
+  std::string name_;
   int own_;
   std::vector<int> ranks_;
   std::shared_ptr<Meeting> meeting_;
+  std::int64_t next_ = 0;  // operation
 };
 
 class ThreadWorld final : public distributed::World {
@@ -176,7 +196,9 @@ class ThreadWorld final : public distributed::World {
     }
   }
   [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks) override {
-    return std::make_shared<ThreadTeam>(rank_, ranks, meeting_);
+    std::string name = std::to_string(teams_++);
+    for (const int r : ranks) name += "," + std::to_string(r);
+    return std::make_shared<ThreadTeam>(name, rank_, ranks, meeting_);
   }
   void fail(const std::string& text) noexcept override {
     meeting_->fail(text);
@@ -193,6 +215,7 @@ class ThreadWorld final : public distributed::World {
 
  private:
   int rank_, size_;
+  int teams_ = 0;
   std::shared_ptr<Meeting> meeting_, first_;  // null: this is the first
   std::function<void()> tick_;
 };

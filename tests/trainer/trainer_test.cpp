@@ -48,8 +48,34 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
+// Counts the passes that are trained on.
+struct Counted : rlalgo::support::Bandit {
+  Counted() : Bandit(4, at::kDouble) {}
+  model::Scores score(const model::TokenTree& tree, const model::ScoreOptions& options) override {
+    passes += c10::GradMode::is_enabled() ? 1 : 0;
+    return Bandit::score(tree, options);
+  }
+  int passes = 0;
+};
+
+// Notes how many passes had been when the last one was announced.
+struct Announced final : trainer::Holding {
+  explicit Announced(std::shared_ptr<Counted> bandit) : policy(std::move(bandit)), whole(policy->parameters(), world) {}
+  std::vector<model::Parameter> parameters() override { return policy->parameters(); }
+  void require_same_start() override {}
+  void begin_last() override { before.push_back(policy->passes); }
+  double reduce_gradients(double max_norm) override { return whole.reduce_gradients(max_norm); }
+  void load_weights(const fs::path& directory) override { whole.load_weights(directory); }
+
+  std::shared_ptr<Counted> policy;
+  std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+  trainer::WholeHolding whole;
+  std::vector<int> before;
+};
+
 struct Run {
-  std::shared_ptr<rlalgo::support::Bandit> bandit = std::make_shared<rlalgo::support::Bandit>(4, at::kDouble);
+  std::shared_ptr<Counted> bandit = std::make_shared<Counted>();
+  std::shared_ptr<Announced> holding = std::make_shared<Announced>(bandit);
   Pulls pulls{*bandit, 3};
   std::unique_ptr<TestTrainer> trainer;
 
@@ -80,7 +106,8 @@ struct Run {
                                                                          .estimator = advantage::GroupRelative<>(),
                                                                          .sampler = rollouts,
                                                                          .aggregation = {},
-                                                                         .sync = sync});
+                                                                         .sync = sync,
+                                                                         .holding = holding});
   }
 };
 
@@ -304,5 +331,21 @@ TEST_CASE("rows of advantage 0 can be left out without a change of the update, e
     without.trainer->step(step);
     with.trainer->step(step);
     CHECK(with.bandit->logits.equal(without.bandit->logits));
+  }
+}
+
+TEST_CASE("the last pass of a step is announced, and no other one") {
+  const Folder folder;
+  const sampler::Geometry geometry{
+      .micro_batch_size = 8, .gradient_accumulation_steps = 3, .steps_per_generation = 3, .num_generations = 8};
+  for (const bool skip : {false, true}) {  // two of three micro-batches have no rows then
+    Run run(geometry, 3, folder.path / (skip ? "part" : "whole"), std::nullopt, 0.1, true, skip);
+    std::vector<int> expected;
+    for (std::int64_t step = 0; step < 3; ++step) {
+      run.trainer->step(step);
+      expected.push_back(run.bandit->passes - 1);
+    }
+    CHECK(run.bandit->passes == (skip ? 3 : 9));
+    CHECK(run.holding->before == expected);
   }
 }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,10 +84,19 @@ class Team {
   [[nodiscard]] Pending all_to_all(const Tensor& received, const Tensor& sent);
   // From the rank `by` places before (cyclic), to the one as many behind. The sizes may differ between ranks.
   [[nodiscard]] Pending shift(const Tensor& received, const Tensor& sent, int by = 1);
-  // Element-wise sum over the ranks, in place; waits. float32 or float64, others are added in float32.
+  // Element-wise sum over the ranks, in place, in buckets: float32 or float64, others are added in float32. An element's bits do
+  // not depend on what is summed beside it.
+  [[nodiscard]] Pending begin_sum(const std::string& operation, std::vector<Tensor> tensors);
+  // The same; waits.
   void sum(std::span<Tensor> tensors);
 
+ protected:
+  // Hands tensors round and waits, within an operation: as exchange(), without this rank's own entries.
+  using Round = std::function<void(const std::vector<Tensor>& sent, const std::vector<Tensor>& received)>;
+
  private:
+  // An operation of several rounds, with arithmetic between them: `work` is done beside the computing rank.
+  RLALGO_INLINE virtual Pending begin(const std::string& operation, std::function<void(const Round&)> work);
   // The same without this rank's own entries.
   RLALGO_INLINE virtual Pending begin(const std::string& operation, std::vector<Tensor> sent,
                                       std::vector<Tensor> received);

@@ -68,8 +68,11 @@ class Decoder : public Policy {
   // `operations` must outlive the decoder, and every graph made with it.
   void use_operations(const Operations& operations) { operations_ = &operations; }
 
-  // Stands around the layers of every pass from now on; null: none.
-  void set_gate(std::shared_ptr<LayerGate> gate) { gate_ = std::move(gate); }
+  bool set_gate(std::shared_ptr<LayerGate> gate) override {
+    gate_ = std::move(gate);
+    return true;
+  }
+  [[nodiscard]] std::shared_ptr<LayerGate> gate() const override { return gate_; }
 
   // From now on score() runs this rank's share of the tokens. features() and copies of this decoder share nothing.
   RLALGO_INLINE void share_context(ContextSharing sharing) override;

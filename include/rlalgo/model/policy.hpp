@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/context_sharing.hpp>
+#include <rlalgo/model/layer_gate.hpp>
 #include <rlalgo/model/token_tree.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -61,6 +63,9 @@ class Policy {
                 {.what = "this model cannot share the tokens of a batch with other ranks",
                  .remedy = "use a decoder, or a context_parallel_size of 1"});
   }
+  // Stands around the layers of every pass from now on, in the place of gate(); null: none. Whether this model has layers.
+  virtual bool set_gate(std::shared_ptr<LayerGate> /*gate*/) { return false; }
+  [[nodiscard]] virtual std::shared_ptr<LayerGate> gate() const { return nullptr; }
   // Hidden states of all tokens at the chosen layers, [T, H] each, in the order of `layers` (one may occur twice).
   // Layers are numbered as transformers' `hidden_states`: 0 is the embedding's output, i that of layer i counted from
   // 1, and the number of layers, the last, is taken after the final norm. Layers above the highest are not run, nor is

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/gradient_sums.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -34,6 +35,9 @@ class Holding {
   // What the optimizer of this rank updates; the same at every call.
   [[nodiscard]] virtual std::vector<model::Parameter> parameters() = 0;
   virtual void require_same_start() = 0;
+  // The policy's next pass with a graph is this rank's last one before reduce_gradients(), and so is its backward pass: what that
+  // has finished may be on its way to the other ranks.
+  virtual void begin_last() {}
   // The gradients of parameters() are those of all ranks when it returns, clipped to this norm (0: not); the norm before that,
   // the same bits on all ranks. A norm that is not finite is returned and nothing is scaled.
   [[nodiscard]] virtual double reduce_gradients(double max_norm) = 0;
@@ -60,17 +64,27 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 // Whole on every rank.
 class WholeHolding final : public Holding {
  public:
+  // Of a policy with layers in main memory, and no gate of somebody else's, gradients are summed while its backward pass goes on (distributed/gradient_sums.hpp),
+  // else after it. All ranks together.
+  RLALGO_INLINE WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world);
   WholeHolding(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)
       : parameters_(std::move(parameters)), world_(std::move(world)) {}
 
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return parameters_; }
   RLALGO_INLINE void require_same_start() override;
+  void begin_last() override {
+    if (sums_) sums_->begin_last();
+  }
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm) override;
+  // sums: transfers and additions of gradients; sums_wait: of it, what this rank had to wait for.
+  [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
 
  private:
   std::vector<model::Parameter> parameters_;
   std::shared_ptr<distributed::World> world_;
+  std::shared_ptr<distributed::GradientSums> sums_;  // null: after the passes
+  double busy_ = 0.0, waited_ = 0.0;                 // at the last call of seconds()
 };
 
 // Elements of a parameter, in its flat order.

@@ -332,6 +332,9 @@ class Trainer {
     loss::Metrics reported;
     // The same after a resume, and on any rank.
     std::uint64_t draw = (static_cast<std::uint64_t>(version_) << 24U) + batch.first_part;
+    // Up to the last one with rows that is trained on; parts that are still to come are not known to have any.
+    std::size_t end = batch.arrive || !c10::GradMode::is_enabled() ? 0 : batch.parts.size();
+    while (end > 0 && batch.parts[end - 1].empty()) --end;
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (batch.arrive) batch.arrive(batch, p);
       const std::span<const Row* const> part = batch.parts[p];
@@ -339,6 +342,7 @@ class Trainer {
       if (part.empty()) continue;
       const model::TokenTree tree = Rows::tree(part, L::needs);
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
+      if (p + 1 == end) parts_.holding->begin_last();
       const core::Stopwatch forward;
       const model::Scores scores =
           parts_.policy->score(tree, {.temperature = config_.temperature,
@@ -436,8 +440,7 @@ class Trainer {
   }
 
   static Parts held(Parts parts) {
-    if (parts.holding == nullptr)
-      parts.holding = std::make_shared<WholeHolding>(parts.policy->parameters(), parts.world);
+    if (parts.holding == nullptr) parts.holding = std::make_shared<WholeHolding>(*parts.policy, parts.world);
     return parts;
   }
 

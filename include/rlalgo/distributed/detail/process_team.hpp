@@ -35,8 +35,9 @@ struct TeamWorld {
 // The thread of one order of operations. One that waits for a rank that will not come is left behind.
 class TeamThread {
  public:
+  using Work = std::function<void(Peers&)>;
   struct Task final {
-    std::vector<Tensor> sent, received;
+    Work work;
     std::exception_ptr error = nullptr;
     bool done = false;
   };
@@ -55,10 +56,9 @@ class TeamThread {
     state_->changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return state_->ended; });
   }
 
-  std::shared_ptr<Task> begin(std::vector<Tensor> sent, std::vector<Tensor> received) {
+  std::shared_ptr<Task> begin(Work work) {
     auto task = std::make_shared<Task>();
-    task->sent = std::move(sent);
-    task->received = std::move(received);
+    task->work = std::move(work);
     const std::lock_guard lock(state_->mutex);
     state_->tasks.push_back(task);
     state_->changed.notify_all();
@@ -98,16 +98,15 @@ class TeamThread {
       const core::Stopwatch watch;
       if (broken == nullptr) {
         try {
-          state.peers->exchange(task->sent, task->received);
+          task->work(*state.peers);
         } catch (const std::exception&) {
           broken = std::current_exception();
         }
       }
+      task->work = nullptr;
       lock.lock();
       state.busy += watch.seconds();
       task->error = broken;
-      task->sent.clear();
-      task->received.clear();
       task->done = true;
       state.changed.notify_all();
     }
@@ -176,9 +175,20 @@ class ProcessTeam final : public Team {
   };
 
   Pending begin(const std::string& operation, std::vector<Tensor> sent, std::vector<Tensor> received) override {
+    return start(operation, [sent = std::move(sent), received = std::move(received)](Peers& peers) {
+      peers.exchange(sent, received);
+    });
+  }
+  Pending begin(const std::string& operation, std::function<void(const Round&)> work) override {
+    return start(operation, [work = std::move(work)](Peers& peers) {
+      work([&peers](const std::vector<Tensor>& sent, const std::vector<Tensor>& received) {
+        peers.exchange(sent, received);
+      });
+    });
+  }
+  Pending start(const std::string& operation, TeamThread::Work work) {
     (void)order();
-    return Pending(
-        std::make_shared<Operation>(operation, thread_, thread_->begin(std::move(sent), std::move(received)), world_));
+    return Pending(std::make_shared<Operation>(operation, thread_, thread_->begin(std::move(work)), world_));
   }
 
   Store store_;

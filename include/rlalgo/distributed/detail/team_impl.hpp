@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -87,27 +88,101 @@ RLALGO_INLINE Pending Team::shift(const Tensor& received, const Tensor& sent, in
   return exchange("shift", out, in);
 }
 
-RLALGO_INLINE void Team::sum(std::span<Tensor> tensors) {
-  if (size() == 1) return;
-  const c10::NoGradGuard no_grad;
-  for (Tensor& one : tensors) {
-    const at::ScalarType kind = one.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const std::int64_t ranks = size(), slice = (one.numel() + ranks - 1) / ranks;
-    const Tensor flat = tensor::zeros({ranks * slice}, at::TensorOptions().dtype(kind));
-    flat.narrow(0, 0, one.numel()).copy_(one.detach().reshape({-1}));
-    const Tensor all = tensor::empty({ranks, slice}, flat.options());
-    all_to_all(all, flat.view({ranks, slice})).wait();
-    const Tensor own = flat.narrow(0, rank() * slice, slice);
-    own.copy_(all.select(0, 0));
-    for (std::int64_t r = 1; r < ranks; ++r) own.add_(all.select(0, r));
-    all_gather(flat, own).wait();
-    one.detach().copy_(flat.narrow(0, 0, one.numel()).view(one.sizes()));
+namespace detail {
+
+inline constexpr std::size_t sum_bytes = std::size_t{25} << 20U;  // of tensors that are summed in one
+
+inline at::ScalarType sum_type(const Tensor& one) {
+  return one.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// The same memory in tensors that fit a bucket, as far as they lie in one piece.
+inline std::vector<Tensor> of_bucket_size(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> out;
+  for (const Tensor& one : tensors) {
+    const auto most = static_cast<std::int64_t>(sum_bytes / at::elementSize(sum_type(one)));
+    if (one.numel() <= most || !one.is_contiguous()) {
+      out.push_back(one);
+      continue;
+    }
+    const Tensor flat = one.detach().view({-1});
+    for (std::int64_t at = 0; at < flat.numel(); at += most)
+      out.push_back(flat.narrow(0, at, std::min(most, flat.numel() - at)));
+  }
+  return out;
+}
+
+// Every rank adds up its slice of all of them, and has those of the others after that.
+template <class Round>
+void sum_bucket(std::span<Tensor> tensors, std::int64_t elements, std::size_t rank, std::size_t ranks,
+                const Round& round) {
+  const auto all = static_cast<std::int64_t>(ranks), own = static_cast<std::int64_t>(rank);
+  const std::int64_t slice = (elements + all - 1) / all;
+  const Tensor flat = tensor::empty({all, slice}, at::TensorOptions().dtype(sum_type(tensors.front())));
+  const Tensor row = flat.view({-1});
+  std::int64_t at = 0;
+  for (const Tensor& one : tensors) {
+    row.narrow(0, at, one.numel()).copy_(one.detach().reshape({-1}));
+    at += one.numel();
+  }
+  row.narrow(0, at, all * slice - at).zero_();
+  const Tensor there = tensor::empty({all, slice}, flat.options());
+  std::vector<Tensor> sent(ranks), received(ranks);
+  for (std::int64_t r = 0; r < all; ++r) {
+    if (r == own) continue;
+    sent[static_cast<std::size_t>(r)] = flat.select(0, r);
+    received[static_cast<std::size_t>(r)] = there.select(0, r);
+  }
+  round(sent, received);
+  const Tensor sum = flat.select(0, own);
+  there.select(0, own).copy_(sum);
+  sum.copy_(there.select(0, 0));
+  for (std::int64_t r = 1; r < all; ++r) sum.add_(there.select(0, r));
+  for (std::int64_t r = 0; r < all; ++r) {
+    if (r == own) continue;
+    sent[static_cast<std::size_t>(r)] = sum;
+    received[static_cast<std::size_t>(r)] = flat.select(0, r);
+  }
+  round(sent, received);
+  at = 0;
+  for (const Tensor& one : tensors) {
+    one.detach().copy_(row.narrow(0, at, one.numel()).view(one.sizes()));
+    at += one.numel();
   }
 }
+
+}  // namespace detail
+
+RLALGO_INLINE Pending Team::begin_sum(const std::string& operation, std::vector<Tensor> tensors) {
+  if (size() == 1) return {};
+  tensors = detail::of_bucket_size(tensors);
+  return begin(operation, [tensors = std::move(tensors), rank = static_cast<std::size_t>(rank()),
+                           ranks = static_cast<std::size_t>(size())](const Round& round) mutable {
+    const c10::NoGradGuard no_grad;
+    for (std::size_t at = 0; at < tensors.size();) {
+      const at::ScalarType kind = detail::sum_type(tensors[at]);
+      std::size_t end = at, elements = 0;
+      for (; end < tensors.size() && detail::sum_type(tensors[end]) == kind; ++end) {
+        const auto more = static_cast<std::size_t>(tensors[end].numel());
+        if (end > at && (elements + more) * at::elementSize(kind) > detail::sum_bytes) break;
+        elements += more;
+      }
+      detail::sum_bucket(std::span(tensors).subspan(at, end - at), static_cast<std::int64_t>(elements), rank, ranks,
+                         round);
+      at = end;
+    }
+  });
+}
+
+RLALGO_INLINE void Team::sum(std::span<Tensor> tensors) { begin_sum("sum", {tensors.begin(), tensors.end()}).wait(); }
 
 // One rank.
 RLALGO_INLINE Pending Team::begin(const std::string& /*operation*/, std::vector<Tensor> /*sent*/,
                                   std::vector<Tensor> /*received*/) {
+  return {};
+}
+
+RLALGO_INLINE Pending Team::begin(const std::string& /*operation*/, std::function<void(const Round&)> /*work*/) {
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -160,9 +161,35 @@ RLALGO_INLINE std::map<std::string, tensor::Tensor> Holding::load_optimizer(cons
 
 RLALGO_INLINE void WholeHolding::require_same_start() { trainer::require_same_start(*world_, parameters_); }
 
+RLALGO_INLINE WholeHolding::WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world)
+    : WholeHolding(policy.parameters(), std::move(world)) {
+  if (world_->size() == 1) return;
+  const auto gate = policy.gate();
+  if (gate != nullptr && std::dynamic_pointer_cast<distributed::GradientSums>(gate) == nullptr) return;
+  for (const model::Parameter& p : parameters_)
+    if (!p.value.device().is_cpu()) return;
+  if (!policy.set_gate(nullptr)) return;
+  std::vector<int> ranks(static_cast<std::size_t>(world_->size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  sums_ = std::make_shared<distributed::GradientSums>(parameters_, world_->convene(ranks));
+  policy.set_gate(sums_);
+}
+
 RLALGO_INLINE double WholeHolding::reduce_gradients(double max_norm) {
-  std::vector<tensor::Tensor> gradients = summed_gradients(*world_, parameters_);
+  std::vector<tensor::Tensor> gradients;
+  if (sums_ != nullptr) {
+    world_->barrier("sum of gradients");
+    gradients = sums_->finish();
+  } else {
+    gradients = summed_gradients(*world_, parameters_);
+  }
   return optim::clip_grad_norm(gradients, max_norm);
+}
+
+RLALGO_INLINE std::vector<std::pair<std::string, double>> WholeHolding::seconds() {
+  if (sums_ == nullptr) return {};
+  const double busy = sums_->busy(), waited = sums_->waited();
+  return {{"sums", busy - std::exchange(busy_, busy)}, {"sums_wait", waited - std::exchange(waited_, waited)}};
 }
 
 RLALGO_INLINE void WholeHolding::load_weights(const std::filesystem::path& directory) {

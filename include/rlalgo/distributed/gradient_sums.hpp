@@ -1,0 +1,79 @@
+// Gradients of parameters that every rank of a team has whole, summed over the ranks while the last backward pass of a step goes
+// on: layers that are differentiated are on their way while those before them are.
+//
+//   begin_last()       the next pass with a graph, and its backward pass, is this rank's last one of the step
+//   finish()           sums what is not on its way, waits for all, and returns the gradients
+//
+// Parameters lie in buckets, from the last layer to the first, what is outside of the layers in the end, by finish(): the same on
+// all ranks, and begun in this order on all of them. Ranks meet in finish() alone, so one that has no pass, or has had its last one long ago, makes
+// nobody wait before. A sum has the bits that it would have after the backward pass: the order in which an element's addends are
+// added is that of the ranks (team.hpp).
+//
+// A gate of the decoder whose parameters they are (model/layer_gate.hpp); their tensors are of the CPU. Between begin_last() and
+// finish() nobody else may touch gradients once the backward pass is over.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/distributed/team.hpp>
+#include <rlalgo/model/layer_gate.hpp>
+#include <rlalgo/model/policy.hpp>
+
+namespace rlalgo::distributed {
+
+class GradientSums final : public model::LayerGate {
+ public:
+  static constexpr std::size_t least_bytes = std::size_t{4} << 20U;  // layers smaller than this go together
+
+  // All ranks of the team together, with the same parameters. The layer of one is in its name, model.layers.<i>.
+  GradientSums(std::vector<model::Parameter> parameters, std::shared_ptr<Team> team, std::size_t least = least_bytes);
+
+  void begin_last();
+  // In the order of the parameters, those that some rank has a gradient of; where this rank has none of them, it is made.
+  [[nodiscard]] std::vector<Tensor> finish();
+
+  [[nodiscard]] std::size_t buckets() const { return buckets_.size(); }
+  // Buckets of this step that are on their way, or there.
+  [[nodiscard]] std::size_t begun() const { return begun_; }
+  // Seconds that sums have been at work so far, and of them those that this rank has waited for.
+  [[nodiscard]] double busy() const { return team_->busy(); }
+  [[nodiscard]] double waited() const { return waited_; }
+
+  RLALGO_INLINE void begin(const Pass& pass) override;
+  RLALGO_INLINE void end(const Pass& pass) override;
+  void acquire(const Visit& /*visit*/) override {}
+  void release(const Visit& /*visit*/) noexcept override {}
+  RLALGO_INLINE void gradient_ready(std::int64_t layer) override;
+
+ private:
+  struct Bucket {
+    std::vector<std::size_t> members;  // parameters
+    std::int64_t layer = -1;           // whose gradient is ready last; −1: outside of the layers
+    Tensor there = {};                 // [members], how many ranks have a gradient of it
+    std::vector<bool> made = {};       // [members], gradients of zeros that this rank made
+    Pending pending = {};
+  };
+
+  void launch(Bucket& bucket);
+  void forget() noexcept;
+
+  std::vector<model::Parameter> parameters_;
+  std::shared_ptr<Team> team_;
+  std::vector<Bucket> buckets_;
+  std::size_t begun_ = 0;
+  bool last_ = false, final_ = false;  // begin_last() was called; a backward pass goes on that none follows
+  std::int64_t open_ = 0;              // since then, forward passes with a graph whose backward pass has not begun
+  double waited_ = 0.0;
+};
+
+}  // namespace rlalgo::distributed
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/distributed/detail/gradient_sums_impl.hpp>
+#endif
