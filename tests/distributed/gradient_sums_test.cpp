@@ -188,6 +188,29 @@ TEST_CASE("a rank that fails ends the others' wait for sums") {
       1.0);
 }
 
+TEST_CASE("a backward pass that failed begins nothing later, and one that was left begins nothing at all") {
+  support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const auto policy = decoder(), whole = decoder();
+    const auto sums = gate(*policy, *world);
+    // As the last pass of a step that ends in its first layer to be differentiated.
+    sums->begin_last();
+    sums->begin({model::LayerGate::Phase::forward, layers, true});
+    sums->begin({model::LayerGate::Phase::backward, layers, true});
+    score(*policy, world->rank()).backward();
+    RANK_CHECK(sums->begun() == 0);
+    score(*policy, 4 + world->rank()).backward();
+    for (const int number : {0, 4}) score(*whole, number + world->rank()).backward();
+    (void)sums->finish();
+    require_sums(*policy, *whole, *world);
+
+    sums->begin_last();
+    sums->leave();
+    score(*policy, 1).backward();
+    RANK_CHECK(sums->begun() == 0);
+    world->barrier("the end");
+  });
+}
+
 TEST_CASE("sums go on after a step that all ranks gave up") {
   core::Interruption::clear();
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
@@ -199,9 +222,17 @@ TEST_CASE("sums go on after a step that all ranks gave up") {
       for (const model::Parameter& p : policy->parameters()) p.value.mutable_grad() = Tensor();
     }
     world->give_up(SIGTERM);
+    // At first with rows on rank 1 alone: rank 0 does not announce a pass.
+    if (world->rank() == 1) {
+      sums->begin_last();
+      for (const auto& one : {policy, whole}) score(*one, 1).backward();
+    }
+    (void)sums->finish();
+    require_sums(*policy, *whole, *world);
+    for (const auto& one : {policy, whole})
+      for (const model::Parameter& p : one->parameters()) p.value.mutable_grad() = Tensor();
     sums->begin_last();
-    score(*policy, world->rank()).backward();
-    score(*whole, world->rank()).backward();
+    for (const auto& one : {policy, whole}) score(*one, world->rank()).backward();
     (void)sums->finish();
     require_sums(*policy, *whole, *world);
     world->barrier("the end");

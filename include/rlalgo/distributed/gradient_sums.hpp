@@ -37,6 +37,8 @@ class GradientSums final : public model::LayerGate {
   void begin_last();
   // In the order of the parameters, those that some rank has a gradient of; where this rank has none of them, it is made.
   [[nodiscard]] std::vector<Tensor> finish();
+  // Nothing is summed any more: passes of a decoder that has this as its gate go on as without one.
+  void leave() noexcept;
 
   [[nodiscard]] std::size_t buckets() const { return buckets_.size(); }
   // Buckets of this step that are on their way, or there.
@@ -67,6 +69,7 @@ class GradientSums final : public model::LayerGate {
   std::shared_ptr<Team> team_;
   std::vector<Bucket> buckets_;
   std::size_t begun_ = 0;
+  std::uint64_t order_ = 0;            // of the team, when they were
   bool last_ = false, final_ = false;  // begin_last() was called; a backward pass goes on that none follows
   std::int64_t open_ = 0;              // since then, forward passes with a graph whose backward pass has not begun
   double waited_ = 0.0;

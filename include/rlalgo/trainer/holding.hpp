@@ -69,6 +69,11 @@ class WholeHolding final : public Holding {
   RLALGO_INLINE WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world);
   WholeHolding(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)
       : parameters_(std::move(parameters)), world_(std::move(world)) {}
+  ~WholeHolding() override {
+    if (sums_) sums_->leave();  // the policy may live longer than the ranks' world
+  }
+  WholeHolding(const WholeHolding&) = delete;
+  WholeHolding& operator=(const WholeHolding&) = delete;
 
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return parameters_; }
   RLALGO_INLINE void require_same_start() override;

@@ -56,10 +56,13 @@ RLALGO_INLINE void GradientSums::begin_last() {
   open_ = 0;
 }
 
+// Passes without a graph may be another thread's.
 RLALGO_INLINE void GradientSums::begin(const Pass& pass) {
-  if (!last_) return;
-  if (pass.phase == Phase::forward) {
-    if (pass.graph) ++open_;
+  if (!pass.graph || !last_) return;
+  if (final_) {  // the backward pass that was the last one failed
+    last_ = final_ = false;
+  } else if (pass.phase == Phase::forward) {
+    ++open_;
   } else {
     final_ = --open_ == 0;
   }
@@ -89,11 +92,13 @@ RLALGO_INLINE void GradientSums::launch(Bucket& bucket) {
   bucket.there = tensor::from_values(there, at::TensorOptions().dtype(at::kFloat));
   tensors.push_back(bucket.there);
   bucket.pending = team_->begin_sum("sum of gradients", std::move(tensors));
+  order_ = team_->order();
   ++begun_;
 }
 
 RLALGO_INLINE std::vector<Tensor> GradientSums::finish() {
   last_ = final_ = false;
+  if (begun_ > 0 && team_->order() != order_) forget();  // of a step that was given up
   while (begun_ < buckets_.size()) launch(buckets_[begun_]);
   const core::Stopwatch watch;
   for (Bucket& bucket : buckets_) bucket.pending.wait();
@@ -108,6 +113,12 @@ RLALGO_INLINE std::vector<Tensor> GradientSums::finish() {
   for (const model::Parameter& p : parameters_)
     if (p.value.grad().defined()) out.push_back(p.value.grad());
   return out;
+}
+
+RLALGO_INLINE void GradientSums::leave() noexcept {
+  forget();
+  last_ = final_ = false;
+  team_ = nullptr;
 }
 
 RLALGO_INLINE void GradientSums::forget() noexcept {
