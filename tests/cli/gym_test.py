@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cases  # noqa: E402
+from ranks_test import close, weights, without_times  # noqa: E402
 from serve_test import Server  # noqa: E402
 
 CASES = {}
@@ -129,6 +130,55 @@ def episodes_with_edited_histories(c):
         advantages.setdefault((s["step"], s["rewards"]["nemo_gym"]), []).append(s["advantage"])
     assert all(len(set(values)) == 1 for values in advantages.values()), advantages
     assert any(len(values) == 2 for values in advantages.values()), advantages
+
+
+@case
+def judged_on_two_ranks(c):
+    """The rewards of a Gym, each completion judged once, as on one rank."""
+    rows(c)
+    log = c.folder / "log.jsonl"
+    judged = []
+    with gym("--log", log) as port:
+        for folder, accumulation, ranks in [("one", 2, []), ("many", 1, ["--nproc-per-node", 2])]:
+            before = len(log.read_text().splitlines()) if log.exists() else 0
+            config(c, port, {"max_steps": 3, "logging_steps": 1, "micro_batch_size": 8, "gradient_accumulation_steps": accumulation,
+                             "output_dir": folder}, trl={"num_generations": 8})
+            c.run("train", "config.yaml", *ranks).expect(0, "done: step")
+            judged.append(sorted((r["text"], r["answer"], r["reward"]) for r in map(json.loads, log.read_text().splitlines()[before:])))
+    assert len(judged[0]) == 48 and judged[0] == judged[1], [len(j) for j in judged]
+    one, many = without_times(c.metrics("one")), without_times(c.metrics("many"))
+    assert len(one) == len(many) == 3
+    for a, b in zip(one, many):
+        assert a.keys() == b.keys(), set(a) ^ set(b)
+        for name in a:
+            close(a[name], b[name], f"step {a['step']} {name}")
+    first, second = weights(c.folder / "one/model.safetensors"), weights(c.folder / "many/model.safetensors")
+    assert max(abs(x - y) for name in first for x, y in zip(first[name], second[name])) < 2e-5
+
+
+@case
+def episodes_on_two_ranks(c):
+    """Rank 0 asks for all episodes of a step; both ranks train on their rows."""
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_editing_agent"})
+    log = c.folder / "log.jsonl"
+    server = Server(c)
+    try:
+        with gym("--log", log, "--model-url", f"http://127.0.0.1:{server.port}") as port:
+            config(c, port, {"max_steps": 3, "micro_batch_size": 4, "gradient_accumulation_steps": 1, "logging_steps": 1}, nemo_gym_multi_turn=True,
+                   trl={"use_vllm": True, "vllm_server_host": "127.0.0.1", "vllm_server_port": server.port, "num_generations": 8})
+            c.run("train", "config.yaml", "--nproc-per-node", 2).expect(0, "done: step")
+    finally:
+        server.stop()
+    episodes = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = c.metrics()
+    assert len(lines) == 3 and len(episodes) == 24, (len(lines), len(episodes))
+    for step, line in enumerate(lines):
+        played = episodes[8 * step:8 * step + 8]
+        assert line["rollout/failed"] == 0 and line["rollout/n_samples"] == 8 and line["rollout/rows"] == 1.75, line
+        assert abs(line["rollout/reward/mean"] - sum(e["reward"] for e in played) / 8) < 1e-6, line
+        assert line["grad_norm"] > 0, line
+    tokens = sum(len(ids) for e in episodes for key in ("prompts", "drawn") for ids in e[key])
+    assert lines[-1]["num_tokens"] == tokens, (lines[-1]["num_tokens"], tokens)
 
 
 @case
@@ -274,6 +324,28 @@ def an_open_env_server(c):
         play(c, url, tools=["calculator"]).expect(2, "rlalgo.config.25", "trl.tools")
     play(c, url, environment_timeout=1).expect(1, "rlalgo.remote.80", "127.0.0.1")
     play(c, url, drop=("datasets", "max_steps")).expect(2, "rlalgo.config.7", "max_steps")
+
+
+@case
+def open_env_on_two_ranks(c):
+    """Each rank plays the episodes of its groups, over the same server, with the seeds and rewards of one rank."""
+    log = c.folder / "log.jsonl"
+    played = []
+    with open_env("--sessions", 8, "--log", log) as (_, url):
+        for folder, accumulation, ranks in [("one", 2, []), ("many", 1, ["--nproc-per-node", 2])]:
+            before = len(log.read_text().splitlines()) if log.exists() else 0
+            c.config({"max_steps": 3, "logging_steps": 1, "micro_batch_size": 4, "gradient_accumulation_steps": accumulation, "output_dir": folder,
+                      "trl": {"environment_factory": url, "reward_funcs": [], "max_completion_length": 80, "max_turns": 4, "environment_timeout": 10}},
+                     drop=("datasets",))
+            c.run("train", "config.yaml", *ranks).expect(0, "done: step")
+            played.append(sorted((s["seed"], s["reward"]) for s in map(json.loads, log.read_text().splitlines()[before:])))
+    assert played[0] and played[0] == played[1], [len(p) for p in played]
+    one, many = without_times(c.metrics("one")), without_times(c.metrics("many"))
+    assert len(one) == len(many) == 3
+    for a, b in zip(one, many):
+        assert a.keys() == b.keys(), set(a) ^ set(b)
+        for name in a:
+            close(a[name], b[name], f"step {a['step']} {name}")
 
 
 @case
