@@ -116,6 +116,22 @@ TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 
   }
 }
 
+TEST_CASE("every kernel set computes what the portable one does, within the rounding of its sums") {
+  const Kernels& plain = kernels_named("portable");
+  for (const Kernels* kernels : usable_kernels())
+    for (const std::int64_t k : {9, 64, 641, 1536})
+      for (const bool bf16 : {false, true}) {
+        Product product(k);
+        if (bf16)
+          for (float& value : product.x) value = rounded(value);  // so that no set rounds any further
+        const std::vector<float> expected = product.alone(plain, bf16), found = product.alone(*kernels, bf16);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          INFO(kernels->name << " k " << k << " bf16 " << bf16);
+          REQUIRE(std::abs(found[i] - expected[i]) <= 1e-6 * static_cast<double>(k));
+        }
+      }
+}
+
 TEST_CASE("kernels are chosen by name among those of this CPU") {
   CHECK(&kernels_named("") == usable_kernels().front());
   for (const Kernels* kernels : usable_kernels()) CHECK(&kernels_named(kernels->name) == kernels);

@@ -1,4 +1,4 @@
-// y = x Wᵀ for bfloat16 weights on CPUs that multiply bfloat16 (AVX-512 BF16); all else as with AVX2, to the bit.
+// y = x Wᵀ for bfloat16 weights on CPUs that multiply bfloat16 (AVX-512 BF16); all else as with AVX-512, to the bit.
 //
 // x is rounded to bfloat16 (nearest, ties to even), as PyTorch's linear has it in a bfloat16 model; products are exact
 // and summed in float32. A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, each of which takes
@@ -14,19 +14,13 @@
 #include <vector>
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
+#include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 
 namespace rlalgo::inference::detail::avx512_bf16 {
 
-#define RLALGO_AVX512_BF16 gnu::target("avx2,fma,avx512f,avx512bw,avx512bf16")
-
-// The sum of the upper and the lower eight lanes. (maskz: g++ 12 warns of its own header in the forms without.)
-[[RLALGO_AVX512_BF16, gnu::always_inline]] inline __m256 halves(__m512 a) {
-  const __m512d lanes = _mm512_castps_pd(a);
-  return _mm256_add_ps(_mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 0)),
-                       _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 1)));
-}
+#define RLALGO_AVX512_BF16 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl,avx512bf16")
 
 struct Tile {
   using X = std::uint16_t;  // the bits of a bfloat16
@@ -69,7 +63,7 @@ struct Tile {
     for (int i = 0; i < Rows; ++i) {
       __m256 half[Columns];
 #pragma GCC unroll 8
-      for (int n = 0; n < Columns; ++n) half[n] = halves(sum[i][n]);
+      for (int n = 0; n < Columns; ++n) half[n] = avx512::halves(sum[i][n]);
       avx2::store_sums<Columns>(half, y + i * ldy, add);
     }
   }
@@ -98,15 +92,13 @@ inline void linear_bf16(const LinearArgs& a) {
 }
 
 inline constexpr Kernels kernels = [] {
-  Kernels all = avx2::kernels;
+  Kernels all = avx512::kernels;
   all.name = "avx512_bf16";
   all.linear_bf16 = linear_bf16;
   return all;
 }();
 
-[[nodiscard]] inline bool supported() {
-  return avx2::supported() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512bf16");
-}
+[[nodiscard]] inline bool supported() { return avx512::supported() && __builtin_cpu_supports("avx512bf16"); }
 
 }  // namespace rlalgo::inference::detail::avx512_bf16
 

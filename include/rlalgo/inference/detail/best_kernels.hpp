@@ -11,6 +11,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
+#include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/portable_kernels.hpp>
 
@@ -21,6 +22,7 @@ namespace rlalgo::inference::detail {
   std::vector<const Kernels*> all;
 #if defined(__x86_64__)
   if (avx512_bf16::supported()) all.push_back(&avx512_bf16::kernels);
+  if (avx512::supported()) all.push_back(&avx512::kernels);
   if (avx2::supported()) all.push_back(&avx2::kernels);
 #endif
   all.push_back(&portable::kernels);
