@@ -188,4 +188,5 @@ def main():
               f"{best['gap_p50']} / {best['gap_p99']} | {best['start']} | {best['first_token']} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What transformers_generate.py and vllm_decode.py share: completions of given ids by `rlalgo generate` beside the peer's, and
+whether their greedy texts are equal.
+
+Both sides get the same prompts of random ids and make the same number of tokens (no end id stops them). Two float32
+implementations round differently, so two tokens whose logits are nearly equal may change places, and what follows them is
+another text; that is no error. Where two texts part, the peer's own logits of the two tokens must be within `tie`.
+"""
+import pathlib
+import random
+import shutil
+import json
+
+import compare
+
+
+def without_tokenizer(model, folder):
+    """Weights and shape, and no end id: `rlalgo generate` takes ids and stops at the length."""
+    model, folder = pathlib.Path(model).resolve(), pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    for file in model.glob("model*.safetensors*"):
+        (folder / file.name).symlink_to(file)
+    config = json.loads((model / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": None, "bos_token_id": None, "pad_token_id": None}))
+    return str(folder)
+
+
+def prompts(count, length, words, seed):
+    draw = random.Random(seed)
+    return [[draw.randrange(words // 50, words) for _ in range(length)] for _ in range(count)]
+
+
+def parting(ours, theirs):
+    """The first place where two texts differ, or None."""
+    return next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), None if len(ours) == len(theirs) else min(len(ours), len(theirs)))
+
+
+def check_texts(asked, ours, theirs, margin, tie):
+    """→ "63 of 64 texts equal, …". `margin(prompt + text before, token of ours, token of theirs)`: the peer's logit of its own token
+    minus that of ours."""
+    equal, widest = 0, 0.0
+    for prompt, mine, other in zip(asked, ours, theirs):
+        compare.same("numbers of tokens", len(mine), len(other))
+        place = parting(mine, other)
+        if place is None:
+            equal += 1
+            continue
+        gap = margin(prompt + other[:place], mine[place], other[place])
+        if not 0 <= gap <= tie:
+            raise compare.Different(f"greedy texts part at token {place}: ours {mine[place]}, the peer's {other[place]}, whose logits are {gap:.3g} "
+                                    f"apart there (a tie is {tie:g})")
+        widest = max(widest, gap)
+    return f"{equal} of {len(asked)} greedy texts equal" + (f", others part at logits ≤ {widest:.1g} apart" if equal < len(asked) else "")
+
+
+def parser(description):
+    out = compare.options(description)
+    out.add_argument("--model", required=True, help="a checkpoint directory")
+    out.add_argument("--sequences", default="1,16,64")
+    out.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
+    out.add_argument("--tokens", type=int, default=128, help="of a completion")
+    out.add_argument("--tie", type=float, default=2e-3, help="logits this close are equal in float32 (in bfloat16: 0.5)")
+    return out
+
+
+def run(arguments, script, name, goal, folder, environment=None):
+    """All dtypes and counts of sequences → rows. The peer's worker knows `generate` (ids → tokens, seconds) and `margin`."""
+    bare = without_tokenizer(arguments.model, pathlib.Path(folder) / "model")
+    words = json.loads((pathlib.Path(bare) / "config.json").read_text())["vocab_size"]
+    rows = []
+    for dtype in compare.dtypes(arguments.dtypes):
+        counts = [int(s) for s in arguments.sequences.split(",")]
+        with compare.Worker(script, arguments.python, arguments.threads, ["--model", bare, "--dtype", dtype], environment) as worker, \
+                compare.Lines(arguments.program, ["generate", "--model", bare, "--dtype", dtype, "--batch", max(counts)], arguments.threads) as engine:
+            for count in counts:
+                rows.append(one(arguments, pathlib.Path(script).name, name, goal, dtype, count, words, worker, engine))
+    shutil.rmtree(bare)
+    return rows
+
+
+def one(arguments, script, name, goal, dtype, count, words, worker, engine):
+    import time
+    asked = {"draw": 0, "texts": []}
+
+    def greedy(prompt):
+        return {"ids": prompt, "max_new_tokens": arguments.tokens, "temperature": 0}
+
+    def ours(given, tokens=arguments.tokens):
+        begin = time.perf_counter()
+        answers = engine.ask([{**greedy(p), "max_new_tokens": tokens} for p in given])
+        return time.perf_counter() - begin, [a["ids"] for a in answers]
+
+    def theirs(given, tokens=arguments.tokens):
+        reply = worker.ask(do="generate", prompts=given, tokens=tokens)
+        return reply["seconds"], reply["ids"]
+
+    warm = prompts(count, arguments.prompt, words, 10**6)
+    ours(warm, 4)
+    theirs(warm, 4)
+    # Every pair of turns has new prompts: a prefix cache finds nothing.
+    todo = {0: iter(range(arguments.repeats)), 1: iter(range(arguments.repeats))}
+    given = [prompts(count, arguments.prompt, words, seed) for seed in range(arguments.repeats)]
+    with compare.Others({worker.process.pid, engine.process.pid}) as others:
+        mine, peers = compare.interleaved(lambda: ours(given[next(todo[0])]), lambda: theirs(given[next(todo[1])]), arguments.repeats)
+    del asked
+    margin = lambda ids, a, b: worker.ask(do="margin", ids=ids, ours=a, theirs=b)["margin"]
+    tie = arguments.tie if dtype == "float32" else max(arguments.tie, 0.5)
+    checked = check_texts(sum(given, []), sum((m[1] for m in mine), []), sum((p[1] for p in peers), []), margin, tie)
+    rate = [[count * arguments.tokens / seconds for seconds, _ in side] for side in (mine, peers)]
+    row = compare.Row(script, f"{name}: {count} × {arguments.tokens} tokens", dtype, arguments.threads, compare.Spread.of(rate[0]), compare.Spread.of(rate[1]),
+                      compare.times_as_fast(*rate, more_is_better=True), "tokens/s", goal, checked, others.processors, worker.hello["versions"])
+    print(f"{row.what} {dtype}: {row.ours} and {row.theirs} tokens/s, {row.ratio} times as fast; {checked}", flush=True)
+    return row
