@@ -5,10 +5,11 @@ Both sides get the same prompts of random ids and make the same number of tokens
 implementations round differently, so two tokens whose logits are nearly equal may change places, and what follows them is
 another text; that is no error. Where two texts part, the peer's own logits of the two tokens must be within `tie`.
 """
+import json
 import pathlib
 import random
-import shutil
-import json
+import sys
+import time
 
 import compare
 
@@ -22,6 +23,15 @@ def without_tokenizer(model, folder):
     config = json.loads((model / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": None, "bos_token_id": None, "pad_token_id": None}))
     return str(folder)
+
+
+def stored_dtype(model):
+    """Of the first tensor of a checkpoint: "float32", "bfloat16" …"""
+    file = sorted(pathlib.Path(model).glob("model*.safetensors"))[0]
+    with open(file, "rb") as data:
+        header = json.loads(data.read(int.from_bytes(data.read(8), "little")))
+    found = next(value["dtype"] for name, value in header.items() if name != "__metadata__")
+    return {"F32": "float32", "BF16": "bfloat16"}.get(found, found)
 
 
 def prompts(count, length, words, seed):
@@ -54,7 +64,8 @@ def check_texts(asked, ours, theirs, margin, tie):
 
 def parser(description):
     out = compare.options(description)
-    out.add_argument("--model", required=True, help="a checkpoint directory")
+    out.add_argument("--model", required=True, help="a checkpoint directory with float32 weights")
+    out.add_argument("--model-bfloat16", help="the same in bfloat16: `rlalgo generate` computes with weights as they are stored")
     out.add_argument("--sequences", default="1,16,64")
     out.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
     out.add_argument("--tokens", type=int, default=128, help="of a completion")
@@ -64,23 +75,24 @@ def parser(description):
 
 def run(arguments, script, name, goal, folder, environment=None):
     """All dtypes and counts of sequences → rows. The peer's worker knows `generate` (ids → tokens, seconds) and `margin`."""
-    bare = without_tokenizer(arguments.model, pathlib.Path(folder) / "model")
-    words = json.loads((pathlib.Path(bare) / "config.json").read_text())["vocab_size"]
     rows = []
     for dtype in compare.dtypes(arguments.dtypes):
+        model = arguments.model if dtype == "float32" else arguments.model_bfloat16
+        if model is None:
+            raise SystemExit("bfloat16 needs --model-bfloat16, or choose --dtypes float32")
+        bare = without_tokenizer(model, pathlib.Path(folder) / dtype)
+        words = json.loads((pathlib.Path(bare) / "config.json").read_text())["vocab_size"]
+        compare.same("the dtypes asked for and stored", stored_dtype(bare), dtype)
         counts = [int(s) for s in arguments.sequences.split(",")]
         with compare.Worker(script, arguments.python, arguments.threads, ["--model", bare, "--dtype", dtype], environment) as worker, \
-                compare.Lines(arguments.program, ["generate", "--model", bare, "--dtype", dtype, "--batch", max(counts)], arguments.threads) as engine:
+                compare.Lines(arguments.program, ["generate", "--model", bare, "--batch", max(counts)], arguments.threads) as engine:
+            print(f"{name} {dtype}: both are loaded; timing", file=sys.stderr, flush=True)
             for count in counts:
                 rows.append(one(arguments, pathlib.Path(script).name, name, goal, dtype, count, words, worker, engine))
-    shutil.rmtree(bare)
     return rows
 
 
 def one(arguments, script, name, goal, dtype, count, words, worker, engine):
-    import time
-    asked = {"draw": 0, "texts": []}
-
     def greedy(prompt):
         return {"ids": prompt, "max_new_tokens": arguments.tokens, "temperature": 0}
 
@@ -101,7 +113,6 @@ def one(arguments, script, name, goal, dtype, count, words, worker, engine):
     given = [prompts(count, arguments.prompt, words, seed) for seed in range(arguments.repeats)]
     with compare.Others({worker.process.pid, engine.process.pid}) as others:
         mine, peers = compare.interleaved(lambda: ours(given[next(todo[0])]), lambda: theirs(given[next(todo[1])]), arguments.repeats)
-    del asked
     margin = lambda ids, a, b: worker.ask(do="margin", ids=ids, ours=a, theirs=b)["margin"]
     tie = arguments.tie if dtype == "float32" else max(arguments.tie, 0.5)
     checked = check_texts(sum(given, []), sum((m[1] for m in mine), []), sum((p[1] for p in peers), []), margin, tie)

@@ -52,7 +52,7 @@ def main():
             parser.add_argument(name)
         return work(parser.parse_args())
     parser = compare.options(__doc__, dtypes=False)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--model", required=True, help="a checkpoint directory with float32 weights")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlalgo-compare-") as name:
         rows = compare_loading(arguments, pathlib.Path(name))
@@ -71,7 +71,7 @@ def compare_loading(arguments, folder):
     ids = json.loads(out)["ids"]
 
     def ours():
-        seconds, peak, out = compare.run_ours(arguments.program, ["score", "--model", arguments.model, "--dtype", "float32", "--lora-model-dir", adapter],
+        seconds, peak, out = compare.run_ours(arguments.program, ["score", "--model", arguments.model, "--lora-model-dir", adapter],
                                               arguments.threads, stdin=stdin_of(folder, {"ids": ids}))
         return {"process": seconds, "peak": peak, "log_probs": json.loads(out)["log_probs"]}
 

@@ -64,11 +64,11 @@ def one(arguments, name, model, threads, goal, dtype, folder):
     def first_request(_):
         return {"replay": json.loads(record.read_text().splitlines()[0])}
 
-    row, mine, theirs = trl_steps.compare_steps(arguments, __file__, f"GRPO step, {name}, {GROUP * PROMPTS} × {TOKENS} tokens", goal, dtype, threads,
+    row, drawn = trl_steps.compare_steps(arguments, __file__, f"GRPO step, {name}, {GROUP * PROMPTS} × {TOKENS} tokens", goal, dtype, threads,
                                                 compare.without_end(model, folder / "model"), data, config, options, folder, ("loss", "grad_norm", "entropy", "reward"),
                                                 first_request)
     # Of the timed steps, which drew their own: every completion had its length.
-    for metrics in [r[-1] for r in mine] + [r["metrics"] for r in theirs]:
+    for metrics in drawn:
         compare.close("lengths of completions", metrics["completions/mean_length"], TOKENS, 0.02)
     return row
 

@@ -2,6 +2,7 @@
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 import tempfile
 import time
@@ -87,30 +88,40 @@ def parser(description):
 
 
 def compare_steps(arguments, script, what, goal, dtype, threads, model, data, config, options, folder, names, first_request=lambda folder: {}):
-    """A step of ours and TRL's, in turns. Ours is a process of two steps, of which the first, from the weights of the checkpoint, is the
-    one that is checked and the second is timed; TRL's first step is checked, its second warms up."""
-    def ours():
-        records, _, peak = compare.train(arguments.program, {**config, "base_model": model}, folder, threads, 2)
-        return records, peak
+    """A step of ours and TRL's, in turns. The first of either side, from the weights of the checkpoint, is the one that is checked. A turn of
+    ours is a new process: of a large model its first step, which also reads the weights from their file; of a small one the median of the five
+    steps after it, and of TRL's five."""
+    large = pathlib.Path(model, "model.safetensors").stat().st_size > 5e7
+    each, skipped = (1, 0) if large else (5, 1)
 
-    records, _ = ours()
-    steps = arguments.repeats + 2
+    def ours():
+        records, _, peak = compare.train(arguments.program, {**config, "base_model": model}, folder, threads, skipped + each)
+        return {"records": records, "seconds": statistics.median(r["time/step"] for r in records[skipped:]), "peak": peak}
+
+    def theirs():
+        replies = [worker.ask() for _ in range(each)]
+        return {**replies[-1], "seconds": statistics.median(r["seconds"] for r in replies)}
+
+    records = ours()["records"]
+    steps = 1 + skipped + arguments.repeats * each
     with compare.Worker(script, arguments.python, threads, ["--model", model, "--dtype", dtype, "--data", data, "--steps", steps, *options]) as worker:
         first = worker.ask(**first_request(folder))
         checked = check(records[0], first["metrics"], dtype, names)
         tokens = [records[0]["num_tokens"], first["metrics"]["num_tokens"]]
         compare.same("tokens of the first step", *map(int, tokens))
-        worker.ask()
+        for _ in range(skipped):
+            worker.ask()
+        print(f"{what} {dtype}: same work ({checked}); timing", file=sys.stderr, flush=True)
         with compare.Others({worker.process.pid}) as others:
-            mine, theirs = compare.interleaved(ours, worker.ask, arguments.repeats)
+            mine, peers = compare.interleaved(ours, theirs, arguments.repeats)
         versions = worker.hello["versions"]
-    seconds = [r[-1]["time/step"] for r, _ in mine], [r["seconds"] for r in theirs]
-    peaks = max(p for _, p in mine) / 1e9, theirs[-1]["peak"] / 1e9
+    seconds = [[turn["seconds"] for turn in side] for side in (mine, peers)]
+    peaks = [max(turn["peak"] for turn in side) / 1e9 for side in (mine, peers)]
     row = compare.Row(pathlib.Path(script).name, what, dtype, threads, compare.Spread.of(seconds[0]), compare.Spread.of(seconds[1]),
                       compare.times_as_fast(*seconds, more_is_better=False), "s", goal, f"{int(tokens[0]):,} tokens, {checked}", others.processors, versions,
                       tuple(f"{p:.2g} GB" for p in peaks))
     print(f"{what} {dtype}: {row.ours} and {row.theirs} s, {row.ratio} times as fast; {row.checked}", flush=True)
-    return row, [r for r, _ in mine], theirs
+    return row, [turn["records"][-1] for turn in mine] + [turn["metrics"] for turn in peers]
 
 
 def rows_of(path, count, first=0):

@@ -1,5 +1,5 @@
 // Tokenizing and rendering speed. RLALGO_TOKENIZER names a model directory (default: a small fixture), RLALGO_TEXT a
-// UTF-8 file; the yardstick is the same in Python: see benchmarks/text/tokenizer_baseline.py.
+// UTF-8 file; the yardstick is the same in Python: see benchmarks/compare/tokenizers_text.py.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

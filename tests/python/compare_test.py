@@ -202,6 +202,7 @@ def a_copy_of_a_checkpoint_ends_at_another_token():
         assert (made / "model.safetensors").resolve() == source / "model.safetensors"
         bare = pathlib.Path(decode.without_tokenizer(source, pathlib.Path(folder, "bare")))
         assert sorted(os.listdir(bare)) == ["config.json", "model.safetensors"] and json.loads((bare / "config.json").read_text())["eos_token_id"] is None
+        assert decode.stored_dtype(bare) == "bfloat16"
 
 
 @case

@@ -42,7 +42,7 @@ def refusal(function, *arguments):
 
 @case
 def every_python_file_compiles_and_is_clean():
-    files = [p for top in ("python", "scripts", "tests", "examples") for p in sorted((ROOT / top).rglob("*.py"))]
+    files = [p for top in ("python", "scripts", "tests", "examples", "benchmarks") for p in sorted((ROOT / top).rglob("*.py"))]
     assert len(files) > 20
     with tempfile.TemporaryDirectory() as folder:
         for path in files:
