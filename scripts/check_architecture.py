@@ -42,7 +42,7 @@ FLOORS = [
     ["loss", "model"],
     ["inference", "feature", "optim", "distributed"],
     ["sampler", "sync", "remote", "serve"],
-    ["trainer"],
+    ["trainer", "colocated"],
     ["config"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -179,6 +179,9 @@ Run vllm_serve(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--processed-logprobs", s.drawn_log_probs,
                "OpenAI routes report the distribution that was drawn from, as TRL's always do");
+  app.add_option(
+      "--seed", s.seed,
+      "requests without a seed repeat: by this number, the weights' name, the prompt, and how often it was asked");
   app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
   app.add_option("--weight-transfer-config", o->weight_transfer,
                  "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL")

@@ -132,6 +132,106 @@ def episodes_with_edited_histories(c):
     assert any(len(values) == 2 for values in advantages.values()), advantages
 
 
+def episodes_here(c, port, model_port, changes=None, **trl):
+    """The configuration of a run whose agents ask the trainer's own process."""
+    config(c, port, {"max_steps": 3, "micro_batch_size": 4, "gradient_accumulation_steps": 2, "logging_steps": 1, **(changes or {})}, nemo_gym_multi_turn=True,
+           trl={"vllm_server_port": model_port, "num_generations": 8, **trl})
+
+
+@case
+def agents_that_ask_the_trainer(c):
+    """Without a server the agents ask the process that trains; its run is that of a server with the same seed, and repeats itself."""
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
+    log, port = c.folder / "log.jsonl", free_port()
+    with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
+        episodes_here(c, head, port, {"output_dir": "here", "save_strategy": "steps", "save_steps": 2})
+        result = c.run("train", "config.yaml").expect(0, f"agents ask this process: http://127.0.0.1:{port}/v1", "done: step")
+        assert "warning" not in result.err, result.err
+        c.run("train", "config.yaml", "--resume-from-checkpoint", "here/checkpoint-2", "--output-dir", "again").expect(0)
+    here = c.metrics("here")
+    played = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(here) == 3 and len(played) == 32, (len(here), len(played))  # 24, and the last 8 again
+    for step, line in enumerate(here):
+        own = played[8 * step:8 * step + 8]
+        assert line["rollout/failed"] == 0 and line["rollout/num_turns/mean"] == 2 and line["rollout/rows"] == 1, line
+        assert abs(line["rollout/reward/mean"] - sum(e["reward"] for e in own) / 8) < 1e-6 and line["grad_norm"] > 0, line
+        assert abs(line["completions/mean_length"] - sum(len(ids) for e in own for ids in e["drawn"]) / 8) < 1e-6, line
+        # the second call was shown what the first drew, id by id
+        assert all(e["prompts"][1][:len(e["prompts"][0]) + len(e["drawn"][0])] == e["prompts"][0] + e["drawn"][0] for e in own)
+    assert (c.folder / "again/model.safetensors").read_bytes() == (c.folder / "here/model.safetensors").read_bytes()
+    before = c.folder / "before.jsonl"
+    log.rename(before)
+    server = Server(c, "--seed", "42", "--processed-logprobs", "--generation-config", "vllm")
+    try:
+        with gym("--log", log, "--model-url", f"http://127.0.0.1:{server.port}") as head:
+            episodes_here(c, head, server.port, {"output_dir": "there"}, use_vllm=True, vllm_server_host="127.0.0.1")
+            c.run("train", "config.yaml").expect(0, "done: step")
+    finally:
+        server.stop()
+    there = [json.loads(line) for line in log.read_text().splitlines()]
+    key = lambda e: json.dumps([e["prompts"], e["drawn"], e["log_probs"], e["reward"]])
+    for step in range(3):
+        assert sorted(map(key, played[8 * step:8 * step + 8])) == sorted(map(key, there[8 * step:8 * step + 8])), step
+    one, other = without_times(here), without_times(c.metrics("there"))
+    for a, b in zip(one, other):
+        assert a == b, {name: (a.get(name), b.get(name)) for name in a if a.get(name) != b.get(name)}
+    assert (c.folder / "there/model.safetensors").read_bytes() == (c.folder / "here/model.safetensors").read_bytes()
+
+
+@case
+def agents_that_ask_an_adapter(c):
+    """With an adapter, in turns with training and beside it."""
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
+    log, port = c.folder / "log.jsonl", free_port()
+    lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "v_proj"]}
+    with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
+        for name, trl in [("turns", {}), ("beside", {"use_data_producer": True, "async_prefetch": True})]:
+            log.unlink(missing_ok=True)
+            episodes_here(c, head, port, {"output_dir": name, **lora}, **trl)
+            c.run("train", "config.yaml").expect(0, "done: step")
+            lines, played = c.metrics(name), [json.loads(line) for line in log.read_text().splitlines()]
+            assert len(lines) == 3 and len(played) == 24, (name, len(lines), len(played))
+            for step, line in enumerate(lines):
+                rewards = sum(e["reward"] for e in played[8 * step:8 * step + 8]) / 8
+                assert line["rollout/failed"] == 0 and abs(line["rollout/reward/mean"] - rewards) < 1e-6 and line["grad_norm"] > 0, (name, line)
+
+
+@case
+def agents_that_ask_on_two_ranks(c):
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
+    log, port = c.folder / "log.jsonl", free_port()
+    with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
+        for folder, accumulation, ranks in [("one", 2, []), ("many", 1, ["--nproc-per-node", 2])]:
+            episodes_here(c, head, port, {"output_dir": folder, "gradient_accumulation_steps": accumulation})
+            c.run("train", "config.yaml", *ranks).expect(0, "done: step")
+    one, many = without_times(c.metrics("one")), without_times(c.metrics("many"))
+    assert len(one) == len(many) == 3
+    for a, b in zip(one, many):
+        assert a.keys() == b.keys(), set(a) ^ set(b)
+        for name in a:
+            close(a[name], b[name], f"step {a['step']} {name}")
+
+
+@case
+def a_trainer_that_agents_ask_is_stopped(c):
+    rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
+    port = free_port()
+    with gym("--model-url", f"http://127.0.0.1:{port}") as head:
+        episodes_here(c, head, port, {"max_steps": 100000, "save_strategy": "steps", "save_steps": 100000})
+        process = c.start("train", "config.yaml")
+        deadline = time.time() + 60
+        while not (c.folder / "out" / "metrics.jsonl").exists() and time.time() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        began = time.time()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and time.time() - began < 10, (process.returncode, time.time() - began, err[-800:])
+        assert any(path.name.startswith("checkpoint-") for path in (c.folder / "out").iterdir()), list((c.folder / "out").iterdir())
+        # a port that somebody has
+        with socket.create_server(("127.0.0.1", port)):
+            c.run("train", "config.yaml", "--output-dir", "other").expect(1, "rlalgo.http.8", str(port))
+
+
 @case
 def judged_on_two_ranks(c):
     """The rewards of a Gym, each completion judged once, as on one rank."""

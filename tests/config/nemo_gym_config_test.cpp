@@ -76,8 +76,8 @@ TEST_CASE("what a Gym cannot do without, or with, is an error with its place") {
   CHECK(lacks(error_of(without("nemo_gym_auto_start")), {"config.7: ", "nemo_gym_config_paths"}) == "");
   CHECK(lacks(error_of(minimal + "nemo_gym_head_port: 70000\n"), {"config.6: ", "1 to 65535"}) == "");
   CHECK(lacks(error_of(minimal + "nemo_gym_verify_timeout: 0\n"), {"config.6: ", "nemo_gym_verify_timeout"}) == "");
-  CHECK(lacks(error_of(minimal + "nemo_gym_multi_turn: true\n"), {"config.8: ", "generation server", "vllm-serve"}) ==
-        "");
+  CHECK(lacks(error_of(minimal + "nemo_gym_multi_turn: true\ntrl: {rollout_func: a.b}\n"),
+              {"config.8: ", "nemo_gym_multi_turn", "trl.rollout_func"}) == "");
   CHECK(parse(minimal + "nemo_gym_multi_turn: true\nnemo_gym_run_timeout: 9\ntrl: {use_vllm: true}\n")
             .nemo_gym.run_timeout == 9);
   CHECK(lacks(error_of(minimal + "trl: {tools: [calculator]}\n"), {"config.8: ", "trl.tools"}) == "");
@@ -89,4 +89,29 @@ TEST_CASE("what a Gym cannot do without, or with, is an error with its place") {
               {"nemo_gym_datasets", "a list"}) == "");
   CHECK(lacks(error_of(without("rl") + "rl: dpo\ndatasets: [{path: r}]\n"),
               {"config.8: ", "nemo_gym_enabled", "dpo"}) == "");
+}
+
+TEST_CASE("agents ask this process, unless a server is named") {
+  const std::string agents = minimal + "nemo_gym_multi_turn: yes\n";
+  const RunConfig here = parse(agents);
+  CHECK(here.warnings.empty());
+  CHECK(here.trl.serves());
+  CHECK_FALSE(here.trl.generates_elsewhere());
+  CHECK(here.trl.vllm_server_host == "127.0.0.1");
+  CHECK(here.trl.vllm_server_port == 0);
+  CHECK(here.trl.may_correct());
+  CHECK(here.trl.vllm_importance_sampling_mode ==
+        parse(agents + "trl: {use_vllm: true}\n").trl.vllm_importance_sampling_mode);
+  const RunConfig there = parse(
+      agents + "trl: {use_vllm: true, vllm_mode: colocate, vllm_server_port: 8123, vllm_server_host: 127.0.0.2}\n");
+  CHECK(there.warnings.empty());
+  CHECK(there.trl.serves());
+  CHECK(there.trl.vllm_server_port == 8123);
+  CHECK(there.trl.vllm_server_host == "127.0.0.2");
+  CHECK_FALSE(parse(agents + "trl: {use_vllm: true}\n").trl.serves());
+  CHECK_FALSE(parse(minimal).trl.serves());
+  CHECK(lacks(error_of(agents + "trl: {vllm_server_port: 70000}\n"), {"config.6: ", "vllm_server_port", "free"}) == "");
+  const RunConfig idle = parse(agents + "trl: {vllm_server_timeout: 5}\n");
+  REQUIRE(idle.warnings.size() == 1);
+  CHECK(lacks(idle.warnings[0], {"vllm_server_timeout", "agents ask this process"}) == "");
 }

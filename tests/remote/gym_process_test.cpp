@@ -29,6 +29,7 @@ GymProcessConfig with(const support::ScratchDirectory& folder, const std::string
   return {.directory = folder.path(),
           .config_paths = {"a.yaml", "b.yaml"},
           .head_port = 11234,
+          .overrides = {"+policy_base_url=http://127.0.0.1:8/v1"},
           .log = folder.path() / "log"};
 }
 
@@ -57,10 +58,10 @@ TEST_CASE("the Gym is started in its folder with our port, and ends with all tha
     CHECK(soon(
         [&] { return std::filesystem::exists(folder.path() / "child") && !text_of(folder.path() / "child").empty(); }));
     process.require_running();
-    CHECK(
-        lacks(text_of(folder.path() / "log"), {"+config_paths=[a.yaml,b.yaml]", "+skip_venv_if_present=true",
-                                               "+head_server.port=11234", "+model_endpoint_readiness_timeout_seconds=0",
-                                               std::filesystem::canonical(folder.path()).c_str(), "disabled"}) == "");
+    CHECK(lacks(text_of(folder.path() / "log"),
+                {"+config_paths=[a.yaml,b.yaml]", "+skip_venv_if_present=true", "+head_server.port=11234",
+                 "+policy_base_url=http://127.0.0.1:8/v1", "+model_endpoint_readiness_timeout_seconds=0",
+                 std::filesystem::canonical(folder.path()).c_str(), "disabled"}) == "");
     CHECK(::getsid(pid) == pid);
   }
   CHECK(::kill(pid, 0) != 0);

@@ -141,3 +141,24 @@ TEST_CASE("the output of a tied model follows its embedding") {
   bench.store.update({{"model.embed_tokens.weight", changed}});
   CHECK(bench.score(bench.store.base()) == expected);
 }
+
+TEST_CASE("weights of this process take the place of all that there were, adapter included") {
+  Bench bench;
+  bench.store.load_adapter("a", bench.adapter("v0", 1), false);
+  const auto base = bench.score(bench.store.base()), adapted = bench.score(bench.store.find("a"));
+  const auto before = bench.store.base();
+  auto other = std::make_shared<model::DecoderWeights>(bench.decoder->weights());
+  other->final_norm = other->final_norm.detach().mul(2.0).clone();
+  bench.store.replace(other, "v7");
+  CHECK(bench.store.version_name() == "v7");
+  CHECK(bench.store.version() == 2);
+  CHECK(bench.score(bench.store.base()) != base);
+  CHECK(bench.score(bench.store.find("a")) != adapted);
+  CHECK(bench.score(before) == base);
+  bench.store.replace(std::make_shared<model::DecoderWeights>(bench.decoder->weights()));
+  CHECK(bench.store.version_name() == "3");
+  CHECK(bench.score(bench.store.base()) == base);
+  CHECK(bench.score(bench.store.find("a")) == adapted);
+  const WeightStore begun(bench.decoder, bench.engine, other);
+  CHECK(bench.score(begun.base()) != base);
+}

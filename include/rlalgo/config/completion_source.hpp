@@ -4,6 +4,8 @@
 //   the same with trl.async_prefetch              SnapshotEngine, SnapshotWeights: copies of what is trained
 //   trl.use_vllm: false, or vllm_mode: colocate   LocalEngine, SharedWeights; what it has computed of a prompt serves the
 //                                                 next turns and batches under the same version of the weights
+//   nemo_gym_multi_turn without a server          ColocatedServer, which the agents ask, and ServedWeights; it listens on
+//                                                 vllm_server_host and _port, or on a port that is free
 //   trl.use_vllm: true, vllm_mode: server         VllmClient; LoraFileSync for an adapter that a server can load, else
 //                                                 ServerWeightSync, of merged weights when there is an adapter; with the
 //                                                 key VLLM_API_KEY where the environment has one
@@ -14,7 +16,7 @@
 // and stop() ends a generation. A server that is started anew gets its weights again (sync/turns.hpp).
 // Of several ranks each has an engine; a server is rank 0's: it asks for all completions, and hands the weights over.
 //
-// Errors: those of remote/vllm_client.hpp and sync/server_weight_sync.hpp.
+// Errors: those of remote/vllm_client.hpp, sync/server_weight_sync.hpp and colocated/colocated_server.hpp.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +32,10 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/colocated/colocated_server.hpp>
+#include <rlalgo/colocated/served_weights.hpp>
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/processors.hpp>
 #include <rlalgo/http/client.hpp>
@@ -105,6 +110,9 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*function_);
   }
 
+  // Where agents are to ask; of a server in this process, on rank 0.
+  [[nodiscard]] const std::string& served_at() const { return served_at_; }
+
   // From here on a Gym's agents make them, who ask the server that this one hands the weights to.
   void run_agents(std::shared_ptr<remote::GymAgents> agents) {
     agents_ = std::move(agents);
@@ -156,12 +164,14 @@ class CompletionSource {
     std::shared_ptr<sync::Turns> turns = std::make_shared<sync::Turns>();
     std::function<std::int64_t()> hold = {};
     std::function<void()> moved = {};
+    std::string served_at = {};
   };
 
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
-      : CompletionSource(c.trl.generates_elsewhere() ? server(c, model, log, stop.get_token())
-                         : c.trl.generates_beside()  ? snapshot(model, stop.get_token())
-                                                     : local(model),
+      : CompletionSource(c.trl.serves()                ? served(c, model, log, stop.get_token())
+                         : c.trl.generates_elsewhere() ? server(c, model, log, stop.get_token())
+                         : c.trl.generates_beside()    ? snapshot(model, stop.get_token())
+                                                       : local(model),
                          stop) {}
   CompletionSource(Parts parts, std::stop_source stop)
       : stop_(std::move(stop)),
@@ -172,7 +182,8 @@ class CompletionSource {
         hand_overs_(std::move(parts.turns)),
         progress_(std::move(parts.progress)),
         hold_(std::move(parts.hold)),
-        moved_(std::move(parts.moved)) {}
+        moved_(std::move(parts.moved)),
+        served_at_(std::move(parts.served_at)) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
   static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
@@ -199,6 +210,58 @@ class CompletionSource {
             {},
             [engine] { engine->weights_changed(); }};
   }
+
+  // What the server draws with where a request says nothing: as the engine of this process would.
+  [[nodiscard]] static serve::ServedModel served_model(const RunConfig& c, const LanguageModel& model) {
+    const TrlConfig& t = c.trl;
+    return {.name = c.nemo_gym.model_name.value_or(model.base_model),
+            .root = model.base_model,
+            .decoder = model.decoder,
+            .tokenizer = model.tokenizer,
+            .chat_template = model.chat_template,
+            .stop_ids = model.stop_ids,
+            .sampling = {.temperature = t.temperature,
+                         .top_p = t.top_p,
+                         .min_p = t.min_p,
+                         .repetition_penalty = t.repetition_penalty,
+                         .top_k = t.top_k,
+                         .max_tokens = {}}};
+  }
+
+  // A server in this process, of rank 0; whoever asks generator() asks it, too. While it answers beside training, it has half of the
+  // processors.
+  static Parts served(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
+    const TrlConfig& t = c.trl;
+    const auto world = world_of(c);
+    std::shared_ptr<colocated::ColocatedServer> server;
+    std::string url;
+    if (world->rank() == 0) {
+      const char* const key = std::getenv("VLLM_API_KEY");
+      server = std::make_shared<colocated::ColocatedServer>(
+          served_model(c, model),
+          serve::ServerConfig{
+              .http = {.host = t.vllm_server_host, .port = static_cast<std::uint16_t>(t.vllm_server_port)},
+              .engine = {.engine = {.threads = t.generates_beside() ? std::max(1, core::usable_processors() / 2) : 0}},
+              .api_key = key != nullptr ? key : "",
+              .drawn_log_probs = true,
+              .seed = c.seed,
+              .report_seconds = 0.0,
+              .tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; }});
+      url = server->url();
+      log << "agents ask this process: " << url << "/v1" << std::endl;
+    }
+    url = world->gather("address of the generation server", url).front();
+    const auto client = std::make_shared<remote::VllmClient>(
+        remote::VllmConfig{.server = {.base_url = url, .headers = server_key(), .stop = std::move(stop)},
+                           .vocab_size = model.decoder->config().vocab_size});
+    Parts out{
+        server != nullptr ? std::shared_ptr<void>(std::make_shared<Both>(server, client)) : client,
+        inference::AnyGenerator(*client),
+        server != nullptr ? sync::AnySync(colocated::ServedWeights(server)) : sync::AnySync(sync::FirstRankSync())};
+    out.served_at = url;
+    return out;
+  }
+  using Both = std::pair<std::shared_ptr<colocated::ColocatedServer>, std::shared_ptr<remote::VllmClient>>;
 
   static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
@@ -274,6 +337,7 @@ class CompletionSource {
   std::function<std::uint64_t()> progress_;
   std::function<std::int64_t()> hold_;
   std::function<void()> moved_;
+  std::string served_at_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_ or function_
   std::shared_ptr<remote::RolloutFunction> function_;
   std::shared_ptr<remote::GymAgents> agents_;

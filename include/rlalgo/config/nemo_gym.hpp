@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -99,10 +100,20 @@ struct NemoGym {
   std::shared_ptr<remote::GymVerifier> verifier;  // of single turns; null: agents play
 };
 
-// Null: there is none. Found or started, with the servers that the rows need.
+// By which names a Gym's configurations ask for the model that its agents talk to.
+[[nodiscard]] inline std::vector<std::string> policy_overrides(const RunConfig& c, const std::string& served_at) {
+  if (served_at.empty()) return {};
+  const char* const key = std::getenv("VLLM_API_KEY");
+  return {"+policy_base_url=" + served_at + "/v1", "+policy_model_name=" + c.nemo_gym.model_name.value_or("policy"),
+          std::string("+policy_api_key=") + (key != nullptr && *key != '\0' ? key : "none")};
+}
+
+// Null: there is none. Found or started, with the servers that the rows need. `served_at`: of a generation server that its
+// agents are to ask, which a Gym that is started is told (policy_base_url, policy_model_name, policy_api_key).
 [[nodiscard]] inline std::shared_ptr<NemoGym> nemo_gym(const RunConfig& c, std::span<const data::TokenizedPrompt> train,
                                                        std::span<const data::TokenizedPrompt> evaluation,
-                                                       const std::function<void(const std::string&)>& tell = {}) {
+                                                       const std::function<void(const std::string&)>& tell = {},
+                                                       const std::string& served_at = {}) {
   const NemoGymConfig& g = c.nemo_gym;
   if (!g.enabled) return nullptr;
   const auto out = std::make_shared<NemoGym>();
@@ -119,8 +130,12 @@ struct NemoGym {
     std::filesystem::create_directories(c.output_dir);
     const std::filesystem::path log = std::filesystem::absolute(std::filesystem::path(c.output_dir) / "ng_run.log");
     if (tell) tell("the NeMo Gym in " + gym_directory(c).string() + " is started; its log is " + log.string());
-    out->process = std::make_unique<remote::GymProcess>(remote::GymProcessConfig{
-        .directory = gym_directory(c), .config_paths = g.config_paths, .head_port = g.head_port, .log = log});
+    out->process =
+        std::make_unique<remote::GymProcess>(remote::GymProcessConfig{.directory = gym_directory(c),
+                                                                      .config_paths = g.config_paths,
+                                                                      .head_port = g.head_port,
+                                                                      .overrides = policy_overrides(c, served_at),
+                                                                      .log = log});
     settings.still_starting = [process = out->process.get()] { process->require_running(); };
   }
   out->gym = std::make_shared<remote::Gym>(std::move(settings));

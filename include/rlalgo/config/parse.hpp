@@ -159,6 +159,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
   const bool preference = is_preference(config);
   detail::preset_recipe(config);
+  config.trl.agents = !preference && detail::agents_play(reader.section());
   if (preference)
     detail::read_preference(reader, trl, config);
   else

@@ -102,6 +102,8 @@ inline void check_sharding(RunConfig& c, int ranks) {
   if (is_preference(c)) return;
   if (c.trl.generates_beside())
     refuse("generation beside training", "trl.async_prefetch", "deepspeed stage 2, or trl.async_prefetch: false");
+  if (c.trl.serves())
+    refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
   if (c.trl.generates_elsewhere())
     refuse("generation by a server", "trl.use_vllm", "deepspeed stage 2, or trl.use_vllm: false");
 }

@@ -378,6 +378,28 @@ struct RecognisedKey {
   return keys;
 }
 
+// Of another server, where agents ask this process.
+[[nodiscard]] inline std::span<const RecognisedKey> idle_serving_keys() {
+  static constexpr std::string_view elsewhere = "it concerns another server, and the agents ask this process";
+  static constexpr std::string_view requests = "the agents' requests say what they want";
+  static constexpr std::string_view sized = "the server in this process takes what the model needs";
+  static const std::vector<RecognisedKey> keys = {
+      {"vllm_server_timeout", elsewhere},
+      {"request_timeout", elsewhere},
+      {"vllm_server_base_url", elsewhere},
+      {"vllm_group_port", elsewhere},
+      {"vllm_lora_sync", elsewhere},
+      {"vllm_guided_decoding_regex", requests},
+      {"vllm_structured_outputs_regex", requests},
+      {"vllm_enable_sleep_mode", sized},
+      {"vllm_model_impl", sized},
+      {"vllm_gpu_memory_utilization", sized},
+      {"vllm_max_model_length", sized},
+      {"vllm_tensor_parallel_size", sized},
+  };
+  return keys;
+}
+
 // With a generation server: what is the server's own business.
 [[nodiscard]] inline std::span<const RecognisedKey> idle_server_keys() {
   static constexpr std::string_view colocated = "it concerns vllm_mode: colocate";

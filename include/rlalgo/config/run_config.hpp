@@ -98,6 +98,9 @@ struct TrlConfig {
   std::optional<double> vllm_importance_sampling_clip_min;
   std::optional<double> vllm_importance_sampling_clip_max = 3.0;
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
+  bool agents = false;  // of a Gym make them (nemo_gym_multi_turn), who ask a server
+  // Whether that server is this process.
+  [[nodiscard]] bool serves() const { return agents && !generates_elsewhere(); }
 
   // Generation beside training
   bool use_data_producer = false;                  // alone: generation and training take turns, as without it
@@ -126,7 +129,7 @@ struct TrlConfig {
   }
   // Whether the ratio of a row may have to be corrected for the generator that drew it.
   [[nodiscard]] bool may_correct() const {
-    return generates_elsewhere() || generates_beside() ||
+    return generates_elsewhere() || serves() || generates_beside() ||
            (replay_buffer_size > 0 && replay_recompute_logps.value_or(false));
   }
 

@@ -233,6 +233,9 @@ class Validator {
 
   void generation_server() const {
     const TrlConfig& t = config_.trl;
+    if (t.serves())
+      range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
+            t.vllm_server_port >= 0 && t.vllm_server_port < 65536, "from 1 to 65535, or 0 for one that is free");
     if (!t.generates_elsewhere()) return;
     range("trl.vllm_server_port", static_cast<double>(t.vllm_server_port),
           t.vllm_server_port > 0 && t.vllm_server_port < 65536, "from 1 to 65535");

@@ -12,6 +12,9 @@
 // trainer's are handed over as to any server. Settings of the model are those of the server that agents ask, but for
 // temperature, top_p and the length of a message (max_output_tokens, unless the row has its own).
 //
+// The order of a group is a function of its episodes, not of when they ended: where the server's draws repeat themselves
+// (serve/repeatable_draws.hpp), steps do.
+//
 // An episode that failed leaves its group; the classes are those of gym.hpp, and `no_token_ids` (the model server hands
 // none on), `foreign_ids` (no ids of our vocabulary), `empty` (the model drew nothing), `too_long` (one of its rows is).
 //

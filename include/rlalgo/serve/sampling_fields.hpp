@@ -33,6 +33,7 @@ struct SamplingLimits {
 struct SamplingRequest {
   inference::RequestSpec spec;             // all but prompt, weights, log-probs and sinks
   std::optional<std::int64_t> max_tokens;  // as asked for; spec.sampling.max_new_tokens is at least 1
+  bool seeded = false;                     // the request says its seed
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   std::optional<std::string> pattern;  // what the text must match (pattern.hpp)

@@ -24,6 +24,8 @@ struct ServedModel {
   std::vector<data::TokenId> stop_ids = {};  // end ids of the model
   std::int64_t max_model_len = 0;            // tokens of prompt and completion; 0 = max_position_embeddings
   SamplingDefaults sampling = {};            // of requests of OpenAI's and vLLM's routes
+  std::shared_ptr<const model::DecoderWeights> weights = {};  // to begin with; null: those of `decoder`
+  bool any_name = false;  // a name that nothing has is the model's: requests come from programs that call it their way
 
   [[nodiscard]] std::int64_t length_limit() const {
     const std::int64_t most = decoder->config().max_position_embeddings;

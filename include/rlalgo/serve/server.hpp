@@ -33,6 +33,10 @@ class GenerationServer {
   [[nodiscard]] std::string url() const;
   [[nodiscard]] Engine::Counts counts() const;
 
+  // From the next request on the answers are of these weights (weight_store.hpp: replace), in the trainer's own process.
+  // Not from a thread of the server.
+  void replace_weights(std::shared_ptr<const model::DecoderWeights> weights, const std::string& name);
+
   // Refuses new requests with 503, waits at most `seconds` for those under way, ends the rest as aborted.
   void stop(double seconds);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct ServerConfig {
   bool strict = false;                               // a field that no route knows is an error
   bool drawn_log_probs = false;      // OpenAI's routes: of the distribution that was drawn from, not of the model
   std::int64_t most_log_probs = 20;  // beside a token; −1 = the vocabulary
-  double request_seconds = 3600.0;   // of one request, from its arrival; 0 = no limit
+  std::optional<std::uint64_t> seed =
+      {};                           // of requests without one (repeatable_draws.hpp); none: they differ every time
+  double request_seconds = 3600.0;  // of one request, from its arrival; 0 = no limit
   std::size_t body_limit = std::size_t{16} << 20;     // of requests that bring no weights
   std::string broadcast_backend = "nccl";             // of trainers that do not name theirs: nccl or gloo
   double broadcast_seconds = 120.0;                   // for a trainer to come, and for each tensor that it broadcasts

@@ -3,6 +3,7 @@
 //
 //   store.load_adapter("policy", directory, true);   reads files, checks them, and puts the new version in the old one's place
 //   store.update(tensors);                           all of them or, where one does not fit, none
+//   store.replace(weights);                          of somebody in this process, who keeps their hands off them
 //   spec.weights = store.find("policy");
 //
 // Nothing is copied but what is replaced. Adapters stay over the base's new tensors; what an adapter brought itself
@@ -39,7 +40,9 @@ class WeightStore {
   };
 
   // `engine` outlives the store, and runs on no weights but those of the store.
-  WeightStore(std::shared_ptr<const model::Decoder> decoder, Engine& engine);
+  // `weights`: to begin with, of that model; null: its own.
+  WeightStore(std::shared_ptr<const model::Decoder> decoder, Engine& engine,
+              std::shared_ptr<const model::DecoderWeights> weights = {});
 
   [[nodiscard]] inference::Forward::WeightsHandle base() const;
   // Null where there is no adapter of that name.
@@ -53,6 +56,8 @@ class WeightStore {
   // Base tensors under the names of the checkpoint, of the model's type or another floating one. `name`: of the version
   // that they make; empty: its number.
   void update(const std::vector<model::NamedTensor>& tensors, const std::string& name = {});
+  // All of the base's weights, adapter included, which stay as they are from here on; nothing is copied.
+  void replace(std::shared_ptr<const model::DecoderWeights> weights, const std::string& name = {});
   // Raises what update() would say of a tensor of that name and shape.
   void check(const std::string& name, const std::vector<std::int64_t>& shape) const;
 
@@ -79,6 +84,9 @@ class WeightStore {
   // Views of new weights; `before` is forgotten by the prefix cache.
   [[nodiscard]] inference::Forward::WeightsHandle view(const Weights& weights, std::int64_t version) const;
   void forget(const inference::Forward::WeightsHandle& before) const;
+  void remember_name(std::string name);  // of the version in force; with `mutex_` held
+  // In the place of `from`, the base's, with adapters over it. While `changing_` is held.
+  void put_in_force(const Weights& from, const Weights& next, const std::string& name);
   [[nodiscard]] Weights rebased(const model::DecoderWeights& adapted, const model::DecoderWeights& from,
                                 const model::DecoderWeights& to) const;
 

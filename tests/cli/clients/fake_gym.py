@@ -4,7 +4,8 @@
 
 Resources servers: numbers (answers compared as numbers; sessions by cookie; reward_components), words_resources_server with the
 inner name words (no sessions, refuses rows without expected_answer), stepped (no /verify). Agents: numbers_simple_agent (not there);
-with --model-url numbers_editing_agent, which asks once, or once more with another history.
+with --model-url numbers_editing_agent, which asks once, or once more with another history, and numbers_steady_agent, which asks
+twice and rewards what was said.
 --faults: four of ten judgements go wrong in one of seven ways, chosen by the seed and the text. --log: one JSON line for each judgement.
 """
 import argparse
@@ -169,6 +170,24 @@ class EditingAgent(Handler):
         self.reply(200, {**body, "reward": reward, "mask_sample": False, "failure_kind": None, "response": {"output": output}})
 
 
+class SteadyAgent(EditingAgent):
+    """Two calls, the second with all of the first, its token ids too, as Gym's model server sends them; all but the draws is a function of the row."""
+
+    def do_POST(self):
+        body = self.body()
+        if self.path != "/run":
+            return self.reply(404, {"detail": "Not Found"})
+        params = body["responses_create_params"]
+        first = self.ask(params, params["input"])
+        said = {"role": "assistant", "content": first["content"][0]["text"], **{key: first[key] for key in ("prompt_token_ids", "generation_token_ids", "generation_log_probs")}}
+        second = self.ask(params, params["input"] + [said, {"role": "user", "content": "Are you sure?"}])
+        text = "".join(o["content"][0]["text"] for o in (first, second))
+        reward = hashlib.sha256(text.encode()).digest()[0] / 255
+        write(reward=reward, prompts=[o["prompt_token_ids"] for o in (first, second)], drawn=[o["generation_token_ids"] for o in (first, second)],
+              log_probs=[o["generation_log_probs"] for o in (first, second)])
+        self.reply(200, {**body, "reward": reward, "mask_sample": False, "failure_kind": None, "response": {"output": [first, second]}})
+
+
 def start(handler, port=0):
     server = Server(("127.0.0.1", port), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -211,6 +230,11 @@ if options.model_url:
     simple_agent:
       resources_server: {{type: resources_servers, name: numbers}}
       port: {start(EditingAgent)}
+numbers_steady_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {{type: resources_servers, name: numbers}}
+      port: {start(SteadyAgent)}
 """
 time.sleep(options.late)
 start(Head, options.head_port)

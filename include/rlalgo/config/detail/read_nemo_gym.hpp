@@ -62,6 +62,17 @@ inline void name_gym_rewards(TrlConfig& trl) {
   if (weighted) trl.reward_weights = std::move(weights);
 }
 
+// Whether agents make the completions: what trl.vllm_… means hangs on it, and is read first.
+[[nodiscard]] inline bool agents_play(const Node& root) {
+  const auto holds = [&](const char* key) {
+    const Node* const node = root.find(key);
+    bool out = false;
+    if (node != nullptr && node->kind != Kind::null) convert(*node, key, out);
+    return out;
+  };
+  return holds("nemo_gym_enabled") && holds("nemo_gym_multi_turn");
+}
+
 inline void read_nemo_gym(Reader& reader, RunConfig& config) {
   NemoGymConfig& gym = config.nemo_gym;
   reader.read("nemo_gym_enabled", gym.enabled);
@@ -112,14 +123,11 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
                        .remedy = "name them, or set nemo_gym_auto_start: false where a Gym runs already"});
   if (gym.head_port < 1 || gym.head_port > 65535)
     raise_range("nemo_gym_head_port", *reader.section().find("nemo_gym_head_port"), "1 to 65535");
-  if (gym.multi_turn && (!config.trl.generates_elsewhere() || config.trl.rollout_func))
-    core::raise_usage(
-        "config", 8,
-        {.what = "nemo_gym_multi_turn needs a generation server that the agents can ask",
-         .where = place("nemo_gym_multi_turn"),
-         .remedy = config.trl.rollout_func ? "remove trl.rollout_func"
-                                           : "start rlalgo vllm-serve, name it in the Gym's model server, and "
-                                             "set trl.use_vllm: true, trl.vllm_server_port"});
+  if (gym.multi_turn && config.trl.rollout_func)
+    core::raise_usage("config", 8,
+                      {.what = "nemo_gym_multi_turn does not go with trl.rollout_func",
+                       .where = place("nemo_gym_multi_turn"),
+                       .remedy = "agents or a function make the completions: remove one of them"});
   for (const auto& [key, seconds] :
        {std::pair{"nemo_gym_server_timeout", gym.server_timeout}, std::pair{"nemo_gym_run_timeout", gym.run_timeout},
         std::pair{"nemo_gym_verify_timeout", gym.verify_timeout}})

@@ -6,11 +6,12 @@
 
 namespace rlalgo::config::detail {
 
-// vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process.
+// vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process. With agents
+// of a Gym it is a server in this process, which they ask: host and port are where it listens.
 // What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older weights. Of
 // generation beside training, and of completions of this process that are trained on again, axolotl's defaults hold.
 inline void read_correction(Reader& reader, TrlConfig& trl) {
-  const bool older = trl.generates_beside() || !trl.generates_elsewhere();
+  const bool older = trl.generates_beside() || !(trl.generates_elsewhere() || trl.serves());
   if (older) trl.vllm_importance_sampling_mode = "token_truncate";
   reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
   reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
@@ -30,6 +31,15 @@ inline void read_correction(Reader& reader, TrlConfig& trl) {
 inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
   if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
+  if (trl.serves()) {
+    if (reader.read("vllm_server_host", trl.vllm_server_host);
+        trl.vllm_server_host.empty() || !reader.given("vllm_server_host"))
+      trl.vllm_server_host = "127.0.0.1";
+    trl.vllm_server_port = 0;
+    reader.read("vllm_server_port", trl.vllm_server_port);
+    read_correction(reader, trl);
+    return apply_idle(reader, idle_serving_keys());
+  }
   if (!trl.generates_elsewhere()) {
     if (const Node* mode = reader.take("vllm_mode"); mode != nullptr)
       reader.findings().warnings.push_back(reader.prefix() + "vllm_mode (" + mode->place.text() +

@@ -62,7 +62,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   const std::filesystem::path file = config.file;
   const auto environments = config::environments(config, python_paths(file), messages.note);
   const auto function = config::rollout_function(config, python_paths(file));
-  const auto gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
+  // A Gym whose agents ask this process waits for the server that they ask, and so comes after it.
+  auto gym = config.trl.serves() ? nullptr : nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
   auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr);
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
@@ -96,6 +97,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
     source.summon_before([policy = sharding->policy()] { return policy->summon(); });
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
+  if (config.trl.serves()) gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note, source.served_at());
   if (config.nemo_gym.multi_turn) source.run_agents(gym_agents(config, *gym, model, messages.note));
   if (function) source.roll(function, rollout_texts(config, model));
   sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
@@ -106,7 +108,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       if (own) own(step);
     };
   }
-  if (config.trl.generates_beside() || config.trl.generates_elsewhere())
+  if (config.trl.generates_beside() || config.trl.generates_elsewhere() || config.trl.serves())
     source.beside_training(call_schedule(config), prefetch.world != nullptr ? world : nullptr, prefetch.world);
   if (matches_features(config)) {
     feature::FeatureNetwork network = feature_network(config, model, sharding.get());

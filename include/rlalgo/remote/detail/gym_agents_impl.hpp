@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -99,6 +100,36 @@ template <class T>
   if (shown.size() < row.prompt_ids.size() + row.ids.size()) return false;
   return std::equal(row.prompt_ids.begin(), row.prompt_ids.end(), shown.begin()) &&
          std::equal(row.ids.begin(), row.ids.end(), shown.begin() + static_cast<std::ptrdiff_t>(row.prompt_ids.size()));
+}
+
+// FNV-1a of what an episode is: what its rows were shown, what was drawn, the reward.
+[[nodiscard]] inline std::uint64_t digest_of(const data::Completion& episode) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  const auto add = [&](std::uint64_t word) {
+    for (int byte = 0; byte < 8; ++byte, word >>= 8U) hash = (hash ^ (word & 0xFFU)) * 1099511628211ULL;
+  };
+  const auto add_row = [&](const data::Completion& row) {
+    for (const auto* ids : {&row.prompt_ids, &row.ids}) {
+      add(ids->size());
+      for (const data::TokenId id : *ids) add(static_cast<std::uint64_t>(id));
+    }
+  };
+  add_row(episode);
+  for (const data::Completion& row : episode.further) add_row(row);
+  add(std::bit_cast<std::uint64_t>(episode.episode->reward));
+  return hash;
+}
+
+// Which of equal requests got which draws is an accident of their arrival: the order of a group is that of its digests, so
+// that the same episodes make the same step. Failed ones are last.
+inline void put_in_order(std::vector<data::Completion>& group) {
+  std::vector<std::pair<std::pair<bool, std::uint64_t>, std::size_t>> keys;
+  for (std::size_t i = 0; i < group.size(); ++i)
+    keys.push_back({{!group[i].episode->failure.empty(), digest_of(group[i])}, i});
+  std::sort(keys.begin(), keys.end());
+  std::vector<data::Completion> out;
+  for (const auto& [key, i] : keys) out.push_back(std::move(group[i]));
+  group = std::move(out);
 }
 
 }  // namespace detail
@@ -252,6 +283,7 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> GymAgents::generate(
                  " episodes failed, and leave their groups: " + first);
   std::vector<std::vector<data::Completion>> out(requests.size());
   for (std::size_t i = 0; i < asked.size(); ++i) out[asked[i].first].push_back(std::move(played[i]));
+  for (auto& group : out) detail::put_in_order(group);
   return out;
 }
 

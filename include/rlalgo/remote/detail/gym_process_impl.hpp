@@ -46,6 +46,7 @@ RLALGO_INLINE void GymProcess::start() {
                                         "+head_server.host=127.0.0.1",
                                         "+head_server.port=" + std::to_string(config_.head_port)};
   if (!config_.waits_for_model) arguments.push_back("+model_endpoint_readiness_timeout_seconds=0");
+  arguments.insert(arguments.end(), config_.overrides.begin(), config_.overrides.end());
   std::vector<std::string> environment = {"RAY_AUTH_MODE=disabled", "RAY_USAGE_STATS_ENABLED=0"};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;

@@ -173,6 +173,7 @@ RLALGO_INLINE SamplingRequest read_sampling(Fields& fields, const SamplingLimits
   if (sampling.repetition_penalty == 0.0) fields.out_of_range("repetition_penalty", "0", "above 0");
   sampling.stop_ids = fields.ids("stop_token_ids", limits.vocab_size);
   const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);
+  out.seeded = seed.has_value();
   out.spec.key =
       seed ? inference::DrawKey{static_cast<std::uint64_t>(*seed), 0} : inference::DrawKey{detail::fresh_seed(), 1};
 

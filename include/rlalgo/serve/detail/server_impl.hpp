@@ -287,7 +287,7 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
     core::raise_usage("serve", 22,
                       {.what = "an address that others reach needs a key",
                        .found = config.http.host,
-                       .remedy = "give --api-key, or listen on 127.0.0.1"});
+                       .remedy = "give one (--api-key; VLLM_API_KEY in a training), or listen on 127.0.0.1"});
   config.http.tell = config.tell;
   // Memory for 1 GiB of keys and values, and for the longest request at least.
   if (config.engine.engine.cache_bytes == 0) {
@@ -335,6 +335,11 @@ RLALGO_INLINE GenerationServer::~GenerationServer() { stop(0.0); }
 RLALGO_INLINE std::uint16_t GenerationServer::port() const { return state_->server.port(); }
 RLALGO_INLINE std::string GenerationServer::url() const { return state_->server.url(); }
 RLALGO_INLINE Engine::Counts GenerationServer::counts() const { return state_->service.engine.counts(); }
+
+RLALGO_INLINE void GenerationServer::replace_weights(std::shared_ptr<const model::DecoderWeights> weights,
+                                                     const std::string& name) {
+  state_->service.store.replace(std::move(weights), name);
+}
 
 RLALGO_INLINE void GenerationServer::stop(double seconds) {
   state_->service.engine.drain(seconds);

@@ -28,6 +28,7 @@
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
+#include <rlalgo/serve/repeatable_draws.hpp>
 #include <rlalgo/serve/sampling_fields.hpp>
 #include <rlalgo/serve/served_model.hpp>
 #include <rlalgo/serve/server_config.hpp>
@@ -44,7 +45,7 @@ class Service {
       : model(std::move(served)),
         config(std::move(settings)),
         engine(model.decoder->config(), config.engine, model.stop_ids),
-        store(model.decoder, engine),
+        store(model.decoder, engine, model.weights),
         broadcasts(store, {.address = config.http.host, .seconds = config.broadcast_seconds}) {}
 
   const ServedModel model;
@@ -65,6 +66,7 @@ class Service {
   [[nodiscard]] inference::Forward::WeightsHandle weights_of(const std::string& name) const {
     if (name.empty() || name == model.name || name == model.root) return store.base();
     if (auto handle = store.find(name)) return handle;
+    if (model.any_name) return store.base();
     refuse_request(404, 5,
                    {.what = "there is no such model",
                     .found = name,
@@ -182,9 +184,11 @@ class Service {
 
   // What the scheduler is asked for a prompt: never more tokens than the model's length leaves.
   [[nodiscard]] inference::RequestSpec request_for(const SamplingRequest& sampling, const Prompt& prompt,
-                                                   const inference::Forward::WeightsHandle& weights) const {
+                                                   const inference::Forward::WeightsHandle& weights) {
     inference::RequestSpec spec = sampling.spec;
     spec.prompt = prompt.ids;
+    if (config.seed && !sampling.seeded)
+      spec.key = draws_.next(*config.seed, store.name_of(weights->version), prompt.ids);
     spec.sampling.max_new_tokens =
         std::min(spec.sampling.max_new_tokens, model.length_limit() - static_cast<std::int64_t>(spec.prompt.size()));
     spec.min_new_tokens = std::min(spec.min_new_tokens, spec.sampling.max_new_tokens);
@@ -219,6 +223,7 @@ class Service {
   std::string active_adapter_;
   std::set<std::string> told_;
   std::map<std::string, std::shared_ptr<const ConstrainedTokens>> constraints_;
+  RepeatableDraws draws_;
 };
 
 }  // namespace rlalgo::serve::detail

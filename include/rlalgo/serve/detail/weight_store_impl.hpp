@@ -48,11 +48,13 @@ inline bool all_finite(const tensor::Tensor& t) {
 
 }  // namespace detail
 
-RLALGO_INLINE WeightStore::WeightStore(std::shared_ptr<const model::Decoder> decoder, Engine& engine)
+RLALGO_INLINE WeightStore::WeightStore(std::shared_ptr<const model::Decoder> decoder, Engine& engine,
+                                       std::shared_ptr<const model::DecoderWeights> weights)
     : decoder_(std::move(decoder)),
       untied_(decoder_->config()),
       engine_(engine),
-      base_weights_(std::make_shared<const model::DecoderWeights>(decoder_->weights())) {
+      base_weights_(weights != nullptr ? std::move(weights)
+                                       : std::make_shared<const model::DecoderWeights>(decoder_->weights())) {
   untied_.tied_embeddings = false;
   base_ = view(base_weights_, 0);
 }
@@ -90,6 +92,10 @@ RLALGO_INLINE std::string WeightStore::name_of(std::int64_t version) const {
 
 RLALGO_INLINE void WeightStore::name_version(std::string name) {
   const std::lock_guard lock(mutex_);
+  remember_name(std::move(name));
+}
+
+RLALGO_INLINE void WeightStore::remember_name(std::string name) {
   names_.insert_or_assign(version_, std::move(name));
   if (names_.size() > most_names) names_.erase(names_.begin());
 }
@@ -226,12 +232,10 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
                       .found = std::string(c10::toString(value.scalar_type())),
                       .where = name});
   }
-  std::map<std::string, Held> adapters;
   Weights from;
   {
     const std::lock_guard lock(mutex_);
     from = base_weights_;
-    adapters = adapters_;
   }
   auto next = std::make_shared<model::DecoderWeights>(*from);
   const bool tied = from->lm_head.defined() && from->lm_head.const_data_ptr() == from->embedding.const_data_ptr();
@@ -254,9 +258,29 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
     else
       next->embedding = next->lm_head;
   }
+  put_in_force(from, next, name);
+}
+
+RLALGO_INLINE void WeightStore::replace(std::shared_ptr<const model::DecoderWeights> weights, const std::string& name) {
+  const std::lock_guard one_at_a_time(changing_);
+  const c10::NoGradGuard no_grad;
+  Weights from;
+  {
+    const std::lock_guard lock(mutex_);
+    from = base_weights_;
+  }
+  put_in_force(from, weights, name);
+}
+
+RLALGO_INLINE void WeightStore::put_in_force(const Weights& from, const Weights& next, const std::string& name) {
+  std::map<std::string, Held> adapters;
+  {
+    const std::lock_guard lock(mutex_);
+    adapters = adapters_;
+  }
   const std::int64_t version = this->version() + 1;
   const auto handle = view(next, version);
-  for (auto& [name, held] : adapters) {
+  for (auto& [_, held] : adapters) {
     held.weights = rebased(*held.weights, *from, *next);
     held.handle = view(held.weights, version);
   }
@@ -265,11 +289,11 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
     const std::lock_guard lock(mutex_);
     before.push_back(std::exchange(base_, handle));
     base_weights_ = next;
-    for (const auto& [name, held] : adapters_) before.push_back(held.handle);
+    for (const auto& [_, held] : adapters_) before.push_back(held.handle);
     adapters_ = std::move(adapters);
     version_ = version;
+    if (!name.empty()) remember_name(name);
   }
-  if (!name.empty()) name_version(name);
   for (const auto& old : before) forget(old);
 }
 
