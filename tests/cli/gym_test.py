@@ -220,13 +220,14 @@ def a_trainer_that_agents_ask_is_stopped(c):
         episodes_here(c, head, port, {"max_steps": 100000, "save_strategy": "steps", "save_steps": 100000})
         process = c.start("train", "config.yaml")
         deadline = time.time() + 60
-        while not (c.folder / "out" / "metrics.jsonl").exists() and time.time() < deadline and process.poll() is None:
+        metrics = c.folder / "out" / "metrics.jsonl"
+        while not (metrics.exists() and metrics.stat().st_size) and time.time() < deadline and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         began = time.time()
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130 and time.time() - began < 10, (process.returncode, time.time() - began, err[-800:])
-        assert any(path.name.startswith("checkpoint-") for path in (c.folder / "out").iterdir()), list((c.folder / "out").iterdir())
+        assert any(path.name.startswith("checkpoint-") for path in (c.folder / "out").iterdir()), err[-1500:]
         # a port that somebody has
         with socket.create_server(("127.0.0.1", port)):
             c.run("train", "config.yaml", "--output-dir", "other").expect(1, "rlalgo.http.8", str(port))

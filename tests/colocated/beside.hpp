@@ -42,9 +42,9 @@ inline Answer ask(const std::string& url, const std::string& text = "3 + 4") {
       client.call({.method = "POST", .target = "/v1/chat/completions", .body = body.dump()}).response();
   INFO(response.body);
   REQUIRE(response.status == 200);
-  const Json all = Json::parse(response.body), message = all.at("choices").at(0).at("message");
+  const Json choice = Json::parse(response.body).at("choices").at(0), message = choice.at("message");
   return {message.at("generation_token_ids").get<std::vector<data::TokenId>>(),
-          message.at("generation_log_probs").get<std::vector<double>>(), all.at("weights_version_name")};
+          message.at("generation_log_probs").get<std::vector<double>>(), choice.at("weights_version_name")};
 }
 
 // The model of served.hpp, trained as a whole.
