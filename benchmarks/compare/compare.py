@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -46,7 +47,7 @@ class Table:
         return f"<!-- benchmarks/compare, {self.name}: end -->"
 
 
-PEERS = Table("peers", ("script", "what", "dtype", "threads", "ours", "peer", "times as fast", "goal", "checked", "others", "peer versions", "date"), 4)
+PEERS = Table("peers", ("script", "what", "dtype", "threads", "ours", "peer", "times as fast", "by processor time", "goal", "checked", "others", "peer versions", "date"), 4)
 
 
 class Different(AssertionError):
@@ -135,6 +136,12 @@ class Others:
         self.processors = max(0.0, busy - mine) / max(wall, 1e-9)
 
 
+def processor_seconds(pid):
+    """What a process has computed, all threads together, to the clock tick."""
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Worker:
     """This script in the peer's interpreter. `ask` sends one JSON line and waits for one, `timeout` seconds at most."""
 
@@ -174,12 +181,15 @@ class Worker:
         return reply
 
     def ask(self, **request):
+        """The answer, and with it `processor`: seconds of processor time that it took."""
+        before = processor_seconds(self.process.pid)
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # the answer says why
-        return self.answer()
+        reply = self.answer()
+        return {**reply, "processor": processor_seconds(self.process.pid) - before}
 
     def close(self):
         with contextlib.suppress(OSError):
@@ -231,8 +241,15 @@ def installed(*packages):
 # Our side.
 
 
+class Ran(typing.NamedTuple):
+    seconds: float
+    peak: int  # bytes
+    out: str
+    processor: float  # seconds
+
+
 def run_ours(program, arguments, threads, timeout=3600, environment=None, **more):
-    """→ seconds of the whole process, peak bytes, its standard output. A failure shows what it said."""
+    """One process, from start to end. A failure shows what it said."""
     variables = {**os.environ, "OMP_NUM_THREADS": str(threads), **(environment or {})}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         begin = time.perf_counter()
@@ -250,20 +267,20 @@ def run_ours(program, arguments, threads, timeout=3600, environment=None, **more
             errors.seek(0)
             raise RuntimeError(f"{program} {' '.join(map(str, arguments))}: status {process.returncode}\n{errors.read().decode()[-3000:]}")
         out.seek(0)
-        return seconds, usage.ru_maxrss * 1024, out.read().decode()
+        return Ran(seconds, usage.ru_maxrss * 1024, out.read().decode(), usage.ru_utime + usage.ru_stime)
 
 
 def train(program, config, folder, threads, steps):
-    """→ the records of `steps` steps, seconds, peak bytes. `config` is an axolotl configuration as a dictionary."""
+    """→ the records of `steps` steps, and how the process ran. `config` is an axolotl configuration as a dictionary."""
     output = pathlib.Path(folder) / "out"
     settings = {"save_strategy": "no", "logging_steps": 1, "warmup_steps": 0, "lr_scheduler": "constant", "use_tensorboard": False, **config,
                 "output_dir": str(output), "max_steps": steps}
     path = pathlib.Path(folder) / "config.yaml"
     path.write_text(json.dumps(settings))  # JSON is YAML
     subprocess.run(["rm", "-rf", output], check=True)
-    seconds, peak, _ = run_ours(program, ["train", path], threads, cwd=folder)
+    ran = run_ours(program, ["train", path], threads, cwd=folder)
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    return [r for r in records if "time/step" in r], seconds, peak
+    return [r for r in records if "time/step" in r], ran
 
 
 class Lines:
@@ -359,7 +376,7 @@ def machine(program, cpuinfo=None):
     names = [name for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_bf16", "AVX-512-BF16"), ("amx_bf16", "AMX-BF16")) if
              flag in processor_flags(text)]
     memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    said = run_ours(program, ["version"], 1)[2]
+    said = run_ours(program, ["version"], 1).out
     kernels = next((line.split()[-1] for line in said.splitlines() if "kernels of generation" in line), "?")
     return (f"{fields.get('model name', platform.machine())} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')}), "
             f"{os.cpu_count()} processors, {memory} GiB, {', '.join(names) or 'none of AVX2, AVX-512, AMX'}; kernels of `rlalgo version`: {kernels}")
@@ -374,6 +391,7 @@ class Row:
     ours: Spread
     theirs: Spread
     ratio: Spread
+    processor: Spread  # the ratio of processor times, the peer's through ours
     unit: str
     goal: float = 0.0  # 0: none
     checked: str = ""
@@ -384,13 +402,13 @@ class Row:
     def cells(self, date=None):
         goal = f"≥ {self.goal:g}: {'met' if self.ratio.median >= self.goal else 'missed'}" if self.goal else "–"
         values = [f"{side} {self.unit}" + (f", {note}" if note else "") for side, note in zip((self.ours, self.theirs), self.notes)]
-        return [self.script, self.what, self.dtype, str(self.threads), *values, str(self.ratio), goal, self.checked or "–", f"{self.others:.1f}",
+        return [self.script, self.what, self.dtype, str(self.threads), *values, str(self.ratio), str(self.processor), goal, self.checked or "–", f"{self.others:.1f}",
                 self.versions, date or datetime.date.today().isoformat()]
 
 
 def failure_cells(script, what, dtype, threads, why, date=None):
     """A row that says why there is no figure."""
-    return [script, what, dtype, str(threads), "–", "–", "–", "–", " ".join(why.replace("|", "/").split())[:400], "–", "–",
+    return [script, what, dtype, str(threads), "–", "–", "–", "–", "–", " ".join(why.replace("|", "/").split())[:400], "–", "–",
             date or datetime.date.today().isoformat()]
 
 

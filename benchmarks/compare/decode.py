@@ -97,13 +97,13 @@ def one(arguments, script, name, goal, dtype, count, words, worker, engine):
         return {"ids": prompt, "max_new_tokens": arguments.tokens, "temperature": 0}
 
     def ours(given, tokens=arguments.tokens):
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), compare.processor_seconds(engine.process.pid)
         answers = engine.ask([{**greedy(p), "max_new_tokens": tokens} for p in given])
-        return time.perf_counter() - begin, [a["ids"] for a in answers]
+        return time.perf_counter() - begin, [a["ids"] for a in answers], compare.processor_seconds(engine.process.pid) - before
 
     def theirs(given, tokens=arguments.tokens):
         reply = worker.ask(do="generate", prompts=given, tokens=tokens)
-        return reply["seconds"], reply["ids"]
+        return reply["seconds"], reply["ids"], reply["processor"]
 
     warm = prompts(count, arguments.prompt, words, 10**6)
     ours(warm, 4)
@@ -116,8 +116,9 @@ def one(arguments, script, name, goal, dtype, count, words, worker, engine):
     margin = lambda ids, a, b: worker.ask(do="margin", ids=ids, ours=a, theirs=b)["margin"]
     tie = arguments.tie if dtype == "float32" else max(arguments.tie, 0.5)
     checked = check_texts(sum(given, []), sum((m[1] for m in mine), []), sum((p[1] for p in peers), []), margin, tie)
-    rate = [[count * arguments.tokens / seconds for seconds, _ in side] for side in (mine, peers)]
+    rate = [[count * arguments.tokens / seconds for seconds, *_ in side] for side in (mine, peers)]
     row = compare.Row(script, f"{name}: {count} × {arguments.tokens} tokens", dtype, arguments.threads, compare.Spread.of(rate[0]), compare.Spread.of(rate[1]),
-                      compare.times_as_fast(*rate, more_is_better=True), "tokens/s", goal, checked, others.processors, worker.hello["versions"])
-    print(f"{row.what} {dtype}: {row.ours} and {row.theirs} tokens/s, {row.ratio} times as fast; {checked}", flush=True)
+                      compare.times_as_fast(*rate, more_is_better=True),
+                      compare.times_as_fast(*([turn[2] for turn in side] for side in (mine, peers)), more_is_better=False), "tokens/s", goal, checked, others.processors, worker.hello["versions"])
+    print(f"{row.what} {dtype}: {row.ours} and {row.theirs} tokens/s, {row.ratio} times as fast, by processor time {row.processor}; {checked}", flush=True)
     return row

@@ -101,13 +101,13 @@ def step(arguments, folder, model, group, length):
     """((seconds of generating, of training), peak bytes)"""
     data = compare.write_rows(folder / "prompts.jsonl", [{"prompt": "2 friends bring 5 buttons each. How many buttons do they bring together?"}])
     shutil.copy(pathlib.Path(compare.__file__).with_name("rewards.py"), folder / "rewards.py")
-    records, _, peak = compare.train(arguments.program, {
+    records, ran = compare.train(arguments.program, {
         "base_model": model, "rl": "grpo", "datasets": [{"path": data, "type": {"field_prompt": "prompt", "plain": True}}], "learning_rate": 1e-12,
         "sequence_len": 2 * length + 64, "micro_batch_size": group,
         "trl": {"num_generations": group, "max_completion_length": length, "temperature": 1.0, "loss_type": "grpo", "reward_funcs": ["rewards.even_ids"]}},
         folder, arguments.threads, 2)
     compare.close("lengths of completions", records[-1]["completions/mean_length"], length, 1e-3)
-    return (records[-1]["time/generate"], records[-1]["time/train"]), peak
+    return (records[-1]["time/generate"], records[-1]["time/train"]), ran.peak
 
 
 def sizes_of(arguments):

@@ -26,10 +26,9 @@ def work(arguments):
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), time.process_time()
     model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32)
     model = PeftModel.from_pretrained(model, arguments.adapter).eval()
-    loaded = time.perf_counter() - begin
     ids = torch.tensor([json.loads(arguments.ids)])
 
     def log_probs():
@@ -38,10 +37,10 @@ def work(arguments):
 
     with torch.inference_mode():
         first = log_probs()
-        scored = time.perf_counter() - begin
+        scored, computed = time.perf_counter() - begin, time.process_time()
         with model.disable_adapter():
             plain = log_probs()
-    wire.send(loaded=loaded, scored=scored, log_probs=first, without=plain, versions=compare.installed("peft", "transformers", "torch"), peak=compare.peak_bytes())
+    wire.send(scored=scored, processor_scored=computed - before, processor=computed, log_probs=first, without=plain, versions=compare.installed("peft", "transformers", "torch"), peak=compare.peak_bytes())
 
 
 def main():
@@ -67,13 +66,13 @@ def compare_loading(arguments, folder):
                                       "lora_target_linear": True}, folder, arguments.threads, 2)
     adapter = str(folder / "out")
     text = source[0]["question"] + "\n" + source[0]["answer"]
-    out = compare.run_ours(arguments.program, ["tokenize", "--model", arguments.model], 1, stdin=stdin_of(folder, {"text": text}))[2]
+    out = compare.run_ours(arguments.program, ["tokenize", "--model", arguments.model], 1, stdin=stdin_of(folder, {"text": text})).out
     ids = json.loads(out)["ids"]
 
     def ours():
-        seconds, peak, out = compare.run_ours(arguments.program, ["score", "--model", arguments.model, "--lora-model-dir", adapter],
+        ran = compare.run_ours(arguments.program, ["score", "--model", arguments.model, "--lora-model-dir", adapter],
                                               arguments.threads, stdin=stdin_of(folder, {"ids": ids}))
-        return {"process": seconds, "peak": peak, "log_probs": json.loads(out)["log_probs"]}
+        return {"process": ran.seconds, "processor": ran.processor, "peak": ran.peak, "log_probs": json.loads(ran.out)["log_probs"]}
 
     def theirs():
         begin = time.perf_counter()
@@ -91,10 +90,12 @@ def compare_loading(arguments, folder):
         raise compare.Different(f"the adapter changes log-probs by {moved:.2g} only: too little to see whether it was read")
     checked = f"{len(ids) - 1} log-probs within {gap:.1g} nats; the adapter moves them by up to {moved:.2g}"
     rows = []
-    for what, key in (("process: load model and adapter, score", "process"), ("loading and scoring, PEFT without its imports", "scored")):
+    for what, key, computed in (("process: load model and adapter, score", "process", "processor"),
+                                ("loading and scoring, PEFT without its imports", "scored", "processor_scored")):
+        used = [m["processor"] for m in mine], [p[computed] for p in peers]
         pair = [m["process"] for m in mine], [p[key] for p in peers]
         rows.append(compare.Row("peft_load.py", what, "float32", arguments.threads, *map(compare.Spread.of, pair),
-                                compare.times_as_fast(*pair, more_is_better=False), "s", 0, checked, others.processors, peers[-1]["versions"],
+                                compare.times_as_fast(*pair, more_is_better=False), compare.times_as_fast(*used, more_is_better=False), "s", 0, checked, others.processors, peers[-1]["versions"],
                                 tuple(f"{max(s['peak'] for s in side) / 1e9:.2g} GB" for side in (mine, peers))))
     return rows
 

@@ -181,7 +181,7 @@ def main():
         wrapper = folder / "sampled"
         wrapper.write_text(f"#!/bin/sh\nexec perf record -q -e cpu-clock -F 199 -o '{data}' -- '{arguments.program}' \"$@\"\n")
         wrapper.chmod(0o755)
-        records, _, _ = compare.train(wrapper, config, folder, arguments.threads, arguments.steps)
+        records, _ = compare.train(wrapper, config, folder, arguments.threads, arguments.steps)
         samples = parse(folded(data))
     print(f"{sum(samples.values()):,} samples\n\nshare  symbol")
     for (thing, symbol), count in samples.most_common(arguments.top):

@@ -45,9 +45,10 @@ def work(arguments):
 
 def library(bench, what, model, text):
     """Seconds of a pass of our benchmark program over the lines of `text`."""
-    _, _, out = compare.run_ours(bench, [f"--benchmark_filter=^{what}$", "--benchmark_format=json", "--benchmark_min_time=0.3"], 1,
+    ran = compare.run_ours(bench, [f"--benchmark_filter=^{what}$", "--benchmark_format=json", "--benchmark_min_time=0.3"], 1,
                                  environment={"RLALGO_TOKENIZER": os.path.abspath(model), "RLALGO_TEXT": text})
-    return json.loads(out)["benchmarks"][0]["real_time"] / 1e3
+    found = json.loads(ran.out)["benchmarks"][0]
+    return found["real_time"] / 1e3, None, found["cpu_time"] / 1e3
 
 
 def main():
@@ -79,12 +80,12 @@ def main():
                 text = open(path(source), "rb").read()
 
                 def ours():
-                    begin = time.perf_counter()
+                    begin, before = time.perf_counter(), compare.processor_seconds(verb.process.pid)
                     answers = verb.ask_bytes(text, len(texts))
-                    return time.perf_counter() - begin, answers
+                    return time.perf_counter() - begin, answers, compare.processor_seconds(verb.process.pid) - before
 
                 def theirs():
-                    return worker.ask(do="lines", source=path(source), target=path("theirs"))["seconds"], None
+                    return work_of(worker.ask(do="lines", source=path(source), target=path("theirs")))
 
                 with compare.Others({worker.process.pid, verb.process.pid}) as others:
                     mine, peers = compare.interleaved(ours, theirs, arguments.repeats)
@@ -95,21 +96,26 @@ def main():
                     compare.same("texts encoded and decoded", a["decoded"], given)
                 tokens = sum(len(a["ids"]) for a in found)
                 checked = f"{tokens:,} ids and {len(texts):,} texts equal"
-                rows.append(row_of(what, size, [s for s, _ in mine], [s for s, _ in peers], checked, others, worker))
+                rows.append(row_of(what, size, mine, peers, checked, others, worker))
                 compare.write_rows(pathlib.Path(path("ids.jsonl")), [{"ids": a["ids"]} for a in found])
             for what in ("encode", "decode") if arguments.bench else ():
                 with compare.Others({worker.process.pid}) as others:
                     mine, peers = compare.interleaved(lambda: library(arguments.bench, what, arguments.model, path("plain")),
-                                                      lambda: worker.ask(do=what)["seconds"], arguments.repeats)
+                                                      lambda: work_of(worker.ask(do=what)), arguments.repeats)
                 rows.append(row_of(f"{what}, library", size, mine, peers, "the same texts", others, worker))
     compare.finish(arguments, rows)
 
 
+def work_of(reply):
+    return reply["seconds"], None, reply["processor"]
+
+
 def row_of(what, size, mine, peers, checked, others, worker):
-    rate = [[size / seconds for seconds in side] for side in (mine, peers)]
-    row = compare.Row("tokenizers_text.py", what, "–", 1, *map(compare.Spread.of, rate), compare.times_as_fast(*rate, more_is_better=True), "MB/s", 0, checked,
+    rate = [[size / seconds for seconds, *_ in side] for side in (mine, peers)]
+    row = compare.Row("tokenizers_text.py", what, "–", 1, *map(compare.Spread.of, rate), compare.times_as_fast(*rate, more_is_better=True),
+                      compare.times_as_fast(*([max(0.01, turn[2]) for turn in side] for side in (mine, peers)), more_is_better=False), "MB/s", 0, checked,
                       others.processors, worker.hello["versions"])
-    print(f"{what}: {row.ours} and {row.theirs} MB/s, {row.ratio} times as fast", flush=True)
+    print(f"{what}: {row.ours} and {row.theirs} MB/s, {row.ratio} times as fast, by processor time {row.processor}", flush=True)
     return row
 
 

@@ -89,18 +89,18 @@ def parser(description):
 
 def compare_steps(arguments, script, what, goal, dtype, threads, model, data, config, options, folder, names, first_request=lambda folder: {}):
     """A step of ours and TRL's, in turns. The first of either side, from the weights of the checkpoint, is the one that is checked. A turn of
-    ours is a new process: of a large model its first step, which also reads the weights from their file; of a small one the median of the five
-    steps after it, and of TRL's five."""
+    ours is a new process: of a large model its first step, which also reads the weights from their file; of a small one the median of the twelve
+    steps after it, and of TRL's twelve. Processor time of ours is that of the process, its start included, through the number of its steps."""
     large = pathlib.Path(model, "model.safetensors").stat().st_size > 5e7
-    each, skipped = (1, 0) if large else (5, 1)
+    each, skipped = (1, 0) if large else (12, 1)
 
     def ours():
-        records, _, peak = compare.train(arguments.program, {**config, "base_model": model}, folder, threads, skipped + each)
-        return {"records": records, "seconds": statistics.median(r["time/step"] for r in records[skipped:]), "peak": peak}
+        records, ran = compare.train(arguments.program, {**config, "base_model": model}, folder, threads, skipped + each)
+        return {"records": records, "seconds": statistics.median(r["time/step"] for r in records[skipped:]), "peak": ran.peak, "processor": ran.processor / (skipped + each)}
 
     def theirs():
         replies = [worker.ask() for _ in range(each)]
-        return {**replies[-1], "seconds": statistics.median(r["seconds"] for r in replies)}
+        return {**replies[-1], "seconds": statistics.median(r["seconds"] for r in replies), "processor": sum(r["processor"] for r in replies) / each}
 
     records = ours()["records"]
     steps = 1 + skipped + arguments.repeats * each
@@ -116,11 +116,12 @@ def compare_steps(arguments, script, what, goal, dtype, threads, model, data, co
             mine, peers = compare.interleaved(ours, theirs, arguments.repeats)
         versions = worker.hello["versions"]
     seconds = [[turn["seconds"] for turn in side] for side in (mine, peers)]
+    processor = [[turn["processor"] for turn in side] for side in (mine, peers)]
     peaks = [max(turn["peak"] for turn in side) / 1e9 for side in (mine, peers)]
     row = compare.Row(pathlib.Path(script).name, what, dtype, threads, compare.Spread.of(seconds[0]), compare.Spread.of(seconds[1]),
-                      compare.times_as_fast(*seconds, more_is_better=False), "s", goal, f"{int(tokens[0]):,} tokens, {checked}", others.processors, versions,
+                      compare.times_as_fast(*seconds, more_is_better=False), compare.times_as_fast(*processor, more_is_better=False), "s", goal, f"{int(tokens[0]):,} tokens, {checked}", others.processors, versions,
                       tuple(f"{p:.2g} GB" for p in peaks))
-    print(f"{what} {dtype}: {row.ours} and {row.theirs} s, {row.ratio} times as fast; {row.checked}", flush=True)
+    print(f"{what} {dtype}: {row.ours} and {row.theirs} s, {row.ratio} times as fast, by processor time {row.processor}; {row.checked}", flush=True)
     return row, [turn["records"][-1] for turn in mine] + [turn["metrics"] for turn in peers]
 
 

@@ -39,7 +39,7 @@ def refused(kind, function, *arguments, **more):
 
 
 def cells(what="a step", ours="1 s", date="2026-11-23"):
-    return ["trl_dpo.py", what, "float32", "2", ours, "3 s", "3.0", "≥ 3: met", "8 tokens", "0.1", "trl 1", date]
+    return ["trl_dpo.py", what, "float32", "2", ours, "3 s", "3.0", "3.1", "≥ 3: met", "8 tokens", "0.1", "trl 1", date]
 
 
 @case
@@ -124,12 +124,12 @@ def the_document_has_the_markers():
 @case
 def a_row_says_whether_its_goal_was_met():
     spread = compare.Spread.of
-    row = compare.Row("x.py", "what", "float32", 2, spread([1, 2, 3]), spread([4, 6, 8]), spread([2.5, 3, 3.5]), "s", goal=3, notes=("1 GB", "2 GB"))
-    assert row.cells("d")[4:8] == ["2.00 (1.00–3.00) s, 1 GB", "6.00 (4.00–8.00) s, 2 GB", "3.00 (2.50–3.50)", "≥ 3: met"]
+    row = compare.Row("x.py", "what", "float32", 2, spread([1, 2, 3]), spread([4, 6, 8]), spread([2.5, 3, 3.5]), spread([5]), "s", goal=3, notes=("1 GB", "2 GB"))
+    assert row.cells("d")[4:9] == ["2.00 (1.00–3.00) s, 1 GB", "6.00 (4.00–8.00) s, 2 GB", "3.00 (2.50–3.50)", "5.00", "≥ 3: met"]
     row.goal = 3.01
-    assert row.cells("d")[7] == "≥ 3.01: missed"
+    assert row.cells("d")[8] == "≥ 3.01: missed"
     row.goal = 0
-    assert row.cells("d")[7] == "–"
+    assert row.cells("d")[8] == "–"
     assert len(compare.failure_cells("x.py", "w", "f", 1, "no | such\nlibrary")) == len(compare.PEERS.columns)
     compare.line_of(compare.failure_cells("x.py", "w", "f", 1, "no | such\nlibrary"))
 
@@ -168,7 +168,7 @@ def a_worker_answers_and_says_why_it_does_not():
         script = pathlib.Path(folder, "worker.py")
         script.write_text(WORKER.format(folder=str(FOLDER), broken=False))
         with compare.Worker(script, sys.executable, 1, timeout=30) as worker:
-            assert worker.hello == {"versions": "peer 1"} and worker.ask(x=4) == {"twice": 8}
+            assert worker.hello == {"versions": "peer 1"} and worker.ask(x=4)["twice"] == 8 and worker.ask(x=4)["processor"] >= 0
             assert refused(compare.PeerFailed, worker.ask, refuse=True) == "cannot"
             worker.timeout = 0.2
             assert "no answer within 0.2 s" in refused(compare.PeerFailed, worker.ask, hang=True)
@@ -180,8 +180,8 @@ def a_worker_answers_and_says_why_it_does_not():
 @case
 def a_failed_program_says_what_it_said():
     assert "status 3\nwhy" in refused(RuntimeError, compare.run_ours, "sh", ["-c", "echo why >&2; exit 3"], 1)
-    seconds, peak, out = compare.run_ours("sh", ["-c", "echo $OMP_NUM_THREADS"], 7)
-    assert out == "7\n" and seconds > 0 and peak > 1e5
+    ran = compare.run_ours("sh", ["-c", "echo $OMP_NUM_THREADS; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"], 7)
+    assert ran.out == "7\n" and ran.seconds > 0 and ran.peak > 1e5 and 0 < ran.processor < 60
     assert "status -9" in refused(RuntimeError, compare.run_ours, "sleep", ["30"], 1, timeout=0.2)
     with compare.Lines("cat", [], 1) as lines:
         assert lines.ask([{"a": 1}, {"b": 2}]) == [{"a": 1}, {"b": 2}]
