@@ -74,7 +74,7 @@ def check(ours, theirs, dtype, names):
 def models(arguments):
     """(name, directory, threads, goal in f32, goal in bf16)"""
     if arguments.model:
-        yield pathlib.Path(arguments.model).resolve().name, arguments.model, arguments.threads, 3, 5
+        yield pathlib.Path(arguments.model).absolute().name, arguments.model, arguments.threads, 3, 5
     if not arguments.no_tiny:
         yield "0.7M model", str(compare.ROOT / "examples/quickstart/model"), 1, 8, 8
 
