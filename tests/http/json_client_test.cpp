@@ -3,6 +3,8 @@
 #include <rlalgo/core/clock.hpp>
 
 #include <atomic>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include <support/catch.hpp>
@@ -31,6 +33,21 @@ TEST_CASE("requests carry JSON and bring JSON back, under the path of the addres
   CHECK(client.get("/models") == Json{{"path", "/v1/models"}, {"body", ""}});
   CHECK(client.post("/x", {{"a", "\xFF"}})["body"] == "{\"a\":\"\xEF\xBF\xBD\"}");
   CHECK(http::JsonClient(quick(server.url())).get("/empty").is_null());
+}
+
+TEST_CASE("bytes go as they are, and say so") {
+  std::string type, body;
+  http::Server server({}, [&](const std::shared_ptr<http::Exchange>& exchange) {
+    type = *http::find_header(exchange->request().headers, "Content-Type");
+    body = exchange->request().body;
+    exchange->respond({.status = body.empty() ? 400 : 200, .body = "{}"});
+  });
+  http::JsonClient client(quick(server.url()));
+  const std::string bytes("\0\xFF{\r\n", 5);
+  CHECK(client.post_bytes("/x", bytes) == Json::object());
+  CHECK(type == "application/octet-stream");
+  CHECK(body == bytes);
+  CHECK_THROWS_WITH(client.post_bytes("/x", {}), Catch::Contains("[rlalgo.http.2]"));
 }
 
 TEST_CASE("a refusal is a value for those who ask, an error for those who need an answer") {

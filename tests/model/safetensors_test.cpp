@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -220,4 +222,24 @@ TEST_CASE("tensors that are made when they are written give the same bytes") {
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   CHECK(bytes("one") == bytes("two"));
+}
+
+TEST_CASE("bytes in memory are those of a file, and are read as one") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const std::vector<model::NamedTensor> tensors = {
+      {"a", at::randn({3, 2}).t()}, {"b", at::randn({5}).to(at::kBFloat16)}, {"none", at::empty({0, 4}, at::kFloat)}};
+  model::write_safetensors(scratch.path() / "a", tensors, {{"session", "x"}});
+  std::string bytes = model::safetensors_bytes(tensors, {{"session", "x"}});
+  CHECK(bytes == read_file(scratch.path() / "a"));
+  const model::SafetensorsFile file(std::as_bytes(std::span(bytes)), "a body");
+  CHECK(file.metadata().at("session") == "x");
+  const at::Tensor mapped = file.map("a"), converted = file.convert("b", at::kFloat), read = file.read("b");
+  const std::string kept = std::exchange(bytes, std::string(bytes.size(), 'x'));  // the same place
+  CHECK(mapped.equal(tensors[0].second));
+  CHECK(converted.equal(tensors[1].second.to(at::kFloat)));
+  CHECK(read.equal(tensors[1].second));
+  for (std::size_t size = 0; size < kept.size(); ++size)
+    CHECK(raised_by([&] {
+            const model::SafetensorsFile cut(std::as_bytes(std::span(kept).first(size)), "a body");
+          }).find("a body") != std::string::npos);
 }

@@ -404,6 +404,44 @@ TEST_CASE("weights in three acts, over HTTP or from a file") {
   CHECK(bench.get("/server_info")["vllm_config"].contains("weight_transfer_config"));
 }
 
+TEST_CASE("weights as the bytes of a safetensors file: whole, or not at all") {
+  Bench bench;
+  const auto norm = served::decoder()->weights().final_norm.detach().mul(3).contiguous();
+  const auto send = [&](const std::string& body, const std::string& type = "application/octet-stream") {
+    return bench.call("POST", "/update_weights", body, {{"Content-Type", type}});
+  };
+  const auto sums = [&] { return bench.post("/weight_checker", {{"action", "checksum"}})["checksums"]; };
+  const Json before = sums();
+  const std::string good = model::safetensors_bytes({{"model.norm.weight", norm}}, {{"session", "a"}});
+  CHECK(send(good).status == 400);  // nothing is under way
+  bench.post("/start_weight_update", {{"session", "a"}});
+  CHECK(send(good, "application/json").status == 400);
+  CHECK(send(model::safetensors_bytes({{"model.norm.weight", norm}}, {{"session", "b"}})).status == 400);
+  CHECK(send(model::safetensors_bytes({{"model.norm.weight", norm}})).status == 400);  // without its name
+  CHECK(send(model::safetensors_bytes({{"nobody", norm}, {"model.norm.weight", norm}}, {{"session", "a"}})).status ==
+        400);
+  CHECK(send(model::safetensors_bytes({{"model.norm.weight", norm.view({1, -1})}}, {{"session", "a"}})).status == 400);
+  const http::Response cut = send(good.substr(0, good.size() - 1));
+  CHECK(cut.status == 400);
+  CHECK(cut.body.find("[rlalgo.model.5]") != std::string::npos);
+  CHECK(send("").status == 400);
+  bench.post("/finish_weight_update", {{"weight_version", "v1"}, {"session", "a"}});
+  CHECK(sums() == before);
+  bench.post("/start_weight_update", {{"session", "a"}});
+  for (int twice = 0; twice < 2; ++twice) CHECK(send(good, "application/octet-stream; a=b").status == 200);
+  CHECK(sums() == before);
+  bench.post("/finish_weight_update", {{"weight_version", "v2"}, {"session", "a"}});
+  const Json after = sums();
+  bench.post("/start_weight_update", Json::object());
+  const auto half =
+      model::safetensors_bytes({{"model.norm.weight", served::decoder()->weights().final_norm.detach()}}, {});
+  CHECK(send(half).status == 200);
+  bench.post("/finish_weight_update", Json::object());
+  CHECK(sums() == before);
+  CHECK(after != before);
+  CHECK(after["model.norm.weight"] != before["model.norm.weight"]);
+}
+
 TEST_CASE("texts are held to an expression, and calls to a tool's schema") {
   Bench bench({}, 500);
   const auto text = [&](Json fields) {

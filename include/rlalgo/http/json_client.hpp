@@ -45,6 +45,15 @@ class JsonClient {
   Json post(const std::string& path, const Json& body, const CallOptions& options = {}) {
     return json_of(ask(path, body, options), "POST " + base_url() + path);
   }
+  // The same of a body that is no JSON.
+  Json post_bytes(const std::string& path, std::string body, const CallOptions& options = {}) {
+    return json_of(call({.method = "POST",
+                         .target = path,
+                         .headers = {{"Content-Type", "application/octet-stream"}},
+                         .body = std::move(body)},
+                        options),
+                   "POST " + base_url() + path);
+  }
   // GET and POST; a response of any status is an answer. [rlalgo.http.1], [rlalgo.http.6], [rlalgo.http.7]
   Result look(const std::string& path, const CallOptions& options = {}) {
     return call({.method = "GET", .target = path}, options);

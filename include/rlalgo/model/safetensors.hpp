@@ -1,5 +1,5 @@
-// The safetensors file format: a memory-mapped reader that trusts nothing, and a writer that emits what the Python
-// library emits, byte for byte.
+// The safetensors format, of files and of bytes in memory: a reader (files are mapped) that trusts nothing, and a writer
+// that emits what the Python library emits, byte for byte.
 //
 //   u64 little-endian N · N bytes of JSON {name: {dtype, shape, data_offsets: [b, e]}, "__metadata__": {…}} · raw data
 //
@@ -83,6 +83,9 @@ class SafetensorsFile {
   };
 
   explicit SafetensorsFile(std::filesystem::path path);
+  // The bytes of a file that came another way, `name` for messages. They outlive this object, not its tensors: map()
+  // copies.
+  SafetensorsFile(std::span<const std::byte> bytes, std::string name);
 
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -107,7 +110,7 @@ class SafetensorsFile {
   [[noreturn]] void fail(int number, std::string what, std::string found, std::string expected,
                          const std::string& tensor = "") const;
 
-  void parse();
+  void parse(std::span<const std::byte> bytes);
 
   [[nodiscard]] Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value) const;
 
@@ -115,7 +118,7 @@ class SafetensorsFile {
   void check_layout() const;
 
   std::filesystem::path path_;
-  std::shared_ptr<detail::MappedFile> file_;  // tensors that map() returned share it
+  std::shared_ptr<detail::MappedFile> file_;  // tensors that map() returned share it; nullptr: bytes of somebody else's
   std::span<const std::byte> data_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
@@ -142,6 +145,10 @@ void write_pending_safetensors(const std::filesystem::path& path, std::vector<Pe
 // The same for tensors that exist.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+// The bytes that such a file would hold.
+[[nodiscard]] std::string safetensors_bytes(const std::vector<NamedTensor>& tensors,
+                                            const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace rlalgo::model
 

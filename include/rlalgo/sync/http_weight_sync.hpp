@@ -3,7 +3,7 @@
 //   GET  /health/                   until it answers, before the first push
 // rlalgo's own server: a session, after which the new weights are in force all at once under the trainer's version:
 //   POST /start_weight_update       {"session"}
-//   POST /update_weights            {"update_info": {"names", "dtype_names", "shapes", "data"}, "session"}, or
+//   POST /update_weights            a safetensors file (application/octet-stream) with "session" in its metadata, or
 //                                   {"update_info": {"path"}, "session"}
 //   POST /finish_weight_update      {"weight_version": "v7", "session"}
 // axolotl's:
@@ -14,8 +14,8 @@
 // been read. A server that does not read it gets HTTP from then on.
 //
 // publish(v) pushes, once per version. A group ends before the next tensor would pass 10 MiB; a larger tensor goes
-// alone. `data`: base64, little endian, C order; in a session of the tensor's own type, to axolotl's server as f32, which
-// it reads as such whatever `dtype` says: bfloat16 survives exactly (axolotl's own client sends it as float16, which
+// alone. In a session tensors are of their own type; to axolotl's server f32 in base64 (little endian, C order), which it
+// reads as such whatever `dtype` says: bfloat16 survives exactly (axolotl's own client sends it as float16, which
 // overflows beyond 65504). The session's name lets each call be repeated when its answer is lost.
 //
 // Errors: [rlalgo.sync.1] the server takes no weights over HTTP; [rlalgo.sync.8] another trainer's update stays open;

@@ -87,15 +87,19 @@ RLALGO_INLINE std::uint64_t stored_bytes(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
 }
 
-RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
-                                             const std::map<std::string, std::string>& metadata) {
-  const auto dtype_of = [&](const PendingTensor& entry) -> const detail::SafetensorsDtype& {
-    const detail::SafetensorsDtype* known = detail::find_dtype(entry.dtype);
+namespace detail {
+
+// Puts the tensors into the order of a file and returns what comes before their data. `where`: for messages.
+RLALGO_INLINE std::string begin_safetensors(std::vector<PendingTensor>& tensors,
+                                            const std::map<std::string, std::string>& metadata,
+                                            const std::string& where) {
+  const auto dtype_of = [&](const PendingTensor& entry) -> const SafetensorsDtype& {
+    const SafetensorsDtype* known = find_dtype(entry.dtype);
     if (known == nullptr) {
       core::raise("model", 4,
                   {.what = "unsupported tensor dtype",
                    .found = c10::toString(entry.dtype),
-                   .where = path.string() + ", tensor " + entry.name});
+                   .where = where + ", tensor " + entry.name});
     }
     return *known;
   };
@@ -108,7 +112,7 @@ RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, 
   std::uint64_t offset = 0;
   for (const auto& entry : tensors) {
     if (header.contains(entry.name)) {
-      core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.name, .where = path.string()});
+      core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.name, .where = where});
     }
     std::uint64_t bytes = c10::elementSize(entry.dtype);
     for (const std::int64_t extent : entry.shape) bytes *= static_cast<std::uint64_t>(extent);
@@ -118,11 +122,25 @@ RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, 
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
+  std::string out;
+  for (unsigned i = 0; i < 8; ++i) out += static_cast<char>(text.size() >> (8 * i));
+  return out + text;
+}
+
+RLALGO_INLINE std::vector<PendingTensor> pending(const std::vector<NamedTensor>& tensors) {
+  std::vector<PendingTensor> out;
+  for (const auto& [name, value] : tensors)
+    out.push_back({name, value.scalar_type(), value.sizes().vec(), [value = value] { return value; }});
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, std::vector<PendingTensor> tensors,
+                                             const std::map<std::string, std::string>& metadata) {
+  const std::string begin = detail::begin_safetensors(tensors, metadata, path.string());
   core::AtomicFile file(path);
-  std::uint8_t length[8];
-  for (unsigned i = 0; i < 8; ++i) length[i] = static_cast<std::uint8_t>(text.size() >> (8 * i));
-  file.write(length, sizeof length);
-  file.write(text);
+  file.write(begin);
   for (const auto& entry : tensors) {
     const Tensor contiguous = entry.make().detach().contiguous();
     file.write(contiguous.const_data_ptr(), stored_bytes(contiguous));
@@ -132,19 +150,36 @@ RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, 
 
 RLALGO_INLINE void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                      const std::map<std::string, std::string>& metadata) {
-  std::vector<PendingTensor> pending;
-  for (const auto& [name, value] : tensors)
-    pending.push_back({name, value.scalar_type(), value.sizes().vec(), [value = value] { return value; }});
-  write_pending_safetensors(path, std::move(pending), metadata);
+  write_pending_safetensors(path, detail::pending(tensors), metadata);
+}
+
+RLALGO_INLINE std::string safetensors_bytes(const std::vector<NamedTensor>& tensors,
+                                            const std::map<std::string, std::string>& metadata) {
+  std::vector<PendingTensor> pending = detail::pending(tensors);
+  std::string out = detail::begin_safetensors(pending, metadata, "safetensors");
+  std::size_t size = out.size();
+  for (const auto& [name, value] : tensors) size += stored_bytes(value);
+  out.reserve(size);
+  for (const auto& entry : pending) {
+    const Tensor contiguous = entry.make().detach().contiguous();
+    out.append(static_cast<const char*>(contiguous.const_data_ptr()), stored_bytes(contiguous));
+  }
+  return out;
 }
 
 RLALGO_INLINE SafetensorsFile::SafetensorsFile(std::filesystem::path path)
     : path_(std::move(path)), file_(std::make_shared<detail::MappedFile>(path_)) {
-  parse();
+  parse(file_->bytes());
+}
+
+RLALGO_INLINE SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string name)
+    : path_(std::move(name)) {
+  parse(bytes);
 }
 
 RLALGO_INLINE Tensor SafetensorsFile::map(const std::string& name) const {
   const Entry& entry = this->entry(name);
+  if (file_ == nullptr) return read(name);
   std::byte* const data = file_->data() + (data_.data() - file_->data()) + entry.begin;
   if (entry.end == entry.begin || reinterpret_cast<std::uintptr_t>(data) % c10::elementSize(entry.dtype) != 0)
     return read(name);
@@ -155,7 +190,7 @@ RLALGO_INLINE Tensor SafetensorsFile::map(const std::string& name) const {
 RLALGO_INLINE Tensor SafetensorsFile::convert(const std::string& name, at::ScalarType dtype) const {
   const Entry& entry = this->entry(name);
   Tensor out = map(name).to(dtype);
-  if (entry.dtype != dtype) {
+  if (file_ != nullptr && entry.dtype != dtype) {
     const auto start = static_cast<std::size_t>(data_.data() - file_->data());
     file_->release(start + entry.begin, start + entry.end);
   }
@@ -186,8 +221,7 @@ RLALGO_INLINE void SafetensorsFile::fail(int number, std::string what, std::stri
                .remedy = "the file is damaged or incomplete: fetch or write it again"});
 }
 
-RLALGO_INLINE void SafetensorsFile::parse() {
-  const auto bytes = file_->bytes();
+RLALGO_INLINE void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   if (bytes.size() < 8) {
     fail(2, "the safetensors file is too short", std::to_string(bytes.size()) + " bytes", "at least 8");
   }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,6 +22,7 @@
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/http/message.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
@@ -109,7 +111,8 @@ class WeightRoutes {
 
   // vLLM's transfer: {"update_info": {"names", "dtype_names", "shapes"}}, and the tensors by broadcast from the trainer
   // that /init_weight_transfer_engine named; or over HTTP, with "data": [base64], the bytes of the type that they name;
-  // or {"update_info": {"path": a safetensors file, or a directory of them}}.
+  // or {"update_info": {"path": a safetensors file, or a directory of them}}; or, as application/octet-stream, a
+  // safetensors file itself, whose metadata may name the session.
 
   void init_transfer(const SharedExchange& exchange) {
     const Json body = parse_body(exchange->request().body);
@@ -144,6 +147,8 @@ class WeightRoutes {
 
   void update_transfer(const SharedExchange& exchange) {
     service_.later(exchange, false, [this, exchange] {
+      const std::string* const type = http::find_header(exchange->request().headers, "Content-Type");
+      if (type != nullptr && type->starts_with("application/octet-stream")) return update_by_bytes(*exchange);
       const Json body = parse_body(exchange->request().body);
       Fields fields(body);
       Fields info(checked_object(fields, "update_info"), "update_info");
@@ -395,6 +400,21 @@ class WeightRoutes {
     return out;
   }
 
+  void update_by_bytes(http::Exchange& exchange) {
+    const model::SafetensorsFile file(std::as_bytes(std::span(exchange.request().body)), "the request's body");
+    const auto session = file.metadata().find("session");
+    const std::string named = session == file.metadata().end() ? "" : session->second;
+    transfer_.touch(named);
+    std::vector<model::NamedTensor> tensors;
+    append_tensors(tensors, file);
+    transfer_.add(std::move(tensors), named);
+    answer_json(exchange, {{"message", "Weights updated"}});
+  }
+
+  static void append_tensors(std::vector<model::NamedTensor>& out, const model::SafetensorsFile& file) {
+    for (const auto& [name, entry] : file.entries()) out.emplace_back(name, file.read(name));
+  }
+
   // Tensors that are broadcast while the request waits for its answer.
   void receive(const SharedExchange& exchange, Fields& info, const std::string& session) {
     const Lists lists = lists_of(info);
@@ -441,10 +461,7 @@ class WeightRoutes {
                        {.what = "the directory cannot be read", .found = error.message(), .where = path.string()});
     }
     std::vector<model::NamedTensor> out;
-    for (const std::filesystem::path& file : files) {
-      const model::SafetensorsFile tensors(file);
-      for (const auto& [name, entry] : tensors.entries()) out.emplace_back(name, tensors.read(name));
-    }
+    for (const std::filesystem::path& file : files) append_tensors(out, model::SafetensorsFile(file));
     if (out.empty())
       refuse_request(400, 19,
                      {.what = "there are no tensors", .expected = "a safetensors file", .where = path.string()});

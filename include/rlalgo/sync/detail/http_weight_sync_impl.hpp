@@ -112,23 +112,15 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
     finish();
     return *sent;
   }
-  Json info;
-  const auto clear = [&] {
-    info = {
-        {"names", Json::array()}, {"dtype_names", Json::array()}, {"shapes", Json::array()}, {"data", Json::array()}};
-  };
-  clear();
+  std::vector<model::NamedTensor> group;
   const std::int64_t sent = in_groups(
       state, detail::wire_type,
       [&](const std::string& name, const tensor::Tensor& /*value*/, const tensor::Tensor& plain) {
-        info["names"].push_back(name);
-        info["dtype_names"].push_back(detail::type_name(plain.scalar_type()));
-        info["shapes"].push_back(plain.sizes().vec());
-        info["data"].push_back(base64_of(plain));
+        group.emplace_back(name, plain);
       },
       [&] {
-        client.post("/update_weights", {{"update_info", std::move(info)}, {"session", state.session}});
-        clear();
+        client.post_bytes("/update_weights", model::safetensors_bytes(group, {{"session", state.session}}));
+        group.clear();
       });
   finish();
   return sent;
