@@ -6,7 +6,7 @@ it takes no processor away from training. Each run is timed from its third recor
 counts. With --own completions come from `rlalgo vllm-serve` on the second processor instead, and the trainer has the first: one row, of the delay
 that this is (time/generate of the run in turns ÷ the rest of its steps). At a temperature of 4 completions do not end early.
 
-  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3] [--own [--micro-batch 2 --tokens 192]]
+  python3 benchmarks/overlap.py --rlalgo build/release/bin/rlalgo [--steps 24] [--delays 0.25,0.5,1,2,4] [--rounds 3] [--own [--model PATH] [--micro-batch 2 --tokens 192]]
 """
 import argparse
 import contextlib
@@ -79,7 +79,7 @@ def own_server(options, folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen(["taskset", "-c", "1", options.rlalgo, "vllm-serve", QUICKSTART / "model", "--port", str(port)], cwd=folder,
+    process = subprocess.Popen(["taskset", "-c", "1", options.rlalgo, "vllm-serve", options.model, "--port", str(port)], cwd=folder,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
         for _ in range(600):
@@ -99,7 +99,7 @@ def seconds_per_step(options, port, folder, way):
     """Of one run, from its third record to its last."""
     output = folder / "out"
     config = {
-        "base_model": str(QUICKSTART / "model"), "rl": "grpo", "learning_rate": 1e-5, "max_steps": options.steps, "output_dir": str(output),
+        "base_model": options.model, "rl": "grpo", "learning_rate": 1e-5, "max_steps": options.steps, "output_dir": str(output),
         "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}],
         "micro_batch_size": options.micro_batch, "gradient_accumulation_steps": 4, "save_strategy": "no", "logging_steps": 1,
         "trl": {"num_generations": 4, "max_completion_length": options.tokens, "temperature": 4.0 if options.own else 1.0, "reward_funcs": ["soft_overlong_punishment_reward"],
@@ -144,6 +144,7 @@ def row(delay, best):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rlalgo", required=True, type=lambda p: str(pathlib.Path(p).resolve()))
+    parser.add_argument("--model", default=str(QUICKSTART / "model"), type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=48, help="of a completion")
