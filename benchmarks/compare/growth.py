@@ -6,8 +6,8 @@ exponent, and the time of starting against the size of the checkpoint.
 
 Models have random weights and the shape that an axis asks for; their end id is one that is never drawn, so every completion has its
 full length. One axis varies, the others stay at: 0.7M parameters, 4 completions, 128 tokens, 447 words. Rates are the
-best of the last two steps of runs of three; processor seconds of a step are half of what a run of three steps takes more than one of one, which other programs
-change little; peak is the resident memory of the process. The exponent e is of a straight line through the logarithms: cost ~ size^e. "start" is the whole
+best of the steps after the first, of which there are 2 to 16 by their size; processor seconds of a step are what these take more than a run of one step, through their number, which other
+programs change little; peak is the resident memory of the process. The exponent e is of a straight line through the logarithms: cost ~ size^e. "start" is the whole
 process of `rlalgo score` on one line, from a warm file. --long goes to 8,192 tokens, --large to 0.5B parameters (12 GB).
 """
 import array
@@ -106,10 +106,11 @@ def step(arguments, folder, model, group, length):
               "sequence_len": 2 * length + 64, "micro_batch_size": group,
               "trl": {"num_generations": group, "max_completion_length": length, "temperature": 1.0, "loss_type": "grpo", "reward_funcs": ["rewards.even_ids"]}}
     one = compare.train(arguments.program, config, folder, arguments.threads, 1)[1]
-    records, three = compare.train(arguments.program, config, folder, arguments.threads, 3)
+    more = max(2, min(16, 4096 // (group * length)))
+    records, many = compare.train(arguments.program, config, folder, arguments.threads, 1 + more)
     compare.close("lengths of completions", records[-1]["completions/mean_length"], length, 1e-3)
     part = lambda name: min(r[name] for r in records[1:])
-    return part("time/generate"), part("time/train"), max(0.005, three.processor - one.processor) / 2, three.peak
+    return part("time/generate"), part("time/train"), max(0.005, many.processor - one.processor) / more, many.peak
 
 
 def sizes_of(arguments):
