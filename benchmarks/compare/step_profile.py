@@ -39,7 +39,7 @@ CLASSES = (
     ("memory: malloc, free", r"", r"malloc|calloc|realloc|^_?_?(cfree|free)$|_int_free|posix_memalign|unlink_chunk|tcache"),
     ("memory: copies and fills", r"", r"mem(cpy|set|move)|copy_|fill_kernel|direct_copy"),
     ("waiting: locks, threads", r"libgomp|ld-linux", r"pthread_|futex|gomp_|omp_"),
-    ("softmax, log-probs, attention", r"", r"softmax|logsumexp|flash|attention|Sleef_(finz_)?(exp|log)|log_prob"),
+    ("softmax, log-probs, attention", r"", r"softmax|logsumexp|flash|attention|Sleef_(finz_)?(exp|log)|mkl_vml|log_prob"),
     ("norms, activations, element-wise", r"", r"norm|silu|sigmoid|mul_|add_|div_|sum_|reduce|vectorized_|elementwise|binary_|unary_|cpublas|TensorIterator|VectorizedLoop|rsqrt"),
     ("optimizer", r"", r"adam"),
 )
