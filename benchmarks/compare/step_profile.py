@@ -186,7 +186,7 @@ def main():
     times = f"{parts['step']:.3g}: " + ", ".join(f"{k} {v:.3g}" for k, v in parts.items() if k != "step" and v)
     done = flops * len(records) / 1e9
     rates = done / (ran.processor * found["matrix products"]), done / (ran.processor * (1 - found[ENGINE]))
-    row = [f"{arguments.rl}, {pathlib.Path(arguments.model).absolute().name}", str(arguments.threads), times, said, *map(compare.figure, (*rates, peak)),
+    row = [f"{arguments.rl}, {trl_steps.name_of(arguments.model)}", str(arguments.threads), times, said, *map(compare.figure, (*rates, peak)),
            ", ".join(f"{rate / peak:.0%}" for rate in rates), datetime.date.today().isoformat()]
     compare.finish(arguments, [row], TABLE)
 

@@ -71,10 +71,15 @@ def check(ours, theirs, dtype, names):
     return ", ".join(said)
 
 
+def name_of(model):
+    path = pathlib.Path(model).absolute()
+    return path.parent.name if path.name == "model" else path.name
+
+
 def models(arguments):
     """(name, directory, threads, goal in f32, goal in bf16)"""
     if arguments.model:
-        yield pathlib.Path(arguments.model).absolute().name, arguments.model, arguments.threads, 3, 5
+        yield name_of(arguments.model), arguments.model, arguments.threads, 3, 5
     if not arguments.no_tiny:
         yield "0.7M model", str(compare.ROOT / "examples/quickstart/model"), 1, 8, 8
 

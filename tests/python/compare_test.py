@@ -211,6 +211,7 @@ def the_reward_keeps_what_it_saw():
         path = os.path.join(folder, "record")
         assert rewards.even_ids(["p", "p"], [[2, 3, 4, 5], [1]], record=path) == [0.5, 0.0]
         assert json.loads(open(path).read()) == [{"prompt": "p", "ids": [2, 3, 4, 5]}, {"prompt": "p", "ids": [1]}]
+    assert trl_steps.name_of("/a/SmolLM2") == "SmolLM2" and trl_steps.name_of("/a/quickstart/model") == "quickstart"
     made = trl_dpo.pairs([{"question": q, "answer": a} for q, a in (("Q1", "A1"), ("Q2", "A2"), ("Q3", "A3"))])
     assert made == [{"prompt": "Q1\n", "chosen": "A1", "rejected": "A2"}, {"prompt": "Q2\n", "chosen": "A2", "rejected": "A3"}]
 
