@@ -191,6 +191,7 @@ class Ranks {
       }
       take_signals();
       reap();
+      if (failed_) kill_stopped();
       if (failed_ && running() && since_.seconds() > grace_) signal_all(SIGKILL);
     }
     if (!failed_) return {};
@@ -221,6 +222,16 @@ class Ranks {
   void signal_all(int signal) const {
     for (const Rank& rank : ranks_)
       if (rank.running) ::kill(rank.process, signal);
+  }
+
+  // Others have failed, and it cannot hear of that.
+  void kill_stopped() const {
+    for (const Rank& rank : ranks_) {
+      siginfo_t info = {};
+      if (rank.running && ::waitid(P_PID, static_cast<id_t>(rank.process), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+          info.si_pid == rank.process)
+        ::kill(rank.process, SIGKILL);
+    }
   }
 
   void take_signals() {

@@ -1,7 +1,7 @@
 // The ranks of a training on one machine: `rlalgo train CONFIG --nproc-per-node N` starts itself N times.
 //
 // Rank 0 has the terminal; lines of the others come behind "[rank 1] ". Signals go to all. Where one ends badly the others
-// are told (distributed.8), and killed when they have not ended within the grace; the exit status is that of the first that
+// are told (distributed.8), and killed when they have not ended within the grace, at once where they are stopped; the exit status is that of the first that
 // failed, 128 + the signal of one that was killed. Nobody is left behind when this process is killed. Each rank gets as many
 // processors as any other, of its own where there are enough.
 //
