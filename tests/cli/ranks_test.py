@@ -192,6 +192,7 @@ def a_server_that_is_started_anew(c):
     assert [record["step"] for record in c.metrics()] == list(range(1, 13))
 
 
+MEASURED = ("async/queue", "async/producer", "async/generate", "async/reward", "async/forward", "async/training", "sync/")
 BESIDE = {"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2}
 
 
@@ -200,6 +201,12 @@ def beside_training(c):
     """Depth 0 is the synchronous run; a recorded schedule is that of one rank; every prompt in its order."""
     base = {**json.loads(json.dumps(BASE)), **ONLINE, "max_steps": 5}
     same_run(c, base, rl="grpo", trl={**BESIDE, "prefetch_depth": 0})
+    schedules(c)
+
+
+def schedules(c, **changes):
+    """What two ranks recorded is repeated by one and by two."""
+    base = {**json.loads(json.dumps(BASE)), **ONLINE, "max_steps": 5, **changes}
     trl = {**BESIDE, "max_staleness": 2, "async_schedule": "record"}
     many = write(c, base, "recorded.yaml", output_dir="recorded", gradient_accumulation_steps=1, val_set_size=0.05, eval_steps=2, trl=trl)
     c.run("train", many, "--nproc-per-node", 2).expect(0)
@@ -208,13 +215,51 @@ def beside_training(c):
         name = write(c, base, f"{folder}.yaml", output_dir=folder, gradient_accumulation_steps=2 // ranks, val_set_size=0.05, eval_steps=2,
                      trl=schedule)
         c.run("train", name, "--nproc-per-node", ranks).expect(0)
-    measured = ("async/queue", "async/producer", "async/generate", "async/reward", "async/forward", "async/training", "sync/")
     for folder in ("one", "two"):
         for a, b in zip(without_times(c.metrics("recorded")), without_times(c.metrics(folder)), strict=True):
             for name in a:
-                if not name.startswith(measured):
+                if not name.startswith(MEASURED):
                     close(a[name], b[name], f"{folder} {a['step']} {name}")
     same_files(c.folder / "recorded", c.folder / "two", only={"model.safetensors"})
+
+
+def streamed_run(c, ranks=2, keys=None, **changes):
+    """Groups are trained on while the others are made, in turns with the weights: the numbers of one rank, streamed or not. (Of a step
+    without advantages one row remains, which is not the same one when all are known.)"""
+    trl = {**BESIDE, "prefetch_depth": 0, "streaming_partial_batch": True, **changes.pop("trl", {})}
+    base = {**json.loads(json.dumps(BASE)), **ONLINE, **changes}
+    whole = {**trl, "streaming_partial_batch": False}
+    runs = (("whole", 1, whole, {}), ("one", 1, trl, {}), ("many", ranks, trl, keys or {}))[1 if trl.get("skip_zero_advantage_batches") else 0:]
+    first = runs[0][0]
+    for folder, count, section, more in runs:
+        name = write(c, base, f"{folder}.yaml", output_dir=folder, gradient_accumulation_steps=4 // count, trl=section, **more)
+        c.run("train", name, "--nproc-per-node", count).expect(0)
+    for folder in [run[0] for run in runs[1:]]:
+        for a, b in zip(without_times(c.metrics(first)), without_times(c.metrics(folder)), strict=True):
+            for name in a:
+                if not name.startswith(MEASURED):
+                    close(a[name], b[name], f"{folder} {a['step']} {name}")
+        a, b = (weights(c.folder / one / "model.safetensors") for one in (first, folder))
+        for name, values in a.items():
+            assert max(abs(x - y) for x, y in zip(values, b[name])) < 2e-5, (folder, name)
+        texts = [[json.loads(line).get("completion") for line in (c.folder / one / "samples.jsonl").read_text().splitlines()]
+                 for one in (first, folder)]
+        assert texts[0] == texts[1], "other completions"
+
+
+@case
+def streamed(c):
+    streamed_run(c, trl={"loss_type": "dapo", "beta": 0.02})
+    streamed_run(c, ranks=4, trl={"loss_type": "grpo", "num_iterations": 2, "streaming_min_groups": 2})
+    streamed_run(c, trl={"skip_zero_advantage_batches": True})
+    server = Server(c)  # beside training, and asked by rank 0
+    try:
+        base = {**BASE, **ONLINE, "max_steps": 6, "output_dir": "asked"}
+        trl = {**BESIDE, **remote(server.port), "streaming_partial_batch": True, "max_staleness": 2}
+        c.run("train", write(c, base, "asked.yaml", gradient_accumulation_steps=2, trl=trl), "--nproc-per-node", 2).expect(0)
+        assert [line["step"] for line in c.metrics("asked")] == list(range(1, 7))
+    finally:
+        server.stop()
 
 
 @case
@@ -368,9 +413,9 @@ def killed_first_rank(c):
 
 @case
 def stopped_rank(c):
-    process, pids = started(c)
+    process, pids = started(c, ddp_timeout=8)
     os.kill(rank_of(process, 1), signal.SIGSTOP)
-    text = ended(process, pids, 20)
+    text = ended(process, pids, 15)  # the launcher does not wait for what cannot end by itself
     assert process.returncode == 1, process.returncode
     assert "distributed.6" in text or "distributed.4" in text, text
 
@@ -478,10 +523,6 @@ def environment_of_a_launcher(c):
 
 @case
 def refused(c):
-    streamed = {"trl": {"async_prefetch": True, "use_data_producer": True, "streaming_partial_batch": True}}
-    c.run("train", write(c, {**BASE, **ONLINE}, "config.yaml", **streamed), "--nproc-per-node", 2).expect(
-        2, "config.37", "trl.streaming_partial_batch")
-    assert not (c.folder / "out").exists()
     name = write(c, {**BASE, **ONLINE}, "config.yaml")
     c.run("train", name, "--max-restarts", 1).expect(2, "cli.23", "--nproc-per-node")
     for word in ("-1", "often"):

@@ -8,7 +8,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import BASE, QUICKSTART, main, without_times  # noqa: E402
-from ranks_test import ONLINE, PAIRS, close, ended, rank_of, rows, started, weights, write  # noqa: E402
+from ranks_test import BESIDE, ONLINE, PAIRS, close, ended, of_a_server, rank_of, rows, schedules, started, streamed_run, until, weights, write  # noqa: E402
+from serve_test import MODEL, Server, remote  # noqa: E402
 
 CASES = {}
 FSDP = {"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": True, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}}
@@ -76,6 +77,89 @@ def adapter(c):
 def online(c):
     base = {**json.loads(json.dumps(BASE)), **ONLINE}
     same_run(c, base, [("fsdp", 2, FSDP), ("zero2", 2, zero(2))], rl="grpo", trl={"beta": 0.02, "num_iterations": 2})
+
+
+@case
+def synced_reference(c):
+    """The reference follows the policy slice by slice; a checkpoint has it whole, for any number of ranks."""
+    rows(c)
+    trl = {"sync_ref_model": True, "ref_model_sync_steps": 2, "ref_model_mixup_alpha": 0.6}
+    pairs = {**PAIRS, "learning_rate": 1e-3, "rl": "dpo", "trl": trl}
+    same_run(c, {**pairs, "max_steps": 5}, [("fsdp", 2, FSDP), ("hybrid", 4, {**FSDP, "dp_shard_size": 2})], accumulation=4)
+    fixed = write(c, pairs, "fixed.yaml", output_dir="fixed", max_steps=5, gradient_accumulation_steps=4, trl={"sync_ref_model": False})
+    c.run("train", fixed).expect(0)
+    assert abs(c.metrics("fixed")[-1]["loss"] - c.metrics("fsdp")[-1]["loss"]) > 1e-4, "the reference stayed"
+    some = {"unfrozen_parameters": ["model.layers.1.", "model.norm"]}  # trained weights and others in one layer's slices
+    same_run(c, {**pairs, "max_steps": 3}, [("some", 2, FSDP)], **some)
+    saved = {**pairs, "save_strategy": "steps", "save_steps": 3, "max_steps": 6}
+    for name, ranks, source, keys in (("two", 2, None, FSDP), ("again", 2, "two", FSDP), ("alone", 1, "two", {})):
+        config = write(c, saved, f"{name}.yaml", output_dir=name, gradient_accumulation_steps=4 // ranks, **keys)
+        resume = [] if source is None else ["--resume-from-checkpoint", f"{source}/checkpoint-3"]
+        c.run("train", config, *(["--nproc-per-node", ranks] if ranks > 1 else []), *resume).expect(0)
+    assert (c.folder / "two/model.safetensors").read_bytes() == (c.folder / "again/model.safetensors").read_bytes()
+    a, b = weights(c.folder / "two/checkpoint-6/reference.safetensors"), weights(c.folder / "alone/checkpoint-6/reference.safetensors")
+    assert a.keys() == b.keys()
+    for key, values in a.items():
+        assert max(abs(x - y) for x, y in zip(values, b[key])) < 2e-5, key
+    online = {**json.loads(json.dumps(BASE)), **ONLINE}
+    same_run(c, online, [("online", 2, FSDP)], rl="grpo", trl={"beta": 0.02, **trl, "ref_model_sync_steps": 1})
+
+
+@case
+def completions_of_a_server(c):
+    """Weights go to the server tensor by tensor: in its file, over HTTP, broadcast, as an adapter, merged."""
+    (c.folder / "elsewhere").mkdir()
+    of_a_server(c, 2, **FSDP)
+    assert "weights go to the server over HTTP" in of_a_server(c, 2, ("--allowed-path", c.folder / "elsewhere"), **FSDP)
+    if "without libgloo-dev" not in c.run("vllm-serve", MODEL, "--weight-transfer-config", "{}").err:
+        of_a_server(c, 2, ("--weight-transfer-config", json.dumps({"backend": "gloo"})), **FSDP)
+    lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
+    of_a_server(c, 2, **FSDP, **lora, val_set_size=0.05, eval_steps=2)
+    of_a_server(c, 2, **FSDP, **lora, peft_use_dora=True)
+
+
+@case
+def a_server_that_is_started_anew(c):
+    """It gets its weights again, from all ranks, with the next hand-over at the latest. Where all of them wait for its completions
+    before that, nobody could give them, and the run ends at once."""
+    server = Server(c)
+    base = {**BASE, **ONLINE, **FSDP, "max_steps": 12, "output_dir": "out"}
+    trl = {**remote(server.port), "vllm_server_timeout": 60}
+    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2)
+    until(c, process, 3)
+    server.process.kill()
+    server.process.communicate()
+    server = Server(c, "--port", server.port, model=str(MODEL))
+    try:
+        out, err = process.communicate(timeout=90)
+        assert process.returncode == 0, out + err
+        assert [record["step"] for record in c.metrics()] == list(range(1, 13))
+        longer = {**base, "max_steps": 60, "output_dir": "beside"}
+        process = c.start("train", write(c, longer, "beside.yaml", gradient_accumulation_steps=1, trl={**BESIDE, **trl}), "--nproc-per-node", 2)
+        until(c, process, 3, "beside")
+        server.process.kill()
+        server.process.communicate()
+        server = Server(c, "--port", server.port, model=str(MODEL))
+        out, err = process.communicate(timeout=90)
+        went_on = process.returncode == 0 and len(c.metrics("beside")) == 60
+        assert went_on or (process.returncode == 1 and "sync.11" in err), (process.returncode, out + err)
+    finally:
+        server.stop()
+
+
+@case
+def beside_training(c):
+    """Each rank generates from a copy that is gathered layer by layer; frozen weights once."""
+    schedules(c, **FSDP)
+    schedules(c, **FSDP, adapter="lora", lora_r=4, lora_alpha=8, lora_target_linear=True)
+    told = c.run("train", write(c, {**BASE, **ONLINE, **FSDP}, "copies.yaml", trl=BESIDE), "--nproc-per-node", 2).expect(0)
+    assert "[rank 1]" not in told.out + told.err, told.out + told.err
+
+
+@case
+def streamed(c):
+    streamed_run(c, keys=FSDP, trl={"loss_type": "dapo"})
+    streamed_run(c, ranks=4, keys={**zero(2), "dp_shard_size": 2}, trl={"loss_type": "dapo", "beta": 0.02})
 
 
 @case
@@ -147,7 +231,7 @@ def said_and_refused(c):
     refused(4, "fsdp_config.sharding", fsdp_config={"sharding": True})
     refused(41, "3 × 2", "2 ranks", **FSDP, dp_shard_size=3, dp_replicate_size=2)
     refused(14, "dp_shard_size", dp_shard_size=2)
-    refused(37, "sync_ref_model", **FSDP, trl={"sync_ref_model": True})
+    refused(37, "context_parallel_size", **FSDP, context_parallel_size=2)
     (c.folder / "zero.json").write_text(json.dumps({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
                                                      "bf16": {"enabled": "auto"}, "steps_per_print": 10}))
     told = c.run("train", write(c, base, "config.yaml", deepspeed="zero.json"), "--nproc-per-node", 2).expect(0)

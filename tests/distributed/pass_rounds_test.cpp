@@ -25,6 +25,7 @@ class Member final : public PassRounds::Member {
  public:
   void chosen(const Pass& pass) override { calls += pass.phase == forward ? "F" : "B"; }
   void help(const Pass& /*pass*/) override { calls += "h"; }
+  void lend(int borrower) override { calls += std::to_string(borrower); }
   void settled() override { calls += "."; }
   void reset() noexcept override { calls += "!"; }
   std::string calls;
@@ -74,6 +75,22 @@ TEST_CASE("a pass of other layers is another pass") {
   });
   if (!distributed::gloo_built()) return;
   CHECK(calls == std::vector<std::string>{"FFh.", "FhF."});
+}
+
+TEST_CASE("a rank that borrows is served by those that have a pass to do, and by those that wait") {
+  std::vector<std::string> calls(3);
+  support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
+    const auto rounds = rounds_of(*world);
+    Member policy;
+    const auto own = rounds->join(policy);
+    if (world->rank() == 0) rounds->borrow(own);
+    if (world->rank() == 1) rounds->enter(own, {forward, 2, false});
+    if (world->rank() == 2) rounds->borrow(own);  // each has a loan of its own
+    rounds->settle();
+    calls[static_cast<std::size_t>(world->rank())] = policy.calls;
+  });
+  if (!distributed::gloo_built()) return;
+  CHECK(calls == std::vector<std::string>{"Fh2.", "0F2.", "0Fh."});
 }
 
 TEST_CASE("after ranks gave up, members begin from nothing; who has left is not asked") {

@@ -4,12 +4,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <c10/core/GradMode.h>
 
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/process_world.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
@@ -183,6 +186,96 @@ TEST_CASE("a frozen copy lies in slices, too, and stays as it was") {
     world->barrier("the end");
     RANK_CHECK(copy->weights().embedding.storage().nbytes() == 0);
   });
+}
+
+TEST_CASE("one rank borrows weights tensor by tensor while the others wait or compute") {
+  for (const bool adapter : {false, true}) {
+    const auto one = decoder(at::kDouble, adapter);
+    const auto wanted = one->named_tensors();
+    for (const auto& [ranks, shards] : {std::pair{2, 2}, {3, 3}, {4, 2}}) {
+      CAPTURE(adapter, ranks, shards);
+      support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
+        const c10::NoGradGuard no_grad;
+        const auto policy = decoder(at::kDouble, adapter);
+        const auto weights = held(*policy, *world, {}, shards);
+        const auto values = policy->named_tensors();
+        RANK_CHECK(values.size() == wanted.size());
+        const auto compare = [&](double factor) {
+          for (std::size_t i = values.size(); i-- > 0;) {  // in any order
+            const Tensor whole = model::whole(*policy, values[i].second);
+            const bool trained = values[i].second.requires_grad();
+            RANK_CHECK(at::equal(whole, wanted[i].second.detach().mul(trained ? factor : 1.0)));
+            RANK_CHECK(values[i].second.storage().nbytes() == 0);  // nothing is whole
+          }
+        };
+        if (world->rank() == ranks - 1) (void)policy->score(tree(3), {});
+        if (world->rank() == 0) weights->borrow([&] { compare(1.0); });
+        if (world->rank() == 1) (void)policy->score(tree(4), {});
+        world->barrier("between");
+        for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(2.0);
+        weights->updated();
+        if (world->rank() == ranks - 1) weights->borrow([&] { compare(2.0); });
+        world->barrier("after");
+        // What goes wrong in a loan ends it; outside of one nothing is there.
+        if (world->rank() == 0) {
+          std::string caught;
+          try {
+            weights->borrow([&] {
+              (void)model::whole(*policy, values[0].second);
+              throw std::runtime_error("a full disk");
+            });
+          } catch (const std::runtime_error& error) {
+            caught = error.what();
+          }
+          RANK_CHECK(caught == "a full disk");
+          try {
+            (void)model::whole(*policy, values[0].second);
+            RANK_CHECK(!"a weight was there");
+          } catch (const core::Error& error) {
+            RANK_CHECK((error.room() == "distributed" && error.number() == 12));
+          }
+        }
+        world->barrier("at last");
+        (void)weights->summon();
+        RANK_CHECK(model::whole(*policy, values[0].second).is_same(values[0].second));
+        world->barrier("the end");
+      });
+    }
+  }
+}
+
+TEST_CASE("a reference moves towards the policy slice by slice, trained weights and others") {
+  for (const auto& [ranks, shards] : {std::pair{2, 2}, {4, 2}})
+    support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
+      const c10::NoGradGuard no_grad;
+      const auto policy = decoder();
+      policy->train_only({"model.layers.1.mlp"});
+      const auto before = decoder();
+      const auto weights = held(*policy, *world, {}, shards);
+      const auto copy = weights->frozen_copy(*policy);
+      const auto reference = std::dynamic_pointer_cast<ShardedWeights>(copy->gate());
+      for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(3.0);
+      weights->updated();
+      (void)copy->score(tree(2), {});
+      weights->blend_into(*reference, 0.25);
+      if (world->rank() == 0)
+        reference->borrow([&] {
+          const auto then = before->named_tensors();
+          const auto now = copy->named_tensors();
+          for (std::size_t i = 0; i < then.size(); ++i) {
+            const bool moved = then[i].first.find("layers.1.mlp") != std::string::npos;
+            RANK_CHECK(at::allclose(reference->whole(now[i].second), then[i].second * (moved ? 1.5 : 1.0)));
+          }
+        });
+      // And is taken from where it was kept.
+      reference->load([&](const std::string& name) {
+        for (const auto& [known, value] : before->named_tensors())
+          if (known == name) return value.detach();
+        return Tensor();
+      });
+      RANK_CHECK(at::equal(copy->score(tree(2), {}).log_prob, before->score(tree(2), {}).log_prob));
+      world->barrier("the end");
+    });
 }
 
 TEST_CASE("bfloat16 is sent as it is and added in float32") {

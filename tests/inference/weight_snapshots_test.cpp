@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -58,6 +60,49 @@ TEST_CASE("a snapshot is the weights as they were published, whatever becomes of
   CHECK(second->number != first->number);
   CHECK(second->weights.layers[1].up_proj.weight.equal(before.mul(2.0)));
   CHECK(first->weights.layers[1].up_proj.weight.equal(before));
+}
+
+TEST_CASE("weights that are there only at times are fetched in parts, frozen ones once") {
+  for (const bool adapter : {false, true}) {
+    model::Decoder decoder = decoder_of("llama");
+    if (adapter) model::attach_lora(decoder, {.r = 2, .alpha = 4.0, .target_modules = {"q_proj"}}, 3);
+    std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // the weights, and their values
+    for (const auto& [name, value] : decoder.named_tensors()) kept.emplace_back(value, value.detach().clone());
+    for (const model::Parameter& p : decoder.parameters())
+      if (adapter) kept.emplace_back(p.value, p.value.detach().clone());
+    WeightSnapshots snapshots(decoder.config(), decoder.weights());
+    snapshots.fetch_by([&](const WeightSnapshots::See& see) {
+      const c10::NoGradGuard no_grad;
+      for (auto& [weight, values] : kept) {
+        weight.detach().copy_(values);
+        see(weight);
+        weight.detach().fill_(-1.0);  // it is not there any more
+      }
+    });
+    std::size_t all = 0, trained = 0;
+    for (const auto& [weight, values] : kept) (weight.requires_grad() ? trained : all) += values.nbytes();
+    all += trained;
+    snapshots.publish(1);
+    CHECK(snapshots.copied_bytes() == all);
+    const WeightSnapshots::Handle first = snapshots.acquire();
+    const auto up = decoder.weights().layers[1].up_proj.weight;
+    const at::Tensor expected = [&] {
+      for (const auto& [weight, values] : kept)
+        if (weight.storage().unsafeGetStorageImpl() == up.storage().unsafeGetStorageImpl()) return values;
+      return at::Tensor();
+    }();
+    CHECK(first->weights.layers[1].up_proj.weight.equal(expected));
+    snapshots.publish(2);
+    CHECK(snapshots.copied_bytes() == trained);
+    const WeightSnapshots::Handle second = snapshots.acquire();
+    CHECK(second->weights.layers[1].up_proj.weight.equal(expected));
+    CHECK(second->weights.layers[1].up_proj.weight.is_same(first->weights.layers[1].up_proj.weight) == adapter);
+    CHECK(error_of([&] {
+            WeightSnapshots others(decoder.config(), decoder.weights());
+            others.fetch_by([](const WeightSnapshots::See& /*see*/) {});
+            others.publish(1);
+          }) == "inference.17");
+  }
 }
 
 TEST_CASE("a tied head stays tied, and two buffers are all there are") {

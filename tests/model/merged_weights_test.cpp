@@ -51,7 +51,7 @@ TEST_CASE("a base with the merged weights computes what the adapted model does")
           p.value.add_(at::arange(p.value.numel(), at::kDouble).sin().view_as(p.value), 0.05);
       }
       std::map<std::string, at::Tensor> merged;
-      for (const auto& [name, value] : model::merged_weights(*adapted)) merged[name] = value;
+      for (const auto& one : model::merged_weights(*adapted)) merged[one.name] = one.make();
       const std::size_t layers = adapted->config().layers;
       CHECK(merged.size() == 2 * layers + 1);
       CHECK(merged.contains("lm_head.weight"));

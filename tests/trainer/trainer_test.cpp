@@ -64,7 +64,7 @@ struct Announced final : trainer::Holding {
   std::vector<model::Parameter> parameters() override { return policy->parameters(); }
   void require_same_start() override {}
   void begin_last() override { before.push_back(policy->passes); }
-  double reduce_gradients(double max_norm) override { return whole.reduce_gradients(max_norm); }
+  double reduce_gradients(double max_norm, double factor) override { return whole.reduce_gradients(max_norm, factor); }
   void load_weights(const fs::path& directory) override { whole.load_weights(directory); }
 
   std::shared_ptr<Counted> policy;

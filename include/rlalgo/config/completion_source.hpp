@@ -38,6 +38,8 @@
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/processors.hpp>
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/inference/any_generator.hpp>
 #include <rlalgo/inference/local_engine.hpp>
@@ -45,6 +47,7 @@
 #include <rlalgo/inference/snapshot_engine.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
 #include <rlalgo/remote/gym_agents.hpp>
@@ -53,6 +56,7 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
 #include <rlalgo/sync/first_rank_sync.hpp>
+#include <rlalgo/sync/lent_weights.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
@@ -139,9 +143,24 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*in_turns_);
     sync_ = sync::AnySync(sync::TurnsSync<sync::AnySync>(std::move(sync_), turns, exclusive));
   }
-  // From here on `summon` makes the weights whole before they are published (sync/summoned_weights.hpp).
-  void summon_before(std::function<bool()> summon) {
-    sync_ = sync::AnySync(sync::SummonedWeights(std::move(sync_), std::move(summon), moved_));
+  // From here on the weights lie in `slices`, and are whole only while they are published: all of them for an engine that reads
+  // them, a layer for one with a copy of its own, a tensor for a server. Before beside_training().
+  void hold_in(const std::shared_ptr<distributed::ShardedWeights>& slices, std::shared_ptr<distributed::World> world) {
+    if (snapshots_ != nullptr)
+      return snapshots_->fetch_by([slices](const inference::WeightSnapshots::See& see) {
+        slices->each_whole([&](const distributed::FlatUnit& unit) {
+          for (const auto& entry : unit.entries()) see(entry.value);
+        });
+      });
+    if (generator_.source() != inference::WeightSource::remote) {
+      sync_ = sync::AnySync(sync::SummonedWeights(
+          std::move(sync_), [slices] { return slices->summon(); }, moved_));
+      return;
+    }
+    hand_overs_->lenders = std::move(world);
+    if (!hands_over_) return;
+    sync_ = sync::AnySync(
+        sync::LentWeights(std::move(sync_), [slices](const std::function<void()>& use) { slices->borrow(use); }));
   }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
@@ -165,6 +184,8 @@ class CompletionSource {
     std::function<std::int64_t()> hold = {};
     std::function<void()> moved = {};
     std::string served_at = {};
+    std::shared_ptr<inference::WeightSnapshots> snapshots = {};  // of an engine with copies
+    bool hands_over = true;                                      // false: another rank does
   };
 
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
@@ -183,7 +204,9 @@ class CompletionSource {
         progress_(std::move(parts.progress)),
         hold_(std::move(parts.hold)),
         moved_(std::move(parts.moved)),
-        served_at_(std::move(parts.served_at)) {}
+        served_at_(std::move(parts.served_at)),
+        snapshots_(std::move(parts.snapshots)),
+        hands_over_(parts.hands_over) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
   static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
@@ -196,7 +219,10 @@ class CompletionSource {
             sync::AnySync(sync::SnapshotWeights(snapshots)),
             [engine] { return engine->passes(); },
             std::make_shared<sync::Turns>(),
-            [engine] { return engine->hold(); }};
+            [engine] { return engine->hold(); },
+            {},
+            {},
+            snapshots};
   }
 
   static Parts local(const LanguageModel& model) {
@@ -293,7 +319,11 @@ class CompletionSource {
     const std::shared_ptr<model::Decoder> decoder = model.decoder;
     const inference::AnyGenerator generator(*client);
     if (c.world != nullptr && c.world->rank() > 0)
-      return {client, generator, sync::AnySync(sync::FirstRankSync()), {}, turns};
+      return {.owner = client,
+              .generator = generator,
+              .sync = sync::AnySync(sync::FirstRankSync()),
+              .turns = turns,
+              .hands_over = false};
     if (decoder->adapter() != nullptr && t.vllm_lora_sync && is_servable(decoder->adapter()->config)) {
       const auto save = [decoder, base = model.base_model](const std::filesystem::path& directory) {
         model::save_adapter(*decoder, directory, base);
@@ -307,8 +337,8 @@ class CompletionSource {
     }
     const auto weights = [decoder] {
       if (decoder->adapter() != nullptr) return model::merged_weights(*decoder);
-      std::vector<std::pair<std::string, tensor::Tensor>> out;
-      for (const model::Parameter& p : decoder->parameters()) out.emplace_back(p.name, p.value);
+      model::PendingTensors out;
+      for (const model::Parameter& p : decoder->parameters()) out.push_back(model::pending(*decoder, p.name, p.value));
       return out;
     };
     return {client,
@@ -338,6 +368,8 @@ class CompletionSource {
   std::function<std::int64_t()> hold_;
   std::function<void()> moved_;
   std::string served_at_;
+  std::shared_ptr<inference::WeightSnapshots> snapshots_;
+  bool hands_over_;
   std::unique_ptr<inference::AnyGenerator> single_;  // of single turns, under turns_ or function_
   std::shared_ptr<remote::RolloutFunction> function_;
   std::shared_ptr<remote::GymAgents> agents_;

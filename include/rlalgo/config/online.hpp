@@ -22,6 +22,7 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/sharding.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
@@ -121,13 +122,12 @@ namespace rlalgo::config {
 // What accompanies the run: the steering of an entropy bonus, a reference that follows the policy.
 [[nodiscard]] inline std::vector<std::shared_ptr<trainer::Companion>> companions(
     const RunConfig& c, const EntropyCoefficient& coefficient, const LanguageModel& model,
-    const std::shared_ptr<model::Decoder>& reference) {
+    const std::shared_ptr<model::Decoder>& reference, const Sharding* sharding) {
   std::vector<std::shared_ptr<trainer::Companion>> out;
   if (coefficient) out.push_back(std::make_shared<trainer::EntropyControl>(coefficient));
   if (c.trl.sync_ref_model)
-    out.push_back(std::make_shared<trainer::ReferenceSync>(
-        trainer::ReferenceSync::Config{.every = c.trl.ref_model_sync_steps, .mixup = c.trl.ref_model_mixup_alpha},
-        model.decoder->named_tensors(), reference->named_tensors()));
+    out.push_back(reference_sync({.every = c.trl.ref_model_sync_steps, .mixup = c.trl.ref_model_mixup_alpha},
+                                 *model.decoder, *reference, sharding));
   return out;
 }
 

@@ -6,7 +6,7 @@
 // resumed on another number of ranks as long as the product stays.
 // Of context groups (context_parallel_size) the number of groups counts, not that of ranks: their ranks share tokens, not rows.
 //
-// Errors: [rlalgo.config.37] what is not done with several ranks is asked for (usage); [.38] the ranks have different
+// Errors: [rlalgo.config.37] what is not done with weights in slices is asked for (usage); [.38] the ranks have different
 // versions or settings; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
 // [.41] dp_shard_size and dp_replicate_size do not make the number of ranks (usage).
 #pragma once
@@ -59,17 +59,6 @@ inline void spread_over(RunConfig& c, int ranks) {
   const std::int64_t groups = ranks / c.context_parallel_size;
   c.gradient_accumulation_steps *= groups;
   if (c.trl.steps_per_generation) *c.trl.steps_per_generation *= groups;
-  const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
-    core::raise_usage("config", 37,
-                      {.what = what + " (" + key + ") is not done with several ranks",
-                       .found = std::to_string(ranks) + " ranks",
-                       .where = c.place(key),
-                       .remedy = remedy});
-  };
-  if (is_preference(c)) return;
-  if (c.trl.generates_beside() && c.trl.streaming_partial_batch)
-    refuse("training on groups while the others are made", "trl.streaming_partial_batch",
-           "set trl.streaming_partial_batch: false, or train on one rank");
 }
 
 // Before anything is loaded.
@@ -97,15 +86,12 @@ inline void check_sharding(RunConfig& c, int ranks) {
   };
   if (c.context_parallel_size > 1) refuse("rows that are shared", "context_parallel_size", "remove one of them");
   if (!s.weights()) return;
-  const bool synced = is_preference(c) ? c.preference.sync_ref_model : c.trl.sync_ref_model;
-  if (synced) refuse("a reference that follows the policy", "trl.sync_ref_model", "deepspeed stage 2, or no slices");
-  if (is_preference(c)) return;
-  if (c.trl.generates_beside())
-    refuse("generation beside training", "trl.async_prefetch", "deepspeed stage 2, or trl.async_prefetch: false");
-  if (c.trl.serves())
+  // The feature network would be asked on the thread that generates, where the ranks do not meet.
+  if (!is_preference(c) && matches_features(c) && c.trl.generates_beside())
+    refuse("generation beside training with features", "trl.async_prefetch",
+           "deepspeed stage 2, or trl.async_prefetch: false");
+  if (!is_preference(c) && c.trl.serves())
     refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
-  if (c.trl.generates_elsewhere())
-    refuse("generation by a server", "trl.use_vllm", "deepspeed stage 2, or trl.use_vllm: false");
 }
 
 // The ranks of a run: those that it was given, or one.

@@ -63,7 +63,7 @@ inline void check_reference(const RunConfig& c, const ModelPlaces& places) {
 
 [[nodiscard]] inline Reference make_reference(const RunConfig& c, const LanguageModel& model,
                                               std::shared_ptr<model::Decoder> frozen, PreferenceData& data,
-                                              const RowProgress& progress = {}) {
+                                              const RowProgress& progress = {}, const Sharding* sharding = nullptr) {
   Reference out;
   if (frozen == nullptr) return out;
   const PreferenceConfig& p = c.preference;
@@ -95,9 +95,8 @@ inline void check_reference(const RunConfig& c, const ModelPlaces& places) {
     return out;
   }
   if (p.sync_ref_model)
-    out.companions.push_back(std::make_shared<trainer::ReferenceSync>(
-        trainer::ReferenceSync::Config{.every = p.ref_model_sync_steps, .mixup = p.ref_model_mixup_alpha},
-        policy->named_tensors(), frozen->named_tensors()));
+    out.companions.push_back(reference_sync({.every = p.ref_model_sync_steps, .mixup = p.ref_model_mixup_alpha},
+                                            *policy, *frozen, sharding));
   out.scorer = std::move(frozen);
   return out;
 }

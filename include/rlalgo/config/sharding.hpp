@@ -11,7 +11,9 @@
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/trainer/companion.hpp>
 #include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/reference_sync.hpp>
 #include <rlalgo/trainer/sharded_holding.hpp>
 
 namespace rlalgo::config {
@@ -77,5 +79,17 @@ class Sharding {
   std::shared_ptr<distributed::Team> replicas_;
   std::shared_ptr<distributed::ShardedWeights> policy_;
 };
+
+// What makes a reference follow a policy, wherever both lie; `sharding` may be null.
+[[nodiscard]] inline std::shared_ptr<trainer::Companion> reference_sync(trainer::ReferenceSync::Config settings,
+                                                                        const model::Decoder& policy,
+                                                                        const model::Decoder& reference,
+                                                                        const Sharding* sharding) {
+  if (sharding == nullptr || !sharding->weights())
+    return std::make_shared<trainer::ReferenceSync>(settings, policy.named_tensors(), reference.named_tensors());
+  return std::make_shared<trainer::ReferenceSync>(
+      settings, sharding->policy(), std::dynamic_pointer_cast<distributed::ShardedWeights>(reference.gate()),
+      reference.named_tensors());
+}
 
 }  // namespace rlalgo::config

@@ -4,6 +4,7 @@
 //   enter(pass)   before a pass: all say what they are about to do; one pass is chosen, and whoever is about to do another
 //                 one, or none, helps with it (Member::help: its gathers and scatters, nothing computed) and asks again
 //   settle()      before this rank meets the others elsewhere: helps until nobody has a pass to do
+//   borrow(use)   no pass: while `use` runs on this rank alone, the others serve it (Member::lend)
 //
 // What is chosen is the pass of the first rank that has one, so all know it alike. One exchange of 40 bytes a rank each.
 // A member's state follows the rounds, and so is the same on all ranks; ranks that gave up what was under way
@@ -33,6 +34,8 @@ class PassRounds {
     virtual void chosen(const model::LayerGate::Pass& pass) = 0;
     // Takes part in a pass of others.
     virtual void help(const model::LayerGate::Pass& pass) = 0;
+    // Serves the rank that has borrowed (its place in the team) until it ends that.
+    virtual void lend(int /*borrower*/) {}
     // No rank has a pass to do.
     virtual void settled() = 0;
     virtual void reset() noexcept = 0;
@@ -50,19 +53,29 @@ class PassRounds {
   void leave(std::int64_t member) { members_[static_cast<std::size_t>(member)] = nullptr; }
 
   // Returns when this pass of `member` is the one that all do.
-  void enter(std::int64_t member, const model::LayerGate::Pass& pass);
+  void enter(std::int64_t member, const model::LayerGate::Pass& pass) { become({member, pass, false}); }
+  // Returns when all others lend to this rank. What ends it is the member's affair.
+  void borrow(std::int64_t member) { become({member, {}, true}); }
   void settle();
 
  private:
   struct Said {
     std::int64_t member = -1;  // −1: nothing to do
     model::LayerGate::Pass pass = {};
+    bool loan = false;
     friend bool operator==(const Said&, const Said&) = default;
   };
+  struct Chosen {
+    Said said;
+    int rank = 0;  // of the first that said it
+  };
+
+  // Returns when it is this rank's turn.
+  void become(const Said& own);
 
   // What is done next: of the first rank that has something to do.
-  std::optional<Said> ask(const Said& own);
-  void help(const Said& other);
+  std::optional<Chosen> ask(const Said& own);
+  void help(const Chosen& other);
 
   std::shared_ptr<Team> team_;
   std::vector<Member*> members_;

@@ -13,12 +13,15 @@
 // tensors in this rank's slices; a tensor may be in several, or in none of this one.
 //
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
-// All ranks of the team take part in every pass (pass_rounds.hpp).
+// All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it borrows: weights come
+// to it one at a time, and nowhere are all of them whole.
+// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a loan, or cannot be held in slices.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +33,7 @@
 #include <rlalgo/distributed/team.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/layer_gate.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/policy.hpp>
 
 namespace rlalgo::distributed {
@@ -54,7 +58,7 @@ class FlatMemory {
   std::vector<Tensor> free_;
 };
 
-class ShardedWeights final : public model::LayerGate, public PassRounds::Member {
+class ShardedWeights final : public model::LayerGate, public model::WeightLender, public PassRounds::Member {
  public:
   // Takes the weights of the decoder over, as they are: the same on all ranks. `replicas`: the ranks that hold the same slice
   // (hybrid), or one.
@@ -94,6 +98,16 @@ class ShardedWeights final : public model::LayerGate, public PassRounds::Member 
   void dismiss();
   // Every group of weights in its turn is whole while `see` is called with its units.
   void each_whole(const std::function<void(const FlatUnit&)>& see);
+  // ρ ← (1 − a)·ρ + a·π, slice by slice, π being these weights and ρ `reference`, a frozen_copy() of them.
+  void blend_into(ShardedWeights& reference, double a);
+
+  // Takes the values of all tensors from `stored`, by their names. All together.
+  void load(const std::function<Tensor(const std::string&)>& stored);
+
+  // This rank alone: while `use` runs, whole() fetches what lies on other ranks of the team, who serve it in their next round.
+  void borrow(const std::function<void()>& use);
+  [[nodiscard]] RLALGO_INLINE Tensor whole(const Tensor& weight) override;
+
   // A copy that is not trained, held in the same way.
   [[nodiscard]] std::shared_ptr<model::Decoder> frozen_copy(const model::Decoder& decoder);
 
@@ -105,6 +119,7 @@ class ShardedWeights final : public model::LayerGate, public PassRounds::Member 
 
   RLALGO_INLINE void chosen(const Pass& pass) override;
   RLALGO_INLINE void help(const Pass& pass) override;
+  RLALGO_INLINE void lend(int borrower) override;
   RLALGO_INLINE void settled() override;
   RLALGO_INLINE void reset() noexcept override;
 
@@ -123,6 +138,11 @@ class ShardedWeights final : public model::LayerGate, public PassRounds::Member 
     bool whole = false, gathering = false, scattering = false;
   };
 
+  // Where a tensor's values lie.
+  struct Place {
+    std::size_t group = 0, held = 0, entry = 0;
+  };
+
   ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds, std::shared_ptr<Team> replicas);
 
   [[nodiscard]] bool gathers() const { return config_.stage == ShardStage::weights; }
@@ -134,6 +154,11 @@ class ShardedWeights final : public model::LayerGate, public PassRounds::Member 
   void free(Group& group);
   void scatter(Group& group);
   void add_scattered(Group& group);
+  void list_places();
+  // The number that the borrower says to all.
+  std::int64_t heard(int borrower, std::int64_t said);
+  // Its pieces of the weight number `i` go to the borrower, into `target` there.
+  void hand_over(int borrower, std::int64_t i, const Tensor& target);
 
   ShardConfig config_;
   std::shared_ptr<PassRounds> rounds_;
@@ -146,7 +171,9 @@ class ShardedWeights final : public model::LayerGate, public PassRounds::Member 
   std::vector<Group*> scattering_;  // in their order
   Pass pass_;
   std::int64_t open_ = 0;  // forward passes with a graph whose backward pass has not ended
-  bool summoned_ = false;
+  bool summoned_ = false, borrowing_ = false;
+  std::vector<Place> places_;                    // of all tensors, in the same order on all ranks
+  std::map<const void*, std::int64_t> numbers_;  // of a tensor's memory, in places_
   double waited_ = 0.0;
 };
 

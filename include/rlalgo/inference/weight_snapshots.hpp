@@ -8,14 +8,19 @@
 // most `seconds`. Tensors that are trained (requires_grad) are copied; frozen ones are shared, so a run of an adapter
 // copies the adapter only.
 //
+// Weights that are whole only at times (in slices on several ranks, distributed/sharded_weights.hpp) are fetched in parts
+// (fetch_by), and frozen ones are then copied once, for both buffers.
+//
 // publish() on one thread; acquire() and the end of handles on any. Handles may outlive the snapshots.
 //
-// Errors: [rlalgo.inference.13] both buffers stay in use; [.14] nothing has been published.
+// Errors: [rlalgo.inference.13] both buffers stay in use; [.14] nothing has been published; [.17] a weight is not
+// among those that can be fetched.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,6 +48,10 @@ class WeightSnapshots {
   // `live` are the trainer's weights, which must outlive this one.
   WeightSnapshots(model::DecoderConfig config, const model::DecoderWeights& live, double seconds = 600.0)
       : config_(std::move(config)), live_(live), seconds_(seconds), state_(std::make_shared<State>()) {}
+
+  // each(see) calls see(weight) with every weight in its turn, whole meanwhile. Before the first publish().
+  using See = std::function<void(const tensor::Tensor& weight)>;
+  void fetch_by(std::function<void(const See&)> each) { each_ = std::move(each); }
 
   // Copies the weights as they are now.
   void publish(std::int64_t version);
@@ -72,13 +81,18 @@ class WeightSnapshots {
   void end_writing(int target, bool good);
 
   void copy(Buffer& buffer, std::int64_t version);
+  void fetch(Buffer& buffer);
+
+  // That a tensor has, whatever lies in it at the time.
+  [[nodiscard]] static const void* memory_of(const tensor::Tensor& value) {
+    return value.storage().unsafeGetStorageImpl();
+  }
 
   // visit(tensor) for every tensor; a tied lm_head follows the embedding.
   template <class Visit>
   void visit(model::DecoderWeights& weights, Visit&& visit) const {
     model::DecoderConfig config = config_;
-    config.tied_embeddings =
-        !weights.lm_head.defined() || weights.lm_head.const_data_ptr() == weights.embedding.const_data_ptr();
+    config.tied_embeddings = !weights.lm_head.defined() || memory_of(weights.lm_head) == memory_of(weights.embedding);
     const bool tied = weights.lm_head.defined() && config.tied_embeddings;
     model::visit_weights(config, weights,
                          [&](const std::string&, tensor::Tensor& value, const auto&, auto) { visit(value); });
@@ -91,6 +105,8 @@ class WeightSnapshots {
   model::DecoderConfig config_;
   const model::DecoderWeights& live_;
   double seconds_;
+  std::function<void(const See&)> each_;  // empty: they are always there
+  std::vector<tensor::Tensor> frozen_;    // with each_: the copies of both buffers, in the order of visit()
   std::shared_ptr<State> state_;
   std::uint64_t publications_ = 0;
   std::size_t copied_bytes_ = 0;

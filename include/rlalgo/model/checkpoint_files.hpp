@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/safetensors.hpp>
 
 namespace rlalgo::model {
@@ -49,8 +50,8 @@ inline constexpr std::uint64_t default_shard_limit = 5'000'000'000;  // bytes of
 
 // Writes model.safetensors, or shards with an index when the tensors exceed `shard_limit` bytes. Tensors keep the given
 // order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed
-// last.
-void write_checkpoint_files(const std::filesystem::path& directory, const std::vector<NamedTensor>& tensors,
+// last. One tensor is made at a time.
+void write_checkpoint_files(const std::filesystem::path& directory, PendingTensors tensors,
                             std::uint64_t shard_limit = default_shard_limit);
 
 }  // namespace rlalgo::model

@@ -136,6 +136,12 @@ struct PendingTensor {
   at::ScalarType dtype;
   std::vector<std::int64_t> shape;
   std::function<Tensor()> make;  // of that dtype and shape, on the CPU, of any layout
+
+  [[nodiscard]] std::uint64_t bytes() const {
+    std::uint64_t out = c10::elementSize(dtype);
+    for (const std::int64_t extent : shape) out *= static_cast<std::uint64_t>(extent);
+    return out;
+  }
 };
 
 // Writes the tensors under `path`, whole or not at all, one in memory at a time; names must be unique.

@@ -108,8 +108,8 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   }
   Made produce(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
                const Pieces& pieces = {}) {
+    if (!draws_ahead()) return produce_together(number, step, chosen, pieces);
     if (pieces.groups > 0) return produce_in_pieces(number, step, chosen, pieces);
-    if (!draws_ahead()) return produce_together(number, step, chosen);
     Made made = draw(number, chosen);
     score(made, step);
     return made;
@@ -203,13 +203,44 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     return made;
   }
 
-  // This rank's share of the groups, and those that the others made of theirs. Completions are those of one rank.
-  Made produce_together(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen) {
+  // This rank's share of the groups, and those that the others made of theirs; so many groups of each rank at a time.
+  // Completions are those of one rank.
+  Made produce_together(std::int64_t number, std::int64_t step, const std::vector<std::size_t>& chosen,
+                        const Pieces& pieces) {
+    const auto copies = static_cast<std::size_t>(config_.geometry.num_generations);
+    const auto ranks = static_cast<std::size_t>(config_.world->size());
+    const std::size_t most = pieces.groups > 0 ? static_cast<std::size_t>(pieces.groups) * ranks : chosen.size();
+    Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
+    Generation& whole = *made.generation;
+    whole.rollouts.resize(chosen.size() * copies);
+    for (std::size_t p = 0; p < chosen.size(); ++p) whole.groups.append(copies);
+    std::vector<double> weights;
+    for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
+    whole.rewards = core::RewardTable(reward_names(), std::move(weights), whole.rollouts.size());
+    detail::CompletionLengths lengths;
+    double generating = 0, rewarding = 0;
+    for (std::size_t begin = 0; begin < chosen.size();) {
+      const distributed::Share piece{begin, std::min(chosen.size(), begin + most)};
+      add_together(made, step, chosen, piece, lengths, generating, rewarding);
+      begin = piece.end;
+      if (pieces.groups > 0) pieces.finished(made.generation, begin * copies);
+    }
+    if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
+    detail::score_whole(whole, lengths, made.about);
+    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
+    num_tokens_ += made.tokens;
+    return made;
+  }
+
+  // The groups of `piece` among those that were chosen.
+  void add_together(Made& made, std::int64_t step, const std::vector<std::size_t>& chosen, distributed::Share piece,
+                    detail::CompletionLengths& all_lengths, double& generating, double& rewarding) {
     distributed::World& world = *config_.world;
-    const std::int64_t copies = config_.geometry.num_generations;
+    const std::int64_t number = made.number, copies = config_.geometry.num_generations;
+    const std::span<const std::size_t> groups = std::span(chosen).subspan(piece.begin, piece.size());
     const auto groups_of = [&](int rank) {
-      const distributed::Share share = world.share(chosen.size(), rank);
-      return std::span(chosen).subspan(share.begin, share.size());
+      const distributed::Share share = world.share(groups.size(), rank);
+      return groups.subspan(share.begin, share.size());
     };
     std::unique_lock<std::mutex> turn;
     const auto take_turn = [&] {
@@ -221,53 +252,41 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
       std::shared_ptr<Generation> all;
       if (world.rank() == 0) {
         take_turn();
-        all = make_share(number, chosen, chosen);
+        all = make_share(number, chosen, groups);
         turn = {};
       }
-      own.generation = scattered(number, chosen, std::move(all));
+      own.generation = scattered(number, {groups.begin(), groups.end()}, std::move(all));
       take_turn();
     } else {
       take_turn();
       own.generation = make_share(number, chosen, groups_of(world.rank()));
     }
-    const double generating = watch.seconds();
+    generating += watch.seconds();
     own.tokens = tokens_of(*own.generation);
     detail::CompletionLengths lengths;
-    double rewarding = 0;
     if (!own.generation->rollouts.empty())
-      rewarding = detail::score_piece(*own.generation, rewards_, decode_, config_.sampling.stop_ids,
-                                      config_.mask_truncated_completions, step, lengths, own.about);
+      rewarding += detail::score_piece(*own.generation, rewards_, decode_, config_.sampling.stop_ids,
+                                       config_.mask_truncated_completions, step, lengths, own.about);
     turn = {};
     Json packed = detail::pack_made(own);
     packed["lengths"] = detail::pack_lengths(lengths);
     packed["episodes"] = detail::pack_episodes(*own.generation);
 
-    Made made{.number = number, .generation = std::make_shared<Generation>(), .tokens = 0, .about = {}};
-    Generation& whole = *made.generation;
-    std::vector<double> weights;
-    for (const WeightedReward& reward : rewards_) weights.push_back(reward.weight);
-    whole.rewards =
-        core::RewardTable(reward_names(), std::move(weights), chosen.size() * static_cast<std::size_t>(copies));
-    detail::CompletionLengths all_lengths;
+    std::size_t row = piece.begin * static_cast<std::size_t>(copies);
     const std::vector<std::string> parts =
         world.gather("completions", packed.dump(-1, ' ', false, Json::error_handler_t::replace));
     for (int r = 0; r < world.size(); ++r) {
       const Json part = Json::parse(parts[static_cast<std::size_t>(r)]);
-      const auto groups = groups_of(r);
+      const auto of_rank = groups_of(r);
       Made theirs = r == world.rank() ? std::move(own)
-                                      : detail::unpack_made(part, prompts_, {groups.begin(), groups.end()}, copies);
+                                      : detail::unpack_made(part, prompts_, {of_rank.begin(), of_rank.end()}, copies);
       if (r != world.rank()) detail::unpack_episodes(part.at("episodes"), *theirs.generation);
       all_lengths.merge(detail::unpack_lengths(part.at("lengths")));
       made.tokens += theirs.tokens;
       made.about.metrics.merge(theirs.about.metrics);
       for (std::string& warning : theirs.about.warnings) made.about.warnings.push_back(std::move(warning));
-      append(whole, std::move(*theirs.generation), r != world.rank());
+      place(*made.generation, row, std::move(*theirs.generation), r != world.rank());
     }
-    if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
-    detail::score_whole(whole, all_lengths, made.about);
-    made.about.seconds = {{"generate", generating}, {"reward", rewarding}};
-    num_tokens_ += made.tokens;
-    return made;
   }
 
   // `groups`: of `chosen`, this rank's. Without any there are no rows, but the names of the rewards.
@@ -315,14 +334,12 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     return own;
   }
 
-  void append(Generation& whole, Generation&& part, bool decodes) const {
-    const auto copies = static_cast<std::size_t>(config_.geometry.num_generations);
-    for (std::size_t i = 0; i < part.rollouts.size(); ++i) {
-      const std::size_t row = whole.rollouts.size();
+  // At `row`, which moves on.
+  void place(Generation& whole, std::size_t& row, Generation&& part, bool decodes) const {
+    for (std::size_t i = 0; i < part.rollouts.size(); ++i, ++row) {
       if (decodes) detail::decode_rows(part.rollouts[i], decode_);
       for (std::size_t k = 0; k < rewards_.size(); ++k) whole.rewards(row, k) = part.rewards(i, k);
-      whole.rollouts.push_back(std::move(part.rollouts[i]));
-      if (row % copies == 0) whole.groups.append(copies);
+      whole.rollouts[row] = std::move(part.rollouts[i]);
     }
   }
 

@@ -45,6 +45,7 @@
 
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -55,8 +56,8 @@ class BroadcastSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   using Json = nlohmann::ordered_json;
-  // The weights in force, under the names the server's model knows them by.
-  using Weights = std::function<std::vector<std::pair<std::string, tensor::Tensor>>()>;
+  // The weights in force, under the names the server's model knows them by; made one at a time.
+  using Weights = std::function<model::PendingTensors()>;
 
   enum class Transport { nccl, gloo };
   enum class Order { trl, vllm };

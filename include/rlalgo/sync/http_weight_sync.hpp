@@ -35,6 +35,7 @@
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/http/json_client.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/sync/concept.hpp>
 #include <rlalgo/sync/detail/server_version.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -45,8 +46,8 @@ class HttpWeightSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   using Json = nlohmann::ordered_json;
-  // The weights in force, under the names the server's model knows them by.
-  using Weights = std::function<std::vector<std::pair<std::string, tensor::Tensor>>()>;
+  // The weights in force, under the names the server's model knows them by; made one at a time.
+  using Weights = std::function<model::PendingTensors()>;
 
   static constexpr std::int64_t group_bytes = 10LL << 20;
 
@@ -80,7 +81,7 @@ class HttpWeightSync {
   // Nothing where the server does not read the file.
   static std::optional<std::int64_t> push_file(State& state);
   static std::int64_t push_params(State& state);
-  // Calls add(name, tensor, bytes) of each, and send() after each group; the bytes.
+  // Calls add(what it is, values on the wire) of each, and send() after each group; the bytes.
   template <class Add, class Send>
   static std::int64_t in_groups(State& state, at::ScalarType (*type_on_wire)(at::ScalarType), const Add& add,
                                 const Send& send);

@@ -56,7 +56,7 @@ struct Experience {
   // Of a step that is trained on while its rows are made: fills in parts[part], asked for in turn, and waits for it.
   // Meanwhile micro-batches are counted, rows are assumed to be one for each sample and tokens a power of two: what a loss
   // of loss::TokenShare::all or rows makes with it is scaled when all is known. With the last part everything else is
-  // there, too.
+  // there, too. Of several ranks each asks for all parts, and has those that are not its own empty.
   // Empty: everything is there.
   std::function<void(Experience& experience, std::size_t part)> arrive = {};
   // Both are called while the experience lives.
@@ -225,9 +225,17 @@ class ExperienceStage {
     open->batch = std::move(batch);
     Experience<Row> out;
     out.parts.resize(open->batch.parts.size());
-    for (const auto& part : open->batch.parts) out.counts.rows += static_cast<double>(part.size());
-    out.counts.micro_batches = static_cast<double>(out.parts.size());
-    out.counts.tokens = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(out.counts.rows)));
+    double all = 0;
+    for (std::size_t p = 0; p < open->batch.parts.size(); ++p) {
+      const auto rows = static_cast<double>(open->batch.parts[p].size());
+      all += rows;
+      if (!is_own(p)) continue;
+      out.counts.rows += rows;
+      out.counts.micro_batches += 1;
+    }
+    // Of all ranks, so that their sum is a power of two, too.
+    if (config_.world->group() == 0)
+      out.counts.tokens = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(all)));
     out.arrive = [this, open, scorers, purpose](Experience<Row>& experience, std::size_t part) {
       const c10::AutoGradMode no_gradient(false);
       open->batch.arrive(open->batch, part);
@@ -236,6 +244,12 @@ class ExperienceStage {
     return out;
   }
 
+  // Micro-batches that come one after the other are dealt to the ranks in turn, so that none waits for another's.
+  [[nodiscard]] bool is_own(std::size_t part) const {
+    return static_cast<int>(part % static_cast<std::size_t>(config_.world->groups())) == config_.world->group();
+  }
+
+  // On all ranks, in the order of the parts.
   void arrived(Stream& open, std::size_t part, const sampler::Scorers& scorers, Purpose purpose,
                Experience<Row>& out) const {
     const bool last = part + 1 == open.batch.parts.size();
@@ -249,11 +263,13 @@ class ExperienceStage {
     if constexpr (sampler::IdleRows<Rows>)
       if (config_.skip_idle && purpose == Purpose::training)
         trained = detail::without_idle_rows<Rows>(rows, last, open.skipped);
-    if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, scorers, L::needs, out.warnings);
-    open.counts.micro_batches += 1;
-    Rows::count(rows, L::needs, open.counts);
+    if (is_own(part)) {
+      if constexpr (sampler::CompletedRows<Rows>) Rows::complete(trained, scorers, L::needs, out.warnings);
+      open.counts.micro_batches += 1;
+      Rows::count(rows, L::needs, open.counts);
+      out.parts[part].assign(trained.begin(), trained.end());
+    }
     out.rows.insert(out.rows.end(), rows.begin(), rows.end());
-    out.parts[part].assign(trained.begin(), trained.end());
     out.owners = open.batch.owners;
     open.parts.push_back(std::move(trained));
     open.scoring += scoring.seconds();

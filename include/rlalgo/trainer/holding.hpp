@@ -39,8 +39,8 @@ class Holding {
   // has finished may be on its way to the other ranks.
   virtual void begin_last() {}
   // The gradients of parameters() are those of all ranks when it returns, clipped to this norm (0: not); the norm before that,
-  // the same bits on all ranks. A norm that is not finite is returned and nothing is scaled.
-  [[nodiscard]] virtual double reduce_gradients(double max_norm) = 0;
+  // the same bits on all ranks. Before that they are multiplied by `factor`. A norm that is not finite is returned, and nothing is clipped.
+  [[nodiscard]] virtual double reduce_gradients(double max_norm, double factor = 1.0) = 0;
   // The optimizer has updated parameters().
   virtual void updated() {}
 
@@ -51,7 +51,7 @@ class Holding {
   virtual void load_weights(const std::filesystem::path& directory) = 0;
   // Whether all ranks must be there when something is saved; otherwise rank 0 saves alone.
   [[nodiscard]] virtual bool saves_together() const { return false; }
-  // `write` needs all weights whole; rank 0 calls it.
+  // `write` asks for the weights (model::pending); rank 0 calls it.
   virtual void save_model(const std::function<void()>& write) { write(); }
   RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
   // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
@@ -80,7 +80,7 @@ class WholeHolding final : public Holding {
   void begin_last() override {
     if (sums_) sums_->begin_last();
   }
-  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm) override;
+  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
   // sums: transfers and additions of gradients; sums_wait: of it, what this rank had to wait for.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;

@@ -5,11 +5,14 @@
 // Source: Gorbatovski et al., "Learn Your Reference Model for Real Good Alignment", arXiv 2404.09656; a → mixup, which
 // is 1 for the hard update.
 // The reference is part of a checkpoint, so that a resumed run compares with the same one.
+// Where policy and reference lie in slices on the ranks (distributed/sharded_weights.hpp), each rank updates its own; the file
+// is the same, and goes with any number of ranks.
 // Errors: [rlalgo.trainer.24] a checkpoint lacks a tensor of the reference.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +20,9 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/distributed/sharded_weights.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/trainer/companion.hpp>
@@ -34,39 +40,51 @@ class ReferenceSync final : public Companion {
   // Tensors of the policy and of the reference, in the same order.
   ReferenceSync(Config config, Tensors policy, Tensors reference)
       : config_(config), policy_(std::move(policy)), reference_(std::move(reference)) {}
+  // The same in slices: `slices` holds `reference`, as a frozen_copy() of what `policy` holds. All ranks together.
+  ReferenceSync(Config config, std::shared_ptr<distributed::ShardedWeights> policy,
+                std::shared_ptr<distributed::ShardedWeights> slices, Tensors reference)
+      : config_(config),
+        reference_(std::move(reference)),
+        policy_slices_(std::move(policy)),
+        slices_(std::move(slices)) {}
 
   void after_step(std::int64_t step, core::Metrics& /*metrics*/) override {
     if (step % config_.every != 0) return;
+    if (slices_ != nullptr) return policy_slices_->blend_into(*slices_, config_.mixup);
     const c10::AutoGradMode no_gradient(false);
     for (std::size_t i = 0; i < reference_.size(); ++i)
       reference_[i].second.mul_(1.0 - config_.mixup).add_(policy_[i].second, config_.mixup);
   }
 
   void save(const std::filesystem::path& directory) const override {
-    std::vector<model::NamedTensor> tensors;
-    for (const auto& [name, value] : reference_) tensors.emplace_back(name, value.detach());
-    model::write_safetensors(directory / file, std::move(tensors));
+    model::PendingTensors tensors;
+    for (const auto& [name, value] : reference_)
+      tensors.push_back({name, value.scalar_type(), value.sizes().vec(), [this, value = value] {
+                           return (slices_ != nullptr ? slices_->whole(value) : value).detach();
+                         }});
+    const auto write = [&] { model::write_pending_safetensors(directory / file, std::move(tensors)); };
+    slices_ != nullptr ? slices_->borrow(write) : write();
   }
 
   void restore(const std::filesystem::path& directory) override {
     const c10::AutoGradMode no_gradient(false);
-    const auto stored = model::read_safetensors(directory / file);
-    for (auto& [name, value] : reference_) {
-      const auto found = stored.find(name);
-      if (found == stored.end())
+    const model::SafetensorsFile stored(directory / file);
+    for (auto& [name, value] : reference_)
+      if (!stored.entries().contains(name))
         core::raise("trainer", 24,
                     {.what = "the checkpoint lacks a tensor of the synced reference",
                      .found = "no tensor " + name,
                      .where = (directory / file).string(),
                      .remedy = "resume with the settings that the run was started with"});
-      value.copy_(found->second);
-    }
+    if (slices_ != nullptr) return slices_->load([&](const std::string& name) { return stored.map(name); });
+    for (auto& [name, value] : reference_) value.copy_(stored.map(name));
   }
 
  private:
   static constexpr const char* file = "reference.safetensors";
   Config config_;
   Tensors policy_, reference_;
+  std::shared_ptr<distributed::ShardedWeights> policy_slices_, slices_;  // null: whole
 };
 
 }  // namespace rlalgo::trainer

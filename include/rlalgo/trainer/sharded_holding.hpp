@@ -2,7 +2,8 @@
 // parts of tensors that lie in its slices, one after the other in flat order, so its state is in slices, too.
 //
 // A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every slice, written by the first rank that holds it; it can be
-// resumed on any number of ranks, in slices or not. The model is written by rank 0, whole.
+// resumed on any number of ranks, in slices or not. The model is written by rank 0, which gets it tensor
+// by tensor.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +27,7 @@ class ShardedHolding final : public Holding {
 
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return weights_->parameters(); }
   RLALGO_INLINE void require_same_start() override;
-  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm) override;
+  [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
   void updated() override { weights_->updated(); }
   // slices: transfers of the team; slices_wait: of it, what this rank had to wait for.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;

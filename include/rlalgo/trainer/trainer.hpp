@@ -39,6 +39,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/model/token_tree.hpp>
@@ -164,13 +165,12 @@ class Trainer {
     loss::Counts counts = global_counts(batch.counts);
     core::Metrics trained;
     result.loss = together(*parts_.world, accumulate(batch, counts, trained), trained, latest_norm_);
-    double training = train_watch.seconds();
+    double training = train_watch.seconds(), factor = 1.0;
     if (batch.arrive) {
       for (const auto& [name, seconds] : batch.seconds) training -= seconds;  // between the micro-batches
       const loss::Counts assumed = std::exchange(counts, global_counts(batch.counts));
-      const double factor = rescaling(parts_.loss, assumed, counts);
+      factor = rescaling(parts_.loss, assumed, counts);
       result.loss *= factor;
-      scale_gradients(parameters_, factor);
       if (parts_.on_experience) parts_.on_experience(index + 1, batch);
     }
     result.seconds = std::move(batch.seconds);
@@ -182,7 +182,7 @@ class Trainer {
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    latest_norm_ = result.grad_norm = parts_.holding->reduce_gradients(config_.max_grad_norm);
+    latest_norm_ = result.grad_norm = parts_.holding->reduce_gradients(config_.max_grad_norm, factor);
     if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
@@ -447,9 +447,10 @@ class Trainer {
   void save_model(const std::filesystem::path& directory) const {
     parts_.holding->save_model([&] {
       if (parts_.save_model) return parts_.save_model(directory);
-      std::vector<model::NamedTensor> tensors;
-      for (const model::Parameter& p : parts_.policy->parameters()) tensors.emplace_back(p.name, p.value.detach());
-      model::write_safetensors(directory / "model.safetensors", std::move(tensors));
+      model::PendingTensors tensors;
+      for (const model::Parameter& p : parts_.policy->parameters())
+        tensors.push_back(model::pending(*parts_.policy, p.name, p.value));
+      model::write_pending_safetensors(directory / "model.safetensors", std::move(tensors));
     });
   }
 

@@ -93,8 +93,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   const auto sharding = Sharding::convene(config, world);
   if (sharding != nullptr) sharding->hold(*model.decoder);
   CompletionSource source(config, model);
-  if (sharding != nullptr && sharding->weights())
-    source.summon_before([policy = sharding->policy()] { return policy->summon(); });
+  if (sharding != nullptr && sharding->weights()) source.hold_in(sharding->policy(), world);
   if (environments)
     source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
   if (config.trl.serves()) gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note, source.served_at());
@@ -130,7 +129,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .evaluation_prompts = std::move(prompts.evaluation),
       .sync = source.sync(),
       .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
-      .companions = companions(config, coefficient, model, reference),
+      .companions = companions(config, coefficient, model, reference, sharding.get()),
       .world = world,
       .holding = sharding != nullptr ? sharding->holding() : nullptr};
   if (matches_features(config))

@@ -45,7 +45,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   if (sharding != nullptr) sharding->hold(*model.decoder);
   const std::shared_ptr<model::Decoder> frozen = frozen_reference(config, model, sharding.get());
   Reference reference = first_rank_first(*world, "log-probs of the reference", [&] {
-    return make_reference(config, model, frozen, data, messages.progress);
+    return make_reference(config, model, frozen, data, messages.progress, sharding.get());
   });
   prepared(reference.notes);
   trainer::OfflineInputs inputs{

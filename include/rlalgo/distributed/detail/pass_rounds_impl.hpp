@@ -13,30 +13,35 @@
 
 namespace rlalgo::distributed {
 
-RLALGO_INLINE void PassRounds::enter(std::int64_t member, const model::LayerGate::Pass& pass) {
-  const Said own{member, pass};
+RLALGO_INLINE void PassRounds::become(const Said& own) {
   for (;;) {
-    const std::optional<Said> next = ask(own);  // this rank has a pass, so there is one
-    members_[static_cast<std::size_t>(next->member)]->chosen(next->pass);
-    if (*next == own) return;
+    const std::optional<Chosen> next = ask(own);  // this rank has something to do, so there is one
+    // A loan is one rank's; a pass is of all that are about to do the same.
+    const bool mine = next->said == own && (!own.loan || next->rank == team_->rank());
+    if (!next->said.loan) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
+    if (mine) return;
     help(*next);
   }
 }
 
 RLALGO_INLINE void PassRounds::settle() {
-  while (const std::optional<Said> next = ask({})) {
-    members_[static_cast<std::size_t>(next->member)]->chosen(next->pass);
+  while (const std::optional<Chosen> next = ask({})) {
+    if (!next->said.loan) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
     help(*next);
   }
   for (Member* const member : members_)
     if (member != nullptr) member->settled();
 }
 
-RLALGO_INLINE void PassRounds::help(const Said& other) {
-  members_[static_cast<std::size_t>(other.member)]->help(other.pass);
+RLALGO_INLINE void PassRounds::help(const Chosen& other) {
+  Member& member = *members_[static_cast<std::size_t>(other.said.member)];
+  if (other.said.loan)
+    member.lend(other.rank);
+  else
+    member.help(other.said.pass);
 }
 
-RLALGO_INLINE std::optional<PassRounds::Said> PassRounds::ask(const Said& own) {
+RLALGO_INLINE std::optional<PassRounds::Chosen> PassRounds::ask(const Said& own) {
   if (const std::uint64_t now = team_->order(); now != order_) {
     for (Member* const member : members_)
       if (member != nullptr) member->reset();
@@ -44,15 +49,17 @@ RLALGO_INLINE std::optional<PassRounds::Said> PassRounds::ask(const Said& own) {
   }
   const auto options = at::TensorOptions().dtype(at::kLong);
   const std::vector<std::int64_t> words = {own.member, own.pass.phase == model::LayerGate::Phase::forward ? 0 : 1,
-                                           own.pass.layers, own.pass.graph ? 1 : 0};
-  const Tensor all = tensor::empty({team_->size(), 4}, options);
-  team_->all_gather(all, tensor::from_values(words, options).view({1, 4})).wait();
+                                           own.pass.layers, own.pass.graph ? 1 : 0, own.loan ? 1 : 0};
+  const Tensor all = tensor::empty({team_->size(), 5}, options);
+  team_->all_gather(all, tensor::from_values(words, options).view({1, 5})).wait();
   const std::int64_t* said = all.const_data_ptr<std::int64_t>();
-  for (int r = 0; r < team_->size(); ++r, said += 4) {
+  for (int r = 0; r < team_->size(); ++r, said += 5) {
     if (said[0] < 0) continue;
-    return Said{
-        said[0],
-        {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2], said[3] != 0}};
+    return Chosen{
+        {said[0],
+         {said[1] == 0 ? model::LayerGate::Phase::forward : model::LayerGate::Phase::backward, said[2], said[3] != 0},
+         said[4] != 0},
+        r};
   }
   return std::nullopt;
 }

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,55 +16,13 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/detail/decoder_tensors.hpp>
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::distributed {
-
-namespace detail {
-
-// Layer of a weight, counted from 1; 0: outside of the layers.
-inline std::size_t group_of(const std::string& name) {
-  static const std::string prefix = "model.layers.";
-  return name.starts_with(prefix) ? std::stoul(name.substr(prefix.size())) + 1 : 0;
-}
-
-// Sum and absolute sum, a little at a time.
-inline std::pair<double, double> sums_of(const Tensor& value) {
-  constexpr std::int64_t most = std::int64_t{1} << 20U;
-  const Tensor flat = value.detach().view({-1});
-  double sum = 0.0, absolute = 0.0;
-  for (std::int64_t at = 0; at < flat.numel(); at += most) {
-    const Tensor part = flat.narrow(0, at, std::min(most, flat.numel() - at)).to(at::kDouble);
-    sum += part.sum().item<double>();
-    absolute += part.abs().sum().item<double>();
-  }
-  return {sum, absolute};
-}
-
-// visit(name, tensor, role) for every tensor of a decoder's weights, each memory once.
-template <class Visit>
-void visit_memory(const model::DecoderConfig& config, const model::DecoderWeights& weights, const Visit& visit) {
-  std::set<const void*> seen;
-  const auto once = [&](const std::string& name, const Tensor& value, model::WeightRole role) {
-    if (value.defined() && value.numel() > 0 && seen.insert(value.storage().unsafeGetStorageImpl()).second)
-      visit(name, value, role);
-  };
-  model::DecoderConfig untied = config;
-  untied.tied_embeddings = false;
-  model::visit_weights(untied, weights,
-                       [&](const std::string& name, const Tensor& value, const auto&, model::WeightRole role) {
-                         once(name, value, role);
-                       });
-  model::visit_loras(weights, [&](const std::string& path, const model::Lora& lora, const Tensor&) {
-    once(path + ".lora_A.weight", lora.a, model::WeightRole::matrix);
-    once(path + ".lora_B.weight", lora.b, model::WeightRole::matrix);
-    once(path + ".lora_magnitude_vector", lora.magnitude, model::WeightRole::matrix);
-  });
-}
-
-}  // namespace detail
 
 RLALGO_INLINE Tensor FlatMemory::take(c10::ScalarType dtype, std::int64_t elements) {
   for (std::size_t i = 0; i < free_.size(); ++i) {
@@ -381,6 +338,106 @@ RLALGO_INLINE void ShardedWeights::each_whole(const std::function<void(const Fla
   }
 }
 
+RLALGO_INLINE void ShardedWeights::blend_into(ShardedWeights& reference, double a) {
+  const c10::NoGradGuard no_grad;
+  reference.updated();  // nothing of it is whole
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (std::size_t h = 0; h < groups_[g].held.size(); ++h)
+      Tensor(reference.groups_[g].held[h].unit.own()).mul_(1.0 - a).add_(groups_[g].held[h].unit.own(), a);
+}
+
+RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::string&)>& stored) {
+  const c10::NoGradGuard no_grad;
+  rounds_->settle();  // what somebody borrows is lent before it changes
+  visit([&](const FlatUnit& unit) {
+    for (const FlatUnit::Entry& entry : unit.entries())
+      if (const auto part = unit.piece(entry))
+        unit.own()
+            .narrow(0, part->at, part->size())
+            .copy_(stored(entry.name).view({-1}).narrow(0, part->begin, part->size()));
+  });
+  updated();
+}
+
+// Loans.
+
+RLALGO_INLINE void ShardedWeights::list_places() {
+  if (!places_.empty()) return;
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (std::size_t h = 0; h < groups_[g].held.size(); ++h) {
+      const auto& entries = groups_[g].held[h].unit.entries();
+      for (std::size_t e = 0; e < entries.size(); ++e) {
+        numbers_.emplace(entries[e].value.storage().unsafeGetStorageImpl(), static_cast<std::int64_t>(places_.size()));
+        places_.push_back({g, h, e});
+      }
+    }
+}
+
+RLALGO_INLINE std::int64_t ShardedWeights::heard(int borrower, std::int64_t said) {
+  const auto options = at::TensorOptions().dtype(at::kLong);
+  const Tensor all = tensor::empty({team().size()}, options);
+  team().all_gather(all, tensor::from_values(std::vector<std::int64_t>{said}, options)).wait();
+  return all.const_data_ptr<std::int64_t>()[borrower];
+}
+
+RLALGO_INLINE void ShardedWeights::hand_over(int borrower, std::int64_t i, const Tensor& target) {
+  const c10::NoGradGuard no_grad;
+  const Place& place = places_.at(static_cast<std::size_t>(i));
+  const FlatUnit& unit = groups_[place.group].held[place.held].unit;
+  const FlatUnit::Entry& entry = unit.entries()[place.entry];
+  const auto ranks = static_cast<std::size_t>(team().size());
+  std::vector<Tensor> sent(ranks), received(ranks);
+  if (const auto part = unit.piece(entry))
+    sent[static_cast<std::size_t>(borrower)] = unit.own().detach().narrow(0, part->at, part->size());
+  if (target.defined())
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (const auto part = unit.piece(entry, static_cast<int>(r)))
+        received[r] = target.view({-1}).narrow(0, part->begin, part->size());
+  team().exchange("a weight", sent, received).wait();
+}
+
+RLALGO_INLINE void ShardedWeights::borrow(const std::function<void()>& use) {
+  if (!gathers() || summoned_) return use();
+  list_places();
+  rounds_->borrow(member_);
+  borrowing_ = true;
+  try {
+    use();
+  } catch (...) {
+    borrowing_ = false;
+    try {
+      (void)heard(team().rank(), -1);
+    } catch (const std::exception&) {  // the ranks do not meet any more; what led here says more
+    }
+    throw;
+  }
+  borrowing_ = false;
+  (void)heard(team().rank(), -1);
+}
+
+RLALGO_INLINE void ShardedWeights::lend(int borrower) {
+  list_places();
+  for (std::int64_t i = heard(borrower, 0); i >= 0; i = heard(borrower, 0)) hand_over(borrower, i, {});
+}
+
+RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
+  if (!gathers()) return weight;
+  list_places();
+  const auto number = numbers_.find(weight.storage().unsafeGetStorageImpl());
+  if (number == numbers_.end()) return weight;
+  const Place& place = places_.at(static_cast<std::size_t>(number->second));
+  if (groups_[place.group].whole) return weight;
+  if (!borrowing_)
+    core::raise("distributed", 12,
+                {.what = "a weight in slices was read outside of a loan",
+                 .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
+                 .remedy = "read it within ShardedWeights::borrow, or between summon and dismiss"});
+  Tensor out = tensor::empty(weight.sizes(), at::TensorOptions().dtype(weight.scalar_type()));
+  (void)heard(team().rank(), number->second);
+  hand_over(team().rank(), number->second, out);
+  return out;
+}
+
 RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const model::Decoder& decoder) {
   const c10::NoGradGuard no_grad;
   // Tensors whose memory is touched when a layer is copied, and given up before the next.
@@ -401,15 +458,16 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
   held->groups_.resize(groups_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     arrive(groups_[g]);
-    std::map<c10::ScalarType, std::vector<FlatUnit::Entry>> entries;
-    for (const Held& own : groups_[g].held)
+    // Unit by unit, so that slices of both have the same elements.
+    for (const Held& own : groups_[g].held) {
+      std::vector<FlatUnit::Entry> entries;
       for (const FlatUnit::Entry& entry : own.unit.entries()) {
         const Tensor& target = targets.at(entry.name);
         target.copy_(entry.value.detach());
-        entries[target.scalar_type()].push_back({entry.name, target, entry.weight_decay});
+        entries.push_back({entry.name, target, entry.weight_decay});
       }
-    for (auto& [dtype, list] : entries)
-      held->groups_[g].held.push_back({FlatUnit(std::move(list), team().rank(), team().size(), false)});
+      held->groups_[g].held.push_back({FlatUnit(std::move(entries), team().rank(), team().size(), false)});
+    }
     if (!summoned_) free(groups_[g]);
   }
   copy->set_gate(held);

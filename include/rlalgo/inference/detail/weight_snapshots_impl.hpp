@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -87,6 +88,12 @@ RLALGO_INLINE void WeightSnapshots::copy(Buffer& buffer, std::int64_t version) {
   const c10::NoGradGuard no_grad;
   buffer.snapshot.weights = live_;
   copied_bytes_ = 0;
+  if (each_) {
+    fetch(buffer);
+    buffer.snapshot.version = version;
+    buffer.snapshot.number = ++publications_;
+    return;
+  }
   std::size_t next = 0;
   visit(buffer.snapshot.weights, [&](tensor::Tensor& value) {
     if (!value.defined() || !value.requires_grad()) return;
@@ -103,6 +110,33 @@ RLALGO_INLINE void WeightSnapshots::copy(Buffer& buffer, std::int64_t version) {
   buffer.own.resize(next);
   buffer.snapshot.version = version;
   buffer.snapshot.number = ++publications_;
+}
+
+RLALGO_INLINE void WeightSnapshots::fetch(Buffer& buffer) {
+  std::map<const void*, tensor::Tensor> wanted;  // by the memory of the trainer's tensor
+  std::size_t trained = 0, frozen = 0;
+  visit(buffer.snapshot.weights, [&](tensor::Tensor& value) {
+    if (!value.defined()) return;
+    std::vector<tensor::Tensor>& copies = value.requires_grad() ? buffer.own : frozen_;
+    std::size_t& next = value.requires_grad() ? trained : frozen;
+    const bool fresh = next == copies.size();
+    if (fresh) copies.push_back(tensor::empty(value.sizes(), at::TensorOptions().dtype(value.scalar_type())));
+    if (fresh || value.requires_grad()) wanted.emplace(memory_of(value), copies[next]);
+    value = copies[next++];
+  });
+  std::size_t found = 0;
+  each_([&](const tensor::Tensor& weight) {
+    const auto one = wanted.find(memory_of(weight));
+    if (one == wanted.end()) return;
+    one->second.copy_(weight.detach().view(one->second.sizes()));
+    copied_bytes_ += one->second.nbytes();
+    ++found;
+  });
+  if (found != wanted.size())
+    core::raise("inference", 17,
+                {.what = "weights to generate with are not among those that can be fetched",
+                 .found = std::to_string(found) + " tensors",
+                 .expected = std::to_string(wanted.size())});
 }
 
 }  // namespace rlalgo::inference

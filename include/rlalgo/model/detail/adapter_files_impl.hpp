@@ -205,7 +205,9 @@ RLALGO_INLINE void save_adapter(const Decoder& decoder, const std::filesystem::p
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
-  write_safetensors(directory / adapter_weights_file, adapter_tensors(decoder));
+  PendingTensors tensors;
+  for (const auto& [name, value] : adapter_tensors(decoder)) tensors.push_back(pending(decoder, name, value));
+  write_pending_safetensors(directory / adapter_weights_file, std::move(tensors));
   core::write_file(directory / adapter_config_file, adapter_config_json(decoder.adapter()->config, base_model).dump(2));
 }
 

@@ -22,36 +22,36 @@
 
 namespace rlalgo::model {
 
-RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory,
-                                          const std::vector<NamedTensor>& tensors, std::uint64_t shard_limit) {
-  std::vector<std::vector<NamedTensor>> shards(1);
+RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory, PendingTensors tensors,
+                                          std::uint64_t shard_limit) {
+  std::vector<std::vector<PendingTensor>> shards(1);
   std::uint64_t filled = 0, total = 0;
-  for (const auto& entry : tensors) {
-    const std::uint64_t bytes = stored_bytes(entry.second);
+  std::map<std::string, std::size_t> shard_of;
+  for (PendingTensor& entry : tensors) {
+    const std::uint64_t bytes = entry.bytes();
     if (filled + bytes > shard_limit && !shards.back().empty()) {
       shards.emplace_back();
       filled = 0;
     }
-    shards.back().push_back(entry);
+    shard_of[entry.name] = shards.size() - 1;
+    shards.back().push_back(std::move(entry));
     filled += bytes;
     total += bytes;
   }
   std::vector<std::string> written;
   if (shards.size() == 1) {
     written.emplace_back("model.safetensors");
-    write_safetensors(directory / written.back(), shards.front());
+    write_pending_safetensors(directory / written.back(), std::move(shards.front()));
   } else {
     Json index;
     index["metadata"] = {{"total_size", total}};
-    std::map<std::string, std::string> home;
     for (std::size_t i = 0; i < shards.size(); ++i) {
       char name[64];
       std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
       written.emplace_back(name);
-      write_safetensors(directory / name, shards[i]);
-      for (const auto& entry : shards[i]) home[entry.first] = name;
+      write_pending_safetensors(directory / name, std::move(shards[i]));
     }
-    index["weight_map"] = home;
+    for (const auto& [name, shard] : shard_of) index["weight_map"][name] = written[shard];
     written.emplace_back("model.safetensors.index.json");
     core::write_file(directory / written.back(), index.dump(2) + "\n");
   }

@@ -78,9 +78,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   for (auto& [file, tensors] : shards) {
     core::stop_if_interrupted();
     for (const PendingTensor& t : tensors) {
-      std::uint64_t bytes = c10::elementSize(t.dtype);
-      for (const std::int64_t extent : t.shape) bytes *= static_cast<std::uint64_t>(extent);
-      total += bytes;
+      total += t.bytes();
       home[t.name] = file;
     }
     write_pending_safetensors(target / file, std::move(tensors));

@@ -114,8 +114,7 @@ RLALGO_INLINE std::string begin_safetensors(std::vector<PendingTensor>& tensors,
     if (header.contains(entry.name)) {
       core::raise("model", 3, {.what = "a tensor is described twice", .found = entry.name, .where = where});
     }
-    std::uint64_t bytes = c10::elementSize(entry.dtype);
-    for (const std::int64_t extent : entry.shape) bytes *= static_cast<std::uint64_t>(extent);
+    const std::uint64_t bytes = entry.bytes();
     header[entry.name] = {
         {"dtype", dtype_of(entry).name}, {"shape", entry.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;

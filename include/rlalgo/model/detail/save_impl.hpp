@@ -13,6 +13,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/save.hpp>
 
 namespace rlalgo::model {
@@ -57,7 +58,9 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
-  write_checkpoint_files(directory, decoder.named_tensors(), options.shard_limit);
+  PendingTensors tensors;
+  for (const auto& [name, value] : decoder.named_tensors()) tensors.push_back(pending(decoder, name, value));
+  write_checkpoint_files(directory, std::move(tensors), options.shard_limit);
   const Json& config = decoder.hf_config().json;
   const Json generation =
       options.generation_config ? *options.generation_config : detail::default_generation_config(config);

@@ -70,7 +70,7 @@ inline bool packed_at_meeting(const std::string& described) {
 }  // namespace detail
 
 struct BroadcastSync::State {
-  using NamedTensors = std::vector<std::pair<std::string, tensor::Tensor>>;
+  using Tensors = model::PendingTensors;
 
   State(http::ClientConfig address, Weights w, Settings s, double start_seconds,
         std::function<void(const std::string&)> t)
@@ -242,21 +242,23 @@ struct BroadcastSync::State {
     info["packed_num_buffers"] = 2;
   }
 
-  [[nodiscard]] static tensor::Tensor plain(const tensor::Tensor& value) {
-    return value.detach().to(detail::wire_type(value.scalar_type())).contiguous();
+  [[nodiscard]] static tensor::Tensor plain(const model::PendingTensor& one) {
+    return one.make().detach().to(detail::wire_type(one.dtype)).contiguous();
+  }
+  [[nodiscard]] static std::size_t bytes_on_wire(const model::PendingTensor& one) {
+    return one.bytes() / c10::elementSize(one.dtype) * c10::elementSize(detail::wire_type(one.dtype));
   }
 
   // Of neighbours in `tensors`: [begin, end) is as long as it passes `packed_bytes` with its last one.
-  [[nodiscard]] std::size_t end_of_pack(const NamedTensors& tensors, std::size_t begin, std::size_t& bytes) const {
+  [[nodiscard]] std::size_t end_of_pack(const Tensors& tensors, std::size_t begin, std::size_t& bytes) const {
     bytes = 0;
     while (begin < tensors.size() && bytes <= settings.packed_bytes) {
-      const tensor::Tensor& value = tensors[begin++].second;
-      bytes += static_cast<std::size_t>(value.numel()) * c10::elementSize(detail::wire_type(value.scalar_type()));
+      bytes += bytes_on_wire(tensors[begin++]);
     }
     return begin;
   }
 
-  std::int64_t push_trl(const NamedTensors& tensors) {
+  std::int64_t push_trl(const Tensors& tensors) {
     const bool batches = settings.lists && (routes().is_rlalgo() || routes().has("/batch_update_named_params/"));
     std::int64_t sent = 0;
     for (std::size_t begin = 0; begin < tensors.size();) {
@@ -264,16 +266,16 @@ struct BroadcastSync::State {
       const std::size_t end = batches ? end_of_pack(tensors, begin, bytes) : begin + 1;
       Json list = Json::array();
       for (std::size_t i = begin; i < end; ++i) {
-        const auto& [name, value] = tensors[i];
-        list.push_back({{"name", name},
-                        {"dtype", "torch." + detail::type_name(detail::wire_type(value.scalar_type()))},
-                        {"shape", value.sizes().vec()}});
+        const model::PendingTensor& one = tensors[i];
+        list.push_back({{"name", one.name},
+                        {"dtype", "torch." + detail::type_name(detail::wire_type(one.dtype))},
+                        {"shape", one.shape}});
       }
       const std::string path = batches ? "/batch_update_named_params/" : "/update_named_param/";
       const http::Result result = acts.ask(path, batches ? Json{{"params", std::move(list)}} : Json(list[0]));
       if (!result.ok()) http::JsonClient::refuse(result, "POST " + url() + path);
       for (; begin < end; ++begin) {
-        tensor::Tensor value = plain(tensors[begin].second);
+        tensor::Tensor value = plain(tensors[begin]);
         group->broadcast(value, root, settings.seconds);
         sent += static_cast<std::int64_t>(value.nbytes());
       }
@@ -283,13 +285,13 @@ struct BroadcastSync::State {
     return sent;
   }
 
-  std::int64_t broadcast_packed(const NamedTensors& tensors) {
+  std::int64_t broadcast_packed(const Tensors& tensors) {
     std::int64_t sent = 0;
     for (std::size_t begin = 0; begin < tensors.size();) {
       std::size_t bytes = 0;
       const std::size_t end = end_of_pack(tensors, begin, bytes);
       std::vector<tensor::Tensor> parts;
-      for (; begin < end; ++begin) parts.push_back(plain(tensors[begin].second).view({-1}).view(at::kByte));
+      for (; begin < end; ++begin) parts.push_back(plain(tensors[begin]).view({-1}).view(at::kByte));
       tensor::Tensor buffer = parts.size() == 1 ? parts[0] : concatenated(parts, bytes);
       parts.clear();
       group->broadcast(buffer, root, settings.seconds);
@@ -308,13 +310,13 @@ struct BroadcastSync::State {
     return out;
   }
 
-  std::int64_t push_vllm(const NamedTensors& tensors, std::int64_t version) {
+  std::int64_t push_vllm(const Tensors& tensors, std::int64_t version) {
     const bool own = routes().is_rlalgo();
     Json info = {{"names", Json::array()}, {"dtype_names", Json::array()}, {"shapes", Json::array()}};
-    for (const auto& [name, value] : tensors) {
-      info["names"].push_back(name);
-      info["dtype_names"].push_back(detail::type_name(detail::wire_type(value.scalar_type())));
-      info["shapes"].push_back(value.sizes().vec());
+    for (const model::PendingTensor& one : tensors) {
+      info["names"].push_back(one.name);
+      info["dtype_names"].push_back(detail::type_name(detail::wire_type(one.dtype)));
+      info["shapes"].push_back(one.shape);
     }
     if (!packed_when_met()) add_packing(info);
     Json body = {{"update_info", std::move(info)}}, last = Json::object();
@@ -359,7 +361,7 @@ struct BroadcastSync::State {
     if (chosen == Order::vllm && routes().is_rlalgo()) detail::begin_session(server, session, tell);
     if (!group) chosen == Order::trl ? meet_trl() : meet_vllm();
     const std::stop_callback given_up(stop, [this] { stop_group(); });
-    const NamedTensors tensors = weights();
+    const Tensors tensors = weights();
     if (chosen == Order::trl) return push_trl(tensors);
     return while_paused([&] { return push_vllm(tensors, version); });
   }

@@ -89,11 +89,11 @@ std::int64_t HttpWeightSync::in_groups(State& state, at::ScalarType (*type_on_wi
     if (bytes > 0) send();
     bytes = 0;
   };
-  for (const auto& [name, value] : state.weights()) {
-    const tensor::Tensor plain = value.detach().to(at::kCPU, type_on_wire(value.scalar_type())).contiguous();
+  for (const model::PendingTensor& one : state.weights()) {
+    const tensor::Tensor plain = one.make().detach().to(at::kCPU, type_on_wire(one.dtype)).contiguous();
     const auto size = static_cast<std::int64_t>(plain.nbytes());
     if (bytes + size > group_bytes) end_group();
-    add(name, value, plain);
+    add(one, plain);
     bytes += size;
     sent += size;
   }
@@ -115,9 +115,7 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_session(State& state, std::int64
   std::vector<model::NamedTensor> group;
   const std::int64_t sent = in_groups(
       state, detail::wire_type,
-      [&](const std::string& name, const tensor::Tensor& /*value*/, const tensor::Tensor& plain) {
-        group.emplace_back(name, plain);
-      },
+      [&](const model::PendingTensor& one, const tensor::Tensor& plain) { group.emplace_back(one.name, plain); },
       [&] {
         client.post_bytes("/update_weights", model::safetensors_bytes(group, {{"session", state.session}}));
         group.clear();
@@ -130,16 +128,17 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
   if (state.file.empty()) return std::nullopt;
   std::string why;
   try {
-    std::vector<model::NamedTensor> tensors;
+    model::PendingTensors tensors = state.weights();
     std::int64_t bytes = 0;
-    for (const auto& [name, value] : state.weights()) {
-      tensors.emplace_back(name, value.detach().to(at::kCPU, detail::wire_type(value.scalar_type())));
-      bytes += static_cast<std::int64_t>(tensors.back().second.nbytes());
+    for (model::PendingTensor& one : tensors) {
+      one.dtype = detail::wire_type(one.dtype);
+      one.make = [make = std::move(one.make), dtype = one.dtype] { return make().detach().to(at::kCPU, dtype); };
+      bytes += static_cast<std::int64_t>(one.bytes());
     }
     const detail::RemovedAtEnd removed{state.file};
     std::error_code ignored;  // what cannot be written to is told by the writing
     std::filesystem::create_directories(state.file.parent_path(), ignored);
-    model::write_safetensors(state.file, tensors);
+    model::write_pending_safetensors(state.file, std::move(tensors));
     const http::Result result = state.server.client.ask(
         "/update_weights", {{"update_info", {{"path", state.file.string()}}}, {"session", state.session}});
     if (result.ok()) return bytes;
@@ -147,7 +146,7 @@ RLALGO_INLINE std::optional<std::int64_t> HttpWeightSync::push_file(State& state
       http::JsonClient::refuse(result, "POST " + state.server.client.base_url() + "/update_weights");
     why = http::JsonClient::described(result.response());
   } catch (const core::Error& error) {
-    if (error.room() == "http") throw;
+    if (error.room() == "http" || error.room() == "distributed") throw;
     why = error.what();
   }
   if (state.tell) state.tell("weights go to the server over HTTP, not in " + state.file.string() + ": " + why);
@@ -160,10 +159,10 @@ RLALGO_INLINE std::int64_t HttpWeightSync::push_params(State& state) {
   Json group = Json::array();
   const std::int64_t sent = in_groups(
       state, [](at::ScalarType) { return at::kFloat; },
-      [&](const std::string& name, const tensor::Tensor& value, const tensor::Tensor& plain) {
-        group.push_back({{"name", name},
-                         {"dtype", "torch." + detail::type_name(value.scalar_type())},
-                         {"shape", value.sizes().vec()},
+      [&](const model::PendingTensor& one, const tensor::Tensor& plain) {
+        group.push_back({{"name", one.name},
+                         {"dtype", "torch." + detail::type_name(one.dtype)},
+                         {"shape", one.shape},
                          {"data", base64_of(plain)}});
       },
       [&] {

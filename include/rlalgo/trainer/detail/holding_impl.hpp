@@ -24,6 +24,7 @@
 #include <rlalgo/run/step.hpp>
 #include <rlalgo/trainer/holding.hpp>
 #include <rlalgo/trainer/led_run.hpp>
+#include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
 
@@ -175,7 +176,8 @@ RLALGO_INLINE WholeHolding::WholeHolding(model::Policy& policy, std::shared_ptr<
   policy.set_gate(sums_);
 }
 
-RLALGO_INLINE double WholeHolding::reduce_gradients(double max_norm) {
+RLALGO_INLINE double WholeHolding::reduce_gradients(double max_norm, double factor) {
+  scale_gradients(parameters_, factor);
   std::vector<tensor::Tensor> gradients;
   if (sums_ != nullptr) {
     world_->barrier("sum of gradients");

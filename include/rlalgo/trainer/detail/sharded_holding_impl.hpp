@@ -34,12 +34,12 @@ RLALGO_INLINE void ShardedHolding::require_same_start() {
                    .remedy = "give all ranks the same files, and the same kind of processor"});
 }
 
-RLALGO_INLINE double ShardedHolding::reduce_gradients(double max_norm) {
+RLALGO_INLINE double ShardedHolding::reduce_gradients(double max_norm, double factor) {
   const c10::NoGradGuard no_grad;
-  const double norm = std::sqrt(weights_->reduce_gradients());
-  if (max_norm <= 0 || !std::isfinite(norm)) return norm;
-  const double coefficient = std::min(1.0, max_norm / (norm + 1e-6));
-  if (coefficient < 1.0)
+  const double norm = std::abs(factor) * std::sqrt(weights_->reduce_gradients());
+  double coefficient = factor;
+  if (max_norm > 0 && std::isfinite(norm)) coefficient *= std::min(1.0, max_norm / (norm + 1e-6));
+  if (coefficient != 1.0)
     for (const model::Parameter& p : parameters())
       if (p.value.grad().defined()) p.value.grad().mul_(coefficient);
   return norm;
@@ -69,10 +69,8 @@ RLALGO_INLINE void ShardedHolding::load_weights(const std::filesystem::path& dir
 }
 
 RLALGO_INLINE void ShardedHolding::save_model(const std::function<void()>& write) {
-  weights_->summon();
-  if (world_->rank() == 0) write();
+  if (world_->rank() == 0) weights_->borrow(write);
   world_->barrier("saving of the model");
-  weights_->dismiss();
 }
 
 RLALGO_INLINE ParameterRanges ShardedHolding::parts() {

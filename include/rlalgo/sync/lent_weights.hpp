@@ -1,0 +1,39 @@
+// Weight sync of a rank that hands over weights which lie in slices on several ranks (distributed/sharded_weights.hpp), where its
+// generator is in another process: what is published is fetched from the other ranks tensor by tensor.
+//
+// `borrow(use)` runs `use`, within which the inner policy may ask for weights (model::pending). The others
+// serve it when they next wait for each other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include <rlalgo/sync/concept.hpp>
+
+namespace rlalgo::sync {
+
+template <SyncPolicy Y>
+class LentWeights {
+ public:
+  static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+  using Borrow = std::function<void(const std::function<void()>& use)>;
+
+  LentWeights(Y inner, Borrow borrow) : inner_(std::move(inner)), borrow_(std::move(borrow)) {}
+
+  Published publish(std::int64_t version) {
+    if (inner_.version_source()() == version) return inner_.publish(version);  // no weights are asked for
+    Published out;
+    borrow_([&] { out = inner_.publish(version); });
+    return out;
+  }
+  void forget() requires requires(Y& inner) { inner.forget(); }
+  { inner_.forget(); }
+  [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
+
+ private:
+  Y inner_;
+  Borrow borrow_;
+};
+
+}  // namespace rlalgo::sync
