@@ -159,6 +159,10 @@ def agents_that_ask_the_trainer(c):
         # the second call was shown what the first drew, id by id
         assert all(e["prompts"][1][:len(e["prompts"][0]) + len(e["drawn"][0])] == e["prompts"][0] + e["drawn"][0] for e in own)
     assert (c.folder / "again/model.safetensors").read_bytes() == (c.folder / "here/model.safetensors").read_bytes()
+    for sample in map(json.loads, (c.folder / "here/samples.jsonl").read_text().splitlines()):
+        said = [part for turn in sample["turns"] for part in turn.items()]
+        assert [who for who, _ in said] == ["model", "environment", "model"] and "Are you sure?" in said[1][1], sample
+    assert 'class="told"' in (c.folder / "here/report.html").read_text()
     before = c.folder / "before.jsonl"
     log.rename(before)
     server = Server(c, "--seed", "42", "--processed-logprobs", "--generation-config", "vllm")

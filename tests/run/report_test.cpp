@@ -245,6 +245,23 @@ TEST_CASE("every metric is in exactly one chart, the evaluation's beside the tra
   CHECK(chart_of["rewards/chosen"] == "Rewards of chosen and rejected");
 }
 
+TEST_CASE("what an environment said stands out from what the model drew") {
+  const fake::TempDir dir;
+  std::ofstream(dir.path / "metrics.jsonl") << R"({"step": 1, "epoch": 0, "reward": 1.0, "loss": 1})"
+                                            << "\n";
+  SamplesLog samples(dir.path);
+  Sample plain{"p", "alone", {}, 0, false, {}}, played{"p", "7<higher>8", {}, 0, false, {}};
+  samples.append(SamplesLog::lines(1, {plain}));
+  CHECK(report(dir.path).find("class=\"told\"") == std::string::npos);
+  played.turns = {{true, "7"}, {false, "<higher>"}, {true, "8"}};
+  samples.append(SamplesLog::lines(1, {played}));
+  const std::string page = report(dir.path);
+  CHECK(page.find("<div class=\"text\">7<span class=\"told\" title=\"environment\">&lt;higher&gt;</span>8</div>") !=
+        std::string::npos);
+  CHECK(page.find("<div class=\"text\">alone</div>") != std::string::npos);
+  CHECK(page.find("ground of its own") != std::string::npos);
+}
+
 TEST_CASE("text of models and users cannot become markup") {
   CHECK(rlalgo::run::detail::escape_html("a<b>&\"'\n\t") == "a&lt;b&gt;&amp;&quot;&#39;\n\t");
   CHECK(rlalgo::run::detail::escape_html(std::string("\x01\x7f", 2)) == "\xEF\xBF\xBD\xEF\xBF\xBD");

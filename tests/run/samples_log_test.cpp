@@ -17,6 +17,15 @@ TEST_CASE("prompts are shown as people read them") {
   CHECK(readable_prompt(Json()) == "null");
 }
 
+TEST_CASE("a conversation is told in turns") {
+  Sample sample{"p", "7 higher 8", {}, 0, false, {}};
+  CHECK(SamplesLog::lines(1, {sample}).find("turns") == std::string::npos);
+  sample.turns = {{true, "7"}, {false, " \"higher\" "}, {true, "8\xFF"}};
+  const Json line = Json::parse(SamplesLog::lines(1, {sample}));
+  CHECK(line["completion"] == "7 higher 8");
+  CHECK(line["turns"] == Json::parse(R"([{"model": "7"}, {"environment": " \"higher\" "}, {"model": "8\uFFFD"}])"));
+}
+
 TEST_CASE("samples.jsonl holds one object per sample and starts over from the copy of a checkpoint") {
   const fake::TempDir dir;
   SamplesLog log(dir.path);

@@ -25,3 +25,23 @@ TEST_CASE("a rollout becomes a sample with one named reward per function") {
   CHECK(std::isnan(sample.rewards[1].second));
   CHECK(trainer::to_sample(rollout, {}).rewards.empty());
 }
+
+TEST_CASE("a conversation is told in turns, a completion of the model alone is not") {
+  data::Rollout rollout;
+  rollout.prompt = "guess";
+  rollout.completion_ids = {1, 2, 3, 4, 5, 6};
+  rollout.loss_mask = {1, 1, 0, 0, 0, 1};
+  const run::Sample sample = trainer::to_sample(rollout, {}, data::ids_as_text);
+  REQUIRE(sample.turns.size() == 3);
+  CHECK(sample.turns[0].model);
+  CHECK(sample.turns[0].text == data::ids_as_text(std::vector<data::TokenId>{1, 2}));
+  CHECK_FALSE(sample.turns[1].model);
+  CHECK(sample.turns[1].text == data::ids_as_text(std::vector<data::TokenId>{3, 4, 5}));
+  CHECK(sample.turns[2].model);
+  CHECK(sample.turns[2].text == data::ids_as_text(std::vector<data::TokenId>{6}));
+  CHECK(trainer::to_sample(rollout, {}).turns.empty());
+  rollout.loss_mask = {};
+  CHECK(trainer::to_sample(rollout, {}, data::ids_as_text).turns.empty());
+  rollout.loss_mask = {0, 0, 0, 0, 0, 0};  // cut off, and masked whole
+  CHECK(trainer::to_sample(rollout, {}, data::ids_as_text).turns.empty());
+}

@@ -1,7 +1,8 @@
 // samples.jsonl: a few rollouts of each logged step, so that a reader sees what the rewards reward.
 //
 // One object per sample: step, prompt, completion, rewards (function name → value, null = not applicable), advantage,
-// whether the completion was cut at the length limit, and what reward functions logged about it, if anything. A
+// whether the completion was cut at the length limit, what reward functions logged about it, if anything, and, where an
+// environment spoke, too, who said what: "turns": [{"model": "7"}, {"environment": "higher"}, {"model": "8"}]. A
 // checkpoint carries a copy, and a resumed run starts from it: to the byte the file of a run that was never interrupted.
 //
 // Errors: [rlalgo.core.1] the file cannot be written (nothing of the line remains).
@@ -22,13 +23,20 @@ inline constexpr const char* samples_file = "samples.jsonl";
 inline constexpr const char* pairs_file =
     "pairs.json";  // of preference runs: the pairs with the largest and smallest margins
 
+// A part of a completion, as one side said it.
+struct Turn {
+  bool model = true;  // false: a tool or an environment
+  std::string text;
+};
+
 struct Sample {
   std::string prompt;
   std::string completion;
   std::vector<std::pair<std::string, double>> rewards;  // NaN = not applicable
   double advantage = 0.0;
-  bool cut = false;  // ended by the length limit
-  Json logged;       // object of log_extra columns; null = none
+  bool cut = false;              // ended by the length limit
+  Json logged;                   // object of log_extra columns; null = none
+  std::vector<Turn> turns = {};  // of a completion that is not all the model's; together they are the completion
 };
 
 // A prompt as a person reads it: a string as it is, messages as "role: content" lines.

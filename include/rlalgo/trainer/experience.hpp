@@ -138,6 +138,7 @@ class ExperienceStage {
     bool corrects_sampling = false;  // loss::corrects_sampling of the loss
     bool skip_idle = false;          // training leaves out rows of no use to the loss (sampler::IdleRows)
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
+    data::Decode decode = nullptr;  // of what is shown of conversations; null: they are shown as one text
   };
   enum class Purpose { training, evaluation };
 
@@ -191,7 +192,8 @@ class ExperienceStage {
       out.remember = [parts = std::move(parts)](std::size_t part, const tensor::Tensor& log_prob) {
         Rows::remember(parts[part], log_prob);
       };
-    if constexpr (sampler::Rewarded<S>) out.samples = samples_of(out.rows, std::move(batch.reward_names));
+    if constexpr (sampler::Rewarded<S>)
+      out.samples = samples_of(out.rows, std::move(batch.reward_names), config_.decode);
     return out;
   }
 
@@ -288,15 +290,15 @@ class ExperienceStage {
       out.remember = [parts = std::move(open.parts)](std::size_t part, const tensor::Tensor& log_prob) {
         Rows::remember(parts[part], log_prob);
       };
-    out.samples = samples_of(out.rows, std::move(open.batch.reward_names));
+    out.samples = samples_of(out.rows, std::move(open.batch.reward_names), config_.decode);
   }
 
   [[nodiscard]] static std::function<std::vector<run::Sample>(std::size_t)> samples_of(
-      std::vector<const Row*> rows, std::vector<std::string> names) requires sampler::Rewarded<S> {
-    return [rows = std::move(rows), names = std::move(names)](std::size_t limit) {
+      std::vector<const Row*> rows, std::vector<std::string> names, data::Decode decode) requires sampler::Rewarded<S> {
+    return [rows = std::move(rows), names = std::move(names), decode = std::move(decode)](std::size_t limit) {
       std::vector<run::Sample> samples;
       for (const data::Rollout* row : rows)
-        if (samples.size() < limit) samples.push_back(to_sample(*row, names));
+        if (samples.size() < limit) samples.push_back(to_sample(*row, names, decode));
       return samples;
     };
   }

@@ -118,6 +118,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
                                                                 .evaluation = std::move(evaluation),
                                                                 .save_model = std::move(inputs.save_model),
                                                                 .on_experience = std::move(inputs.on_experience),
+                                                                .decode = std::move(inputs.decode),
                                                                 .world = inputs.world,
                                                                 .holding = inputs.holding});
 }

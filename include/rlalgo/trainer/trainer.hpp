@@ -115,7 +115,7 @@ class Trainer {
     std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
     // Shown every training batch when it is complete, with the number of its step (from 1); may add to its metrics.
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
-    data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows and shown blocks
+    data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows, shown blocks and conversations
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
     std::shared_ptr<Holding> holding = {};  // default: every rank has the whole policy
   };
@@ -130,7 +130,8 @@ class Trainer {
                      .rows_per_pass = static_cast<std::size_t>(config_.score_rows),
                      .corrects_sampling = loss::corrects_sampling(parts_.loss),
                      .skip_idle = config_.skip_zero_advantages,
-                     .world = parts_.world},
+                     .world = parts_.world,
+                     .decode = parts_.decode},
                     parts_.policy, parts_.reference, parts_.estimator, parts_.aggregation) {
     if (experience_.reads_reference() && !parts_.reference && !brings_reference(*parts_.sampler))
       core::raise("trainer", 20,

@@ -190,6 +190,18 @@ class ReportPage {
            " more bytes in samples.jsonl</em>";
   }
 
+  // What an environment said stands out from what the model drew.
+  [[nodiscard]] static std::string completion_of(const Json& sample) {
+    if (!sample.contains("turns") || !sample["turns"].is_array()) return shown(string_of(sample, "completion"));
+    std::string out;
+    for (const Json& turn : sample["turns"]) {
+      const bool told = turn.is_object() && turn.contains("environment");
+      out += told ? "<span class=\"told\" title=\"environment\">" + shown(string_of(turn, "environment")) + "</span>"
+                  : shown(turn.is_object() ? string_of(turn, "model") : turn.dump());
+    }
+    return out;
+  }
+
   [[nodiscard]] static std::string rows(const std::vector<const Json*>& group) {
     const std::vector<std::string> names = columns_of(group, "rewards");
     std::vector<std::string> logged = columns_of(group, "logged");
@@ -216,7 +228,7 @@ class ReportPage {
       }
       const Json rewards = object_of(*sample, "rewards");
       const bool cut = sample->contains("cut") && (*sample)["cut"] == true;
-      out += "<tr><td><div class=\"text\">" + shown(string_of(*sample, "completion")) +
+      out += "<tr><td><div class=\"text\">" + completion_of(*sample) +
              (cut ? " <em class=\"cut\">[cut at the limit]</em>" : "") + "</div></td>";
       for (const std::string& name : logged)
         out += "<td><div class=\"text\">" + shown(string_of(columns, name.c_str())) + "</div></td>";
@@ -248,6 +260,10 @@ class ReportPage {
                           ? "<h2>Sample blocks</h2>\n<p class=\"sub\">What stands before a block, what the text goes "
                             "on with, and what was drawn there.</p>\n"
                           : "<h2>Sample completions</h2>\n";
+    const bool told = std::any_of(data_.samples.begin(), data_.samples.end(),
+                                  [](const Json& sample) { return sample.contains("turns"); });
+    if (told)
+      out += "<p class=\"sub\">What an environment said has a <span class=\"told\">ground of its own</span>.</p>\n";
     const std::size_t shown_steps = std::min(limit, steps.size());
     if (shown_steps < steps.size())
       out += "<p class=\"sub\">" + std::to_string(shown_steps) + " of " + std::to_string(steps.size()) +

@@ -49,6 +49,7 @@ td.n{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right}th.n{
 td.up{color:var(--good)}td.down{color:var(--bad)}
 .text{white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;max-height:260px;overflow-y:auto;min-width:260px}
 .prompt{border-left:3px solid var(--line);padding:2px 0 2px 12px;margin:8px 0 6px;color:var(--soft)}
+.told{background:var(--grid);border-radius:3px;color:var(--soft)}
 .cut{color:var(--bad);font-size:12px;font-style:normal}
 .settings{columns:2 420px;column-gap:30px}.settings div{display:flex;gap:14px;border-bottom:1px solid var(--grid);padding:3px 0;break-inside:avoid}
 .settings dt,.settings dd{margin:0;overflow-wrap:anywhere;font-size:13.5px}.settings dt{flex:0 0 45%;color:var(--soft)}.settings dd{flex:1}

@@ -57,10 +57,15 @@ RLALGO_INLINE std::string SamplesLog::lines(std::int64_t step, const std::vector
     std::string rewards;
     for (const auto& [name, value] : sample.rewards)
       rewards += (rewards.empty() ? "" : ", ") + text(name) + ": " + format_number(value);
+    std::string turns;
+    for (const Turn& turn : sample.turns)
+      turns += std::string(turns.empty() ? "" : ", ") + (turn.model ? "{\"model\": " : "{\"environment\": ") +
+               text(turn.text) + "}";
     out += "{\"step\": " + std::to_string(step) + ", \"prompt\": " + text(sample.prompt) +
            ", \"completion\": " + text(sample.completion) + ", \"rewards\": {" + rewards +
            "}, \"advantage\": " + format_number(sample.advantage) + ", \"cut\": " + (sample.cut ? "true" : "false") +
-           (sample.logged.is_null() ? "" : ", \"logged\": " + text(sample.logged)) + "}\n";
+           (sample.logged.is_null() ? "" : ", \"logged\": " + text(sample.logged)) +
+           (turns.empty() ? "" : ", \"turns\": [" + turns + "]") + "}\n";
   }
   return out;
 }
