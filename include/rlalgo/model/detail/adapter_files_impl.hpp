@@ -20,6 +20,7 @@
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
