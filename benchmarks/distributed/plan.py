@@ -48,12 +48,15 @@ class Model:
         return tokens * one * (4 / 3 if checkpointing else 1)
 
 
-# Shapes of Qwen2.5 (0.5B … 72B) and Llama (7B, 70B).
+# Shapes of Qwen2.5 (0.5B … 72B), Llama 2 (7B, 13B, 70B) and Llama 3 (with its larger vocabulary).
 MODELS = {
     "0.5b": Model(24, 896, 4864, 14, 2, 151936, True),
     "1.5b": Model(28, 1536, 8960, 12, 2, 151936, True),
     "3b": Model(36, 2048, 11008, 16, 2, 151936, True),
     "7b": Model(32, 4096, 11008, 32, 32, 32000),
+    "13b": Model(40, 5120, 13824, 40, 40, 32000),
+    "llama3-8b": Model(32, 4096, 14336, 32, 8, 128256),
+    "llama3-70b": Model(80, 8192, 28672, 64, 8, 128256),
     "14b": Model(48, 5120, 13824, 40, 8, 152064),
     "32b": Model(64, 5120, 27648, 40, 8, 152064),
     "70b": Model(80, 8192, 28672, 64, 8, 32000),
@@ -173,9 +176,49 @@ def measured_device(point):
     return Device(point["flops"], 1.0, 1 << 20, point["bandwidth"], point["bandwidth"], point["latency"], float("inf"))
 
 
+def fitted(device, run, size):
+    """The device with the efficiency at which a published run has its rate."""
+    low, high = 0.01, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate_of(dataclasses.replace(device, efficiency=middle), run, size) < run["rate"] else (low, middle)
+    return dataclasses.replace(device, efficiency=low)
+
+
+def planned(device, run, size):
+    return predict(MODELS[run["model"]], run["strategy"], run["gpus"], device, run["batch"] * run["sequence"], run["sequence"], 1,
+                   run["checkpointing"], size=size)
+
+
+def rate_of(device, run, size):
+    """Tokens per second and GPU."""
+    return planned(device, run, size)["tokens_per_second"] / run["gpus"]
+
+
+def check_published(sets, out=print):
+    """Of each set the first run says what its kernels reach of the peak; the others are predicted. The largest deviation."""
+    worst = 0.0
+    for one in sets:
+        size = Bytes(*one["bytes"])
+        device = fitted(Device(**one["device"], efficiency=0.5), one["runs"][0], size)
+        out(f"{one['source']}: {device.efficiency:.0%} of the peak")
+        for i, run in enumerate(one["runs"]):
+            off = rate_of(device, run, size) / run["rate"] - 1
+            worst = max(worst, abs(off))
+            out(f"  {run['model']}, {run['gpus']} GPUs, {run['strategy']}, batch {run['batch']}: predicted {rate_of(device, run, size):,.0f}, "
+                f"published {run['rate']:,} tokens/s and GPU ({'fitted' if i == 0 else f'{off:+.1%}'})")
+        known = [run for run in one["runs"] if "gib" in run]
+        for first, second in zip(known, known[1:]):
+            published = first["gib"] - second["gib"]
+            found = (planned(device, first, size)["memory"] - planned(device, second, size)["memory"]) / 2**30
+            worst = max(worst, abs(found / published - 1))
+            out(f"  memory, {first['gpus']} to {second['gpus']} GPUs: predicted {found:.1f} GiB less, published {published:.1f} ({found / published - 1:+.1%})")
+    return worst
+
+
 def check(points, out=print):
     """Prints prediction beside measurement; the largest relative deviation of the step times."""
-    worst = 0.0
+    worst = check_published(points["published"], out)
     for point in points["measured"]:
         model = MODELS[point["model"]]
         device = measured_device(point)

@@ -26,7 +26,7 @@ def predict(strategy, gpus, model="7b", device="h100", **more):
 
 @case
 def shapes_have_the_parameters_of_their_models():
-    for name, billions in (("0.5b", 0.494), ("1.5b", 1.54), ("3b", 3.09), ("7b", 6.74), ("14b", 14.77), ("32b", 32.76), ("70b", 68.98),
+    for name, billions in (("0.5b", 0.494), ("1.5b", 1.54), ("3b", 3.09), ("7b", 6.74), ("14b", 14.77), ("32b", 32.76), ("70b", 68.98), ("13b", 13.02), ("llama3-8b", 8.03), ("llama3-70b", 70.55),
                            ("135m", 0.1345)):
         found = plan.MODELS[name].parameters / 1e9
         assert abs(found / billions - 1) < 0.005, (name, found)
@@ -47,6 +47,17 @@ def published_memory_of_zero_and_the_measured_points():
     worst = plan.check(json.loads((ROOT / "benchmarks/distributed/measured.json").read_text()), lines.append)
     assert worst < 0.25, lines
     assert sum("ZeRO" in line for line in lines) == 4 and len(lines) > 5, lines
+    assert sum("tokens/s and GPU (fitted)" in line for line in lines) == 4 and sum("GiB less" in line for line in lines) == 2, lines
+
+
+@case
+def a_published_run_says_what_kernels_reach_and_no_more():
+    points = json.loads((ROOT / "benchmarks/distributed/measured.json").read_text())["published"]
+    lines = []
+    assert 0.0 < plan.check_published(points, lines.append) < 0.2, lines  # of all but those that are fitted
+    one = points[0]
+    twice = {**one, "runs": [{**one["runs"][0], "rate": 2 * one["runs"][0]["rate"]}, one["runs"][1]]}
+    assert plan.check_published([twice], lambda _: None) > 0.9
 
 
 @case
