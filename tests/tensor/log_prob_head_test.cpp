@@ -135,6 +135,54 @@ TEST_CASE("the log-prob head in float32 and bfloat16 keeps float32 accuracy of i
   }
 }
 
+TEST_CASE("products in bfloat16 are those of the same numbers in float32, for any tile, and a second backward pass repeats") {
+  // ∂/∂l is rounded to bfloat16 there, once: 2⁻⁹ of each term.
+  const bool entropy_gradient = GENERATE(false, true), bias = GENERATE(false, true);
+  const std::int64_t tokens = GENERATE(1, 7, 130);
+  const Case c = make_case(tokens, 34, 301, at::kBFloat16, bias);
+  Case wide{c.hidden.detach().to(at::kFloat), c.weight.detach().to(at::kFloat),
+            bias ? c.bias.detach().to(at::kFloat) : Tensor(), c.targets};
+  for (Tensor x : leaves(wide)) x.requires_grad_();
+  for (const std::int64_t tile_vocabulary : {7, 64, 300}) {
+    for (const std::int64_t tile_tokens : {0, 5, 64}) {
+      for (const std::int64_t cache_bytes : {0, 1 << 20}) {
+        const LogProbOptions options{.temperature = 1.3,
+                                     .entropy = true,
+                                     .entropy_gradient = entropy_gradient,
+                                     .tile_tokens = tile_tokens,
+                                     .tile_vocabulary = tile_vocabulary,
+                                     .cache_bytes = cache_bytes};
+        const LogProbs actual = log_prob_head(c.hidden, c.weight, c.targets, options, c.bias);
+        const LogProbs expected = log_prob_head(wide.hidden, wide.weight, wide.targets, options, wide.bias);
+        CHECK(distance(actual.log_prob, expected.log_prob) < 3e-5);
+        CHECK(distance(actual.entropy, expected.entropy) < 3e-5);
+        const auto e = gradients(weigh(expected, entropy_gradient), wide);
+        const Tensor loss = weigh(actual, entropy_gradient);
+        for (int pass = 0; pass < 2; ++pass) {
+          for (Tensor x : leaves(c)) x.mutable_grad() = Tensor();
+          loss.backward({}, /*retain_graph=*/true);
+          for (std::size_t i = 0; i < e.size(); ++i) {
+            const double scale = e[i].abs().max().item<double>();
+            CHECK(distance(leaves(c)[i].grad(), e[i]) < 0.01 * scale);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("products in bfloat16 leave out the gradients that nobody wants") {
+  const Case c = make_case(20, 16, 150, at::kBFloat16, false);
+  const LogProbOptions options{.tile_vocabulary = 64};
+  const auto both = gradients(weigh(log_prob_head(c.hidden, c.weight, c.targets, options), false), c);
+  const Tensor weight = c.weight.detach(), hidden = c.hidden.detach();
+  c.hidden.mutable_grad() = c.weight.mutable_grad() = Tensor();
+  weigh(log_prob_head(c.hidden, weight, c.targets, options), false).backward();
+  CHECK(at::equal(c.hidden.grad(), both[0]));
+  weigh(log_prob_head(hidden, c.weight, c.targets, options), false).backward();
+  CHECK(at::equal(c.weight.grad(), both[1]));
+}
+
 TEST_CASE("the log-prob head is exact at extreme logits") {
   Case c = make_case(3, 2, 50, at::kFloat, false);
   {

@@ -45,8 +45,14 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
   compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
   tokens_ = hidden_.size(0);
   vocabulary_ = weight_.size(0);
-  choose_tiles();
-  states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
+  const bool narrow = hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
+                      weight.scalar_type() == c10::ScalarType::BFloat16 && hidden.size(1) % 2 == 0 &&
+                      weight_.is_contiguous() && multiplies_bfloat16();
+  choose_tiles(narrow);
+  if (narrow && !whole_rows())
+    narrow_ = std::make_unique<Bfloat16Head>(hidden_.contiguous(), weight_, tile_tokens_);
+  else
+    states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
 }
 
 RLALGO_INLINE Tensor LogProbTiles::forward(bool keep) {
@@ -75,24 +81,28 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
   if (options_.entropy && options_.entropy_gradient)
     s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
   // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
-  const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
+  const Tensor states = narrow_ ? Tensor() : s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
+  const Tensor factor = narrow_ && !s.defined() ? g.neg().contiguous() : Tensor();
   const bool narrow_weight = weight_.scalar_type() != compute_;
   Tensor grad_hidden, grad_weight, grad_bias;
-  if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
+  if (required_.hidden && !narrow_) grad_hidden = states.new_zeros(states.sizes());
   const bool lent = lent_.defined();
   if (required_.weight)
     grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
                   : lent       ? std::exchange(lent_, Tensor())
                                : weight_.new_empty(weight_.sizes());
-  if (required_.bias) grad_bias = states.new_zeros({vocabulary_});
+  if (required_.bias) grad_bias = g.new_zeros({vocabulary_});
+  if (narrow_) narrow_->begin();
   Buffer scratch(*this), powers(*this);
   std::size_t tile_index = 0;
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-    const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
+    const Tensor w = words(v);  // [v, H]
     // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
     const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
     Tensor grad_w;  // [v, H]
-    if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+    if (required_.weight && !narrow_)
+      grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+    if (narrow_) narrow_->begin_words(v.begin, v.size, required_.hidden, required_.weight);
     for (const Range n : ranges(tokens_, tile_tokens_)) {
       Tensor tile = scratch.view(n.size, v.size);
       const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
@@ -105,16 +115,25 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       } else {
         tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
       }
-      if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
-      if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
+      if (narrow_) {
+        narrow_->add(n.begin / tile_tokens_, tile.const_data_ptr<float>(),
+                     factor.defined() ? factor.const_data_ptr<float>() + n.begin : nullptr);
+      } else {
+        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
+        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
+      }
       if (required_.bias)
         grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
     }
-    if (required_.weight && apart) grad_weight.narrow(0, v.begin, v.size).copy_(grad_w);
+    if (required_.weight && apart)
+      grad_weight.narrow(0, v.begin, v.size).copy_(narrow_ ? narrow_->grad_weight() : grad_w);
   }
   if (lent) kept_.clear();
   if (required_.hidden) {
-    if (!s.defined()) grad_hidden.mul_(g).neg_();
+    if (narrow_)
+      grad_hidden = narrow_->grad_hidden();
+    else if (!s.defined())
+      grad_hidden.mul_(g).neg_();
     grad_hidden = grad_hidden.to(hidden_.scalar_type());
   }
   if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
@@ -156,7 +175,7 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
   if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous())
     lent_ = weight_.new_empty(weight_.sizes());
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-    const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
+    const Tensor w = words(v);  // [v, H]
     const bool first = v.begin == 0;
     for (const Range n : ranges(tokens_, tile_tokens_)) {
       Tensor tile = scratch.view(n.size, v.size);  // [n, v]
@@ -214,12 +233,18 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
         .narrow(0, n.begin * v.size, n.size * v.size)
         .view({v.size, n.size})
         .t();
-  if (!keeps_ || !spend(n.size * v.size)) return {};
-  return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
+  const std::int64_t width = stride(n.size);
+  if (!keeps_ || !spend(width * v.size)) return {};
+  return hidden_.new_empty({v.size, width}, hidden_.options().dtype(compute_)).narrow(1, 0, n.size).t();
 }
 
 RLALGO_INLINE void LogProbTiles::logits(Tensor tile, Range n, Range v, const Tensor& w) const {
-  tile.addmm_(states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
+  if (narrow_) {
+    narrow_->logits(n.begin / tile_tokens_, v.begin, v.size, tile.mutable_data_ptr<float>());
+    if (options_.temperature != 1.0) tile.mul_(1.0 / options_.temperature);
+  } else {
+    tile.addmm_(states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
+  }
   if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
 }
 
@@ -239,13 +264,13 @@ RLALGO_INLINE std::pair<Tensor, Tensor> LogProbTiles::target_in(Range n, Range v
   return {index, index.eq(column)};
 }
 
-RLALGO_INLINE void LogProbTiles::choose_tiles() {
+RLALGO_INLINE void LogProbTiles::choose_tiles(bool narrow) {
   constexpr std::int64_t elements = std::int64_t{1} << 19;
   std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
   if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
   tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
   if (vocabulary <= 0) {
-    vocabulary = elements / tile_tokens_;
+    vocabulary = elements / (narrow ? std::max<std::int64_t>(tile_tokens_, 512) : tile_tokens_);  // narrow: few shapes
     // A narrow weight is widened tile by tile: bound that copy too.
     if (weight_.scalar_type() != compute_)
       vocabulary =
