@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 
 using namespace rlalgo::config;
 using rlalgo::support::exit_code_of;
@@ -500,9 +501,10 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "val_set_size: 0.1\nevaluation_strategy: epoch\n"),
               {"evaluation_strategy is now eval_strategy"}) == "");
   CHECK(lacks(warning_of(minimal, {"--datasets.0.field-tools", "m"}), {"datasets[0].field_tools"}) == "");
-  CHECK(parse(minimal +
-              "bf16: auto\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")
-            .warnings.empty());
+  CHECK(
+      parse(minimal +
+            "bf16: false\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")
+          .warnings.empty());
 }
 
 TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused") {
@@ -510,6 +512,11 @@ TEST_CASE("precision: float32 unless bfloat16 is asked for; float16 is refused")
   CHECK_FALSE(parse(minimal + "bf16: false\nbfloat16:\nfp16: auto\n").bfloat16);
   CHECK(parse(minimal + "bf16: true\n").bfloat16);
   CHECK(parse(minimal + "bfloat16: true\nbf16: auto\n").bfloat16);
+  const bool fast = rlalgo::tensor::multiplies_bfloat16();
+  for (const std::string key : {"bf16", "bfloat16"}) {
+    CHECK(parse(minimal + key + ": auto\n").bfloat16 == fast);
+    CHECK((lacks(warning_of(minimal + key + ": auto\n"), {key, "bfloat16"}) == "") == fast);
+  }
   for (const std::string key : {"fp16", "float16"})
     CHECK(lacks(error_of(minimal + key + ": true\n"), {"[rlalgo.config.10]", key, "float32", "bf16"}) == "");
 }

@@ -1,6 +1,7 @@
 // The inner loops against sums in f64, at sizes that fit no tile, and batch 1 against batch n bit for bit.
 #include <support/catch.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -31,11 +32,11 @@ float rounded(float x) {
 
 // Rows of x with five strangers between them, W in both formats with the same values, and what their product is.
 struct Product {
-  std::int64_t k, n = 23, rows = 11;
+  std::int64_t k, rows, n = 23;
   std::vector<float> x = random(rows * (k + 5), 1), w = random(n * k, 2);
   std::vector<std::uint16_t> half;
 
-  explicit Product(std::int64_t columns) : k(columns) {
+  explicit Product(std::int64_t columns, std::int64_t count = 11) : k(columns), rows(count) {
     for (float& value : w) {
       value = rounded(value);
       half.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
@@ -79,7 +80,7 @@ struct Product {
 
 TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
   for (const Kernels* kernels : usable_kernels())
-    for (const std::int64_t k : {1, 7, 8, 31, 32, 37, 64, 641, 1281, 1536})
+    for (const std::int64_t k : {1, 7, 8, 31, 32, 36, 37, 64, 641, 1281, 1536})
       for (const bool bf16 : {false, true}) {
         Product product(k);
         if (bf16)
@@ -103,13 +104,27 @@ TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its b
       }
 }
 
+TEST_CASE("more rows than a kernel takes at a time are each what they are alone") {
+  for (const Kernels* kernels : usable_kernels())
+    for (const bool bf16 : {false, true}) {
+      const Product product(66, 150);
+      const std::vector<float> alone = product.alone(*kernels, bf16);
+      for (const std::int64_t m : {63, 64, 65, 129, 150}) {
+        std::vector<float> y(static_cast<std::size_t>(m * product.n), -7.0f);
+        product.run(*kernels, bf16, 0, m, 0, product.n, y.data());
+        INFO(kernels->name << " m " << m << " bf16 " << bf16);
+        REQUIRE(std::equal(y.begin(), y.end(), alone.begin()));
+      }
+    }
+}
+
 TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 where the CPU multiplies bf16") {
   for (const Kernels* kernels : usable_kernels()) {
     const Product product(70);
     Product nearest(70);
     for (float& value : nearest.x) value = rounded(value);
     const std::vector<float> y = product.alone(*kernels, true);
-    if (kernels->name == "avx512_bf16")
+    if (kernels->name == "avx512_bf16" || kernels->name == "onednn_bf16")
       CHECK(y == nearest.alone(*kernels, true));
     else
       CHECK(y == product.alone(*kernels, false));

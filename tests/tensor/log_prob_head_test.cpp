@@ -135,7 +135,8 @@ TEST_CASE("the log-prob head in float32 and bfloat16 keeps float32 accuracy of i
   }
 }
 
-TEST_CASE("products in bfloat16 are those of the same numbers in float32, for any tile, and a second backward pass repeats") {
+TEST_CASE(
+    "products in bfloat16 are those of the same numbers in float32, for any tile, and a second backward pass repeats") {
   // ∂/∂l is rounded to bfloat16 there, once: 2⁻⁹ of each term.
   const bool entropy_gradient = GENERATE(false, true), bias = GENERATE(false, true);
   const std::int64_t tokens = GENERATE(1, 7, 130);

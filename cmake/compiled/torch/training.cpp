@@ -1,7 +1,7 @@
 // The definitions of tensor/, optim/ and trainer/, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/optim/detail/adamw_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
-#include <rlalgo/tensor/detail/bfloat16_blocks_impl.hpp>
+#include <rlalgo/tensor/detail/blocks_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>

@@ -142,12 +142,12 @@ class LogProbTiles {
   c10::ScalarType compute_ = c10::ScalarType::Float;
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
   std::unique_ptr<Bfloat16Head> narrow_;  // makes the products where bfloat16 is multiplied as it is; else null
-  Tensor states_;             // [N, H] hidden_ widened, in memory as the tiles; undefined with narrow_
-  Tensor log_sum_, entropy_;  // [N, 1]
-  Tensor greedy_;             // [N]
-  std::int64_t budget_ = 0;   // bytes of tiles that may still be kept
-  bool keeps_ = false;        // a backward will follow
-  Tensor lent_;               // memory of the weight's gradient, holding logits until backward
+  Tensor states_;                         // [N, H] hidden_ widened, in memory as the tiles; undefined with narrow_
+  Tensor log_sum_, entropy_;              // [N, 1]
+  Tensor greedy_;                         // [N]
+  std::int64_t budget_ = 0;               // bytes of tiles that may still be kept
+  bool keeps_ = false;                    // a backward will follow
+  Tensor lent_;                           // memory of the weight's gradient, holding logits until backward
   std::vector<Tensor> kept_;  // by tile, vocabulary-major: logits, or log-probabilities of whole rows; some undefined
 };
 
@@ -159,6 +159,5 @@ LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight, const Tensor&
 }  // namespace rlalgo::tensor
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
 #endif

@@ -9,6 +9,7 @@
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 
 namespace rlalgo::config::detail {
 
@@ -27,12 +28,22 @@ inline void read_special_tokens(Reader& reader) {
   nested.finish();
 }
 
-// `auto` and false ask for nothing: a CPU computes in float32. bfloat16 is the user's choice of memory over time.
+// Without the key, and with false, a CPU computes in float32. `auto` is bfloat16 where the CPU multiplies it, which is faster.
 inline void read_precision(Reader& reader, RunConfig& config) {
   reader.record("bf16", config.bfloat16);
   for (const char* key : {"bf16", "bfloat16", "fp16", "float16"}) {
     const Node* node = reader.take(key);
-    if (node == nullptr || (node->kind == Kind::string && node->text == "auto")) continue;
+    if (node == nullptr) continue;
+    if (node->kind == Kind::string && node->text == "auto") {
+      if (*key == 'f' || !tensor::multiplies_bfloat16()) continue;
+      config.bfloat16 = true;
+      reader.findings().warnings.push_back(
+          std::string(key) + ": auto (" + node->place.text() +
+          "): this CPU multiplies bfloat16, so the model computes in it, the optimizer "
+          "in float32. " +
+          key + ": false computes in float32");
+      continue;
+    }
     bool on = false;
     convert(*node, key, on);
     if (!on) continue;

@@ -13,6 +13,7 @@
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/onednn_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/portable_kernels.hpp>
 
 namespace rlalgo::inference::detail {
@@ -22,6 +23,7 @@ namespace rlalgo::inference::detail {
   std::vector<const Kernels*> all;
 #if defined(__x86_64__)
   if (avx512_bf16::supported()) all.push_back(&avx512_bf16::kernels);
+  if (onednn_bf16::supported()) all.insert(onednn_bf16::fastest() ? all.begin() : all.end(), &onednn_bf16::kernels);
   if (avx512::supported()) all.push_back(&avx512::kernels);
   if (avx2::supported()) all.push_back(&avx2::kernels);
 #endif

@@ -1,5 +1,5 @@
 // The three products of the log-prob head (log_prob_head.hpp) for hidden states and a weight in bfloat16, tile by tile, on the
-// processor's instructions for them (bfloat16_blocks.hpp):
+// processor's instructions for them (blocks.hpp):
 //
 //   l = w·hᵀ      ∂h += gᵀ·w      ∂w += g·h
 //
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <rlalgo/core/thread_pool.hpp>
-#include <rlalgo/tensor/bfloat16_blocks.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -70,3 +70,7 @@ class Bfloat16Head {
 };
 
 }  // namespace rlalgo::tensor::detail
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
+#endif

@@ -10,7 +10,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/thread_pool.hpp>
-#include <rlalgo/tensor/bfloat16_blocks.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>

@@ -100,8 +100,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
     // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
     const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
     Tensor grad_w;  // [v, H]
-    if (required_.weight && !narrow_)
-      grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
+    if (required_.weight && !narrow_) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
     if (narrow_) narrow_->begin_words(v.begin, v.size, required_.hidden, required_.weight);
     for (const Range n : ranges(tokens_, tile_tokens_)) {
       Tensor tile = scratch.view(n.size, v.size);

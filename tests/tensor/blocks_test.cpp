@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include <rlalgo/tensor/bfloat16_blocks.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 
 namespace {
 using at::Tensor;

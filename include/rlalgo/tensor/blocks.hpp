@@ -1,4 +1,4 @@
-// Products of bfloat16 blocks with float32 sums, at the rate of the processor's own instructions for them (AVX-512's, AMX).
+// Products of small blocks in bfloat16 with float32 sums, at the rate of the processor's own instructions (AVX-512's, AMX).
 //
 //   C[m, n] (+)= Σ_k A[m, k]·B[k, n]
 //
@@ -31,8 +31,8 @@ void multiply(const BlockShape& shape, const BFloat16* a, const BFloat16* b, flo
 // it, before anything else of oneDNN's runs there.
 void end_of_blocks();
 
-// Whether that is faster than float32 here: the CPU multiplies bfloat16, and RLALGO_CPU, where it is set, names a set of
-// kernels that does (`avx512_bf16`, `amx`).
+// Whether bfloat16 is faster than float32 here: the CPU multiplies bfloat16, and RLALGO_CPU, where it is set, names a set of
+// kernels that does (`avx512_bf16`, `onednn_bf16`).
 [[nodiscard]] bool multiplies_bfloat16();
 
 // The pairs of rows of xᵀ, for x [n, k] with row stride `stride`: k/2 rows of `ldb` pairs, those from n on zero.
@@ -45,5 +45,5 @@ void pair_rows(const BFloat16* x, std::int64_t rows, std::int64_t n, std::int64_
 }  // namespace rlalgo::tensor
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/tensor/detail/bfloat16_blocks_impl.hpp>
+#include <rlalgo/tensor/detail/blocks_impl.hpp>
 #endif

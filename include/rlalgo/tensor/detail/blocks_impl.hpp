@@ -1,4 +1,4 @@
-// Definitions of bfloat16_blocks.hpp.
+// Definitions of blocks.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <ATen/native/CPUBlas.h>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/tensor/bfloat16_blocks.hpp>
+#include <rlalgo/tensor/blocks.hpp>
 
 namespace rlalgo::tensor {
 
@@ -25,7 +25,7 @@ RLALGO_INLINE bool multiplies_bfloat16() {
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bf16")) return false;
     const char* const set = std::getenv("RLALGO_CPU");
     const std::string_view name = set == nullptr ? "" : set;
-    return name.empty() || name == "avx512_bf16" || name == "amx";
+    return name.empty() || name == "avx512_bf16" || name == "onednn_bf16";
   }();
   return yes;
 #else
