@@ -28,17 +28,19 @@ namespace rlalgo {
 using StridedEbftScore = loss::PolicyGradient<loss::Reinforce, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
 using StridedEbftLoss = loss::WithCrossEntropy<StridedEbftScore>;
 
-template <class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights>
-using StridedEbft = trainer::StridedTrainer<StridedEbftLoss, G, E, Y>;
+template <class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights, class O = optim::AdamW>
+using StridedEbft = trainer::StridedTrainer<StridedEbftLoss, G, E, Y, O>;
 
-struct StridedEbftConfig {
+template <class O = optim::AdamW>
+struct BasicStridedEbftConfig {
   StridedEbftLoss::Config loss{.policy = 1.0, .cross_entropy = 0.0, .prefix = "ebft/"};
-  trainer::StridedTrainerConfig run{};  // blocks, rewards, optimizer, schedule, loop
+  trainer::BasicStridedTrainerConfig<O> run{};  // blocks, rewards, optimizer, schedule, loop
 };
+using StridedEbftConfig = BasicStridedEbftConfig<>;
 
-template <class E = feature::LeaveOutPairs, class G, class Y>
-[[nodiscard]] StridedEbft<G, E, Y> make_strided_ebft(StridedEbftConfig config, trainer::StridedInputs<G, Y> inputs,
-                                                     E estimator = {}) {
+template <class E = feature::LeaveOutPairs, class O, class G, class Y>
+[[nodiscard]] StridedEbft<G, E, Y, O> make_strided_ebft(BasicStridedEbftConfig<O> config,
+                                                        trainer::StridedInputs<G, Y> inputs, E estimator = {}) {
   config.run.sampling.likelihood = config.loss.cross_entropy > 0;
   return trainer::make_strided(std::move(config.run), StridedEbftLoss(std::move(config.loss), StridedEbftScore({})),
                                std::move(estimator), std::move(inputs));

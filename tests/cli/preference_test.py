@@ -87,7 +87,7 @@ def resume_after_kill(c):
                       ("ipo", {"precompute_ref_log_probs": True, "dataset_prepared_path": "prepared"}),
                       ("orpo", {"val_set_size": 0.25, "eval_steps": 5}),
                       ("simpo", lora),
-                      ("cpo", {"lr_scheduler": "cosine"})]:
+                      ("cpo", {"lr_scheduler": "cosine", "optimizer": "paged_adamw_8bit"})]:
         c.run("train", settings(c, rl, output_dir=rl + "-whole", **long, **extra)).expect(0)
         name = settings(c, rl, output_dir=rl, auto_resume_from_checkpoints=True, **long, **extra)
         dice = random.Random(7)

@@ -232,6 +232,7 @@ def said_and_refused(c):
     refused(41, "3 × 2", "2 ranks", **FSDP, dp_shard_size=3, dp_replicate_size=2)
     refused(14, "dp_shard_size", dp_shard_size=2)
     refused(37, "context_parallel_size", **FSDP, context_parallel_size=2)
+    refused(37, "adamw_8bit", "adamw_torch_fused", **zero(1), optimizer="adamw_8bit")
     (c.folder / "zero.json").write_text(json.dumps({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
                                                      "bf16": {"enabled": "auto"}, "steps_per_print": 10}))
     told = c.run("train", write(c, base, "config.yaml", deepspeed="zero.json"), "--nproc-per-node", 2).expect(0)

@@ -159,6 +159,32 @@ def bfloat16(c):
 
 
 @case
+def adamw_8bit(c):
+    """Moments in 8 bits: a quarter of the bytes, the same file after a resume, and no mixing with whole ones."""
+    run = {**LONG, "warmup_steps": 0, "trl": {**LONG["trl"], "reward_funcs": ["builtin.gsm8k_format"], "max_completion_length": 32}}
+    c.train({**run, "output_dir": "full"}).expect(0)
+    c.train({**run, "optimizer": "adamw_8bit", "output_dir": "whole"}).expect(0)
+    full, eight = (header(c.folder / folder / "checkpoint-6/optimizer.safetensors") for folder in ("full", "whole"))
+    size = lambda state, name: sum(e["data_offsets"][1] - e["data_offsets"][0] for k, e in state.items() if k.startswith(name + ".exp_avg"))
+    quantized = {k[:-len(".exp_avg_scale")] for k in eight if k.endswith(".exp_avg_scale")}
+    assert len(quantized) == 28 and "model.embed_tokens.weight" not in quantized, quantized  # the matrices of 4 layers
+    for name in quantized:
+        assert {eight[name + moment]["dtype"] for moment in (".exp_avg", ".exp_avg_sq")} == {"U8"}
+        assert 0.25 <= size(eight, name) / size(full, name) < 0.26, name
+    assert eight["model.embed_tokens.weight.exp_avg"]["dtype"] == "F32"
+    moved = [tensors(c.folder / folder / "model.safetensors") for folder in ("full", "whole")]
+    assert moved[0] != moved[1], "8 bits change nothing"
+    c.train({**run, "optimizer": "adamw_bnb_8bit", "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(0)
+    for file in ["model.safetensors", "checkpoint-6/optimizer.safetensors"]:
+        assert (c.folder / "half" / file).read_bytes() == (c.folder / "whole" / file).read_bytes(), f"{file} differs"
+    c.train({**run, "output_dir": "other"}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "run.12", "moments of the optimizer")
+    c.train({**run, "optimizer": "adamw_8bit", "output_dir": "other"}, "--resume-from-checkpoint", "full/checkpoint-3").expect(
+        1, "run.12", "moments of the optimizer")
+    c.train({**run, "output_dir": "other", "force_resume": True}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "optim.1")
+    c.train({"optimizer": "lion_8bit"}).expect(2, "[rlalgo.config.10]", "adamw_8bit")
+
+
+@case
 def unfrozen(c):
     """Only the named weights move."""
     c.train({"unfrozen_parameters": ["model.norm", "model.layers.0.mlp"], "output_dir": "some", "warmup_steps": 0,

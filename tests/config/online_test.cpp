@@ -38,7 +38,7 @@ config::RunConfig example() {
 TEST_CASE("every setting of a run arrives where it is used") {
   const config::RunConfig run = example();
   const config::LanguageModel model = config::load_language_model(run);
-  const trainer::OnlineConfig out = config::online_config(run, model, 50, false);
+  const auto out = config::online_config(run, model, 50, false);
   CHECK(out.rollouts.geometry.completions() == 12);
   CHECK(out.rollouts.geometry.prompts() == 2);
   CHECK(out.rollouts.geometry.num_iterations == 2);

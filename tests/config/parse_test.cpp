@@ -91,7 +91,7 @@ gradient_accumulation_steps: 2
 eval_batch_size: 3
 num_epochs: 2.5
 max_steps: 7
-optimizer: adamw_bnb_8bit
+optimizer: adamw_torch_8bit
 lr_scheduler: linear
 warmup_steps: 3
 weight_decay: 0.1
@@ -179,7 +179,7 @@ strict: true
   CHECK(*config.tokenizer_config == "tok");
   CHECK(*config.model_revision == "abc");
   REQUIRE(config.warnings.size() == 1);
-  CHECK(lacks(config.warnings[0], {"adamw_bnb_8bit", "AdamW"}) == "");
+  CHECK(lacks(config.warnings[0], {"adamw_torch_8bit", "AdamW"}) == "");
 }
 
 TEST_CASE("scale_rewards is a boolean or a word") {

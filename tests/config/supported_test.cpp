@@ -25,3 +25,13 @@ TEST_CASE("the defaults of RunConfig are supported") {
   CHECK(supports(schedulers(), "cosine"));
   CHECK(supports(optimizers(), "adamw_torch_fused"));
 }
+
+TEST_CASE("the spellings of AdamW with moments in 8 bits are those that mean bitsandbytes") {
+  for (const AdamWName& row : adamw_names()) {
+    INFO(row.name);
+    const bool eight = row.name == "adamw_8bit" || row.name == "adamw_bnb_8bit" || row.name == "paged_adamw_8bit";
+    CHECK((moments_of(row.name) == Moments::blockwise_8bit) == eight);
+    CHECK_FALSE((row.smaller && eight));  // nothing of those is left out, so nothing is told
+  }
+  CHECK(moments_of("lion_8bit") == Moments::whole);  // no AdamW; refused by name
+}

@@ -1,5 +1,9 @@
 #include <support/catch.hpp>
 
+#include <string>
+
+#include <ATen/ATen.h>
+
 #include <rlalgo/config/trainer_settings.hpp>
 
 using namespace rlalgo::config;
@@ -17,8 +21,8 @@ TEST_CASE("what every trainer is told") {
   c.resume_from_checkpoint = "out/checkpoint-4";
   const Plan plan = make_plan(c, 20, false);
   const auto t = trainer_settings(c, plan, 7, "dpo");
-  CHECK(t.optimizer.beta2 == 0.95);
-  CHECK(t.optimizer.weight_decay == 0.1);
+  CHECK(adamw_of(c).beta2 == 0.95);
+  CHECK(adamw_of(c).weight_decay == 0.1);
   CHECK(t.max_grad_norm == 0.5);
   CHECK(t.schedule.learning_rate == 2e-5);
   CHECK(t.loop.title == "dpo on tiny");
@@ -34,4 +38,21 @@ TEST_CASE("what every trainer is told") {
   c.force_resume = true;
   CHECK(trainer_settings(c, plan, 7, "dpo").loop.settings == c.settings);
   CHECK(trainer_settings(c, plan, 7, "dpo").loop.resume_rules.force);
+}
+
+TEST_CASE("a name of an optimizer says which one a trainer has") {
+  using rlalgo::model::Parameter;
+  RunConfig c;
+  const Plan plan = make_plan(c, 20, false);
+  const auto moments = [&](const std::string& name) {
+    c.optimizer = name;
+    const auto t = trainer_settings(c, plan, 7, "dpo");
+    const bool eight = t.loop.settings.contains("moments of the optimizer");
+    const rlalgo::optim::AnyOptimizer made({Parameter{"w", at::zeros({4096}).requires_grad_(), true}}, t.optimizer);
+    CHECK((made.state()[0].second.scalar_type() == at::kByte) == eight);
+    return eight;
+  };
+  for (const char* name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"}) CHECK(moments(name));
+  for (const char* name : {"adamw_torch_fused", "adamw_torch", "adamw_torch_8bit", "ao_adamw_8bit", "paged_adamw"})
+    CHECK_FALSE(moments(name));
 }

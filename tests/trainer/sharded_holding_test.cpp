@@ -14,6 +14,7 @@
 #include <rlalgo/model/save.hpp>
 #include <rlalgo/model/tree_builder.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
@@ -122,6 +123,19 @@ TEST_CASE("a run in slices ends with the weights of a whole one, and both go on 
       for (const model::Parameter& p : again->parameters())
         CHECK(at::allclose(p.value.detach(), expected.at(p.name), 0.0, tolerance));
     }
+}
+
+TEST_CASE("a state in blocks of whole tensors is refused in slices") {
+  support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const auto policy = decoder(at::kFloat);
+    trainer::ShardedHolding holding(held(*policy, *world, ShardStage::optimizer_states), world);
+    holding.require_holdable(optim::AdamW(holding.parameters()).state());
+    const optim::AdamW8bit blocks(holding.parameters(), {.adam = {}, .min_elements = 1, .whole = {}});
+    RANK_CHECK(support::number_raised_by([&] { holding.require_holdable(blocks.state()); }) == "trainer.43");
+  });
+  const auto policy = decoder(at::kFloat);
+  trainer::WholeHolding whole(policy->parameters(), std::make_shared<World>());
+  CHECK_NOTHROW(whole.require_holdable(optim::AdamW8bit(whole.parameters(), {.min_elements = 1}).state()));
 }
 
 TEST_CASE("ranks that begin with other weights are refused") {

@@ -1,5 +1,7 @@
 // The definitions of tensor/, optim/ and trainer/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/optim/detail/adamw_8bit_impl.hpp>
 #include <rlalgo/optim/detail/adamw_impl.hpp>
+#include <rlalgo/optim/detail/blockwise_8bit_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/blocks_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>

@@ -11,9 +11,11 @@
 
 namespace rlalgo::config {
 
-// Everything of trainer::OfflineConfig that the configuration decides. `examples`: pairs or rows to train on.
-[[nodiscard]] inline trainer::OfflineConfig offline_config(const RunConfig& c, std::int64_t examples, bool evaluates) {
-  trainer::OfflineConfig out;
+// Everything of trainer::BasicOfflineConfig that the configuration decides. `examples`: pairs or rows to train on.
+[[nodiscard]] inline trainer::BasicOfflineConfig<optim::AnyOptimizer> offline_config(const RunConfig& c,
+                                                                                     std::int64_t examples,
+                                                                                     bool evaluates) {
+  trainer::BasicOfflineConfig<optim::AnyOptimizer> out;
   out.sampling = {.micro_batch_size = c.micro_batch_size,
                   .gradient_accumulation_steps = c.gradient_accumulation_steps,
                   .shuffle = !recipe_of(c).in_dataset_order,

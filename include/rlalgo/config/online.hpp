@@ -52,10 +52,11 @@ namespace rlalgo::config {
           .stop_ids = std::move(stop_ids)};
 }
 
-// Everything of trainer::OnlineConfig that the configuration decides. `rows`: training prompts.
-[[nodiscard]] inline trainer::OnlineConfig online_config(const RunConfig& c, const LanguageModel& model,
-                                                         std::int64_t rows, bool evaluates) {
-  trainer::OnlineConfig out;
+// Everything of trainer::BasicOnlineConfig that the configuration decides. `rows`: training prompts.
+[[nodiscard]] inline trainer::BasicOnlineConfig<optim::AnyOptimizer> online_config(const RunConfig& c,
+                                                                                   const LanguageModel& model,
+                                                                                   std::int64_t rows, bool evaluates) {
+  trainer::BasicOnlineConfig<optim::AnyOptimizer> out;
   out.rollouts = {.geometry = geometry_of(c),
                   .seed = c.seed,
                   .shuffle = c.trl.shuffle_dataset,

@@ -18,6 +18,7 @@
 
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/supported.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/distributed/world.hpp>
@@ -85,6 +86,9 @@ inline void check_sharding(RunConfig& c, int ranks) {
                        .remedy = remedy});
   };
   if (c.context_parallel_size > 1) refuse("rows that are shared", "context_parallel_size", "remove one of them");
+  if (moments_of(c.optimizer) == Moments::blockwise_8bit)
+    refuse("optimizer: " + c.optimizer, "optimizer",
+           "set optimizer: adamw_torch_fused: blocks of 8-bit moments are of whole tensors; or take no slices");
   if (!s.weights()) return;
   // The feature network would be asked on the thread that generates, where the ranks do not meet.
   if (!is_preference(c) && matches_features(c) && c.trl.generates_beside())

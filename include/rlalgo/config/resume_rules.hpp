@@ -39,7 +39,7 @@ struct FreeKey {
       {"test_datasets", rows},
       {"gradient_checkpointing", "the same gradients"},
       {"trl.skip_zero_advantage_batches", "the same gradients"},
-      {"optimizer", "every spelling is one AdamW"},
+      {"optimizer", "spellings of one AdamW; whether its moments have 8 bits is compared"},
       {"eval_batch_size", evaluation},
       {"trl.num_generations_eval", evaluation},
       {"logging_steps", when},

@@ -4,7 +4,9 @@
 // ignored: a run that silently lacks what its file says is worse than none.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rlalgo::config {
@@ -32,65 +34,90 @@ struct Names {
   return names;
 }
 
-// Every AdamW spelling is one AdamW here; those with a smaller state (8-bit, paged …) train with the full one.
-[[nodiscard]] inline const Names& optimizers() {
-  static const Names names = {
-      .known = {"adamw_torch_fused",
-                "adamw_torch",
-                "adamw_hf",
-                "adamw_apex_fused",
-                "adamw_anyprecision",
-                "adamw_torch_4bit",
-                "adamw_torch_8bit",
-                "adamw_bnb_8bit",
-                "adamw_8bit",
-                "paged_adamw",
-                "paged_adamw_32bit",
-                "paged_adamw_8bit",
-                "optimi_adamw",
-                "ao_adamw_4bit",
-                "ao_adamw_8bit",
-                "ao_adamw_fp8",
-                "flash_adamw",
-                "adopt_adamw",
-                "came_pytorch",
-                "muon",
-                "dion",
-                "sinkgd",
-                "flash_adam",
-                "flash_sgd",
-                "flash_sgdw",
-                "flash_lion",
-                "q_galore_adamw8bit",
-                "ademamix",
-                "ademamix_8bit",
-                "adafactor",
-                "sgd",
-                "adagrad",
-                "rmsprop",
-                "lion",
-                "lion_32bit",
-                "lion_8bit",
-                "paged_lion_32bit",
-                "paged_lion_8bit",
-                "paged_ademamix_32bit",
-                "paged_ademamix_8bit",
-                "galore_adamw",
-                "galore_adamw_8bit",
-                "galore_adafactor",
-                "apollo_adamw",
-                "lomo",
-                "adalomo",
-                "grokadamw",
-                "schedule_free_adamw",
-                "schedule_free_radam",
-                "schedule_free_sgd",
-                "stable_adamw"},
-      .supported = {"adamw_torch_fused", "adamw_torch", "adamw_hf", "adamw_apex_fused", "adamw_anyprecision",
-                    "adamw_torch_4bit", "adamw_torch_8bit", "adamw_bnb_8bit", "adamw_8bit", "paged_adamw",
-                    "paged_adamw_32bit", "paged_adamw_8bit", "optimi_adamw", "ao_adamw_4bit", "ao_adamw_8bit",
-                    "ao_adamw_fp8", "flash_adamw"},
+// How an optimizer holds its moments: as the master weights, or in blocks of 8 bits (optim/adamw_8bit.hpp).
+enum class Moments { whole, blockwise_8bit };
+
+// A spelling of AdamW. Those that transformers hands to bitsandbytes' AdamW8bit have its moments; `smaller` are others whose
+// state is smaller there: here they train with the whole one, and the run says so.
+struct AdamWName {
+  std::string_view name;
+  Moments moments = Moments::whole;
+  bool smaller = false;
+};
+
+[[nodiscard]] inline std::span<const AdamWName> adamw_names() {
+  static constexpr AdamWName names[] = {
+      {"adamw_torch_fused"},
+      {"adamw_torch"},
+      {"adamw_hf"},
+      {"adamw_apex_fused"},
+      {"adamw_anyprecision"},
+      {"optimi_adamw"},
+      {"flash_adamw"},
+      {"adamw_bnb_8bit", Moments::blockwise_8bit},
+      {"adamw_8bit", Moments::blockwise_8bit},
+      {"paged_adamw_8bit", Moments::blockwise_8bit},
+      {.name = "adamw_torch_4bit", .smaller = true},
+      {.name = "adamw_torch_8bit", .smaller = true},
+      {.name = "paged_adamw", .smaller = true},
+      {.name = "paged_adamw_32bit", .smaller = true},
+      {.name = "ao_adamw_4bit", .smaller = true},
+      {.name = "ao_adamw_8bit", .smaller = true},
+      {.name = "ao_adamw_fp8", .smaller = true},
   };
+  return names;
+}
+
+// Of one of those names; of any other, those that AdamW itself has.
+[[nodiscard]] inline AdamWName adamw_named(std::string_view name) {
+  for (const AdamWName& row : adamw_names())
+    if (row.name == name) return row;
+  return {name};
+}
+[[nodiscard]] inline Moments moments_of(std::string_view optimizer) { return adamw_named(optimizer).moments; }
+
+[[nodiscard]] inline const Names& optimizers() {
+  static const Names names = [] {
+    Names out;
+    for (const AdamWName& row : adamw_names()) out.supported.emplace_back(row.name);
+    out.known = out.supported;
+    for (const char* other : {"adopt_adamw",
+                              "came_pytorch",
+                              "muon",
+                              "dion",
+                              "sinkgd",
+                              "flash_adam",
+                              "flash_sgd",
+                              "flash_sgdw",
+                              "flash_lion",
+                              "q_galore_adamw8bit",
+                              "ademamix",
+                              "ademamix_8bit",
+                              "adafactor",
+                              "sgd",
+                              "adagrad",
+                              "rmsprop",
+                              "lion",
+                              "lion_32bit",
+                              "lion_8bit",
+                              "paged_lion_32bit",
+                              "paged_lion_8bit",
+                              "paged_ademamix_32bit",
+                              "paged_ademamix_8bit",
+                              "galore_adamw",
+                              "galore_adamw_8bit",
+                              "galore_adafactor",
+                              "apollo_adamw",
+                              "lomo",
+                              "adalomo",
+                              "grokadamw",
+                              "schedule_free_adamw",
+                              "schedule_free_radam",
+                              "schedule_free_sgd",
+                              "stable_adamw"})
+      out.known.emplace_back(other);
+    return out;
+  }();
   return names;
 }
 

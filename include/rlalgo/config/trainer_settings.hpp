@@ -9,6 +9,10 @@
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/supported.hpp>
+#include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/adamw_8bit.hpp>
+#include <rlalgo/optim/any_optimizer.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/resume.hpp>
 #include <rlalgo/trainer/trainer.hpp>
@@ -36,14 +40,26 @@ inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
 
 }  // namespace detail
 
+// The optimizer of a trainer that a file describes.
+using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
+
+[[nodiscard]] inline optim::AdamWConfig adamw_of(const RunConfig& c) {
+  return {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
+}
+
+[[nodiscard]] inline optim::AnyOptimizer::Config optimizer_of(const RunConfig& c) {
+  return moments_of(c.optimizer) == Moments::blockwise_8bit
+             ? optim::AnyOptimizer::of<optim::AdamW8bit>({.adam = adamw_of(c)})
+             : optim::AnyOptimizer::of<optim::AdamW>(adamw_of(c));
+}
+
 // `method` is the recipe as the report names it; `rows` are training rows.
-[[nodiscard]] inline trainer::TrainerConfig trainer_settings(const RunConfig& c, const Plan& plan, std::int64_t rows,
-                                                             const std::string& method) {
-  trainer::TrainerConfig t;
+[[nodiscard]] inline TrainerSettings trainer_settings(const RunConfig& c, const Plan& plan, std::int64_t rows,
+                                                      const std::string& method) {
+  TrainerSettings t;
   t.max_grad_norm = c.max_grad_norm;
   t.dealing = dealing_of(c);
-  t.optimizer = {
-      .beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .epsilon = c.adam_epsilon, .weight_decay = c.weight_decay};
+  t.optimizer = optimizer_of(c);
   t.schedule = schedule_of(c, plan);
   t.schedule_metric = c.metric_for_best_model.value_or("loss");
   run::LoopConfig& loop = t.loop;
@@ -64,6 +80,7 @@ inline void set_resume(const RunConfig& c, run::LoopConfig& loop) {
   loop.eval_first = plan.eval_first;
   detail::set_resume(c, loop);
   loop.settings = c.settings;
+  if (moments_of(c.optimizer) == Moments::blockwise_8bit) loop.settings["moments of the optimizer"] = "8-bit";
   loop.identity = {{"rl", c.rl},
                    {"seed", c.seed},
                    {"rows", rows},

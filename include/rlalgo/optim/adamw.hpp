@@ -62,8 +62,6 @@ class AdamW {
     Tensor updates;              // [] float32: t
   };
 
-  static std::string describe(const std::string& name, const Tensor& tensor);
-
   void update(double learning_rate, bool decayed);
 
   AdamWConfig config_;

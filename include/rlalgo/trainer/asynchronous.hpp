@@ -35,12 +35,12 @@ struct AsynchronousConfig {
   sampler::RerollConfig reroll;
 };
 
-template <class L, class A, class Aggregation, class G, class Y, class R>
-[[nodiscard]] Trainer<L, A, PrefetchedRollouts<G>, Aggregation, Y> make_asynchronous(OnlineConfig config,
-                                                                                     AsynchronousConfig beside, L loss,
-                                                                                     A estimator,
-                                                                                     Aggregation aggregation,
-                                                                                     OnlineInputs<G, Y, R> inputs) {
+template <class O, class L, class A, class Aggregation, class G, class Y, class R>
+[[nodiscard]] Trainer<L, A, PrefetchedRollouts<G>, Aggregation, Y, O> make_asynchronous(BasicOnlineConfig<O> config,
+                                                                                        AsynchronousConfig beside,
+                                                                                        L loss, A estimator,
+                                                                                        Aggregation aggregation,
+                                                                                        OnlineInputs<G, Y, R> inputs) {
   if (beside.prefetch.stream_groups > 0) require_streamable(loss, estimator, aggregation);
   const sampler::Geometry& g = config.rollouts.geometry;
   const std::int64_t steps = config.trainer.loop.max_steps;

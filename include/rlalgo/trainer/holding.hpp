@@ -53,6 +53,8 @@ class Holding {
   [[nodiscard]] virtual bool saves_together() const { return false; }
   // `write` asks for the weights (model::pending); rank 0 calls it.
   virtual void save_model(const std::function<void()>& write) { write(); }
+  // Raises where the state of an optimizer of parameters() cannot lie on the ranks as they do.
+  virtual void require_holdable(const State& /*state*/) {}
   RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
   // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
   [[nodiscard]] RLALGO_INLINE virtual std::map<std::string, tensor::Tensor> load_optimizer(

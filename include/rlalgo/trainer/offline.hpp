@@ -38,17 +38,20 @@ struct OfflineInputs {
   std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
-struct OfflineConfig {
+// O: the optimizer (optim/concept.hpp).
+template <class O = optim::AdamW>
+struct BasicOfflineConfig {
   sampler::PreferencesConfig sampling;     // `mismatched` follows the loss
   std::int64_t evaluation_batch_size = 0;  // examples per micro-batch of an evaluation; 0 = as in training
-  TrainerConfig trainer;                   // steps_per_epoch is taken from the data
+  BasicTrainerConfig<O> trainer;           // steps_per_epoch is taken from the data
 };
+using OfflineConfig = BasicOfflineConfig<>;
 
-template <class L>
-using OfflineTrainer = Trainer<L, advantage::None, sampler::Preferences<L::rows>, aggregation::None, sync::NoSync>;
+template <class L, class O = optim::AdamW>
+using OfflineTrainer = Trainer<L, advantage::None, sampler::Preferences<L::rows>, aggregation::None, sync::NoSync, O>;
 
-template <class L>
-[[nodiscard]] OfflineTrainer<L> make_offline(OfflineConfig config, L loss, OfflineInputs inputs) {
+template <class O, class L>
+[[nodiscard]] OfflineTrainer<L, O> make_offline(BasicOfflineConfig<O> config, L loss, OfflineInputs inputs) {
   using Sampler = sampler::Preferences<L::rows>;
   sampler::PreferencesConfig training = config.sampling;
   training.mismatched = L::needs.mismatched;
@@ -63,22 +66,22 @@ template <class L>
     evaluation = std::make_shared<Sampler>(std::move(inputs.evaluation), held_out);
   }
   auto sampler = std::make_shared<Sampler>(std::move(inputs.answers), training);
-  TrainerConfig settings = std::move(config.trainer);
+  BasicTrainerConfig<O> settings = std::move(config.trainer);
   settings.temperature = 1.0;
   settings.steps_per_epoch = static_cast<double>(sampler->steps());
-  return OfflineTrainer<L>(std::move(settings), {.policy = std::move(inputs.policy),
-                                                 .loss = std::move(loss),
-                                                 .estimator = {},
-                                                 .sampler = std::move(sampler),
-                                                 .aggregation = {},
-                                                 .sync = {},
-                                                 .reference = std::move(inputs.reference),
-                                                 .companions = std::move(inputs.companions),
-                                                 .evaluation = std::move(evaluation),
-                                                 .save_model = std::move(inputs.save_model),
-                                                 .decode = std::move(inputs.decode),
-                                                 .world = std::move(inputs.world),
-                                                 .holding = std::move(inputs.holding)});
+  return OfflineTrainer<L, O>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                    .loss = std::move(loss),
+                                                    .estimator = {},
+                                                    .sampler = std::move(sampler),
+                                                    .aggregation = {},
+                                                    .sync = {},
+                                                    .reference = std::move(inputs.reference),
+                                                    .companions = std::move(inputs.companions),
+                                                    .evaluation = std::move(evaluation),
+                                                    .save_model = std::move(inputs.save_model),
+                                                    .decode = std::move(inputs.decode),
+                                                    .world = std::move(inputs.world),
+                                                    .holding = std::move(inputs.holding)});
 }
 
 }  // namespace rlalgo::trainer

@@ -52,22 +52,24 @@ struct OnlineInputs {
   std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
-// Settings of the sampling side.
-struct OnlineConfig {
+// Settings of the sampling side. O: the optimizer (optim/concept.hpp).
+template <class O = optim::AdamW>
+struct BasicOnlineConfig {
   sampler::RolloutsConfig rollouts;
   std::int64_t evaluation_generations = 0;  // completions per held-out prompt; 0 = as in training
   std::int64_t evaluation_batch_size = 0;   // rows per micro-batch of an evaluation; 0 = as in training
-  TrainerConfig trainer;                    // temperature and steps_per_epoch are taken from the rollouts
+  BasicTrainerConfig<O> trainer;            // temperature and steps_per_epoch are taken from the rollouts
 };
+using OnlineConfig = BasicOnlineConfig<>;
 
-template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights>
-using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y>;
+template <class L, class A, class G, class Aggregation, class Y = sync::SharedWeights, class O = optim::AdamW>
+using OnlineTrainer = Trainer<L, A, sampler::Rollouts<G>, Aggregation, Y, O>;
 
 enum class SamplerPurpose { training, evaluation };
 
 // `combine(rollouts, purpose)`: what stands around the plain sampler, as a shared pointer; of one type for both purposes.
-template <class L, class A, class Aggregation, class G, class Y, class R, class Combine>
-[[nodiscard]] auto make_online(OnlineConfig config, L loss, A estimator, Aggregation aggregation,
+template <class O, class L, class A, class Aggregation, class G, class Y, class R, class Combine>
+[[nodiscard]] auto make_online(BasicOnlineConfig<O> config, L loss, A estimator, Aggregation aggregation,
                                OnlineInputs<G, Y, R> inputs, Combine&& combine) {
   using S =
       typename std::invoke_result_t<Combine&, std::shared_ptr<sampler::Rollouts<G>>, SamplerPurpose>::element_type;
@@ -99,7 +101,7 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
     settings.seed = ~settings.seed;  // draws of its own: evaluation shares no random number with training
     evaluation = rollouts(std::move(inputs.evaluation_prompts), settings, SamplerPurpose::evaluation);
   }
-  TrainerConfig settings = std::move(config.trainer);
+  BasicTrainerConfig<O> settings = std::move(config.trainer);
   const double temperature = config.rollouts.sampling.temperature;
   settings.temperature = temperature > 0 ? temperature : 1.0;  // greedy completions are scored as they are
   settings.score_rows = g.micro_batch_size;
@@ -107,26 +109,26 @@ template <class L, class A, class Aggregation, class G, class Y, class R, class 
   settings.steps_per_epoch =
       static_cast<double>(g.micro_steps_per_epoch(size)) / static_cast<double>(g.gradient_accumulation_steps);
   auto sampler = rollouts(std::move(inputs.prompts), config.rollouts, SamplerPurpose::training);
-  return Trainer<L, A, S, Aggregation, Y>(std::move(settings), {.policy = std::move(inputs.policy),
-                                                                .loss = std::move(loss),
-                                                                .estimator = std::move(estimator),
-                                                                .sampler = std::move(sampler),
-                                                                .aggregation = std::move(aggregation),
-                                                                .sync = std::move(inputs.sync),
-                                                                .reference = std::move(inputs.reference),
-                                                                .companions = std::move(inputs.companions),
-                                                                .evaluation = std::move(evaluation),
-                                                                .save_model = std::move(inputs.save_model),
-                                                                .on_experience = std::move(inputs.on_experience),
-                                                                .decode = std::move(inputs.decode),
-                                                                .world = inputs.world,
-                                                                .holding = inputs.holding});
+  return Trainer<L, A, S, Aggregation, Y, O>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                                   .loss = std::move(loss),
+                                                                   .estimator = std::move(estimator),
+                                                                   .sampler = std::move(sampler),
+                                                                   .aggregation = std::move(aggregation),
+                                                                   .sync = std::move(inputs.sync),
+                                                                   .reference = std::move(inputs.reference),
+                                                                   .companions = std::move(inputs.companions),
+                                                                   .evaluation = std::move(evaluation),
+                                                                   .save_model = std::move(inputs.save_model),
+                                                                   .on_experience = std::move(inputs.on_experience),
+                                                                   .decode = std::move(inputs.decode),
+                                                                   .world = inputs.world,
+                                                                   .holding = inputs.holding});
 }
 
-template <class L, class A, class Aggregation, class G, class Y, class R>
-[[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y> make_online(OnlineConfig config, L loss, A estimator,
-                                                                 Aggregation aggregation,
-                                                                 OnlineInputs<G, Y, R> inputs) {
+template <class O, class L, class A, class Aggregation, class G, class Y, class R>
+[[nodiscard]] OnlineTrainer<L, A, G, Aggregation, Y, O> make_online(BasicOnlineConfig<O> config, L loss, A estimator,
+                                                                    Aggregation aggregation,
+                                                                    OnlineInputs<G, Y, R> inputs) {
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs),
                      [](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose) { return rollouts; });

@@ -4,6 +4,8 @@
 // A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every slice, written by the first rank that holds it; it can be
 // resumed on any number of ranks, in slices or not. The model is written by rank 0, which gets it tensor
 // by tensor.
+//
+// Errors: [rlalgo.trainer.43] an optimizer whose state is of whole tensors; those of holding.hpp.
 #pragma once
 
 #include <filesystem>
@@ -33,6 +35,8 @@ class ShardedHolding final : public Holding {
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }
+  // What is not one number for each element would be another state on another number of ranks. [rlalgo.trainer.43]
+  RLALGO_INLINE void require_holdable(const State& state) override;
   RLALGO_INLINE void save_model(const std::function<void()>& write) override;
   RLALGO_INLINE void save_optimizer(const std::filesystem::path& directory, const State& state) override;
   [[nodiscard]] RLALGO_INLINE std::map<std::string, tensor::Tensor> load_optimizer(

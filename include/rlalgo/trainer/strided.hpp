@@ -44,18 +44,21 @@ struct StridedInputs {
   std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
 
-struct StridedTrainerConfig {
+// O: the optimizer (optim/concept.hpp).
+template <class O = optim::AdamW>
+struct BasicStridedTrainerConfig {
   sampler::StridedConfig sampling;
   std::int64_t evaluation_batch_size = 0;  // documents per micro-batch of an evaluation; 0 = as in training
-  TrainerConfig trainer;                   // temperature and steps_per_epoch are taken from the sampling
+  BasicTrainerConfig<O> trainer;           // temperature and steps_per_epoch are taken from the sampling
 };
+using StridedTrainerConfig = BasicStridedTrainerConfig<>;
 
-template <class L, class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights>
-using StridedTrainer = Trainer<L, advantage::None, sampler::StridedBlocks<G, E>, aggregation::None, Y>;
+template <class L, class G, class E = feature::LeaveOutPairs, class Y = sync::SharedWeights, class O = optim::AdamW>
+using StridedTrainer = Trainer<L, advantage::None, sampler::StridedBlocks<G, E>, aggregation::None, Y, O>;
 
-template <class L, class E, class G, class Y>
-[[nodiscard]] StridedTrainer<L, G, E, Y> make_strided(StridedTrainerConfig config, L loss, E estimator,
-                                                      StridedInputs<G, Y> inputs) {
+template <class O, class L, class E, class G, class Y>
+[[nodiscard]] StridedTrainer<L, G, E, Y, O> make_strided(BasicStridedTrainerConfig<O> config, L loss, E estimator,
+                                                         StridedInputs<G, Y> inputs) {
   using Sampler = sampler::StridedBlocks<G, E>;
   config.sampling.world = inputs.world;
   std::shared_ptr<Sampler> evaluation;
@@ -73,7 +76,7 @@ template <class L, class E, class G, class Y>
   }
   auto sampler = std::make_shared<Sampler>(std::move(inputs.documents), inputs.generator, std::move(inputs.network),
                                            std::move(estimator), config.sampling);
-  TrainerConfig settings = std::move(config.trainer);
+  BasicTrainerConfig<O> settings = std::move(config.trainer);
   settings.temperature = config.sampling.temperature > 0 ? config.sampling.temperature : 1.0;
   settings.steps_per_epoch = static_cast<double>(sampler->steps());
   std::function<void(std::int64_t, Experience<sampler::StridedDocument>&)> show;
@@ -81,19 +84,19 @@ template <class L, class E, class G, class Y>
     show = [on_documents = std::move(inputs.on_documents), sampler](std::int64_t step, auto&) {
       on_documents(step, sampler->latest());
     };
-  return StridedTrainer<L, G, E, Y>(std::move(settings), {.policy = std::move(inputs.policy),
-                                                          .loss = std::move(loss),
-                                                          .estimator = {},
-                                                          .sampler = std::move(sampler),
-                                                          .aggregation = {},
-                                                          .sync = std::move(inputs.sync),
-                                                          .companions = std::move(inputs.companions),
-                                                          .evaluation = std::move(evaluation),
-                                                          .save_model = std::move(inputs.save_model),
-                                                          .on_experience = std::move(show),
-                                                          .decode = std::move(inputs.decode),
-                                                          .world = std::move(inputs.world),
-                                                          .holding = std::move(inputs.holding)});
+  return StridedTrainer<L, G, E, Y, O>(std::move(settings), {.policy = std::move(inputs.policy),
+                                                             .loss = std::move(loss),
+                                                             .estimator = {},
+                                                             .sampler = std::move(sampler),
+                                                             .aggregation = {},
+                                                             .sync = std::move(inputs.sync),
+                                                             .companions = std::move(inputs.companions),
+                                                             .evaluation = std::move(evaluation),
+                                                             .save_model = std::move(inputs.save_model),
+                                                             .on_experience = std::move(show),
+                                                             .decode = std::move(inputs.decode),
+                                                             .world = std::move(inputs.world),
+                                                             .holding = std::move(inputs.holding)});
 }
 
 }  // namespace rlalgo::trainer

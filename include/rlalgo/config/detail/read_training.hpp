@@ -101,10 +101,10 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
   reader.read("num_epochs", config.num_epochs);
   reader.read("max_steps", config.max_steps);
   read_name(reader, "optimizer", config.optimizer, optimizers());
-  if (config.optimizer.find("bit") != std::string::npos || config.optimizer.find("paged") != std::string::npos ||
-      config.optimizer.find("fp8") != std::string::npos)
-    reader.findings().warnings.push_back("optimizer " + config.optimizer +
-                                         " trains as AdamW with a full float32 state");
+  if (adamw_named(config.optimizer).smaller)
+    reader.findings().warnings.push_back(
+        "optimizer " + config.optimizer +
+        " trains as AdamW with a full float32 state; adamw_8bit has moments in 8 bits");
   reader.read("learning_rate", config.learning_rate);
   read_schedule(reader, config);
   reader.read("warmup_steps", config.warmup_steps);

@@ -77,7 +77,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   tokenize_prompts(prompts.evaluation, model, config, tools);
   mask_thoughts(config, model, prompts.train);
   mask_thoughts(config, model, prompts.evaluation);
-  trainer::OnlineConfig settings =
+  auto settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.rollouts.completion_limit = completion_limit(config, truths);
   settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));

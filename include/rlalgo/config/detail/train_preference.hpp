@@ -35,8 +35,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
     return load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
   });
   prepared(data.notes);
-  trainer::OfflineConfig settings =
-      offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
   settings.trainer.loop.settings.update(fingerprints(config, data));
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 

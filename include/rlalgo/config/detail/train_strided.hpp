@@ -35,7 +35,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   const auto rows = static_cast<std::int64_t>(documents.train.size());
   const Plan plan = make_plan(config, rows, !documents.evaluation.empty());
 
-  StridedEbftConfig settings;
+  BasicStridedEbftConfig<optim::AnyOptimizer> settings;
   settings.loss = {.policy = config.ebft.rl_coef, .cross_entropy = config.ebft.ce_coef, .prefix = "ebft/"};
   settings.run.sampling = strided_sampling(config);
   settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);

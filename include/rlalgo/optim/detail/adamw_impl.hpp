@@ -1,10 +1,9 @@
 // Definitions of adamw.hpp.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <map>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -60,50 +60,40 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> AdamW::state() const {
 RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state) {
   const c10::NoGradGuard no_grad;
   const auto own = this->state();
-  const auto misfit = [](const std::string& found, const std::string& expected) {
-    core::raise("optim", 1,
-                {.what = "the optimizer state does not fit the parameters",
-                 .found = found,
-                 .expected = expected,
-                 .remedy = "resume with the model that the run was started with"});
-  };
-  for (const auto& [name, target] : own) {
-    const auto found = state.find(name);
-    if (found == state.end()) misfit("no tensor " + name, describe(name, target));
-    if (found->second.sizes() != target.sizes() || found->second.scalar_type() != target.scalar_type())
-      misfit(describe(name, found->second), describe(name, target));
-  }
-  for (const auto& given : state)
-    if (std::none_of(own.begin(), own.end(), [&](const auto& entry) { return entry.first == given.first; }))
-      misfit("tensor " + given.first + " of no trained parameter", std::to_string(own.size()) + " tensors");
+  detail::require_same_tensors(own, state);
   for (const auto& [name, target] : own) target.copy_(state.at(name));
   for (const Entry& e : entries_) e.weight.publish();
 }
 
-RLALGO_INLINE std::string AdamW::describe(const std::string& name, const Tensor& tensor) {
-  std::ostringstream out;
-  out << name << ' ' << tensor.sizes() << ' ' << tensor.scalar_type();
-  return out.str();
-}
-
 RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
+  constexpr std::size_t most_copies = std::size_t{64} << 20U;  // bytes of gradients in the masters' precision
+  std::vector<const Entry*> taken;
   std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
+  std::size_t copies = 0;
+  const auto flush = [&] {
+    if (taken.empty()) return;
+    at::_ops::_fused_adamw_::call(values, gradients, exp_avgs, exp_avg_sqs, {}, updates, learning_rate, config_.beta1,
+                                  config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
+                                  /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
+                                  /*found_inf=*/std::nullopt);
+    for (const Entry* e : taken) e->weight.publish();
+    taken.clear();
+    for (auto* list : {&values, &gradients, &exp_avgs, &exp_avg_sqs, &updates}) list->clear();
+    copies = 0;
+  };
   for (Entry& e : entries_) {
     if (e.parameter.weight_decay != decayed || !e.parameter.value.grad().defined()) continue;
     e.updates.add_(1.0);
+    taken.push_back(&e);
     values.push_back(e.weight.master());
     gradients.push_back(e.weight.gradient());  // contiguous: the kernel walks memory
     exp_avgs.push_back(e.exp_avg);
     exp_avg_sqs.push_back(e.exp_avg_sq);
     updates.push_back(e.updates);
+    if (e.weight.separate()) copies += gradients.back().nbytes();
+    if (copies >= most_copies) flush();
   }
-  if (values.empty()) return;
-  at::_ops::_fused_adamw_::call(values, gradients, exp_avgs, exp_avg_sqs, {}, updates, learning_rate, config_.beta1,
-                                config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
-                                /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
-                                /*found_inf=*/std::nullopt);
-  for (const Entry& e : entries_)
-    if (e.parameter.weight_decay == decayed && e.parameter.value.grad().defined()) e.weight.publish();
+  flush();
 }
 
 }  // namespace rlalgo::optim

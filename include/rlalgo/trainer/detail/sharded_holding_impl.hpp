@@ -19,6 +19,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/flat_unit.hpp>
+#include <rlalgo/trainer/detail/holding_impl.hpp>
 #include <rlalgo/trainer/sharded_holding.hpp>
 
 namespace rlalgo::trainer {
@@ -81,6 +82,20 @@ RLALGO_INLINE ParameterRanges ShardedHolding::parts() {
       if (const auto part = unit.piece(entry)) out[entry.name] = {part->begin, part->end};
   });
   return out;
+}
+
+RLALGO_INLINE void ShardedHolding::require_holdable(const State& state) {
+  const ParameterRanges own = parts();
+  for (const auto& [name, tensor] : state) {
+    if (tensor.dim() == 0) continue;
+    const auto* owner = detail::owner_of(name, own);
+    if (owner != nullptr && tensor.numel() == owner->second.end - owner->second.begin) continue;
+    core::raise("trainer", 43,
+                {.what = "the optimizer's state does not divide into slices as its parameters do",
+                 .found = name + " has " + std::to_string(tensor.numel()) + " elements",
+                 .expected = "one for each element of a parameter, or no dimensions",
+                 .remedy = "take optim::AdamW, or keep the whole policy on every rank"});
+  }
 }
 
 RLALGO_INLINE void ShardedHolding::save_optimizer(const std::filesystem::path& directory, const State& state) {
