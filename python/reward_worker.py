@@ -27,6 +27,8 @@ def plain(value):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int) and value.bit_length() > 1023:
+        return None  # no double holds it
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "item") and hasattr(value, "dtype"):
@@ -51,6 +53,14 @@ def load(question):
     return {"name": getattr(plain, "__name__", type(plain).__name__), "async": runs}
 
 
+def shown(value):
+    try:
+        text = repr(value)
+    except Exception as problem:  # also of a whole number with thousands of digits
+        text = "what has no text, %s" % problem
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
 def number(value, index):
     if value is None:
         return None
@@ -59,10 +69,17 @@ def number(value, index):
             raise TypeError
         value = float(value)
     except Exception:
-        raise Refusal("value", "value %d is %r (%s), not a number or None" % (index, value, type(value).__name__))
+        raise Refusal("value", "value %d is %s (%s), not a number or None" % (index, shown(value), type(value).__name__))
     if math.isnan(value):
         return None
     return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+
+
+def metric(name, value):
+    try:
+        return [str(name), number(value, 0)]
+    except Refusal:
+        raise TypeError("log_metric(%r, …): %s (%s) is not a number or None" % (name, shown(value), type(value).__name__)) from None
 
 
 class Call:
@@ -75,7 +92,7 @@ class Call:
         self.arguments = dict(arguments)
         self.arguments.update(keywords)
         self.arguments["trainer_state"] = types.SimpleNamespace(global_step=step)
-        self.arguments["log_metric"] = lambda name, value: self.metrics.append([str(name), number(value, 0)])
+        self.arguments["log_metric"] = lambda name, value: self.metrics.append(metric(name, value))
         self.arguments["log_extra"] = lambda column, values: self.extras.append([str(column), plain(list(values))])
 
     def begin(self):

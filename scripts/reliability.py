@@ -133,8 +133,8 @@ def without_times(text):
 
 
 def of_state(state):
-    """rlalgo_state.json without what a clock, or the drawing of an id, put there."""
-    state = dict(state, run="")
+    """rlalgo_state.json without what a clock, or the drawing of an id, put there: the digest of its text, too."""
+    state = dict(state, run="", xxh64="")
     state["files"] = {name: entry for name, entry in state["files"].items() if name != "trainer_state.json"}
     state["window"] = dict(state["window"], entries=[e for e in state["window"]["entries"] if not e[0].startswith("time/")])
     return state

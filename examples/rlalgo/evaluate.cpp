@@ -4,11 +4,17 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/evaluate.hpp>
 #include <rlalgo/config/parse.hpp>
+#include <rlalgo/config/places.hpp>
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/home_path.hpp>
+#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/run/output_trial.hpp>
 
 #include "log.hpp"
 #include "row_counter.hpp"
@@ -42,6 +48,22 @@ std::string to_text(const config::Evaluation& evaluation) {
          run::to_line(evaluation.record).substr(1) + "\n";
 }
 
+// A link stays, also one of the system (/dev/stdout): what it leads to is replaced.
+std::filesystem::path where_it_leads(const std::filesystem::path& given) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::canonical(given, error);
+  return error ? given : found;
+}
+
+// The result takes the place of nothing that is read.
+void refuse_inputs(const std::filesystem::path& file, const std::string& config, const config::RunConfig& settings) {
+  std::vector<config::ReadPlace> read = config::data_places(settings);
+  read.push_back({"the configuration", core::expand_home(config)});
+  if (core::exists(file))
+    for (config::ReadPlace& place : config::model_places(settings)) read.push_back(std::move(place));
+  config::refuse_overlap("--output", file, read);
+}
+
 int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
   if (o.config.empty())
     core::raise_usage("cli", 18,
@@ -49,17 +71,19 @@ int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
                        .expected = "rlalgo evaluate CONFIG.yaml [--checkpoint DIR] [--output FILE] [--key value …]"});
   take_option(rest, "--checkpoint", o.checkpoint);
   take_option(rest, "--output", o.output);
+  o.checkpoint = core::expand_home(o.checkpoint, "--checkpoint");
+  o.output = core::expand_home(o.output, "--output");
   const config::RunConfig settings = config::load_run_config(o.config, rest);
   for (const std::string& text : settings.warnings) warning(text);
+  const std::filesystem::path file =
+      o.output.empty() ? std::filesystem::path(settings.output_dir) / "eval_results.json" : where_it_leads(o.output);
+  if (!o.output.empty()) refuse_inputs(file, o.config, settings);
+  const run::OutputTrial room(file.has_parent_path() ? file.parent_path() : ".", run::OutputTrial::Others::may_write);
+  { const core::AtomicFile trial(file); }
   RowCounter counter;
   const config::Evaluation evaluation = config::evaluate(
       settings, o.checkpoint, {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }});
   const std::string text = to_text(evaluation);
-  const std::filesystem::path file = o.output.empty() ? std::filesystem::path(settings.output_dir) / "eval_results.json"
-                                                      : std::filesystem::path(o.output);
-  std::error_code error;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
-  if (error) core::raise_file_error("cannot create the directory", file.parent_path(), error.value());
   core::write_file(file, text);
   std::cout << text;
   return 0;

@@ -1,5 +1,4 @@
 // Completions of many prompts, batched. What a line gives does not depend on the lines beside it.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -54,8 +53,8 @@ struct GenerateOptions : ModelOptions {
 };
 
 int generate_lines(const GenerateOptions& options) {
+  const std::int64_t batch = whole_option("--batch", options.batch, 1, 4096);
   const LineModel model = load_model(options, "generate");
-  const auto batch = static_cast<std::int64_t>(std::clamp(options.batch, 1.0, 4096.0));
   return answer_by_engine(model, batch, [&](const Line& line, Answers::Turn&) {
     return EngineWork{read_request(line, model),
                       [&model, index = line.number - 1](Answers::Turn& turn, inference::RequestResult&& result) {

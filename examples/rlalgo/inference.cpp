@@ -1,8 +1,14 @@
 // Reads one prompt from standard input, streams one completion to standard output.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <rlalgo/config/language_model.hpp>
@@ -11,7 +17,7 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/text/stream_decoder.hpp>
 
-#include "verbs.hpp"
+#include "json_lines.hpp"
 
 namespace rlalgo::cli {
 
@@ -41,9 +47,29 @@ config::RunConfig model_of(const InferenceOptions& options) {
   return run;
 }
 
+// All of standard input, of so many bytes at most.
+std::string read_prompt() {
+  std::string input;
+  for (char piece[1U << 16U];;) {
+    const ssize_t count = ::read(STDIN_FILENO, piece, sizeof piece);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) core::raise("cli", 21, {.what = "standard input cannot be read", .found = std::strerror(errno)});
+    if (count == 0) return input;
+    input.append(piece, static_cast<std::size_t>(count));
+    if (input.size() > longest_line)
+      core::raise("cli", 19,
+                  {.what = "standard input is too long for a prompt",
+                   .found = "more than " + std::to_string(longest_line) + " bytes"});
+  }
+}
+
 int complete(const InferenceOptions& options) {
+  constexpr std::int64_t most = std::int64_t{1} << 30U;
+  const std::int64_t max_new_tokens = whole_option("--max-new-tokens", options.max_new_tokens, 1, most);
+  const std::int64_t top_k = whole_option("--top-k", options.top_k, 0, most);
+  const std::int64_t seed = whole_option("--seed", options.seed, 0, std::int64_t{1} << 53U);
   const config::LanguageModel model = config::load_language_model(model_of(options));
-  std::string input(std::istreambuf_iterator<char>(std::cin), {});
+  std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
   if (input.empty()) return 0;
 
@@ -53,14 +79,13 @@ int complete(const InferenceOptions& options) {
     if (!options.system.empty()) prompt.push_back({{"role", "system"}, {"content", options.system}});
     prompt.push_back({{"role", "user"}, {"content", input}});
   }
-  const rlalgo::inference::SamplingConfig sampling = {
-      .temperature = options.temperature,
-      .top_p = options.top_p,
-      .top_k = static_cast<std::int64_t>(options.top_k),
-      .min_p = options.min_p,
-      .repetition_penalty = options.repetition_penalty,
-      .max_new_tokens = static_cast<std::int64_t>(options.max_new_tokens),
-      .stop_ids = model.stop_ids};
+  const rlalgo::inference::SamplingConfig sampling = {.temperature = options.temperature,
+                                                      .top_p = options.top_p,
+                                                      .top_k = top_k,
+                                                      .min_p = options.min_p,
+                                                      .repetition_penalty = options.repetition_penalty,
+                                                      .max_new_tokens = max_new_tokens,
+                                                      .stop_ids = model.stop_ids};
 
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = 1});
   text::StreamDecoder stream(model.tokenizer);
@@ -69,7 +94,7 @@ int complete(const InferenceOptions& options) {
   hooks.on_token = [&](const auto& token) { std::cout << stream.push(token.id) << std::flush; };
   hooks.cancelled = [] { return run::Interrupt::requested() || !std::cout; };  // nobody reads on: cli.17
   const rlalgo::inference::Request request{.prompt = model.encode(prompt)};
-  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(options.seed)}, hooks);
+  engine.generate(std::span(&request, 1), sampling, {.seed = static_cast<std::uint64_t>(seed)}, hooks);
   std::cout << stream.finish() << std::endl;
   return run::Interrupt::requested() ? run::Interrupt::exit_code() : 0;
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 #include <rlalgo/core/bounded_json.hpp>
@@ -172,6 +173,17 @@ int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f) {
     answers.print();
   }
   return answers.finish(lines);
+}
+
+std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most) {
+  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) && value == std::floor(value))
+    return static_cast<std::int64_t>(value);
+  std::ostringstream found;
+  found << name << " " << value;
+  core::raise_usage("cli", 7,
+                    {.what = "an option has no such value",
+                     .found = found.str(),
+                     .expected = "a whole number from " + std::to_string(least) + " to " + std::to_string(most)});
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

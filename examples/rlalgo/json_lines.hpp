@@ -10,7 +10,7 @@
 // first few such texts are also told on standard error, and the exit status is 1.
 //
 // Errors: [rlalgo.cli.11] a line that is not what the verb reads; [.17] an answer cannot be written; [.19] a line longer
-// than `longest_line`; [.20] lines that were not answered; [.21] standard input cannot be read.
+// than `longest_line`; [.20] lines that were not answered; [.21] standard input cannot be read; [.7] whole_option().
 #pragma once
 
 #include <cstddef>
@@ -126,6 +126,9 @@ int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f);
 struct ModelOptions {
   std::string model, lora_model_dir;
 };
+// The value of an option as a whole number. Raises cli.7 where it is none or out of range.
+[[nodiscard]] std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most);
+
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.

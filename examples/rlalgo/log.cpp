@@ -5,7 +5,9 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -42,9 +44,18 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-// What is quoted in a text may come from anybody.
-void note(const std::string& text) { logger().info("{}", core::printable(text)); }
-void warning(const std::string& text) { logger().warn("{}", core::printable(text)); }
-void fail(const std::string& text) { logger().error("{}", core::printable(text)); }
+namespace {
+
+// What is quoted in a text may come from anybody, and be of any length.
+std::string shown(const std::string& text) {
+  constexpr std::size_t most = 16000;  // bytes
+  return core::printable(core::shortened(text, most));
+}
+
+}  // namespace
+
+void note(const std::string& text) { logger().info("{}", shown(text)); }
+void warning(const std::string& text) { logger().warn("{}", shown(text)); }
+void fail(const std::string& text) { logger().error("{}", shown(text)); }
 
 }  // namespace rlalgo::cli

@@ -2,6 +2,7 @@
 //
 // Exit status: 0 done, 1 failed (also when standard output could not take the result), 2 wrong usage, 128 + the number of
 // the signal that ended it (run/interrupt.hpp): 130 after Ctrl-C.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -148,6 +149,13 @@ int run(const Verb& verb, std::vector<std::string> words) {
   return start();
 }
 
+// A standard stream that is closed would become the next file that is opened, and what is printed would be written into it.
+// In its place stands one that can be neither read nor written, as a closed one.
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0) (void)::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 // A failure without a number gets one.
 int numbered(const Verb& verb, std::vector<std::string> words) {
   try {
@@ -174,8 +182,9 @@ int numbered(const Verb& verb, std::vector<std::string> words) {
 
 int command(std::vector<std::string> words) {
   const std::string name = words.empty() ? "" : words.front();
-  const bool asks = name == "help" || name == "--help" || name == "-h";
-  if (name.empty() || (asks && words.size() == 1)) {
+  const auto asking = [](const std::string& word) { return word == "help" || word == "--help" || word == "-h"; };
+  const bool asks = asking(name);
+  if (name.empty() || (asks && std::all_of(words.begin(), words.end(), asking))) {
     print_usage(name.empty() ? std::cerr : std::cout);
     if (name.empty()) return 2;
     cli::require_output();
@@ -206,6 +215,7 @@ void require_output() {
 }  // namespace rlalgo::cli
 
 int main(int argc, char** argv) {
+  reserve_standard_streams();
   const int status = [&] {
     const rlalgo::tensor::ThreadLimit one_a_processor(0.0);
     try {

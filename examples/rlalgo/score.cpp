@@ -57,8 +57,12 @@ struct ScoreOptions : ModelOptions {
   double batch = 16;
   double batch_tokens = 2048;
   bool engine = false;
-  [[nodiscard]] std::size_t most_lines() const { return static_cast<std::size_t>(std::clamp(batch, 1.0, 4096.0)); }
-  [[nodiscard]] std::size_t most_tokens() const { return static_cast<std::size_t>(std::clamp(batch_tokens, 1.0, 1e9)); }
+  [[nodiscard]] std::size_t most_lines() const {
+    return static_cast<std::size_t>(whole_option("--batch", batch, 1, 4096));
+  }
+  [[nodiscard]] std::size_t most_tokens() const {
+    return static_cast<std::size_t>(whole_option("--batch-tokens", batch_tokens, 1, 1'000'000'000));
+  }
 };
 
 // Packs lines into one forward pass, up to the limits; a longer line goes alone.
@@ -165,15 +169,17 @@ std::optional<EngineWork> score_by_engine(const Line& line, const LineModel& mod
 }
 
 int score_lines(const ScoreOptions& options) {
-  const LineModel model = load_model(options, "score");
-  const c10::AutoGradMode no_gradient(false);
   if (!(options.temperature > 0.0))
     core::raise_usage("cli", 16,
                       {.what = "--temperature must be above 0", .found = std::to_string(options.temperature)});
+  const auto most_lines = static_cast<std::int64_t>(options.most_lines());
+  (void)options.most_tokens();
+  const LineModel model = load_model(options, "score");
+  const c10::AutoGradMode no_gradient(false);
   if (!options.engine) return ScorePasses(model, options).run();
-  return answer_by_engine(
-      model, static_cast<std::int64_t>(options.most_lines()),
-      [&](const Line& line, Answers::Turn& turn) { return score_by_engine(line, model, options.temperature, turn); });
+  return answer_by_engine(model, most_lines, [&](const Line& line, Answers::Turn& turn) {
+    return score_by_engine(line, model, options.temperature, turn);
+  });
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // A generation server over a model directory, or the result of a training.
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <iomanip>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -13,6 +16,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/serve_section.hpp>
+#include <rlalgo/core/home_path.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/serve/fields.hpp>
@@ -72,7 +76,8 @@ serve::SamplingDefaults defaults_of(const ServeOptions& options, const config::R
   if (options.generation_config == "vllm") return {};
   const bool own = options.generation_config == "auto";
   const std::filesystem::path directory =
-      own ? config::find_model(run).base : std::filesystem::path(options.generation_config);
+      own ? config::find_model(run).base
+          : std::filesystem::path(core::expand_home(options.generation_config, "--generation-config"));
   const auto found = model::read_generation_config(directory);
   if (!found && !own)
     core::raise_usage("cli", 7,
@@ -123,7 +128,8 @@ int serve_until_stopped(ServeOptions options) {
   config.http.port = static_cast<std::uint16_t>(options.port);
   config.api_key = options.api_key;
   if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
-  for (const std::string& path : options.allowed_paths) config.allowed_paths.emplace_back(path);
+  for (const std::string& path : options.allowed_paths)
+    config.allowed_paths.emplace_back(core::expand_home(path, "--allowed-path"));
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
   std::mutex telling;
   config.tell = [&telling](const std::string& line) {
@@ -138,9 +144,24 @@ int serve_until_stopped(ServeOptions options) {
   return run::Interrupt::exit_code();
 }
 
+// A number from `least` to `most`; CLI::Range takes NaN, too.
+CLI::Validator within(double least, double most) {
+  std::ostringstream range;
+  range << std::setprecision(17) << ", expected a number from " << least << " to " << most;
+  return CLI::Validator(
+      [least, most, told = range.str()](const std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        const bool good = end != text.c_str() && *end == '\0' && value >= least && value <= most;
+        return good ? std::string() : text + told;
+      },
+      "");
+}
+
 }  // namespace
 
 Run vllm_serve(CLI::App& app) {
+  constexpr double many = 1e9;
   const auto o = std::make_shared<ServeOptions>();
   serve::ServerConfig& s = o->server;
   app.add_option("MODEL", o->model,
@@ -159,7 +180,8 @@ Run vllm_serve(CLI::App& app) {
          "a directory with that file")
       ->capture_default_str();
   app.add_option("--max-model-len", o->max_model_len, "tokens of prompt and completion; 0: the model's")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option("--max-num-seqs", s.engine.engine.max_slots, "completions computed at a time")->capture_default_str();
   app.add_option("--prefill-rows", s.engine.engine.prefill_rows, "prompt tokens added to a step")
       ->capture_default_str();
@@ -168,20 +190,26 @@ Run vllm_serve(CLI::App& app) {
          "prompt tokens at most that are computed before those that have begun draw again; 0: they are never held up")
       ->capture_default_str();
   app.add_option("--kv-cache-mb", o->cache_megabytes, "memory for keys and values; 0: 1 GiB, or the longest request")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option("--max-waiting", s.engine.most_waiting, "requests that may wait; more are answered 429")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option("--request-timeout", s.request_seconds, "seconds a request may take; 0: any time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option("--drain-timeout", o->drain_seconds, "seconds for requests under way after SIGTERM")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(0, many));
   app.add_option("--max-logprobs", s.most_log_probs, "log-probs beside a token; -1: the vocabulary")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(within(-1, many));
   app.add_flag("--processed-logprobs", s.drawn_log_probs,
                "OpenAI routes report the distribution that was drawn from, as TRL's always do");
   app.add_option(
-      "--seed", s.seed,
-      "requests without a seed repeat: by this number, the weights' name, the prompt, and how often it was asked");
+         "--seed", s.seed,
+         "requests without a seed repeat: by this number, the weights' name, the prompt, and how often it was asked")
+      ->check(within(0, 9223372036854774784.0));
   app.add_option("--allowed-path", o->allowed_paths, "adapters are read below these directories alone");
   app.add_option("--weight-transfer-config", o->weight_transfer,
                  "how trainers broadcast that do not say it: '{\"backend\": \"gloo\"}', else NCCL")
@@ -189,7 +217,7 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("--broadcast-timeout", s.broadcast_seconds,
                  "seconds for a trainer to join, and for each tensor that it broadcasts")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(within(0.1, 86400.0));
   app.add_flag("--strict", s.strict, "a field that is not known is an error");
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");

@@ -116,7 +116,10 @@ def feature_matching(c):
 def on_other_rows(c):
     """Overrides come after CONFIG; what differs from the training is told, on standard error."""
     c.train({"save_steps": 2, "save_strategy": "steps", "val_set_size": 0.004}).expect(0)
-    result = c.run("evaluate", "config.yaml", "--val-set-size", "0.01", "--checkpoint", "last", "--trl.temperature=0.5").expect(0)
+    (c.folder / "result.json").write_text("old")
+    (c.folder / "link.json").symlink_to("result.json")
+    result = c.run("evaluate", "config.yaml", "--val-set-size", "0.01", "--checkpoint", "last", "--trl.temperature=0.5", "--output", "link.json").expect(0)
+    assert (c.folder / "link.json").is_symlink() and (c.folder / "result.json").read_text() == result.out
     assert json.loads(result.out)["model"] == "out/checkpoint-2", result.out
     assert "trl.temperature: 1.0 in the checkpoint, 0.5 now" in result.err, result.err
 

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -71,6 +72,10 @@ def refused_before_the_model_is_loaded(c):
     for output in ("file", "file/out", "dangling", "n" * 300, "/proc/out", "/".join(["d" * 200] * 20)):
         c.train({"base_model": "model", "output_dir": output}).expect(1, "[rlalgo.core.1]")
     model = {"base_model": "model"}
+    for name in ("model.safetensors", "config.json", "metrics.jsonl"):
+        (c.folder / "taken" / name).mkdir(parents=True)
+        c.train({**model, "output_dir": "taken"}).expect(1, "[rlalgo.core.1]", f"taken/{name}", "a regular file")
+        (c.folder / "taken" / name).rmdir()
     c.train({**model, "output_dir": "~no-such-user-here/out"}).expect(2, "[rlalgo.core.9]", "config.yaml:")
     assert not list(c.folder.glob("~*"))
     c.train({**model, "adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["no_proj"]}).expect(2, "[rlalgo.model.23]", "no_proj")
@@ -86,6 +91,18 @@ def refused_before_the_model_is_loaded(c):
     settings["trl"] = {"sync_ref_model": True}
     (c.folder / "config.yaml").write_text(json.dumps(settings))
     c.run("train", "config.yaml").expect(2, "[rlalgo.config.8]", "sync_ref_model")
+    os.mkfifo(c.folder / "fifo")
+    beside = {"async_prefetch": True, "async_schedule": "record"}
+    for file in ("fifo", "data", "none/calls", "file/calls"):
+        c.train({**model, "trl": {**beside, "async_schedule_file": file}}).expect(1, "[rlalgo.sync.7]", file)
+    for file in ("fifo", "data", "none/calls", "file"):
+        c.train({**model, "trl": {**beside, "async_schedule": "recorded", "async_schedule_file": file}}).expect(1, "[rlalgo.sync.5]", file)
+    held_out = {**model, "val_set_size": 0.01, "output_dir": "evaluated"}
+    for output, code, number in (("fifo", 1, "core.1"), ("/dev/null", 1, "core.1"), ("data", 1, "core.1"), ("data/pairs.jsonl/x", 1, "core.1"),
+                                 ("config.yaml", 2, "config.31"), ("model/config.json", 2, "config.31"), ("~no-such-user-here/x", 2, "core.9")):
+        c.run("evaluate", c.config(held_out), f"--output={output}").expect(code, f"[rlalgo.{number}]")
+    assert not (c.folder / "evaluated").exists() and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    c.run("evaluate", "config.yaml", "--checkpoint=~/none", env={"HOME": str(c.folder)}).expect(2, "[rlalgo.config.30]", f"{c.folder}/none")
     pairs(c, {"sequence_len": 4, "excess_length_strategy": "raise"}).expect(1, "[rlalgo.data.25]")
 
 

@@ -25,7 +25,7 @@ def case(function):
 @case
 def help_of_all(c):
     texts = [c.run(word).expect(0).out for word in ("help", "--help", "-h")]
-    assert texts[0] == texts[1] == texts[2]
+    assert texts[0] == texts[1] == texts[2] == c.run("help", "help").expect(0).out
     assert "reinforcement and preference learning" in texts[0], texts[0]
     for verb in VERBS:
         assert f"rlalgo {verb}" in texts[0], verb
@@ -51,12 +51,19 @@ def help_of_each_verb(c):
 def misspelt_words(c):
     c.run("generat").expect(2, "[rlalgo.cli.1]", "expected generate?")
     c.run("help", "trian").expect(2, "[rlalgo.cli.1]", "expected train?")
+    assert len(c.run("z" * 100000).expect(2, "[rlalgo.cli.1]", "bytes left out").err) < 20000
     c.run("zebra").expect(2, "[rlalgo.cli.1]", "rlalgo help")
     c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "expected --model?", "rlalgo help generate")
     c.run("inference", MODEL, "--temprature", "0").expect(2, "[rlalgo.cli.8]", "expected --temperature?")
     c.run("score", "--quux", "1").expect(2, "[rlalgo.cli.8]", "--engine", "--batch")
     c.run("generate", "--batch").expect(2, "[rlalgo.cli.8]", "lacks its value", "--batch")
     c.run("generate", "--batch", "many").expect(2, "[rlalgo.cli.7]", "--batch", "many")
+    for words in (("generate", "--batch", "nan"), ("generate", "--batch", "0"), ("score", "--batch-tokens", "1e30"), ("inference", MODEL, "--max-new-tokens", "1e30"),
+                  ("inference", MODEL, "--top-k", "-1"), ("inference", MODEL, "--seed", "1.5")):
+        c.run(*words).expect(2, "[rlalgo.cli.7]", words[-2], "a whole number from")
+    for option, value in (("--max-model-len", "-1"), ("--kv-cache-mb", "-1"), ("--max-waiting", "-1"), ("--request-timeout", "nan"), ("--drain-timeout", "-1"),
+                          ("--max-logprobs", "-2"), ("--seed", "-1"), ("--broadcast-timeout", "nan")):
+        c.run("vllm-serve", MODEL, "--port", "0", f"{option}={value}").expect(2, "[rlalgo.cli.7]", option, f"{value}, expected a number from")
     c.run("generate", "words").expect(2, "[rlalgo.cli.6]", "found words")
     c.run("version", "--now").expect(2, "[rlalgo.cli.8]")
     c.run("report", "a", "train").expect(2, "[rlalgo.cli.3]")  # a verb's name is a word like others
@@ -86,6 +93,26 @@ def results_that_cannot_be_written(c):
                                   timeout=120)
         assert done.returncode == 1, f"{words}: exit status {done.returncode}"
         assert "[rlalgo.cli.17]" in done.stderr and "No space left on device" in done.stderr, done.stderr
+
+
+@case
+def standard_streams_that_are_closed(c):
+    """No file that is opened takes the place of one, so that what is printed would be written into it, or it be read as the input."""
+    def run(stream, *words):
+        return subprocess.run([c.program, *map(str, words)], cwd=c.folder, stdin=None if stream == 0 else subprocess.DEVNULL, stdout=subprocess.PIPE if stream != 1 else None,
+                              stderr=subprocess.PIPE if stream != 2 else None, text=True, timeout=120, preexec_fn=lambda: os.close(stream))
+    for words in (["inference", MODEL], ["tokenize", "--model", MODEL], ["generate", "--model", MODEL]):
+        done = run(0, *words)
+        assert done.returncode == 1 and "[rlalgo.cli.21]" in done.stderr, (words, done.returncode, done.stderr)
+    done = run(1, "version")
+    assert done.returncode == 1 and "[rlalgo.cli.17]" in done.stderr, done.stderr
+    assert run(2, "generat").returncode == 2
+    c.config({"max_steps": 1})
+    for stream in (0, 1, 2):
+        assert run(stream, "train", "config.yaml", "--output-dir", f"closed{stream}").returncode == 0, stream
+    first, *others = [(c.folder / f"closed{stream}" / "model.safetensors").read_bytes() for stream in (0, 1, 2)]
+    assert others == [first, first]
+    assert all(len(c.metrics(f"closed{stream}")) == 1 for stream in (0, 1, 2))
 
 
 @case

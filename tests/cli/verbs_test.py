@@ -248,15 +248,17 @@ def an_endless_input_needs_no_more_memory_than_a_long_one(c):
         process.kill()
         process.communicate()
         assert sizes[1] < sizes[0] + 25000, f"{verb} grows with its input: {sizes} kB after 10 and 50 MB"
-    with open("/dev/zero") as zeros:  # one line without an end
-        done = subprocess.run([c.program, "tokenize", "--model", MODEL], stdin=zeros, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "[rlalgo.cli.19]" in done.stderr, done.stderr
-    directory = os.open("/", os.O_RDONLY)
-    try:
-        done = subprocess.run([c.program, "generate", "--model", MODEL], stdin=directory, capture_output=True, text=True, timeout=60)
-    finally:
-        os.close(directory)
-    assert done.returncode == 1 and "[rlalgo.cli.21]" in done.stderr, done.stderr
+    for words in (["tokenize", "--model", MODEL], ["inference", MODEL]):
+        with open("/dev/zero") as zeros:  # one line without an end
+            done = subprocess.run([c.program, *words], stdin=zeros, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "[rlalgo.cli.19]" in done.stderr, done.stderr
+    for words in (["generate", "--model", MODEL], ["inference", MODEL]):
+        directory = os.open("/", os.O_RDONLY)
+        try:
+            done = subprocess.run([c.program, *words], stdin=directory, capture_output=True, text=True, timeout=60)
+        finally:
+            os.close(directory)
+        assert done.returncode == 1 and "[rlalgo.cli.21]" in done.stderr, done.stderr
 
 
 @case

@@ -125,6 +125,8 @@ TEST_CASE("nothing to evaluate on, no checkpoint, a damaged one, and one of anot
                     Contains("[rlalgo.trainer.21]"));
 
   rewrite(out / "checkpoint-2/rlalgo_state.json", "\"weights of base_model\": \"", "\"weights of base_model\": \"0");
+  CHECK_THROWS_WITH((void)config::evaluate(run, (out / "checkpoint-2").string()), Contains("[rlalgo.run.5]"));
+  rewrite(out / "checkpoint-2/rlalgo_state.json", "\n \"xxh64\"", "\n \"none\"");
   CHECK_THROWS_WITH((void)config::evaluate(run, "last"),
                     Contains("[rlalgo.config.29]") && Contains("weights of base_model"));
   rewrite(out / "checkpoint-1/trainer_state.json", "log_history", "lag_history");

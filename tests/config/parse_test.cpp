@@ -708,7 +708,8 @@ TEST_CASE("~ is the home directory in every key that is a path") {
       "test_datasets:\n  - path: ~/test.jsonl\nlearning_rate: 1e-6\nmicro_batch_size: 8\n"
       "tokenizer_config: ~/t\nlora_model_dir: ~/a\nadapter: lora\nchat_template: jinja\n"
       "chat_template_jinja: ~/c.jinja\noutput_dir: ~\nresume_from_checkpoint: ~/out/checkpoint-1\n"
-      "trl:\n  reward_funcs: [rewards.correct, ~/judge]\n",
+      "trl:\n  reward_funcs: [rewards.correct, ~/judge]\n  async_prefetch: true\n  async_schedule: record\n"
+      "  async_schedule_file: ~/calls.jsonl\n",
       {"--output-dir=~/out"});
   const std::string at = "/home/somebody/";
   CHECK(config.base_model == at + "models/m");
@@ -721,10 +722,14 @@ TEST_CASE("~ is the home directory in every key that is a path") {
   CHECK(config.output_dir == at + "out");
   CHECK(config.resume_from_checkpoint == at + "out/checkpoint-1");
   CHECK(config.trl.reward_funcs.back() == at + "judge");
+  CHECK(config.trl.async_schedule_file == at + "calls.jsonl");
   CHECK(config.settings["output_dir"] == at + "out");
   CHECK(parse("rl: dpo\nbase_model: m\ndatasets:\n  - path: p.jsonl\nlearning_rate: 1e-6\n"
               "dataset_prepared_path: ~/prepared\n")
             .preference.dataset_prepared_path == at + "prepared");
+  CHECK(parse("rl: ebft\nbase_model: m\ndatasets:\n  - path: p.jsonl\nlearning_rate: 1e-6\nmicro_batch_size: 8\n"
+              "ebft:\n  feature_model: ~/features\n")
+            .ebft.feature_model == at + "features");
   CHECK_THAT(error_of(minimal + "output_dir: ~no-such-user-here/x\n"),
              Catch::Contains("core.9") && Catch::Contains("c.yaml:"));
 }

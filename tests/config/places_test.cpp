@@ -107,6 +107,24 @@ TEST_CASE("every place that a configuration reads is looked at") {
   CHECK_THROWS_WITH(config::check_places(prepared), Catch::Contains("dataset_prepared_path is the directory of"));
 }
 
+TEST_CASE("a schedule that cannot be recorded or read is known before anything is loaded") {
+  const support::ScratchDirectory scratch;
+  config::RunConfig run;
+  run.base_model = scratch.path().string();
+  run.output_dir = (scratch.path().parent_path() / "rlalgo-test-nowhere").string();
+  run.trl.async_prefetch = true;
+  run.trl.async_schedule = "record";
+  CHECK_NOTHROW(config::check_places(run));  // in output_dir
+  run.trl.async_schedule_file = (scratch.path() / "none" / "calls").string();
+  CHECK_THROWS_WITH(config::check_places(run), Catch::Contains("[rlalgo.sync.7]") && Catch::Contains("none/calls"));
+  run.trl.async_schedule_file = (scratch.path() / "calls").string();
+  CHECK_NOTHROW(config::check_places(run));
+  run.trl.async_schedule = "recorded";
+  CHECK_THROWS_WITH(config::check_places(run), Catch::Contains("[rlalgo.sync.5]"));
+  run.trl.async_prefetch = false;
+  CHECK_NOTHROW(config::check_places(run));
+}
+
 TEST_CASE("the base of an adapter that stands for base_model is a place, too") {
   const support::ScratchDirectory scratch;
   fs::create_directories(scratch.path() / "base");

@@ -1,7 +1,10 @@
 #include <support/catch.hpp>
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <rlalgo/core/atomic_file.hpp>
 
@@ -50,6 +53,22 @@ TEST_CASE("a file that cannot be created is core.1 with its path") {
   const Folder folder;
   CHECK_THROWS_WITH(write_file(folder.path / "none" / "a", "x"),
                     Catch::Contains("[rlalgo.core.1]") && Catch::Contains("No such file") && Catch::Contains("none/a"));
+}
+
+TEST_CASE("devices, named pipes and directories are not replaced, links to files are") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder.path / "fifo").c_str(), 0600) == 0);
+  fs::create_symlink("/dev/null", folder.path / "device");
+  fs::create_directory(folder.path / "folder");
+  for (const auto& [name, kind] :
+       {std::pair{"fifo", "a named pipe"}, {"device", "a device"}, {"folder", "a directory"}})
+    CHECK_THROWS_WITH(write_file(folder.path / name, "x"), Catch::Contains("[rlalgo.core.1]") && Catch::Contains(kind));
+  CHECK(fs::is_symlink(folder.path / "device"));
+  write_file(folder.path / "a", "old");
+  fs::create_symlink("a", folder.path / "link");
+  write_file(folder.path / "link", "new");
+  CHECK(read(folder.path / "link") == "new");
+  CHECK(files(folder.path) == 5);
 }
 
 TEST_CASE("a full disk is core.1 and leaves the old file and nothing else") {

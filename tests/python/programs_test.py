@@ -93,7 +93,17 @@ def reward_values():
     for bad in ("1", b"1", [1], object()):
         assert refusal(reward_worker.number, bad, 7)["kind"] == "value"
     assert "value 7 is '1' (str)" in refusal(reward_worker.number, "1", 7)["message"]
+    huge = refusal(reward_worker.number, 10**5000, 7)["message"]
+    assert huge.startswith("value 7 is ") and "(int)" in huge and len(huge) < 400, huge
     assert reward_worker.plain({1: (float("nan"), None, 2, "x", object)})["1"][:4] == [None, None, 2, "x"]
+    assert reward_worker.plain([2**62, 10**300, 10**400, -(10**5000)]) == [2**62, 10**300, None, None]
+    assert reward_worker.metric("m", 2) == ["m", 2.0] and reward_worker.metric("m", float("inf")) == ["m", "inf"]
+    for bad in ("1", [1, 2], {}, 10**400):
+        try:
+            reward_worker.metric("m", bad)
+            raise AssertionError(bad)
+        except TypeError as problem:
+            assert "log_metric('m', …)" in str(problem), problem
 
 
 @case

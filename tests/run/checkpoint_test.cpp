@@ -208,6 +208,24 @@ TEST_CASE("what cannot be resumed is refused by number") {
   }
 }
 
+TEST_CASE("one flipped bit anywhere in the state file is a damaged checkpoint") {
+  const fake::TempDir dir;
+  const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));
+  const std::string before = fake::read(path / state_file);
+  const std::size_t entry = before.rfind(",\n \"xxh64\": \"");
+  REQUIRE(entry != std::string::npos);
+  CHECK(Json::parse(before)["xxh64"] == rlalgo::core::Digest().update(before.substr(0, entry)).hex());
+  for (std::size_t at = 0; at < before.size(); ++at) {
+    std::string harmed = before;
+    harmed[at] = static_cast<char>(harmed[at] ^ 1 << at % 7);
+    std::ofstream(path / state_file, std::ios::binary) << harmed;
+    const std::string error = fake::error_of([&] { (void)read_checkpoint(path); });
+    INFO(at << ": " << harmed[at]);
+    // In the name or the end of the digest's own entry: there is none then, and all before it is whole.
+    CHECK((error == "run.5" || (error == "none" && at >= entry)));
+  }
+}
+
 TEST_CASE("a checkpoint of before digests is read, its files checked by size") {
   const fake::TempDir dir;
   const fs::path path = write_checkpoint(dir.path, 6, parts("weights"));

@@ -40,6 +40,7 @@ inline void strip_times(Json& value) {
     for (auto& entry : value) strip_times(entry);
   if (value.is_object() && value.contains("files")) {
     value["files"].erase("trainer_state.json");  // it holds times
+    value.erase("xxh64");                        // so has its text
     value.erase("run");                          // every run has an id of its own
   }
 }

@@ -108,8 +108,31 @@ TEST_CASE("a full device and a read-only one") {
     CHECK(WEXITSTATUS(status) == 0);
 }
 
+TEST_CASE("what has the name of a file that is written, and is none, is found out at once") {
+  for (const char* name : {"model.safetensors", "config.json", "trainer_state.json", "metrics.jsonl", "runs"}) {
+    const fake::TempDir dir;
+    const bool folder = std::string(name) == "runs";
+    const fs::path place = dir.path / name;
+    std::ofstream(dir.path / "kept") << "x";
+    fs::create_symlink("nowhere", place);
+    CHECK(error_of(dir.path) == "none");
+    fs::remove(place);
+    fs::create_symlink("kept", place);
+    CHECK(error_of(dir.path) == (folder ? "core.1" : "none"));
+    fs::remove(place);
+    fs::create_directory(place);
+    CHECK(error_of(dir.path) == (folder ? "none" : "core.1"));
+    fs::remove(place);
+    REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(OutputTrial(dir.path), Catch::Contains(name) && Catch::Contains("or nothing"));
+    fs::remove(place);
+    CHECK(error_of(dir.path) == "none");
+  }
+}
+
 TEST_CASE("a run that is writing there is not disturbed") {
   const fake::TempDir dir;
   const rlalgo::run::detail::OutputLock running(dir.path);
   CHECK(error_of(dir.path) == "run.3");
+  CHECK_NOTHROW(OutputTrial(dir.path, OutputTrial::Others::may_write));
 }

@@ -3,8 +3,11 @@
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -50,10 +53,43 @@ TEST_CASE("what is recorded is a line for each call, counted within its generati
         "{\"generation\":1,\"call\":0,\"version\":0}\n{\"generation\":2,\"call\":0,\"version\":1}\n");
 }
 
+TEST_CASE("a run from its start begins its record anew, one that goes on adds to it") {
+  const File file("{\"generation\":0,\"call\":0,\"version\":0}\n{\"generation\":9,\"call\":0,\"version\":3}\n");
+  {
+    CallSchedule schedule(file.path);
+    for (const std::uint64_t generation : {0, 1}) {
+      schedule.begin(generation, {});
+      schedule.end(0);
+    }
+  }
+  CallSchedule resumed(file.path);
+  resumed.begin(1, {});
+  resumed.end(1);
+  CHECK(file.text() ==
+        "{\"generation\":0,\"call\":0,\"version\":0}\n{\"generation\":1,\"call\":0,\"version\":0}\n"
+        "{\"generation\":1,\"call\":0,\"version\":1}\n");
+}
+
 TEST_CASE("a call that cannot be written down is an error") {
   CallSchedule schedule("/dev/full");
   schedule.begin(0, {});
   CHECK_THROWS_WITH(schedule.end(0), Catch::Contains("[rlalgo.sync.7]") && Catch::Contains("No space left"));
+  const File file;
+  REQUIRE(::mkfifo(file.path.c_str(), 0600) == 0);  // without a reader
+  CallSchedule nobody_reads(file.path);
+  nobody_reads.begin(0, {});
+  CHECK_THROWS_WITH(nobody_reads.end(0), Catch::Contains("[rlalgo.sync.7]"));
+}
+
+TEST_CASE("where calls cannot be recorded is known before the first") {
+  const File file;
+  CallSchedule::require_room(file.path);
+  CHECK_FALSE(std::filesystem::exists(file.path));
+  for (const char* name : {"", "none/calls", "fifo"}) {
+    const std::filesystem::path place = file.path.parent_path() / name;
+    if (place.filename() == "fifo") REQUIRE(::mkfifo(place.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(CallSchedule::require_room(place), Catch::Contains("[rlalgo.sync.7]"));
+  }
 }
 
 TEST_CASE("repeated, calls wait for their version and versions for the calls before them") {
@@ -99,8 +135,10 @@ TEST_CASE("a resumed run repeats what comes from its first version on, and the l
 
 TEST_CASE("a record that cannot be read, a run that does not follow it, a stop and a failure end the waits") {
   CHECK_THROWS_WITH(CallSchedule::repeated("/nonexistent/calls", 1), Catch::Contains("[rlalgo.sync.5]"));
-  for (const std::string& bad : {std::string("{"), std::string("{}\n"), std::string("{\"generation\":0,\"call\":0}\n"),
-                                 std::string("[1]\n"), std::string("\n"), std::string(100000, '[')}) {
+  CHECK_THROWS_WITH(CallSchedule::repeated("/dev/zero", 1), Catch::Contains("a device"));
+  for (const std::string& bad :
+       {std::string("{"), std::string("{}\n"), std::string("{\"generation\":0,\"call\":0}\n"), std::string("[1]\n"),
+        std::string("\n"), std::string(100000, '['), std::string("{\"generation\":-1,\"call\":0,\"version\":0}\n")}) {
     const File file(bad);
     CHECK_THROWS_WITH(CallSchedule::repeated(file.path, 1), Catch::Contains("[rlalgo.sync.5]"));
   }

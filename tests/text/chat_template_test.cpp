@@ -201,15 +201,18 @@ TEST_CASE("selects a template as a configuration asks") {
   };
   CHECK(source("", std::nullopt, own) == "own");
   CHECK(source("tokenizer_default", std::nullopt, own) == "own");
-  CHECK(source("", "given", own) == "given");
-  CHECK(source("jinja", "given", own) == "given");
+  CHECK(source("", "{{ given }}", own) == "{{ given }}");
+  CHECK(source("jinja", "{{ given }}", own) == "{{ given }}");
   CHECK(source("tokenizer_default_fallback_chatml", std::nullopt, own) == "own");
   CHECK(source("tokenizer_default_fallback_chatml", std::nullopt, std::nullopt) == ChatTemplate::bundled("chatml"));
-  CHECK(source("qwen3", "given", own) == ChatTemplate::bundled("qwen3"));
+  CHECK(source("qwen3", "{{ given }}", own) == ChatTemplate::bundled("qwen3"));
   const Directory directory;
   directory.write("mine.jinja", "from a file");
   CHECK(source("jinja", (directory.path() / "mine.jinja").string(), own) == "from a file");
 
+  for (const std::string name : {"templates/none.jinja", "given", "{", "a }} b"})
+    CHECK_THROWS_WITH(source("jinja", name, own),
+                      Catch::Contains("[rlalgo.text.9]") && Catch::Contains("neither a template nor a file"));
   CHECK_THROWS_WITH(source("tokenizer_default", std::nullopt, std::nullopt),
                     Catch::Contains("[rlalgo.text.9]") && Catch::Contains("null"));
   CHECK_THROWS_WITH(source("jinja", std::nullopt, own), Catch::Contains("[rlalgo.text.9]"));

@@ -1,5 +1,7 @@
 #include <rlalgo/trainer/rollouts_file.hpp>
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <iterator>
 
@@ -70,13 +72,18 @@ TEST_CASE("a resumed run writes the file of one that was never interrupted") {
     for (int step = 1; step <= 4; ++step) file.write(step, line(step));
   }
   const std::string whole = read(out / trainer::RolloutsFile::name);
-  std::ofstream(out / trainer::RolloutsFile::name, std::ios::app) << "{\"step\": 5, \"cut";
+  std::ofstream(out / trainer::RolloutsFile::name, std::ios::app)
+      << "{\"step\": \"1\"}\n{\"step\": null}\n[1]\n{\"step\": 5, \"cut";
   trainer::RolloutsFile resumed(out);
   for (int step = 3; step <= 4; ++step) resumed.write(step, line(step));
   CHECK(read(out / trainer::RolloutsFile::name) == whole);
   trainer::RolloutsFile fresh(out);
   fresh.write(1, line(1));
   CHECK(read(out / trainer::RolloutsFile::name) == whole.substr(0, whole.find("{\"step\":2")));
+  std::filesystem::remove(out / trainer::RolloutsFile::name);
+  REQUIRE(::mkfifo((out / trainer::RolloutsFile::name).c_str(), 0600) == 0);  // nobody writes to it
+  trainer::RolloutsFile nothing(out);
+  CHECK_THROWS_WITH(nothing.write(1, line(1)), Catch::Contains("[rlalgo.core.1]") && Catch::Contains("a named pipe"));
 }
 
 TEST_CASE("a file that cannot be written is an error") {

@@ -224,7 +224,7 @@ inline std::filesystem::path only_yaml_file(const std::filesystem::path& directo
 // One YAML value, such as a command-line override.
 [[nodiscard]] inline Node parse_value(const std::string& text, const Place& place) {
   std::vector<std::string> warnings;
-  detail::YamlReader reader(place.file, text, warnings);
+  detail::YamlReader reader(place.command_line() ? place.text() : place.file, text, warnings);
   try {
     Node node = reader.convert(YAML::Load(text));
     const auto stamp = [&](const auto& self, Node& at) -> void {

@@ -98,11 +98,9 @@ namespace rlalgo::config {
   const TrlConfig& t = c.trl;
   if (t.async_schedule == "live" || !t.generates_beside() || (c.world != nullptr && c.world->rank() > 0))
     return nullptr;
-  const std::filesystem::path file =
-      t.async_schedule_file.value_or((std::filesystem::path(c.output_dir) / "async_schedule.jsonl").string());
-  if (t.async_schedule == "record") return std::make_shared<sync::CallSchedule>(file);
+  if (t.async_schedule == "record") return std::make_shared<sync::CallSchedule>(c.schedule_file());
   return std::make_shared<sync::CallSchedule>(
-      sync::CallSchedule::repeated(file, static_cast<double>(t.heartbeat_stale_after_s)));
+      sync::CallSchedule::repeated(c.schedule_file(), static_cast<double>(t.heartbeat_stale_after_s)));
 }
 
 // What stands between generation and training, in a run of `steps` optimizer steps.

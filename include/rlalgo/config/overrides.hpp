@@ -8,6 +8,7 @@
 // Errors (usage): [rlalgo.config.12] an option that is not of this form, or an index beyond a list.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,9 @@ inline std::vector<std::string> key_path(std::string_view name, const std::strin
   }
   for (const std::string& part : path)
     if (part.empty()) raise_option("the option names no key", option, "--key value");
+  if (const std::size_t most = DocumentLimits{}.depth; path.size() > most)
+    raise_option("the option names a key of too many sections", std::to_string(path.size()) + " of them",
+                 std::to_string(most) + " at most");
   return path;
 }
 

@@ -114,6 +114,9 @@ inline void expand_homes(RunConfig& config) {
   expand_if("resume_from_checkpoint", config.resume_from_checkpoint);
   expand_if("dataset_prepared_path", config.preference.dataset_prepared_path);
   expand("output_dir", config.output_dir);
+  expand_if("trl.async_schedule_file", config.trl.async_schedule_file);
+  expand_if("ebft.feature_model", config.ebft.feature_model);
+  for (std::string& path : config.nemo_gym.config_paths) expand("nemo_gym_config_paths", path);
   if (config.chat_template_jinja && config.chat_template_jinja->starts_with("~/"))
     expand("chat_template_jinja", *config.chat_template_jinja);
   for (std::string& name : config.trl.reward_funcs) expand("trl.reward_funcs", name);

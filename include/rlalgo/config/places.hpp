@@ -6,7 +6,8 @@
 // directory that is read is out of bounds altogether: nothing is written to it, into it, or around it. Of a file that
 // is read, only the directories above it count.
 //
-// Errors (usage): [rlalgo.config.31] the two overlap. Those of data/dataset_files.hpp.
+// Errors (usage): [rlalgo.config.31] the two overlap. Those of data/dataset_files.hpp; [rlalgo.sync.5] a recorded
+// schedule cannot be read; [rlalgo.sync.7] none can be written.
 #pragma once
 
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/sync/call_schedule.hpp>
 
 namespace rlalgo::config {
 
@@ -47,6 +49,14 @@ inline bool is_within(std::filesystem::path inner, const std::filesystem::path& 
     if (inner == outer || std::filesystem::equivalent(inner, outer, absent)) return true;
     if (!inner.has_relative_path()) return false;
   }
+}
+
+// In output_dir there is room, or who writes the first call says that there is none.
+inline void check_schedule(const RunConfig& config) {
+  if (!config.trl.generates_beside()) return;
+  if (config.trl.async_schedule == "record" && config.trl.async_schedule_file)
+    sync::CallSchedule::require_room(config.schedule_file());
+  if (config.trl.async_schedule == "recorded") (void)sync::CallSchedule::repeated(config.schedule_file(), 1.0);
 }
 
 }  // namespace detail
@@ -123,6 +133,7 @@ inline void check_places(const RunConfig& config) {
   if (config.preference.dataset_prepared_path)
     refuse_overlap("dataset_prepared_path", *config.preference.dataset_prepared_path, models,
                    config.place("dataset_prepared_path"));
+  detail::check_schedule(config);
 }
 
 }  // namespace rlalgo::config

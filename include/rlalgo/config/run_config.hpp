@@ -256,6 +256,10 @@ struct RunConfig {
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks of the run; null: one
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
+  // Of trl.async_schedule: record, recorded.
+  [[nodiscard]] std::string schedule_file() const {
+    return trl.async_schedule_file.value_or(output_dir + "/async_schedule.jsonl");
+  }
   // Where `key` was set, for error texts; the key itself when it has its default.
   [[nodiscard]] std::string place(const std::string& key) const {
     const auto found = given.find(key);

@@ -1,4 +1,5 @@
-// Files that appear whole or not at all: written beside their name, fsync'ed, renamed.
+// Files that appear whole or not at all: written beside their name, fsync'ed, renamed. A device, a named pipe or a
+// directory is not replaced (a rename over /dev/null would take it from the whole machine).
 //
 // Errors: [rlalgo.core.1] cannot open or write (the errno text says why: no space left, permission, …), with the path.
 #pragma once
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::core {
 
@@ -33,6 +35,13 @@ class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path)
       : path_(std::move(path)), temporary_(path_.string() + ".tmp." + std::to_string(::getpid())) {
+    struct stat there {};
+    if (::stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+      raise("core", 1,
+            {.what = "what is there cannot be replaced by a file",
+             .found = detail::kind_of_file(there.st_mode),
+             .where = path_.string(),
+             .remedy = "remove it, or choose another place"});
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (descriptor_ < 0) raise_file_error("cannot create the file", path_, errno);
   }

@@ -3,9 +3,10 @@
 // A checkpoint holds the model's and tokenizer's files (through a callback), whatever else the run's owner writes
 // (optimizer.safetensors), trainer_state.json (spec of transformers) and rlalgo_state.json: step, epoch, identity and
 // settings of the run, the run's id, the open metric window with the samples of its newest step, the owner's own state
-// (sampler cursor, versions …) and the name, size and XXH64 digest of every file but itself; and copies of samples.jsonl
-// and pairs.json as they were. It is built as `.checkpoint-<step>.tmp`, flushed to disk and renamed, so a kill at any
-// moment leaves the former checkpoints usable and nothing half-written under a checkpoint's name.
+// (sampler cursor, versions …), the name, size and XXH64 digest of every other file, and last the digest of its own text
+// before that; and copies of samples.jsonl and pairs.json as they were. It is built as `.checkpoint-<step>.tmp`, flushed
+// to disk and renamed, so a kill at any moment leaves the former checkpoints usable and nothing half-written under a
+// checkpoint's name.
 //
 // A checkpoint of format 1 (before digests) is read, its files checked by size. What a run may differ in from the one
 // that was saved: run/resume.hpp.
@@ -18,6 +19,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rlalgo/core/digest.hpp>
@@ -71,6 +73,10 @@ namespace detail {
 
 inline constexpr std::uint64_t largest_state_file = std::uint64_t{4} << 30U;  // bytes; it holds rollouts
 Json read_json(const std::filesystem::path& path);
+// The text of the state file: its last entry is the digest of all text before that entry.
+std::string with_digest(const Json& state);
+// What is wrong with a text that ends in such an entry; empty: nothing, or there is none (of earlier versions).
+std::string digest_problem(std::string_view text);
 
 }  // namespace detail
 

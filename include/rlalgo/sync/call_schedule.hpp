@@ -12,18 +12,23 @@
 // within `patience_seconds`: it has other settings; [rlalgo.sync.7] the record cannot be written; [rlalgo.core.8] a stop was asked for meanwhile.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -31,6 +36,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/core/regular_file.hpp>
 
 namespace rlalgo::sync {
 
@@ -41,6 +47,17 @@ class CallSchedule {
 
   [[nodiscard]] static CallSchedule repeated(const std::filesystem::path& record, double patience_seconds) {
     return {record, patience_seconds};
+  }
+  // Whether calls can be recorded there, before anything is computed; nothing is made. [rlalgo.sync.7] they cannot.
+  static void require_room(const std::filesystem::path& record) {
+    const int fd = ::open(record.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) {
+      ::close(fd);
+      return;
+    }
+    if (errno != ENOENT) raise_unwritten(record, errno);
+    const std::filesystem::path folder = record.has_parent_path() ? record.parent_path() : ".";
+    if (::access(folder.c_str(), W_OK | X_OK) != 0) raise_unwritten(record, errno);
   }
   CallSchedule(CallSchedule&& other) noexcept
       : file_(std::move(other.file_)), calls_(std::move(other.calls_)), patience_(other.patience_) {}
@@ -66,15 +83,7 @@ class CallSchedule {
       changed_.notify_all();
       return;
     }
-    std::ofstream out(file_, std::ios::app);
-    out << nlohmann::ordered_json{{"generation", generation_}, {"call", call_}, {"version", version}}.dump()
-        << std::endl;
-    if (!out)
-      core::raise("sync", 7,
-                  {.what = "a call cannot be recorded",
-                   .found = std::strerror(errno),
-                   .where = file_.string(),
-                   .remedy = "make room, or leave trl.async_schedule at live"});
+    add(nlohmann::ordered_json{{"generation", generation_}, {"call", call_}, {"version", version}}.dump() + "\n");
   }
   // The thread ends with an exception: nobody waits for its calls.
   void give_up() {
@@ -120,20 +129,25 @@ class CallSchedule {
   }
 
  private:
-  using Call = std::pair<std::uint64_t, std::int64_t>;  // generation, number within it
+  using Call = std::pair<std::uint64_t, std::int64_t>;                      // generation, number within it
+  static constexpr std::uint64_t largest_record = std::uint64_t{1} << 28U;  // bytes: five million calls
 
   CallSchedule(const std::filesystem::path& record, double patience_seconds)
       : file_(record), patience_(patience_seconds) {
-    std::ifstream in(record);
     const auto damaged = [&](const std::string& found) {
       core::raise("sync", 5,
                   {.what = "the recorded schedule cannot be read", .found = found, .where = record.string()});
     };
-    if (!in) damaged("no such file");
-    for (std::string line; std::getline(in, line);) {
+    const core::FileText file = core::read_regular_file(record, largest_record);
+    if (!file.problem.empty()) damaged(file.absent ? "no such file" : file.problem);
+    for (std::string_view rest = file.text; !rest.empty();) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      const std::string_view line = rest.substr(0, end);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
       const auto call = core::read_json<nlohmann::ordered_json>(line).value;
       const auto number = [&](const char* name) {
-        if (!call.is_object() || !call.contains(name) || !call[name].is_number_integer()) damaged(line.substr(0, 100));
+        if (!call.is_object() || !call.contains(name) || !call[name].is_number_unsigned())
+          damaged(std::string(line.substr(0, 100)));
         return call[name].get<std::int64_t>();
       };
       const auto generation = static_cast<std::uint64_t>(number("generation"));
@@ -142,6 +156,22 @@ class CallSchedule {
       calls_[{generation, number("call")}] = number("version");
     }
     if (calls_.empty()) damaged("no call");
+  }
+
+  void add(const std::string& line) const {
+    const int anew = generation_ == 0 && call_ == 0 ? O_TRUNC : 0;
+    const int fd = ::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | anew, 0644);
+    const ssize_t written = fd < 0 ? -1 : ::write(fd, line.data(), line.size());
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    if (written != static_cast<ssize_t>(line.size())) raise_unwritten(file_, written < 0 ? error : ENOSPC);
+  }
+  [[noreturn]] static void raise_unwritten(const std::filesystem::path& record, int error) {
+    core::raise("sync", 7,
+                {.what = "a call cannot be recorded",
+                 .found = std::strerror(error),
+                 .where = record.string(),
+                 .remedy = "make room, name another trl.async_schedule_file, or leave trl.async_schedule at live"});
   }
 
   std::mutex mutex_;

@@ -26,6 +26,8 @@
 #include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
+#include <rlalgo/core/bounded_json.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/strided_rows.hpp>
 
@@ -51,11 +53,13 @@ class RolloutsFile {
   void keep_before(std::int64_t step) {
     std::filesystem::create_directories(path_.parent_path());
     std::string kept;
-    if (std::ifstream file(path_, std::ios::binary); file)
-      for (std::string line; std::getline(file, line);) {
-        const data::Json record = data::Json::parse(line, nullptr, false);
-        if (record.is_object() && record.value("step", step) < step) kept += line + "\n";
-      }
+    std::ifstream file;
+    if (core::is_regular_file(path_)) file.open(path_, std::ios::binary);
+    for (std::string line; std::getline(file, line);) {
+      const data::Json record = core::read_json<data::Json>(line).value;
+      const bool whole = record.is_object() && record.contains("step") && record["step"].is_number_integer();
+      if (whole && record["step"].get<std::int64_t>() < step) kept += line + "\n";
+    }
     core::write_file(path_, kept);
   }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,28 @@ RLALGO_INLINE void clean_leftovers(const std::filesystem::path& output_dir) {
   for (const auto& path : leftovers) detail::remove_leftover(path);
 }
 
+namespace detail {
+
+constexpr std::string_view digest_key = ",\n \"xxh64\": \"", digest_end = "\"\n}\n";
+
+RLALGO_INLINE std::string with_digest(const Json& state) {
+  std::string text = state.dump(1);
+  text.resize(text.size() - 2);  // "\n}"
+  const std::string digest = core::Digest().update(text).hex();
+  return text.append(digest_key).append(digest).append(digest_end);
+}
+
+RLALGO_INLINE std::string digest_problem(std::string_view text) {
+  const std::size_t at = text.rfind(digest_key);
+  if (at == std::string_view::npos || !text.ends_with(digest_end)) return {};
+  const std::string_view kept =
+      text.substr(at + digest_key.size(), text.size() - at - digest_key.size() - digest_end.size());
+  const std::string digest = core::Digest().update(text.substr(0, at)).hex();
+  return digest == kept ? "" : "text with the digest " + digest + ", saved with " + std::string(kept.substr(0, 32));
+}
+
+}  // namespace detail
+
 RLALGO_INLINE std::filesystem::path write_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
                                                      const CheckpointParts& parts) {
   const std::filesystem::path path = output_dir / ("checkpoint-" + std::to_string(step));
@@ -70,7 +93,7 @@ RLALGO_INLINE std::filesystem::path write_checkpoint(const std::filesystem::path
       if (entry.is_regular_file())
         state["files"][entry.path().lexically_relative(building).generic_string()] = {
             {"bytes", entry.file_size()}, {"xxh64", core::file_digest(entry.path())}};
-    core::write_file(building / state_file, state.dump(1) + "\n");
+    core::write_file(building / state_file, detail::with_digest(state));
     directory.commit();
   } catch (const std::exception& error) {
     core::raise(
@@ -115,6 +138,7 @@ RLALGO_INLINE Json read_json(const std::filesystem::path& path) {
   };
   const core::FileText file = core::read_regular_file(path, largest_state_file);
   if (!file.problem.empty()) damaged("a file that cannot be read (" + file.problem + ")");
+  if (const std::string wrong = digest_problem(file.text); !wrong.empty()) damaged(wrong);
   auto [json, problem] = core::read_json<Json>(file.text);
   if (!problem.text.empty()) damaged("text that is not JSON (" + problem.text + ")");
   return std::move(json);

@@ -58,8 +58,13 @@ RLALGO_INLINE ChatTemplate ChatTemplate::select(std::string choice, const std::o
     if (!jinja || jinja->empty())
       not_found("chat_template is 'jinja', but chat_template_jinja is missing", "",
                 "give chat_template_jinja: the template, or the path of its file");
+    // A text in which nothing is put shows no message: it is the name of a file that is not there.
+    const bool text = jinja->find("{{") != std::string::npos || jinja->find("{%") != std::string::npos;
     std::error_code status;
     const bool file = jinja->size() < 4096 && std::filesystem::exists(*jinja, status);
+    if (!file && !text)
+      not_found("chat_template_jinja is neither a template nor a file", "chat_template_jinja: " + jinja->substr(0, 200),
+                "a template has {{ }} or {% %}; check the path of a file");
     return from_source(file ? *detail::read_if_present(*jinja) : *jinja, special_tokens,
                        file ? *jinja : "chat_template_jinja");
   }
