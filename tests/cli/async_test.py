@@ -71,7 +71,7 @@ def evaluation_and_adapter(c):
 @case
 def resume_after_an_interruption(c):
     long = {"max_steps": 400, "logging_steps": 1, "save_strategy": "steps", "save_steps": 1, "trl": BESIDE}
-    process = c.start("train", c.config(long))
+    process = c.start("train", c.config(long), once=True)
     deadline = time.monotonic() + 60
     while not (c.folder / "out/checkpoint-3").exists():
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()
@@ -117,7 +117,7 @@ def killed_runs_train_on_every_prompt_once(c):
     for out, trl in (("depth1", {"async_prefetch": True}), ("depth3", {"async_prefetch": True, "prefetch_depth": 3, "vllm_sync_interval": 2})):
         name, kills = config(out, trl), 0
         while kills < 6:
-            process = c.start("train", name)
+            process = c.start("train", name, once=True)
             known, deadline = newest(out), time.monotonic() + 30
             while process.poll() is None and newest(out) <= known and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -249,7 +249,7 @@ def a_reward_that_hangs(c):
         "    return [0.1 * i for i in range(len(prompts))]\n")
     settings = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 100,
                 "trl": {**BESIDE, "reward_funcs": ["hangs.hangs"]}}
-    process = c.start("train", c.config(settings))
+    process = c.start("train", c.config(settings), once=True)
     deadline = time.monotonic() + 60
     while not (c.folder / "hanging").exists():
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()
@@ -291,7 +291,7 @@ def a_server_that_is_started_anew(c):
                     (c.folder / "wait").touch()
                 name = c.config({"max_steps": 5, "logging_steps": 1, "output_dir": out, **adapter,
                                  "trl": {"reward_funcs": ["waits.waits"], **remote(server.port, vllm_lora_sync=not merged)}})
-                process = c.start("train", name)
+                process = c.start("train", name, once=True)
                 if out == "anew":
                     deadline = time.monotonic() + 60
                     while not (c.folder / "waiting").exists():
@@ -319,7 +319,7 @@ def a_server_that_dies_beside_training(c):
             out = "adapter" if adapter else "full"
             process = c.start("train", c.config({
                 "max_steps": 60, "logging_steps": 1, "output_dir": out, **adapter,
-                "trl": {**BESIDE, "streaming_partial_batch": streams, "max_staleness": 2, **remote(server.port)}}))
+                "trl": {**BESIDE, "streaming_partial_batch": streams, "max_staleness": 2, **remote(server.port)}}), once=True)
             for after in (5, 15):
                 deadline = time.monotonic() + 90
                 records = c.folder / out / "metrics.jsonl"
@@ -344,7 +344,7 @@ def a_server_that_dies_beside_training(c):
 def a_server_that_stays_away(c):
     server = Server(c)
     process = c.start("train", c.config({
-        "max_steps": 400, "logging_steps": 1, "trl": {**BESIDE, **remote(server.port, vllm_server_timeout=3)}}))
+        "max_steps": 400, "logging_steps": 1, "trl": {**BESIDE, **remote(server.port, vllm_server_timeout=3)}}), once=True)
     try:
         deadline = time.monotonic() + 60
         while not (c.folder / "out/metrics.jsonl").exists():

@@ -63,14 +63,16 @@ class Case:
         (self.folder / name).write_text(text if text is not None else json.dumps(merged, indent=1))
         return name
 
-    def start(self, *arguments, stdin=subprocess.DEVNULL, env=None, program=None):
+    def start(self, *arguments, stdin=subprocess.DEVNULL, env=None, once=False):
+        """A process with pipes. once: of the program that was started once; it takes signals and kill(), but its pid is another's."""
+        # What libraries read before main() is to be this run's own.
+        own = any(name.startswith(("OMP_", "GOMP_", "MKL_", "LD_", "GLIBC_", "RLALGO_")) for name in env or {})
+        program = self.started.get(self.program) if once and not own else None
         return subprocess.Popen([*(program or [self.program]), *map(str, arguments)], cwd=self.folder, stdin=stdin, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
 
     def run(self, *arguments, stdin=None, timeout=120, env=None):
-        # What libraries read before main() is to be this run's own.
-        own = any(name.startswith(("OMP_", "GOMP_", "MKL_", "LD_", "GLIBC_", "RLALGO_")) for name in env or {})
-        process = self.start(*arguments, stdin=subprocess.PIPE, env=env, program=None if own else self.started.get(self.program))
+        process = self.start(*arguments, stdin=subprocess.PIPE, env=env, once=True)
         out, err = process.communicate(stdin or "", timeout=timeout)
         return Result(process.returncode, out, err)
 
@@ -120,7 +122,7 @@ def started_once(program):
         return
     with tempfile.TemporaryDirectory(prefix="rlalgo-once-") as folder:
         door = os.path.join(folder, "door")
-        server = subprocess.Popen([program], env={**os.environ, "LD_PRELOAD": str(module), "SOCKET": door, "OMP_WAIT_POLICY": "passive"})
+        server = subprocess.Popen([program], env={**os.environ, "LD_PRELOAD": str(module), "SOCKET": door, "START_ONCE": str(client), "OMP_WAIT_POLICY": "passive"})
         try:
             deadline = time.monotonic() + 60
             while not os.path.exists(door):

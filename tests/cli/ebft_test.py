@@ -64,7 +64,7 @@ def resumed(c, base, **changes):
     (c.folder / "out").rename(c.folder / "whole")
     dice = random.Random(3)
     for _ in range(4):
-        process = c.start("train", name)
+        process = c.start("train", name, once=True)
         time.sleep(dice.uniform(0.3, 0.9) * duration)
         process.kill()
         process.communicate()

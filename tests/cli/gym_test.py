@@ -222,7 +222,7 @@ def a_trainer_that_agents_ask_is_stopped(c):
     port = free_port()
     with gym("--model-url", f"http://127.0.0.1:{port}") as head:
         episodes_here(c, head, port, {"max_steps": 100000, "save_strategy": "steps", "save_steps": 100000})
-        process = c.start("train", "config.yaml")
+        process = c.start("train", "config.yaml", once=True)
         deadline = time.time() + 60
         metrics = c.folder / "out" / "metrics.jsonl"
         while not (metrics.exists() and metrics.stat().st_size) and time.time() < deadline and process.poll() is None:
@@ -312,7 +312,7 @@ def a_gym_that_is_restarted(c):
     port = free_port()
     with gym(port=port):
         config(c, port, {"max_steps": 100000}, nemo_gym_server_timeout=60)
-        process = c.start("train", "config.yaml")
+        process = c.start("train", "config.yaml", once=True)
         deadline = time.time() + 60
         while not (c.folder / "out" / "metrics.jsonl").exists() and time.time() < deadline:
             time.sleep(0.1)

@@ -1,4 +1,5 @@
 """Several ranks as a user sees them: the numbers of one rank, resume, ranks that die, hang or fail, Ctrl-C, what is refused."""
+import array
 import json
 import os
 import pathlib
@@ -48,7 +49,7 @@ def weights(path):
     for name, entry in json.loads(data[8:8 + length]).items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            out[name] = struct.unpack(f"<{(end - begin) // 4}f", data[8 + length + begin:8 + length + end])
+            out[name] = array.array("f", data[8 + length + begin:8 + length + end])
     return out
 
 
@@ -179,7 +180,7 @@ def a_server_that_is_started_anew(c):
     server = Server(c)
     trl = {**remote(server.port), "vllm_server_timeout": 60}
     base = {**BASE, **ONLINE, "max_steps": 12, "output_dir": "out"}
-    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2)
+    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2, once=True)
     until(c, process, 3)
     server.process.kill()
     server.process.communicate()
@@ -506,7 +507,7 @@ def environment_of_a_launcher(c):
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         all_ranks = [c.start("train", file, env={"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                                                 "MASTER_PORT": str(port), **more}) for r, file in enumerate(files)]
+                                                 "MASTER_PORT": str(port), **more}, once=True) for r, file in enumerate(files)]
         return [(p.communicate(timeout=60), p.returncode) for p in all_ranks]
     one = write(c, {**BASE, **ONLINE}, "one.yaml", max_steps=1)
     other = write(c, {**BASE, **ONLINE}, "other.yaml", max_steps=1, learning_rate=0.5)

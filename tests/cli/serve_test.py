@@ -31,7 +31,7 @@ class Server:
 
     def __init__(self, c, *options, model=MODEL, env=None):
         port = () if model != MODEL else ("--port", "0")
-        self.process = c.start("vllm-serve", model, *port, *options, env=env)
+        self.process = c.start("vllm-serve", model, *port, *options, env=env, once=True)
         self.lines = []
         for line in self.process.stderr:
             self.lines.append(line)

@@ -125,7 +125,7 @@ def a_server_that_is_started_anew(c):
     server = Server(c)
     base = {**BASE, **ONLINE, **FSDP, "max_steps": 12, "output_dir": "out"}
     trl = {**remote(server.port), "vllm_server_timeout": 60}
-    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2)
+    process = c.start("train", write(c, base, "config.yaml", gradient_accumulation_steps=1, trl=trl), "--nproc-per-node", 2, once=True)
     until(c, process, 3)
     server.process.kill()
     server.process.communicate()
@@ -135,7 +135,7 @@ def a_server_that_is_started_anew(c):
         assert process.returncode == 0, out + err
         assert [record["step"] for record in c.metrics()] == list(range(1, 13))
         longer = {**base, "max_steps": 60, "output_dir": "beside"}
-        process = c.start("train", write(c, longer, "beside.yaml", gradient_accumulation_steps=1, trl={**BESIDE, **trl}), "--nproc-per-node", 2)
+        process = c.start("train", write(c, longer, "beside.yaml", gradient_accumulation_steps=1, trl={**BESIDE, **trl}), "--nproc-per-node", 2, once=True)
         until(c, process, 3, "beside")
         server.process.kill()
         server.process.communicate()

@@ -1,15 +1,19 @@
 // Starts a program once for many runs: what its libraries do before main() (LibTorch registers its operators, a quarter of a
 // second) is done once, and every run is a fork of that.
 //
-//   LD_PRELOAD=this SOCKET=… program      waits at the Unix socket SOCKET instead of entering main()
+//   LD_PRELOAD=this SOCKET=… START_ONCE=… program     waits at the Unix socket SOCKET instead of entering main()
 //   start_once SOCKET [argument …]        a run: main() there, with the arguments, environment, directory, standard
-//                                         streams and umask of this process, which ends as the run does
+//                                         streams, processors and umask of this process, which ends as the run does and
+//                                         hands on the signals that ask for an end
 //
-// A run whose client is gone is killed. What libraries read of the environment before main() is the server's.
+// A run that starts the program again (ranks: /proc/self/exe) starts the program START_ONCE instead, and so another run. A run
+// whose client is gone is killed. What libraries read of the environment before main() is the server's.
 #include <dlfcn.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -98,6 +102,10 @@ int join(const char* path, char** arguments) {
   put(request, folder != nullptr ? folder : "/");
   const mode_t mask = ::umask(0);
   request.append(reinterpret_cast<const char*>(&mask), sizeof(mask));
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  ::sched_getaffinity(0, sizeof(processors), &processors);
+  request.append(reinterpret_cast<const char*>(&processors), sizeof(processors));
   put_all(request, arguments);
   put_all(request, environ);
   auto size = static_cast<std::uint32_t>(request.size());
@@ -114,9 +122,22 @@ int join(const char* path, char** arguments) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(streams));
   std::memcpy(CMSG_DATA(header), streams, sizeof(streams));
+  sigset_t asked;
+  sigemptyset(&asked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&asked, signal);
+  ::sigprocmask(SIG_BLOCK, &asked, nullptr);
+  pollfd ends[2] = {{server, POLLIN, 0}, {::signalfd(-1, &asked, SFD_CLOEXEC), POLLIN, 0}};
   int status = 0;
-  if (::sendmsg(server, &message, MSG_NOSIGNAL) != sizeof(size) || !send_all(server, request.data(), request.size()) ||
-      !receive_all(server, &status, sizeof(status))) {
+  bool good =
+      ::sendmsg(server, &message, MSG_NOSIGNAL) == sizeof(size) && send_all(server, request.data(), request.size());
+  while (good && ends[0].revents == 0) {
+    if (::poll(ends, 2, -1) < 0 || ends[1].revents == 0) continue;
+    signalfd_siginfo told{};
+    const auto number = static_cast<char>(::read(ends[1].fd, &told, sizeof(told)) > 0 ? told.ssi_signo : 0);
+    good = number != 0 && send_all(server, &number, 1);
+  }
+  ::sigprocmask(SIG_UNBLOCK, &asked, nullptr);
+  if (!good || !receive_all(server, &status, sizeof(status))) {
     std::fputs("start_once: the server of runs has ended\n", stderr);
     return 125;
   }
@@ -130,6 +151,7 @@ int join(const char* path, char** arguments) {
 
 using Main = int (*)(int, char**, char**);
 Main program = nullptr;
+std::string door_path, client_program;  // of the server, and of its runs
 
 int run(int client, char* name) {
   std::uint32_t size = 0;
@@ -150,6 +172,9 @@ int run(int client, char* name) {
   mode_t mask = 0;
   std::memcpy(&mask, at, sizeof(mask));
   at += sizeof(mask);
+  cpu_set_t processors;
+  std::memcpy(&processors, at, sizeof(processors));
+  at += sizeof(processors);
   std::vector<char*> arguments = texts(at);
   arguments.insert(arguments.begin(), name);
   std::vector<char*> variables = texts(at);
@@ -163,17 +188,20 @@ int run(int client, char* name) {
     for (const int stream : streams)
       if (stream > 2) ::close(stream);
     ::umask(mask);
+    ::sched_setaffinity(0, sizeof(processors), &processors);
     ::clearenv();
     for (std::size_t i = 0; variables[i] != nullptr; ++i) ::putenv(variables[i]);
     if (::chdir(folder.c_str()) != 0) ::_exit(125);
     std::exit(program(static_cast<int>(arguments.size()) - 1, arguments.data(), environ));
   }
   for (const int stream : streams) ::close(stream);
-  // The client says nothing more: readable means gone.
   pollfd ends[2] = {{static_cast<int>(::syscall(SYS_pidfd_open, child, 0)), POLLIN, 0}, {client, POLLIN, 0}};
-  while (::poll(ends, 2, -1) < 0) {
+  while (ends[0].revents == 0) {
+    if (::poll(ends, 2, -1) < 0 || ends[0].revents != 0) continue;
+    char number = SIGKILL;  // the client is gone
+    if (::recv(client, &number, 1, 0) <= 0) ends[0].revents = POLLIN;
+    ::kill(child, number);
   }
-  if (ends[0].revents == 0) ::kill(child, SIGKILL);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -183,6 +211,8 @@ int run(int client, char* name) {
 
 int serve(int, char** arguments, char**) {
   const char* const path = std::getenv("SOCKET");
+  door_path = path;
+  if (const char* const client = std::getenv("START_ONCE")) client_program = client;
   // The path appears when it can be called, not between bind() and listen().
   const std::string draft = std::string(path) + "~";
   const sockaddr_un where = address_of(draft.c_str());
@@ -214,6 +244,17 @@ extern "C" int __libc_start_main(Main entered, int count, char** arguments, void
   static const auto start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
   program = entered;
   return start(std::getenv("SOCKET") != nullptr ? serve : entered, count, arguments, init, fini, end, stack);
+}
+
+// A run that starts the program anew becomes the client of another run.
+extern "C" int execve(const char* path, char* const arguments[], char* const variables[]) noexcept {
+  using Execute = int (*)(const char*, char* const[], char* const[]);
+  static const auto execute = reinterpret_cast<Execute>(::dlsym(RTLD_NEXT, "execve"));
+  if (client_program.empty() || std::strcmp(path, "/proc/self/exe") != 0) return execute(path, arguments, variables);
+  std::vector<char*> words = {client_program.data(), door_path.data()};
+  for (char* const* word = arguments + 1; *word != nullptr; ++word) words.push_back(*word);
+  words.push_back(nullptr);
+  return execute(client_program.c_str(), words.data(), variables);
 }
 
 int main(int count, char** arguments) { return count > 1 ? join(arguments[1], arguments + 2) : 2; }
