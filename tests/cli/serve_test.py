@@ -58,7 +58,7 @@ class Server:
 
 @case
 def answers_and_ends_in_order(c):
-    server = Server(c, "--api-key", "k", "--served-model-name", "m")
+    server = Server(c, "--api-key", "k", "--served-model-name", "m", "--access-log")
     try:
         assert server.ask("/health/") == (200, {"status": "ok"})
         assert server.ask("/v1/models")[0] == 401
@@ -72,6 +72,8 @@ def answers_and_ends_in_order(c):
     finally:
         code, lines = server.stop()
     assert code == 143, (code, lines)
+    for line in [r"GET /health/ 200", r"GET /v1/models 401", r"POST /v1/completions 200"]:
+        assert re.search(rf"127\.0\.0\.1 {line} \d+\.\d ms", lines), (line, lines)
 
 
 def remote(port, **more):

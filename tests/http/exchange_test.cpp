@@ -1,5 +1,11 @@
 #include <rlalgo/http/exchange.hpp>
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <support/catch.hpp>
 
 using namespace rlalgo;
@@ -32,6 +38,29 @@ TEST_CASE("a whole answer, once; headers cannot be broken out of") {
   CHECK(wire->bytes == "HTTP/1.1 404 Not Found\r\nA: b  c\r\nContent-Length: 2\r\n\r\nno");
   CHECK(wire->last);
   CHECK_FALSE(wire->close);
+}
+
+TEST_CASE("the status is told when an answer is complete, or has broken off") {
+  std::vector<int> told;
+  const auto answer = [&](const auto& act) {
+    http::Exchange exchange({}, std::make_shared<Wire>(), true, false);
+    exchange.when_answered([&](int status) { told.push_back(status); });
+    act(exchange);
+  };
+  answer([](http::Exchange& e) {
+    e.respond({.status = 404});
+    e.respond({.status = 200});
+  });
+  answer([&](http::Exchange& e) {
+    e.begin(200, {});
+    e.write("x");
+    CHECK(told.size() == 1);
+    e.end();
+    CHECK(told.size() == 2);
+  });
+  answer([](http::Exchange& e) { e.begin(206, {}); });
+  answer([](http::Exchange&) {});
+  CHECK(told == std::vector<int>{404, 200, 206, 500});
 }
 
 TEST_CASE("statuses have their standard phrases") {

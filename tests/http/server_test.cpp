@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/http/client.hpp>
@@ -74,6 +76,85 @@ TEST_CASE("an answer comes from another thread, in parts as they are made") {
   }
   CHECK(server.connections() == 1);
   for (std::thread& one : threads) one.join();
+}
+
+TEST_CASE("what is written is on its way when write returns, whatever the server's own threads do") {
+  std::mutex mutex;
+  std::condition_variable changed;
+  Shared streamed;
+  bool busy = false, released = false;
+  http::Server server({.threads = 1}, [&](const Shared& exchange) {
+    std::unique_lock lock(mutex);
+    if (exchange->request().target == "/stream") {
+      exchange->begin(200, {});
+      streamed = exchange;
+    } else {
+      busy = true;
+      changed.notify_all();
+      changed.wait(lock, [&] { return released; });
+      exchange->respond({.body = "free"});
+    }
+    changed.notify_all();
+  });
+  RawClient reader(server.port()), other(server.port());
+  const auto wait_for = [&](auto holds) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(10), holds);
+  };
+  reader.send("GET /stream HTTP/1.1\r\n\r\n");
+  REQUIRE(wait_for([&] { return streamed != nullptr; }));
+  other.send("GET /other HTTP/1.1\r\nConnection: close\r\n\r\n");
+  CHECK(wait_for([&] { return busy; }));
+  CHECK(streamed->write("first"));
+  CHECK(streamed->write("second"));
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                    parts = "5\r\nfirst\r\n6\r\nsecond\r\n";
+  CHECK(reader.receive(head.size() + parts.size()) == head + parts);  // the only thread is in the other handler
+  {
+    const std::lock_guard lock(mutex);
+    released = true;
+  }
+  changed.notify_all();
+  CHECK(other.receive_all().ends_with("free"));
+  std::exchange(streamed, nullptr)->end();
+  CHECK(reader.receive(5) == "0\r\n\r\n");
+}
+
+TEST_CASE("parts arrive in order and whole where the client reads slower than they are written") {
+  Shared held;
+  std::mutex mutex;
+  std::condition_variable changed;
+  http::Server server({.output_limit = std::size_t{64} << 20}, [&](const Shared& exchange) {
+    const std::lock_guard lock(mutex);
+    held = exchange;
+    changed.notify_all();
+  });
+  RawClient client(server.port());
+  client.send("GET / HTTP/1.0\r\n\r\n");  // no chunks: the body is what was written
+  {
+    std::unique_lock lock(mutex);
+    REQUIRE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return held != nullptr; }));
+  }
+  held->begin(200, {});
+  std::string expected;
+  const auto write = [&](std::size_t size) {
+    std::string part;
+    while (part.size() < size) part += std::to_string(expected.size() + part.size()) + ",";
+    expected += part;
+    return held->write(part);
+  };
+  // Far more than a socket takes, in parts that are sent at once and parts that are not; the client reads beside it.
+  std::string received;
+  std::thread reading([&] { received = client.receive(std::size_t{64} << 20); });
+  bool taken = true;
+  for (int i = 0; i < 200; ++i)
+    taken = write(i % 7 == 0 ? std::size_t{150} << 10 : 37 + static_cast<std::size_t>(i)) && taken;
+  CHECK(taken);
+  held->end();
+  reading.join();
+  const std::size_t body = received.find("\r\n\r\n");
+  REQUIRE(body != std::string::npos);
+  CHECK(received.substr(body + 4) == expected);
 }
 
 TEST_CASE("handlers that throw or forget to answer are status 500; what they threw is told") {

@@ -105,6 +105,32 @@ TEST_CASE("work is answered with the same bits alone and beside other work") {
   CHECK(counts.first_token_seconds.total() == 21);
 }
 
+TEST_CASE("a client that asks for much holds up no other") {
+  Bench bench({.engine = {.max_slots = 1}});
+  std::vector<Job> many;
+  many.reserve(30);
+  bench.engine.pause(PauseMode::keep, [] {});  // all is there before any of it begins
+  for (int i = 0; i < 30; ++i) {
+    many.emplace_back(std::vector<RequestSpec>{bench.spec(4, 40 + i)});
+    many.back().work.client = "much";
+    bench.engine.submit(std::move(many.back().work));
+  }
+  Job other({bench.spec(4)});
+  other.work.client = "little";
+  std::size_t before = 0;  // answers that came before the other's
+  other.work.requests[0].on_end = [&, told = other.work.requests[0].on_end](inference::RequestId id,
+                                                                            RequestResult&& result) {
+    for (const Job& job : many) before += job.ready() ? 1 : 0;
+    told(id, std::move(result));
+  };
+  bench.engine.submit(std::move(other.work));
+  bench.engine.resume();
+  (void)other.wait();
+  bench.engine.call([](auto&) {});
+  CHECK(before < 6);  // two slots' worth were begun, and the clients take turns
+  for (Job& job : many) CHECK(first(job.wait()).ids.size() == 4);
+}
+
 TEST_CASE("what a request may not ask fails its work alone") {
   Bench bench;
   Job bad({bench.spec(5), bench.spec(5, 530)});

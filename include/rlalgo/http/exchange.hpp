@@ -87,12 +87,18 @@ class Exchange {
       : request_(std::move(request)), path_(std::move(path)), keep_alive_(keep_alive), http_10_(http_10) {}
   ~Exchange() {
     if (state_ == State::unanswered) respond({.status = 500, .body = "no answer was given\n"});
-    if (state_ == State::streaming) path_->send({}, true, true);  // the client sees an answer that breaks off
+    if (state_ != State::streaming) return;
+    path_->send({}, true, true);  // the client sees an answer that breaks off
+    if (answered_) answered_(status_);
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   [[nodiscard]] const Request& request() const noexcept { return request_; }
+
+  // Hears the status when the answer is complete, or has broken off, on the thread that has the end of it. To be said before
+  // there is an answer.
+  void when_answered(std::function<void(int status)> call) { answered_ = std::move(call); }
 
   // A whole answer. Only the first answer of an exchange counts.
   void respond(const Response& response) {
@@ -101,11 +107,13 @@ class Exchange {
                       "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n";
     if (request_.method != "HEAD") out += response.body;
     path_->send(std::move(out), true, !keep_alive_);
+    if (answered_) answered_(response.status);
   }
 
   // An answer whose body is written bit by bit: begin, write …, end.
   void begin(int status, const Headers& headers) {
     if (!become(State::unanswered, State::streaming)) return;
+    status_ = status;
     path_->send(detail::head_of(status, headers) + connection_line(closes_at_end()) +
                     (http_10_ ? "" : "Transfer-Encoding: chunked\r\n") + "\r\n",
                 false, false);
@@ -122,6 +130,7 @@ class Exchange {
   void end() {
     if (!become(State::streaming, State::done)) return;
     path_->send(http_10_ || request_.method == "HEAD" ? "" : "0\r\n\r\n", true, closes_at_end());
+    if (answered_) answered_(status_);
   }
 
   // The client has closed the connection: nothing that is sent will be read.
@@ -140,6 +149,8 @@ class Exchange {
   std::shared_ptr<detail::AnswerPath> path_;
   bool keep_alive_, http_10_;
   std::atomic<State> state_ = State::unanswered;
+  int status_ = 0;  // of an answer that is streamed
+  std::function<void(int)> answered_;
 };
 
 }  // namespace rlalgo::http

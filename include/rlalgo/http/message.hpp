@@ -33,6 +33,7 @@ struct Request {
   std::string target = "/";  // path and query, as they travel
   Headers headers = {};      // without Host, Content-Length and Connection, which the room writes itself
   std::string body = {};
+  std::string peer = {};  // at a server: the address of who asks
 };
 
 struct Response {

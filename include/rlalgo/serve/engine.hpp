@@ -5,9 +5,10 @@
 //   engine.cancel(ticket);                  what is left ends as aborted, its memory is free at once
 //   engine.call([](auto& decoder) { … });   between two steps, on the engine's thread; waits for it
 //
-// A piece of work is what one client asked for at once: a list of prompts. Work takes turns, a prompt each, so that a
-// list of a thousand prompts holds nobody up; within that the scheduler serves in the order of arrival. What waits is
-// bounded (serve.9), and a deadline ends work that takes too long (serve.14).
+// A piece of work is what one client asked for at once: a list of prompts. Clients take turns, and so do the pieces of one,
+// a prompt each (turns.hpp), so that neither a thousand requests nor a list of a thousand prompts hold others up; within that
+// the scheduler serves in the order of arrival. What waits is bounded (serve.9), and a deadline ends work that takes too
+// long (serve.14).
 //
 // Exactly one of these is called of every piece of work: on_end of each of its requests, or on_failed once, after which
 // none of its sinks is called any more. A sink must not call the engine, but may throw: its work fails.
@@ -35,6 +36,7 @@
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/serve/histogram.hpp>
+#include <rlalgo/serve/turns.hpp>
 
 namespace rlalgo::serve {
 
@@ -50,7 +52,8 @@ class Engine {
   };
 
   struct Work {
-    std::string id;  // the name that abort() knows it by
+    std::string id;           // the name that abort() knows it by
+    std::string client = {};  // whose turn it takes
     std::vector<inference::RequestSpec> requests;
     std::function<void(const core::Error&)> on_failed;
     double seconds = 0.0;  // from now to the end of its last request; 0 = no limit
@@ -119,7 +122,7 @@ class Engine {
 
   // Of the engine's thread:
   std::unordered_map<Ticket, std::unique_ptr<Entry>> entries_;
-  std::deque<Ticket> turns_;     // work with requests that are not in the scheduler yet
+  Turns turns_;                  // work with requests that are not in the scheduler yet
   std::vector<Ticket> trouble_;  // work whose sinks threw
   std::size_t scheduled_ = 0;    // completions in the scheduler
   bool frozen_ = false;

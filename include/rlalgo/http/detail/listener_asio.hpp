@@ -1,6 +1,7 @@
 // The server on Asio: threads run one event loop, every connection is a strand of it.
 //
-// Sockets are non-blocking and only waited for, so that an idle connection owns no buffer. A connection is read while
+// Sockets are non-blocking and only waited for, so that an idle connection owns no buffer. What an answer has is sent by the
+// thread that has it, as far as the socket takes it; the rest goes when the socket is writable. A connection is read while
 // its request is being answered, which is how a client that goes away is noticed. Requests sent ahead of their answers
 // are kept, up to one read, and taken in turn.
 #pragma once
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -87,7 +89,10 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
       boost::asio::post(socket_.get_executor(), [self = this->shared_from_this()] { self->close(); });
       return false;
     }
-    waiting_ += bytes;
+    std::size_t sent = 0;
+    if (!flushing_ && waiting_.empty() && bytes.size() <= at_once_size) sent = send_now(bytes);
+    if (sent == bytes.size() && !last && !close) return true;
+    waiting_.append(bytes, sent, std::string::npos);
     last_ = last_ || last;
     close_ = close_ || close;
     if (!posted_) boost::asio::post(socket_.get_executor(), [self = this->shared_from_this()] { self->write(); });
@@ -202,6 +207,8 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
     for (const auto& field : message)
       request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
     request.body = std::move(message.body());
+    ErrorCode unknown;
+    if (const auto peer = socket_.remote_endpoint(unknown); !unknown) request.peer = peer.address().to_string();
     const bool keep_alive = parser_->keep_alive() && !shared_->stopping;
     const auto exchange =
         std::make_shared<Exchange>(std::move(request), this->shared_from_this(), keep_alive, message.version() < 11);
@@ -238,6 +245,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
         sent_ = 0;
         std::swap(sending_, waiting_);
       }
+      flushing_ = sent_ < sending_.size();
     }
     ErrorCode error;
     const std::size_t before = sent_;
@@ -262,6 +270,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
       lock.unlock();
       return write();
     }
+    flushing_ = false;
     if (!last_) return;
     const bool close = std::exchange(close_, false);
     last_ = false;
@@ -272,6 +281,13 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
     if (close) return linger();
     if (state_ == State::answering) next_request();
     wait_to_read();
+  }
+
+  // What the socket takes at once, on whatever thread has it: a token is on its way before the next one is begun, and waits for no
+  // other thread to run. Under the mutex, and only while nothing is under way on the strand; a closed socket is gone_ before.
+  std::size_t send_now(const std::string& bytes) {
+    const auto count = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return count > 0 ? static_cast<std::size_t>(count) : 0;  // what fails fails again on the strand, which closes
   }
 
   // The client must take a byte before the seconds are over.
@@ -311,6 +327,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
   }
 
   static constexpr std::size_t read_size = std::size_t{16} << 10;
+  static constexpr std::size_t at_once_size = std::size_t{64} << 10;  // bytes that a sender may spend its time on
   static constexpr double linger_seconds = 2.0;
 
   const std::shared_ptr<Shared> shared_;
@@ -325,6 +342,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
   mutable std::mutex mutex_;  // of what follows: exchanges answer from any thread
   std::string waiting_;
   bool last_ = false, close_ = false, posted_ = false, gone_ = false;
+  bool flushing_ = false;  // the strand has bytes that are to go before what waits
   std::function<void()> on_gone_;
 };
 

@@ -110,8 +110,8 @@ RLALGO_INLINE Engine::Ticket Engine::submit(Work work) {
     e.last_token.resize(work.requests.size());
     e.work = std::move(work);
     calls_.push_back([this, entry, ticket] {
+      turns_.push((*entry)->work.client, ticket);
       entries_.emplace(ticket, std::move(*entry));
-      turns_.push_back(ticket);
     });
   }
   changed_.notify_all();
@@ -285,13 +285,12 @@ RLALGO_INLINE void Engine::serve_calls(std::deque<Call>& calls) {
 RLALGO_INLINE void Engine::admit() {
   const auto enough = static_cast<std::size_t>(2 * config_.engine.max_slots);
   while (!turns_.empty() && scheduled_ < enough) {
-    const Ticket ticket = turns_.front();
-    turns_.pop_front();
+    const Ticket ticket = turns_.pop();
     const auto at = entries_.find(ticket);
     if (at == entries_.end()) continue;
     Entry& entry = *at->second;
     submit_next(entry);
-    if (entries_.contains(ticket) && entry.next < entry.work.requests.size()) turns_.push_back(ticket);
+    if (entries_.contains(ticket) && entry.next < entry.work.requests.size()) turns_.push(entry.work.client, ticket);
   }
 }
 

@@ -24,7 +24,7 @@ namespace rlalgo::serve::detail {
 
 // Fields that clients send and that change nothing here.
 inline void read_without_effect(Fields& fields) {
-  for (const char* name : {"user", "store", "metadata", "best_of", "suffix", "priority", "cache_salt", "service_tier",
+  for (const char* name : {"store", "metadata", "best_of", "suffix", "priority", "cache_salt", "service_tier",
                            "return_token_strs", "spaces_between_special_tokens", "parallel_tool_calls"})
     (void)fields.find(name);
 }
@@ -202,6 +202,7 @@ class OpenAiRoutes {
       fields.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
     request.return_ids = fields.flag("return_token_ids", false);
     request.ids_for_tokens = fields.flag("return_tokens_as_token_ids", false);
+    request.user = fields.text("user").value_or("");
     read_without_effect(fields);
     return weights;
   }
@@ -221,7 +222,10 @@ class OpenAiRoutes {
     service_.check_unread(fields);
     service_.constrain(request.sampling.spec, request.sampling.pattern);
     const auto answer = std::make_shared<OpenAiAnswer>(service_, exchange, std::move(request));
-    service_.submit(exchange, work_of(answer, weights));
+    Engine::Work work = work_of(answer, weights);
+    if (const std::string& user = answer->request().user; !user.empty())
+      work.client = exchange->request().peer + " " + user;
+    service_.submit(exchange, std::move(work));
   }
 
   // The scheduler's requests of an answer.

@@ -11,6 +11,7 @@
 
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/serve/detail/drawn_turns.hpp>
 #include <rlalgo/serve/detail/json_value.hpp>
 #include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
@@ -56,6 +57,30 @@ inline std::string joined_parts(const Json& parts, const std::string& place) {
     out += *text;
   }
   return out;
+}
+
+// The ids of a conversation with answers that are known by theirs; none where it has no such answer, or a template that does
+// not tell the beginnings of a conversation.
+inline std::vector<data::TokenId> drawn_conversation(std::vector<DrawnTurn> turns, const Json& messages,
+                                                     const text::ChatTemplate& chosen, text::ChatOptions options,
+                                                     const ServedModel& model, const std::string& text) {
+  // The model goes on with the last message: that one has no end yet.
+  if (options.continue_final_message && !turns.empty() && turns.back().message + 1 == messages.size()) turns.pop_back();
+  if (turns.empty()) return {};
+  options.continue_final_message = false;
+  Telling telling;
+  telling.told = [&](std::size_t count, bool opened) {
+    options.add_generation_prompt = opened;
+    return chosen.render(Json(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)), options);
+  };
+  telling.encode = [&](const std::string& part) { return encoded(part, model, false); };
+  for (const data::TokenId id : model.stop_ids) telling.ends.emplace_back(id, model.tokenizer.token(id));
+  try {
+    return ids_of_conversation(turns, telling, text);
+  } catch (const core::Error& error) {
+    if (error.room() != "text") throw;
+    return {};
+  }
 }
 
 }  // namespace detail
@@ -156,11 +181,15 @@ RLALGO_INLINE Prompt render_chat(Fields& fields, const Json& messages, const Ser
     refuse_request(400, 12,
                    {.what = "the model has no chat template",
                     .remedy = "put chat_template.jinja into its directory, or send chat_template"});
+  const text::ChatTemplate chosen =
+      source ? text::ChatTemplate::from_source(*source, model.tokenizer.special_tokens(), "chat_template")
+             : *model.chat_template;
+  Json told = messages;
+  std::vector<detail::DrawnTurn> turns = detail::take_drawn_turns(told, "messages", model);
   Prompt out;
-  out.text = source ? text::ChatTemplate::from_source(*source, model.tokenizer.special_tokens(), "chat_template")
-                          .render(messages, options)
-                    : model.chat_template->render(messages, options);
-  out.ids = detail::encoded(out.text, model, special_tokens);
+  out.text = chosen.render(told, options);
+  if (!special_tokens) out.ids = detail::drawn_conversation(std::move(turns), told, chosen, options, model, out.text);
+  if (out.ids.empty()) out.ids = detail::encoded(out.text, model, special_tokens);
   return out;
 }
 

@@ -307,10 +307,20 @@ struct GenerationServer::State {
         router(service),
         report(service, service.config.report_seconds),
         server(service.config.http, [this](const detail::SharedExchange& exchange) {
-          if (service.config.access_log && service.config.tell)
-            service.config.tell(exchange->request().method + " " + exchange->request().target);
+          if (service.config.access_log && service.config.tell) log_answer(*exchange);
           router(exchange);
         }) {}
+  // A line of the access log: who asked, what, the status, and the milliseconds to the end of the answer.
+  void log_answer(http::Exchange& exchange) {
+    const http::Request& request = exchange.request();
+    exchange.when_answered([this, asked = request.peer + " " + request.method + " " + request.target + " ",
+                            since = std::chrono::steady_clock::now()](int status) {
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - since;
+      char end[48];
+      std::snprintf(end, sizeof end, "%d %.1f ms", status, took.count());
+      service.config.tell(asked + end);
+    });
+  }
   // What still waits refers to the routes.
   ~State() {
     service.broadcasts.stop();

@@ -151,6 +151,7 @@ class Service {
   // Hands work over; it ends when the client of `exchange` leaves.
   void submit(const SharedExchange& exchange, Engine::Work work) {
     work.seconds = config.request_seconds;
+    if (work.client.empty()) work.client = exchange->request().peer;
     const Engine::Ticket ticket = engine.submit(std::move(work));
     exchange->on_gone([this, ticket] { engine.cancel(ticket); });
   }
