@@ -56,7 +56,7 @@ RLALGO_INLINE void clean_leftovers(const std::filesystem::path& output_dir) {
 
 namespace detail {
 
-constexpr std::string_view digest_key = ",\n \"xxh64\": \"", digest_end = "\"\n}\n";
+inline constexpr std::string_view digest_key = ",\n \"xxh64\": \"", digest_end = "\"\n}\n";
 
 RLALGO_INLINE std::string with_digest(const Json& state) {
   std::string text = state.dump(1);
