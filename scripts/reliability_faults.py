@@ -308,6 +308,36 @@ def full_outputs_of_verbs(f):
         assert result.code not in (0,) and "[rlalgo." in result.err, f"{verb}: exit status {result.code}: {result.err[-200:]}"
 
 
+@case
+def streams_that_are_closed(f):
+    """A standard stream that is closed is not given to the next file: a result that cannot be written fails, and a run's files are whole."""
+    f.config({"max_steps": 1})
+    seen = []
+    for closed in (">&-", "2>&-", "<&-"):
+        shutil.rmtree(f.folder / "out", ignore_errors=True)
+        command = ["sh", "-c", f'exec "$0" train config.yaml {closed}', f.program.path]
+        done = subprocess.run(command, cwd=f.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0 and len(f.metrics()) == 1, f"{closed}: exit status {done.returncode}"
+        seen.append((f.folder / "out/model.safetensors").read_bytes())
+    assert seen[0] == seen[1] == seen[2], "the weights differ"
+    for closed, verb, number in (("<&-", ["tokenize", "--model", MODEL], "cli.21"), (">&-", ["version"], "cli.17"), ("<&-", ["inference", MODEL], "cli.21")):
+        done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', f.program.path, *map(str, verb)], cwd=f.folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and f"[rlalgo.{number}]" in done.stderr, f"{verb} {closed}: exit status {done.returncode}: {done.stderr[-200:]}"
+
+
+@case
+def names_that_are_taken(f):
+    """A directory, a pipe or a device with the name of a file that a run writes at its end is found out at its start."""
+    for name in ("config.json", "trainer_state.json", "metrics.jsonl", "report.html"):
+        for kind in ("a directory", "a pipe", "a device"):
+            place = f.folder / "out" / name
+            place.parent.mkdir(exist_ok=True)
+            place.mkdir() if kind == "a directory" else os.mkfifo(place) if kind == "a pipe" else place.symlink_to("/dev/null")
+            refuse(f, f.train(), "[rlalgo.core.1]", f"out/{name}", codes=[1])
+            assert [p.name for p in place.parent.iterdir()] == [name], kind
+            shutil.rmtree(place.parent)
+
+
 CHILD = """
 import os, subprocess, sys, time
 def f(completions, **kwargs):
