@@ -244,6 +244,42 @@ def examples(c):
 
 
 @case
+def others_make_the_completions(c):
+    """An environment, tools, a rollout function: what the model says last is matched."""
+    (c.folder / "play.py").write_text('''
+class Once:
+    def reset(self, **row):
+        self.steps = 0
+        return " Think again."
+    def step(self, text):
+        self.steps += 1
+        return ("sure?", 0.0, False) if self.steps == 1 else (None, 1.0, True)
+def solve(model, processing_class, prompts, generation_config=None):
+    out = []
+    for prompt in prompts:
+        text = processing_class.apply_chat_template(prompt["messages"], tokenize=False, add_generation_prompt=True)
+        inputs = processing_class(text, return_tensors="pt").to(model.device)
+        ids = model.generate(**inputs, max_new_tokens=6, generation_config=generation_config)
+        out.append(processing_class.decode(ids[0][inputs.input_ids.shape[1]:], skip_special_tokens=True) + " = " + prompt["ground_truth"])
+    return out
+''')
+    for trl in [{"environment_factory": "play.Once"}, {"rollout_func": "play.solve"}, {"tools": ["calculator"]}]:
+        result = train(c, STRUCTURED, trl={"max_completion_length": 80, **trl}).expect(0)
+        lines = c.metrics()
+        assert len(lines) == 2 and finite(lines), lines
+        assert lines[0]["grad_norm"] > 0 and 0 < lines[0]["ebft/alignment"] <= 2, lines[0]
+        if "environment_factory" in trl:
+            assert lines[0]["environment/turns"] > 1 and "rewards/Once/mean" not in lines[0], lines[0]
+            assert "Once has no effect" in result.err + result.out, result.err
+        if "rollout_func" in trl:
+            texts = [json.loads(line)["completion"] for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+            assert texts and all(" = " in text for text in texts), texts
+    train(c, STRUCTURED, trl={"reward_funcs": ["rewards.correct"]}).expect(2, "[rlalgo.config.8]", "features are its reward")
+    for trl in [{"environment_factory": "play.Once"}, {"rollout_func": "play.solve"}]:
+        train(c, STRIDED, trl=trl).expect(2, "[rlalgo.config.8]", "strided")
+
+
+@case
 def too_short(c):
     """Texts without room for a block, of padding alone and of nothing: finite losses, and told."""
     (c.folder / "short.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in ["1", "", "1 2", " ", "<|endoftext|>", "3 4", "", "5"]))

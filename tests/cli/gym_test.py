@@ -1,6 +1,7 @@
 """NeMo Gym: rewards of resources servers that run, or are started; servers that fail. Against clients/fake_gym.py."""
 import contextlib
 import json
+import math
 import os
 import pathlib
 import signal
@@ -201,6 +202,38 @@ def agents_that_ask_an_adapter(c):
 
 
 @case
+def episodes_matched_by_features(c):
+    """rl: ebft: what an agent's episode ends with is matched with the row's ground truth; failed episodes leave their groups."""
+    log, port = c.folder / "log.jsonl", free_port()
+    with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
+        for agent, failed, trl in [("steady", False, {}), ("failing", True, {}), ("steady", False, {"use_data_producer": True, "async_prefetch": True})]:
+            log.unlink(missing_ok=True)
+            rows(c, agent_ref={"type": "responses_api_agents", "name": f"numbers_{agent}_agent"}, ground_truth="12")
+            episodes_here(c, head, port, {"rl": "ebft", "ebft": {"embed_method": "completion_mean", "ce_coef": 0.1}}, **trl)
+            c.run("train", "config.yaml").expect(0, "done: step")
+            lines, played = c.metrics(), [json.loads(line) for line in log.read_text().splitlines()]
+            assert len(lines) == 3 and len(played) >= 24, (agent, len(lines), len(played))
+            for line in lines:
+                assert (0 < line["rollout/failed"] < 1) == failed and line["grad_norm"] > 0, line
+                assert all(math.isfinite(line[f"ebft/{name}"]) for name in ("alignment", "diversity", "reward", "ce_loss")), line
+                assert "rewards/nemo_gym/mean" not in line and line["rewards/alignment/mean"] == line["ebft/alignment"], line
+            samples = [json.loads(line) for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+            assert all(s["logged"]["ground_truth"] == "12" for s in samples), samples[0]
+            lost = [s for s in samples if s["rewards"]["alignment"] is None]
+            assert (failed or not lost) and all(s["advantage"] == 0 for s in lost), (agent, len(lost))  # a few rows of each step
+        # what failed is as harmless with the rewards of the agents themselves, and their log-probs
+        rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_failing_agent"})
+        episodes_here(c, head, port)
+        c.run("train", "config.yaml").expect(0, "done: step", "leave their groups: judge")
+        assert all(0 < line["rollout/failed"] < 1 and line["grad_norm"] > 0 for line in c.metrics()), c.metrics()
+        config(c, head, {"rl": "ebft", "ebft": {"mode": "structured"}})
+        c.run("train", "config.yaml").expect(2, "rlalgo.config.8", "nemo_gym_multi_turn")
+        rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
+        episodes_here(c, head, port, {"rl": "ebft", "ebft": {"mode": "structured"}})
+        c.run("train", "config.yaml").expect(1, "rlalgo.config.33", "ground_truth")
+
+
+@case
 def agents_that_ask_on_two_ranks(c):
     rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
     log, port = c.folder / "log.jsonl", free_port()
@@ -367,6 +400,7 @@ exec {sys.executable} {FAKE} --head-port $port --late 1
            nemo_gym_datasets=[{"path": str(c.folder / "rows.jsonl")}])
     c.run("train", "config.yaml").expect(0, "is started")
     assert "+config_paths=[a.yaml,b.yaml]" in (c.folder / "out" / "ng_run.log").read_text()
+    assert "max_steps" not in (c.folder / "out" / "ng_run.log").read_text()
     pid = int((c.folder / "Gym" / "pid").read_text())
     try:
         os.kill(pid, 0)

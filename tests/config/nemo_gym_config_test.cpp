@@ -80,6 +80,9 @@ TEST_CASE("what a Gym cannot do without, or with, is an error with its place") {
               {"config.8: ", "nemo_gym_multi_turn", "trl.rollout_func"}) == "");
   CHECK(parse(minimal + "nemo_gym_multi_turn: true\nnemo_gym_run_timeout: 9\ntrl: {use_vllm: true}\n")
             .nemo_gym.run_timeout == 9);
+  CHECK(parse(minimal + "nemo_gym_multi_turn: true\nnemo_gym_max_turns: 3\n").nemo_gym.max_turns == 3);
+  CHECK(lacks(error_of(minimal + "nemo_gym_multi_turn: true\nnemo_gym_max_turns: 0\n"),
+              {"config.6: ", "nemo_gym_max_turns", "1 or more"}) == "");
   CHECK(lacks(error_of(minimal + "trl: {tools: [calculator]}\n"), {"config.8: ", "trl.tools"}) == "");
   CHECK(lacks(error_of(without("nemo_gym_datasets") + "nemo_gym_datasets: [{server_name: x}]\n"),
               {"config.7: ", "nemo_gym_datasets[0] names no file"}) == "");

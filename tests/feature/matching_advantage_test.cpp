@@ -1,5 +1,9 @@
 #include <rlalgo/feature/matching_advantage.hpp>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include <support/catch.hpp>
 
 #include <rlalgo/advantage/pass_through.hpp>
@@ -34,6 +38,26 @@ TEST_CASE("groups are estimated apart, with both terms weighted") {
   CHECK(out.advantage[3] == 0.0);
   CHECK(out.spread[3] == 0.0);
   CHECK(out.spread[0] > 0.0);
+}
+
+TEST_CASE("a sample without a reward is not in its group") {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const auto whole = feature::MatchingAdvantage<>()(
+      advantage::PassThrough(), table({{1.6, .6}, {1.2, .8}, {1.92, 1.4}}), core::Groups::uniform(3, 3));
+  core::Groups groups;
+  groups.append(4);
+  groups.append(2);
+  groups.append(1);
+  const auto out = feature::MatchingAdvantage<>()(
+      advantage::PassThrough(),
+      table({{1.6, .6}, {none, none}, {1.2, .8}, {1.92, 1.4}, {none, none}, {none, none}, {.5, 0.0}}), groups);
+  REQUIRE(out.advantage.size() == 7);
+  CHECK(std::vector{out.advantage[0], out.advantage[2], out.advantage[3]} == whole.advantage);
+  CHECK(out.advantage[1] == 0.0);
+  CHECK(std::isnan(out.reward[1]));
+  CHECK(out.spread == std::vector{whole.spread[0], whole.spread[0], whole.spread[0], whole.spread[0], 0.0, 0.0, 0.0});
+  CHECK((out.advantage[4] == 0.0 && out.advantage[5] == 0.0 && std::isnan(out.reward[5])));
+  CHECK(out.reward[6] == .5);
 }
 
 TEST_CASE("an estimator that is chosen at run time, behind an erased aggregation") {

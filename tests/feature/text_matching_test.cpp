@@ -1,6 +1,10 @@
 #include <rlalgo/feature/text_matching.hpp>
 
+#include <cmath>
+#include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -107,6 +111,32 @@ TEST_CASE("equal texts have equal features to the bit") {
   CHECK(g.among[0] == g.among[2]);
   CHECK(g.with_truth[0] == g.with_truth[2]);
   CHECK(g.with_truth[3] == g.truth);
+}
+
+TEST_CASE("a completion whose environment failed is not in its group") {
+  const feature::TextMatching matching(network(), letters(), {});
+  const auto values = [&](Call call, std::vector<std::uint8_t> failed) {
+    auto view = call.view();
+    view.failed = failed;
+    const auto rewards = feature::matching_rewards(matching);
+    auto out = (*rewards.alignment)(view);
+    const auto diversity = (*rewards.diversity)(view);
+    out.insert(out.end(), diversity.begin(), diversity.end());
+    return std::pair(out, call.log.metrics);
+  };
+  const auto [few, few_metrics] = values(Call({"abc"}, 3, {"fg", "h", "ii"}, {"fg"}), {});
+  const auto [gaps, gap_metrics] = values(Call({"abc"}, 4, {"fg", "", "h", "ii"}, {"fg"}), {0, 1, 0, 0});
+  REQUIRE(gaps.size() == 8);
+  for (std::size_t half : {0U, 1U}) {
+    CHECK(std::isnan(gaps[4 * half + 1]));
+    CHECK(gaps[4 * half] == few[3 * half]);
+    CHECK(gaps[4 * half + 2] == few[3 * half + 1]);
+    CHECK(gaps[4 * half + 3] == few[3 * half + 2]);
+  }
+  CHECK(gap_metrics == few_metrics);
+  const auto [none, none_metrics] = values(Call({"abc"}, 2, {"", ""}, {"fg"}), {1, 1});
+  for (const double value : none) CHECK(std::isnan(value));
+  CHECK(std::isnan(none_metrics.at(0).second));
 }
 
 TEST_CASE("alignment and diversity as two reward functions") {

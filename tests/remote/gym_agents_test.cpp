@@ -241,6 +241,7 @@ TEST_CASE("agents are asked with the row and our sampling; failures are counted,
   REQUIRE(groups.size() == 2);
   CHECK(groups[0][0].episode->failure.empty());
   CHECK(groups[0][1].episode->failure == "status");
+  CHECK(groups[0][1].log_probs.size() == groups[0][1].ids.size());
   CHECK(groups[1][0].ids.size() == 7);
   CHECK(lacks(told, {"2 of 4 episodes failed", "Hit an exception"}) == "");
   mode = "broken";

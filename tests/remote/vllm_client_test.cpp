@@ -278,7 +278,6 @@ TEST_CASE("choices of the wrong shape are refused") {
       {R"({"choices": []})", R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 0, "token_ids": [1]}]})",
        R"({"choices": [{"index": 0, "token_ids": [1]}, {"index": 2, "token_ids": [1]}]})",
        R"({"choices": [{"token_ids": [1]}, {"index": 1, "token_ids": [1]}]})",
-       R"({"choices": [{"index": 0, "text": "x"}, {"index": 1, "token_ids": [1]}]})",
        R"({"choices": [{"index": 0, "token_ids": [1], "logprobs": {"token_logprobs": []}}, {"index": 1, "token_ids": [1]}]})",
        R"({"choices": [5, 6]})"}) {
     INFO(answer);

@@ -1,8 +1,10 @@
 // The definitions of remote/ and sync/, compiled once (RlalgoCompiled.cmake).
+#include <rlalgo/remote/detail/completion_reader_impl.hpp>
 #include <rlalgo/remote/detail/gym_agents_impl.hpp>
 #include <rlalgo/remote/detail/gym_impl.hpp>
 #include <rlalgo/remote/detail/gym_process_impl.hpp>
 #include <rlalgo/remote/detail/gym_rewards_impl.hpp>
+#include <rlalgo/remote/detail/open_ai_client_impl.hpp>
 #include <rlalgo/remote/detail/open_env_impl.hpp>
 #include <rlalgo/remote/detail/python_environment_impl.hpp>
 #include <rlalgo/remote/detail/python_transform_impl.hpp>

@@ -196,8 +196,10 @@ class Conversation {
                            [&model, kwargs](const data::Json& prompt) {
                              return prompt.is_string() ? prompt.get<std::string>() : model.render(prompt, true, kwargs);
                            },
-                       .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); },
-                       .converse = detail::Conversation(c, model, generator, std::move(sampling))};
+                       .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); }};
+  // Where environments, agents or a function have made the turns, there are no others.
+  if (!c.trl.has_turns() && !c.trl.rollout_func && !c.nemo_gym.multi_turn)
+    texts.converse = detail::Conversation(c, model, generator, std::move(sampling));
   const feature::MatchingRewards rewards = feature::matching_rewards({std::move(network),
                                                                       std::move(texts),
                                                                       {.pooling = pooling(c),

@@ -22,6 +22,7 @@
 
 #include <rlalgo/config/detail/read_nemo_gym.hpp>
 #include <rlalgo/config/document.hpp>
+#include <rlalgo/config/gym_turn_limits.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/ranks.hpp>
@@ -130,13 +131,20 @@ struct NemoGym {
     std::filesystem::create_directories(c.output_dir);
     const std::filesystem::path log = std::filesystem::absolute(std::filesystem::path(c.output_dir) / "ng_run.log");
     if (tell) tell("the NeMo Gym in " + gym_directory(c).string() + " is started; its log is " + log.string());
-    out->process =
-        std::make_unique<remote::GymProcess>(remote::GymProcessConfig{.directory = gym_directory(c),
-                                                                      .config_paths = g.config_paths,
-                                                                      .head_port = g.head_port,
-                                                                      .overrides = policy_overrides(c, served_at),
-                                                                      .log = log});
+    std::vector<std::string> overrides = policy_overrides(c, served_at);
+    if (g.max_turns)
+      for (std::string& limit : gym_turn_limits(gym_directory(c), g.config_paths, *g.max_turns))
+        overrides.push_back(std::move(limit));
+    out->process = std::make_unique<remote::GymProcess>(remote::GymProcessConfig{.directory = gym_directory(c),
+                                                                                 .config_paths = g.config_paths,
+                                                                                 .head_port = g.head_port,
+                                                                                 .overrides = std::move(overrides),
+                                                                                 .log = log});
     settings.still_starting = [process = out->process.get()] { process->require_running(); };
+  } else if (g.max_turns && tell && world_of(c)->rank() == 0) {
+    tell(
+        "nemo_gym_max_turns has no effect on a Gym that runs already: its agents' limit is max_steps of their "
+        "configurations");
   }
   out->gym = std::make_shared<remote::Gym>(std::move(settings));
   out->gym->discover({});

@@ -5,7 +5,7 @@
 //   nemo_gym_config_paths what it is started with             nemo_gym_head_port    its head server, also of a started one
 //   nemo_gym_server_timeout   seconds until it is up          nemo_gym_verify_timeout   seconds for a completion's judgement
 //   nemo_gym_model_name   what responses call the model         nemo_gym_multi_turn   agents play episodes
-//   nemo_gym_run_timeout  seconds for one of them
+//   nemo_gym_run_timeout  seconds for one of them              nemo_gym_max_turns    messages of the model in one of them
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,7 @@ struct NemoGymConfig {
   std::optional<std::string> model_name;  // base_model unless set
   bool multi_turn = false;                // agents play episodes, which ask the generation server
   double run_timeout = 300.0;             // seconds for one of them
+  std::optional<std::int64_t> max_turns;  // calls of the model in one of them, of a Gym that is started
 };
 
 }  // namespace rlalgo::config

@@ -292,13 +292,14 @@ class Validator {
     for (const double layer : e.feature_layers)
       range("ebft.feature_layers", layer, layer >= 0 && layer <= 1, "relative depths from 0 to 1");
     if (e.feature_layers.empty()) range("ebft.feature_layers", 0, false, "one relative depth or more");
+    const bool strided = is_strided(config_);
     for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools", "trl.rollout_func"})
-      if (config_.was_set(key))
+      if (config_.was_set(key) && (strided || !config_.trl.reward_funcs.empty()))
         core::raise_usage("config", 8,
-                          {.what = std::string(key) + " does not go with rl: ebft: features are its reward",
+                          {.what = std::string(key) + " does not go with rl: ebft" +
+                                   (strided ? " of mode strided" : "") + ": features are its reward",
                            .where = config_.place(key),
                            .remedy = "remove the key, or set rl: grpo"});
-    const bool strided = is_strided(config_);
     const PoolingRow& pooling = pooling_of(config_);
     if (strided && !pooling.blocks)
       core::raise_usage("config", 8,

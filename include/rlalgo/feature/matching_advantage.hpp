@@ -4,11 +4,14 @@
 //
 // The estimator sees the two terms apart, which a baseline that leaves out pairs needs (group_estimators.hpp); the
 // trainer's estimator of plain rewards is not asked. The table has two columns, alignment with weight c_al and diversity
-// with weight −c_dv (text_matching.hpp). spread is the standard deviation of a group's rewards.
+// with weight −c_dv (text_matching.hpp). spread is the standard deviation of a group's rewards. A sample that is NaN has
+// advantage 0 and is not in its group.
 // Errors: [rlalgo.feature.7] rewards of another kind.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,15 +40,23 @@ class MatchingAdvantage {
                    .found = std::to_string(rewards.columns()) + " columns"});
     aggregation::Result out;
     for (const core::Span group : groups) {
+      std::vector<std::size_t> rows;
       std::vector<double> al, dv;
       for (std::size_t i = group.begin; i < group.end; ++i) {
+        if (std::isnan(rewards(i, 0)) || std::isnan(rewards(i, 1))) continue;
+        rows.push_back(i);
         al.push_back(rewards.weights()[0] * rewards(i, 0));
         dv.push_back(-rewards.weights()[1] * rewards(i, 1));
       }
+      out.reward.resize(group.end, std::numeric_limits<double>::quiet_NaN());
+      out.advantage.resize(group.end, 0.0);
       const std::vector<double> reward = Reward()(al, dv);
-      out.reward.insert(out.reward.end(), reward.begin(), reward.end());
-      for (const double advantage : estimator_(al, dv)) out.advantage.push_back(core::finite_advantage(advantage));
-      out.spread.insert(out.spread.end(), group.size(), group.size() == 1 ? 0.0 : core::moments(reward).deviation);
+      const std::vector<double> advantage = rows.empty() ? reward : estimator_(al, dv);
+      for (std::size_t k = 0; k < rows.size(); ++k) {
+        out.reward[rows[k]] = reward[k];
+        out.advantage[rows[k]] = core::finite_advantage(advantage[k]);
+      }
+      out.spread.insert(out.spread.end(), group.size(), rows.size() < 2 ? 0.0 : core::moments(reward).deviation);
     }
     return out;
   }

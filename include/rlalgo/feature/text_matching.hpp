@@ -7,6 +7,7 @@
 // other side's turns as the dataset has them, the model's as it makes them, and its text is that of all of it. The ground
 // truth's is the dataset's conversation.
 //
+// A completion whose environment failed has no feature, and is NaN; the others of its group are matched as if it were not there.
 // Equal texts share one feature to the bit, the ground truth's included; the texts of a prompt share their common tokens
 // in the pass. An end token is in no text.
 //
@@ -83,6 +84,8 @@ class TextMatching {
   [[nodiscard]] TokenIds encode(const std::string& text) const;
 
   [[nodiscard]] TextGroup group(const reward::RewardCall& call, std::size_t begin, std::size_t end) const;
+  // Whether the answers of the row's group are carried on.
+  [[nodiscard]] bool converses(const reward::RewardCall& call, std::size_t row) const;
 
   FeatureNetwork network_;
   Texts texts_;

@@ -66,7 +66,8 @@ class GymAgents {
                                                       inference::DrawKey key);
 
  private:
-  data::Completion play(const data::Json& row, const inference::SamplingConfig& sampling);
+  // `longest`: tokens of a message, where the row does not say.
+  data::Completion play(const data::Json& row, const inference::SamplingConfig& sampling, std::int64_t longest);
 
   std::shared_ptr<Gym> gym_;
   GymAgentsConfig config_;

@@ -7,7 +7,7 @@
 //   OpenAI's  POST /v1/completions {"model", "prompt": [[ids]…], "n", …, "logprobs": 0, "return_token_ids": true}
 //             → {"choices": [{"index", "token_ids", "logprobs": {"token_logprobs"}, "finish_reason"}]}
 //
-// TRL's is spoken where both are. The log-prob of a token is the entry of its own id (TRL's innermost lists are sorted by
+// TRL's is spoken where both are; OpenAI's as open_ai_client.hpp does. The log-prob of a token is the entry of its own id (TRL's innermost lists are sorted by
 // rank, not sampled-first). A completion is left without log-probs when the server sends none, a null (NaN) among them,
 // or those of the model where the sampling draws from another distribution (vLLM without --logprobs-mode
 // processed_logprobs). The first call waits for GET /health/, at most `start_seconds`.
@@ -18,12 +18,14 @@
 // Source: TRL 1.8, scripts/vllm_serve.py; vLLM 0.32.
 //
 // Errors: [rlalgo.remote.10] an answer of the wrong shape; [rlalgo.remote.11] a token id outside the model's
-// vocabulary; [rlalgo.remote.13] a server without a route that generates; those of http/json_client.hpp.
+// vocabulary; [rlalgo.remote.13] a server without a route that generates; those of open_ai_client.hpp and
+// http/json_client.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,6 +35,8 @@
 
 #include <rlalgo/http/json_client.hpp>
 #include <rlalgo/inference/generator.hpp>
+#include <rlalgo/remote/detail/completion_reader.hpp>
+#include <rlalgo/remote/open_ai_client.hpp>
 
 namespace rlalgo::remote {
 
@@ -50,7 +54,10 @@ class VllmClient {
   using Json = nlohmann::ordered_json;
   static constexpr inference::WeightSource weights = inference::WeightSource::remote;
 
-  explicit VllmClient(VllmConfig config) : config_(std::move(config)), client_(config_.server) {}
+  explicit VllmClient(VllmConfig config)
+      : config_(std::move(config)),
+        client_(config_.server),
+        reader_("POST " + client_.base_url() + "/generate/", config_.vocab_size) {}
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling,
@@ -58,45 +65,20 @@ class VllmClient {
 
  private:
   enum class Protocol { unknown, trl, openai };
-
-  // Of requests that go in one call: those that want the same count and limit.
-  struct Batch {
-    std::span<const inference::Request> requests;
-    std::vector<std::size_t> chosen;  // of the requests
-    std::size_t count = 1;
-    inference::SamplingConfig sampling;
-    inference::DrawKey key;
-  };
   using Completions = std::vector<std::vector<data::Completion>>;
 
   void find_out();
-  [[nodiscard]] std::string model_name();
-  [[nodiscard]] bool reports_drawn();
-
-  [[nodiscard]] static Json prompts(const Batch& batch);
-  [[nodiscard]] Json generation_kwargs(const Batch& batch) const;
-  void ask_trl(const Batch& batch, Completions& out);
-  void ask_openai(const Batch& batch, Completions& out);
-  void read_trl(const Json& answer, const Batch& batch, Completions& out) const;
-  void read_openai(const Json& answer, const Batch& batch, std::size_t asked, Completions& out) const;
-
-  [[nodiscard]] data::Completion completion_of(const Json& ids, const Json& reason,
-                                               const inference::SamplingConfig& sampling) const;
-  // Entries of `values` by their place where `tokens` is null, else by the id of the token.
-  [[nodiscard]] std::vector<float> log_probs_of(const std::vector<data::TokenId>& ids, const Json& values,
-                                                const Json* tokens) const;
-
-  [[nodiscard]] const Json& list(const Json& answer, const char* key) const;
-  [[nodiscard]] std::string where() const;
-  [[noreturn]] void wrong(const std::string& found, const std::string& expected) const;
+  [[nodiscard]] Json generation_kwargs(const inference::SamplingConfig& sampling) const;
+  // Of prompts that want the same count and limit.
+  void ask_trl(std::span<const inference::Request> requests, std::span<const std::size_t> chosen, std::size_t count,
+               const inference::SamplingConfig& sampling, inference::DrawKey key, Completions& out);
 
   VllmConfig config_;
   http::JsonClient client_;
+  detail::CompletionReader reader_;  // of TRL's protocol
+  std::optional<OpenAiClient> openai_;
   Protocol protocol_ = Protocol::unknown;
-  bool own_ = false;            // the server is rlalgo's
-  std::string model_;           // OpenAI's protocol
-  bool drawn_ = true;           // log-probs are of the distribution that is drawn from
-  bool told_of_model_ = false;  // that they are not
+  bool own_ = false;  // the server is rlalgo's
 };
 
 static_assert(inference::Generator<VllmClient>);

@@ -49,8 +49,10 @@ struct RewardCall {
   std::span<const std::string> texts;    // [N] the completion as text in either case
   std::span<const std::span<const std::int32_t>> completion_ids;  // [N] token ids, end token included
   std::span<const Json> columns;                                  // [N] objects: the other dataset columns
-  std::int64_t step = 0;                                          // optimizer step, 0-based
-  RewardLog* log = nullptr;                                       // where to log; null: nobody listens
+  std::span<const std::uint8_t> failed =
+      {};                    // [N] 1: its environment failed, its reward will not count; empty: none did
+  std::int64_t step = 0;     // optimizer step, 0-based
+  RewardLog* log = nullptr;  // where to log; null: nobody listens
   [[nodiscard]] std::size_t size() const noexcept { return texts.size(); }
 
   // Rows [begin, end) of this call, logging elsewhere.
@@ -60,6 +62,7 @@ struct RewardCall {
             .texts = texts.subspan(begin, end - begin),
             .completion_ids = completion_ids.subspan(begin, end - begin),
             .columns = columns.subspan(begin, end - begin),
+            .failed = failed.empty() ? failed : failed.subspan(begin, end - begin),
             .step = step,
             .log = other_log};
   }

@@ -5,7 +5,7 @@
 Resources servers: numbers (answers compared as numbers; sessions by cookie; reward_components), words_resources_server with the
 inner name words (no sessions, refuses rows without expected_answer), stepped (no /verify). Agents: numbers_simple_agent (not there);
 with --model-url numbers_editing_agent, which asks once, or once more with another history, and numbers_steady_agent, which asks
-twice and rewards what was said.
+twice and rewards what was said, and numbers_failing_agent, of whose episodes two of four fail.
 --faults: four of ten judgements go wrong in one of seven ways, chosen by the seed and the text. --log: one JSON line for each judgement.
 """
 import argparse
@@ -188,6 +188,23 @@ class SteadyAgent(EditingAgent):
         self.reply(200, {**body, "reward": reward, "mask_sample": False, "failure_kind": None, "response": {"output": [first, second]}})
 
 
+class FailingAgent(SteadyAgent):
+    """Of every four episodes one fails by itself, and one with status 500."""
+
+    def do_POST(self):
+        if self.path == "/run":
+            with lock:
+                run = EditingAgent.runs
+                EditingAgent.runs += 1
+            if run % 4 < 2:
+                body = self.body()
+                write(fault=run % 4)
+                if run % 4:
+                    return self.reply(500, "Hit an exception in FailingAgent: b'...'")
+                return self.reply(200, {**body, "reward": 0.0, "mask_sample": True, "failure_kind": "tool", "response": {"output": []}})
+        super().do_POST()
+
+
 def start(handler, port=0):
     server = Server(("127.0.0.1", port), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -235,6 +252,11 @@ numbers_steady_agent:
     simple_agent:
       resources_server: {{type: resources_servers, name: numbers}}
       port: {start(SteadyAgent)}
+numbers_failing_agent:
+  responses_api_agents:
+    simple_agent:
+      resource_server_is_not_asked: true
+      port: {start(FailingAgent)}
 """
 time.sleep(options.late)
 start(Head, options.head_port)

@@ -77,9 +77,10 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
   NemoGymConfig& gym = config.nemo_gym;
   reader.read("nemo_gym_enabled", gym.enabled);
   if (!gym.enabled) return;
-  if (is_preference(config) || matches_features(config))
+  if (is_preference(config) || is_strided(config))
     core::raise_usage("config", 8,
-                      {.what = "nemo_gym_enabled does not go with rl: " + config.rl,
+                      {.what = "nemo_gym_enabled does not go with rl: " + config.rl +
+                               (is_preference(config) ? "" : " of mode strided"),
                        .where = reader.section().find("nemo_gym_enabled")->place.text(),
                        .remedy = "a Gym rewards completions: rl: grpo, gdpo or rloo"});
   if (config.trl.has_turns())
@@ -102,11 +103,22 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
           read_gym_dataset(list->items[i], "nemo_gym_datasets[" + std::to_string(i) + "]", reader.findings()));
   }
   reader.read("nemo_gym_multi_turn", gym.multi_turn);
-  if (gym.multi_turn) reader.read("nemo_gym_run_timeout", gym.run_timeout);
+  if (gym.multi_turn) {
+    reader.read("nemo_gym_run_timeout", gym.run_timeout);
+    reader.read("nemo_gym_max_turns", gym.max_turns);
+    if (gym.max_turns && *gym.max_turns < 1)
+      raise_range("nemo_gym_max_turns", *reader.section().find("nemo_gym_max_turns"), "1 or more");
+  }
+  if (matches_features(config) && !gym.multi_turn)
+    core::raise_usage(
+        "config", 8,
+        {.what = "nemo_gym_enabled does not go with rl: " + config.rl + " where no agent plays",
+         .where = reader.section().find("nemo_gym_enabled")->place.text(),
+         .remedy = "features are its reward, not a Gym's verdict: set nemo_gym_multi_turn: true, or rl: grpo"});
   static constexpr RecognisedKey idle[] = {
       {"nemo_gym_auto_clone", "nothing is downloaded; install the Gym into .venv of nemo_gym_dir"},
       {"nemo_gym_run_timeout", "nemo_gym_multi_turn is not true"},
-      {"nemo_gym_max_turns", "an agent's limit is max_steps of its configuration"}};
+      {"nemo_gym_max_turns", "nemo_gym_multi_turn is not true"}};
   apply_idle(reader, idle);
 
   const auto place = [&](const char* key) { return reader.section().find(key)->place.text(); };
@@ -136,7 +148,7 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
     if (reader.given(key))
       reader.findings().warnings.push_back(std::string(key) + " (" + place(key) +
                                            ") has no effect: prompts come from nemo_gym_datasets");
-  name_gym_rewards(config.trl);
+  if (!matches_features(config)) name_gym_rewards(config.trl);
 }
 
 }  // namespace detail

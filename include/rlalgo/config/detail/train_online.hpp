@@ -112,6 +112,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (matches_features(config)) {
     feature::FeatureNetwork network = feature_network(config, model, sharding.get());
     if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+    if (environments && !environments->reward_name().empty() && messages.note)
+      messages.note("rl: ebft: features are the reward; that of " + environments->reward_name() + " has no effect");
     rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
   }
 

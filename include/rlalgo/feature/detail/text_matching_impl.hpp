@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/moments.hpp>
 #include <rlalgo/feature/gram.hpp>
 #include <rlalgo/feature/matching.hpp>
 #include <rlalgo/feature/network.hpp>
@@ -91,6 +93,20 @@ inline const reward::Json* turns(const reward::Json& columns) {
   return found != columns.end() && found->is_array() && !found->empty() ? &*found : nullptr;
 }
 
+inline bool has_failed(const reward::RewardCall& call, std::size_t row) {
+  return !call.failed.empty() && call.failed[row] != 0;
+}
+
+// Values of the completions that did not fail, with NaN in the place of the others.
+inline std::vector<double> with_gaps(const reward::RewardCall& call, std::size_t begin, std::size_t end,
+                                     const std::vector<double>& values) {
+  std::vector<double> out;
+  auto next = values.begin();
+  for (std::size_t i = begin; i < end; ++i)
+    out.push_back(has_failed(call, i) ? std::numeric_limits<double>::quiet_NaN() : *next++);
+  return out;
+}
+
 struct MatchingColumns {
   TextMatching matching;
   std::vector<double> diversity = {};  // of the call that alignment was asked last
@@ -103,13 +119,12 @@ class AlignmentReward final : public reward::RewardFunction {
   RLALGO_INLINE std::vector<double> operator()(const reward::RewardCall& call) override {
     std::vector<double> alignment;
     columns_->diversity.clear();
-    double mismatch = 0.0;
+    std::vector<double> mismatch;
     std::vector<TokenIds> embedded;
-    const std::vector<Matching> groups = columns_->matching(call, &embedded);
-    for (const Matching& group : groups) {
+    for (const Matching& group : columns_->matching(call, &embedded)) {
       alignment.insert(alignment.end(), group.alignment.begin(), group.alignment.end());
       columns_->diversity.insert(columns_->diversity.end(), group.diversity.begin(), group.diversity.end());
-      mismatch += group.mismatch;
+      mismatch.push_back(group.mismatch);
     }
     if (call.log != nullptr && !alignment.empty()) {
       if (std::any_of(embedded.begin(), embedded.end(), [](const TokenIds& ids) { return !ids.empty(); })) {
@@ -120,13 +135,12 @@ class AlignmentReward final : public reward::RewardFunction {
       reward::Json truths = reward::Json::array();
       for (const reward::Json& columns : call.columns) truths.push_back(columns.at(TextMatching::truth_column));
       call.log->extras.emplace_back("ground_truth", std::move(truths));
-      const auto n = static_cast<double>(alignment.size());
-      const double al = detail::sum(alignment) / n, dv = detail::sum(columns_->diversity) / n;
+      const double al = core::moments(alignment).mean, dv = core::moments(columns_->diversity).mean;
       const TextMatchingConfig& c = columns_->matching.config();
       call.log->metrics.emplace_back("ebft/alignment", al);
       call.log->metrics.emplace_back("ebft/diversity", dv);
       call.log->metrics.emplace_back("ebft/reward", c.alignment_coef * al - c.diversity_coef * dv);
-      call.log->metrics.emplace_back("ebft/cfm_loss", mismatch / static_cast<double>(groups.size()));
+      call.log->metrics.emplace_back("ebft/cfm_loss", core::moments(mismatch).mean);
     }
     return alignment;
   }
@@ -166,16 +180,22 @@ RLALGO_INLINE TextGroup TextMatching::group(const reward::RewardCall& call, std:
   const std::string prompt = texts_.render(*call.prompts[begin]);
   TextGroup out;
   out.prompt_length = static_cast<std::int64_t>(texts_.encode(prompt).size());
-  if (const reward::Json* rest = detail::turns(call.columns[begin]); rest != nullptr && texts_.converse) {
-    const auto texts = texts_.converse(*call.prompts[begin], *rest, truth->get_ref<const std::string&>(),
-                                       call.texts.subspan(begin, end - begin), begin, call.step);
+  if (converses(call, begin)) {
+    const auto texts =
+        texts_.converse(*call.prompts[begin], *detail::turns(call.columns[begin]), truth->get_ref<const std::string&>(),
+                        call.texts.subspan(begin, end - begin), begin, call.step);
     out.truth = encode(texts.at(0));
     for (std::size_t i = 1; i < texts.size(); ++i) out.samples.push_back(encode(texts[i]));
     return out;
   }
   out.truth = encode(prompt + truth->get_ref<const std::string&>());
-  for (std::size_t i = begin; i < end; ++i) out.samples.push_back(encode(prompt + call.texts[i]));
+  for (std::size_t i = begin; i < end; ++i)
+    if (!detail::has_failed(call, i)) out.samples.push_back(encode(prompt + call.texts[i]));
   return out;
+}
+
+RLALGO_INLINE bool TextMatching::converses(const reward::RewardCall& call, std::size_t row) const {
+  return detail::turns(call.columns[row]) != nullptr && texts_.converse != nullptr;
 }
 
 RLALGO_INLINE std::vector<Matching> TextMatching::operator()(const reward::RewardCall& call,
@@ -184,11 +204,18 @@ RLALGO_INLINE std::vector<Matching> TextMatching::operator()(const reward::Rewar
   for (std::size_t begin = 0, end = 0; begin < call.size(); begin = end) {
     for (end = begin + 1; end < call.size() && call.prompts[end] == call.prompts[begin];) ++end;
     TextGroup texts = group(call, begin, end);
-    out.push_back(match(text_gram(network_, texts, config_.pooling, config_.matching.whitening == Whitening::none),
-                        config_.matching));
-    if (embedded == nullptr) continue;
-    if (detail::turns(call.columns[begin]) == nullptr) texts.samples.assign(end - begin, {});
-    embedded->insert(embedded->end(), texts.samples.begin(), texts.samples.end());
+    Matching& one = out.emplace_back();
+    if (texts.samples.empty())
+      one.mismatch = std::numeric_limits<double>::quiet_NaN();
+    else
+      one = match(text_gram(network_, texts, config_.pooling, config_.matching.whitening == Whitening::none),
+                  config_.matching);
+    if (!converses(call, begin)) {
+      one.alignment = detail::with_gaps(call, begin, end, one.alignment);
+      one.diversity = detail::with_gaps(call, begin, end, one.diversity);
+      texts.samples.assign(end - begin, {});
+    }
+    if (embedded != nullptr) embedded->insert(embedded->end(), texts.samples.begin(), texts.samples.end());
   }
   return out;
 }

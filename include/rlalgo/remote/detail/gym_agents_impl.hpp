@@ -145,6 +145,7 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
     if (!stop_ids.empty()) {
       out.ids = {stop_ids.front()};
       out.loss_mask = {0};
+      out.log_probs = {0.0f};  // a loss that asks for those of the others asks for this one's, too
     }
     out.episode = std::make_shared<const data::Episode>(std::move(episode));
     return std::move(out);
@@ -220,12 +221,13 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
   return out;
 }
 
-RLALGO_INLINE data::Completion GymAgents::play(const data::Json& row, const inference::SamplingConfig& sampling) {
+RLALGO_INLINE data::Completion GymAgents::play(const data::Json& row, const inference::SamplingConfig& sampling,
+                                               std::int64_t longest) {
   nlohmann::ordered_json body = row;
   body.erase(gym_server_column);
   auto& params = body["responses_create_params"];
   if (!params.contains("max_output_tokens") || params["max_output_tokens"].is_null())
-    params["max_output_tokens"] = sampling.max_new_tokens;
+    params["max_output_tokens"] = longest;
   params["temperature"] = sampling.temperature;
   params["top_p"] = sampling.top_p;
   const std::string agent = gym_agent_of(row, gym_->directory());
@@ -246,12 +248,16 @@ RLALGO_INLINE data::Completion GymAgents::play(const data::Json& row, const infe
 RLALGO_INLINE std::vector<std::vector<data::Completion>> GymAgents::generate(
     std::span<const inference::Request> requests, const inference::SamplingConfig& sampling, inference::DrawKey key) {
   std::vector<std::pair<std::size_t, const data::Json*>> asked;
+  const auto longest = [&](std::size_t r) {
+    const std::int64_t own = requests[r].max_new_tokens;
+    return own > 0 ? std::min(own, sampling.max_new_tokens) : sampling.max_new_tokens;
+  };
   for (std::size_t r = 0; r < requests.size(); ++r)
     for (std::int64_t j = 0; j < requests[r].count; ++j) asked.emplace_back(r, &requests[r].source->columns);
   std::vector<data::Completion> played(asked.size());
   const auto play_all = [&] {
     detail::side_by_side(asked.size(), config_.at_once,
-                         [&](std::size_t i) { played[i] = play(*asked[i].second, sampling); });
+                         [&](std::size_t i) { played[i] = play(*asked[i].second, sampling, longest(asked[i].first)); });
   };
   play_all();
   const auto unreached = [](const data::Completion& one) { return one.episode->failure == "unreachable"; };

@@ -85,6 +85,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   std::vector<data::Json> completions, columns;
   std::vector<std::string> texts;
   std::vector<std::span<const std::int32_t>> ids;
+  std::vector<std::uint8_t> failed;
   std::deque<std::vector<data::TokenId>> joined;  // completions of several rows
   for (const data::Rollout& r : generation.rollouts) {
     prompts.push_back(&*r.prompt);
@@ -93,6 +94,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
     if (r.episode && r.episode->columns.is_object()) columns.back().update(r.episode->columns);
     texts.push_back(r.episode && !r.episode->messages.is_null() ? r.episode->last_text : r.text);
+    failed.push_back(r.episode && !r.episode->failure.empty() ? 1 : 0);
     if (r.further.empty()) {
       ids.emplace_back(r.completion_ids);
       continue;
@@ -116,6 +118,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
                                 .texts = texts,
                                 .completion_ids = ids,
                                 .columns = columns,
+                                .failed = failed,
                                 .step = step,
                                 .log = &log};
   for (std::size_t k = 0; k < rewards.size(); ++k) {
