@@ -6,6 +6,7 @@ is resumed until it ends; where generation and training take turns its files are
 table of times is in docs/distributed.md.
 """
 
+import ctypes
 import json
 import os
 import pathlib
@@ -106,14 +107,49 @@ class Link:
             one.close()
 
 
+def connections(pid):
+    """The TCP connections of a process: (own port, the other one's) to a descriptor of it."""
+    ports = {}
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "01":  # established
+                ports[words[9]] = tuple(int(words[i].rsplit(":", 1)[1], 16) for i in (1, 2))
+    found = {}
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(entry)
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in ports:
+            found[ports[target[8:-1]]] = int(entry.name)
+    return found
+
+
+def cut_connections(first, second):
+    """Shuts down what two processes are connected by, as they would find it when packets no longer arrive; how many it were."""
+    theirs, cut = connections(second), 0
+    own = {ports: fd for ports, fd in connections(first).items() if ports[::-1] in theirs}
+    for descriptor in own.values():
+        handle = os.pidfd_open(first)
+        copy = ctypes.CDLL(None, use_errno=True).syscall(438, handle, descriptor, 0)  # pidfd_getfd
+        os.close(handle)
+        assert copy >= 0, f"pidfd_getfd: {os.strerror(ctypes.get_errno())}"
+        with socket.socket(fileno=copy) as one:
+            one.shutdown(socket.SHUT_RDWR)
+        cut += 1
+    return cut
+
+
 class Trial:
     def __init__(self, program, folder, dice, beside=None):
         self.program, self.folder, self.dice = program, folder, dice
         self.beside = dice.random() < 0.3 if beside is None else beside
         self.who = dice.randint(0, 1)
         self.says = f"rank {self.who}{', beside training' * self.beside}"
-        self.processes, self.seconds, self.link, self.shared = [], None, None, False
+        self.processes, self.seconds, self.link, self.shared, self.sliced = [], None, None, False, False
         self.started = self.restarts = False  # the run goes on by itself; after a restart
+        self.asked = False  # to stop: its checkpoint is one more, and save_total_limit keeps others
         trl = {**GRPO["trl"], "reward_funcs": ["rewards.f"], "reward_timeout": REWARD, "reward_max_retries": 0}
         if self.beside:
             trl.update({"async_prefetch": True, "use_data_producer": True, "prefetch_depth": 2, "num_iterations": 1})
@@ -123,11 +159,19 @@ class Trial:
 
     # --- starting
 
+    def set(self, **keys):
+        settings = json.loads((self.folder / "config.yaml").read_text())
+        (self.folder / "config.yaml").write_text(json.dumps({**settings, **keys}))
+
     def share(self):
         """The tokens of the rows, instead of the rows: the same numbers to rounding."""
-        settings = json.loads((self.folder / "config.yaml").read_text())
         self.shared = True
-        (self.folder / "config.yaml").write_text(json.dumps({**settings, "context_parallel_size": 2, "gradient_accumulation_steps": 2}))
+        self.set(context_parallel_size=2, gradient_accumulation_steps=2)
+
+    def slice(self):
+        """The weights: the same numbers to rounding."""
+        self.sliced = True
+        self.set(fsdp_config={"reshard_after_forward": True})
 
     def start(self, *more, program=None):
         """By the program itself."""
@@ -221,7 +265,8 @@ class Trial:
         for path in (self.folder / "out").rglob("*.json"):
             json.loads(path.read_text())
         for path in (self.folder / "out").glob("checkpoint-*"):
-            assert (path / "optimizer.safetensors").exists() and (path / "rlalgo_state.json").exists(), f"half a checkpoint: {path}"
+            parts = 2 if self.sliced else 1
+            assert len(list(path.glob("optimizer*.safetensors"))) == parts and (path / "rlalgo_state.json").exists(), f"half a checkpoint: {path}"
 
     def goes_on(self, expected):
         (self.folder / "fault").unlink(missing_ok=True)
@@ -234,10 +279,12 @@ class Trial:
         assert not left, f"left behind: {left}"
         steps = [json.loads(line)["step"] for line in (self.folder / "out/metrics.jsonl").read_text().splitlines()]
         assert steps == list(range(1, STEPS + 1)), steps
-        if not self.beside and not self.shared:
+        if not self.beside and not self.shared and not self.sliced:
             wrong = differences(expected, comparable(self.folder / "out"))
             if self.restarts:  # a restart names its checkpoint, and the settings that are kept say so
                 wrong = [name for name in wrong if not name.endswith(("rlalgo_state.json", "run.json"))]
+            if self.asked:
+                wrong = [name for name in wrong if not name.startswith("checkpoint-")]
             assert not wrong, f"{', '.join(wrong)} differ from an undisturbed run's"
 
     def stop(self):
@@ -276,6 +323,24 @@ def killed_in_a_step(trial):
     trial.in_a_step()
     os.kill(trial.rank(trial.who), signal.SIGKILL)
     trial.ends(time.monotonic(), 0, numbered=trial.who == 1)
+
+
+@fault("killed in a step, weights in slices")
+def killed_with_slices(trial):
+    trial.slice()
+    killed_in_a_step(trial)
+
+
+@fault("killed in a step of a context group, weights in slices")
+def killed_in_a_ring_with_slices(trial):
+    trial.slice()
+    killed_in_a_ring(trial)
+
+
+@fault("stopped in a step, weights in slices")
+def stopped_with_slices(trial):
+    trial.slice()
+    stopped_in_a_step(trial)
 
 
 @fault("killed in a step of a context group")
@@ -371,6 +436,33 @@ def full_disk(trial):
     trial.ends(time.monotonic(), 5)  # the next file that is larger
 
 
+@fault("the disk of rank 1 is full, weights in slices")
+def full_disk_of_a_slice(trial):
+    trial.slice()
+    wrapper = trial.folder / "limited"
+    wrapper.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(trial.program.path)} \"$@\"\n")
+    wrapper.chmod(0o755)
+    trial.start(program=Program(wrapper))
+    trial.in_a_step()
+    resource.prlimit(trial.rank(1), resource.RLIMIT_FSIZE, (1 << 12, 1 << 12))
+    trial.ends(time.monotonic(), 5)  # the next part of the optimizer's state
+
+
+@fault("the connections between the ranks are cut")
+def cut_between(trial):
+    trial.start()
+    trial.in_a_step()
+    cut = cut_connections(trial.rank(0), trial.rank(1))
+    assert cut > 0, "the ranks have no connection"
+    trial.ends(time.monotonic(), SILENT)
+
+
+@fault("the connections between the ranks are cut, weights in slices")
+def cut_between_slices(trial):
+    trial.slice()
+    cut_between(trial)
+
+
 @fault("the link to the store is cut")
 def cut_link(trial):
     trial.start_apart()
@@ -396,6 +488,7 @@ def interrupted(trial):
     trial.start()
     trial.in_a_step()
     number = trial.dice.choice([signal.SIGINT, signal.SIGTERM])
+    trial.asked = True
     os.kill(trial.rank(trial.who), number)
     codes = CODES[number] if isinstance(CODES[number], tuple) else (CODES[number],)
     trial.ends(time.monotonic(), 0, (*codes, 0), numbered=False)
@@ -406,6 +499,7 @@ def killed_launcher(trial):
     process = trial.start()
     trial.in_a_step()
     ids = list(trial.ranks().values())
+    trial.asked = True
     process.kill()
     process.wait()
     begin = time.monotonic()

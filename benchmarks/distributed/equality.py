@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Trains the quickstart's model with every method on 1, 2 and 4 ranks, five steps each, and prints how far the runs are apart.
 
-    equality.py [--rlalgo PROGRAM] [--only TEXT] [--ranks 2,4] [--context 1] [--layout whole|zero1|zero2|fsdp|hybrid]
+    equality.py [--rlalgo PROGRAM] [--only PATTERN] [--ranks 2,4] [--context 1] [--layout whole|zero1|zero2|fsdp|hybrid]
+    equality.py --layouts zero1:2,zero1:4,fsdp:4,hybrid:4,fsdp:4x2     layout:ranks, or :ranks x ranks that share their rows
 
-Prints the table of docs/distributed.md: per method and number of ranks the largest difference from one rank of losses, gradient
+With --layouts one row for each of them: the largest of all methods. Otherwise prints the table of docs/distributed.md: per method and number of ranks the largest difference from one rank of losses, gradient
 norms, all other metrics and weights, relative to the largest value of its name (FLOOR at least: a loss of advantages that add up to
 0, or a divergence of equal policies, is made of rounding alone); and whether completions are identical.
 Exit status 1 where float32's rounding does not explain a difference (LIMIT). PROGRAM is by default build/release/bin/rlalgo.
@@ -13,6 +14,7 @@ Only the standard library of Python is needed.
 import argparse
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -112,6 +114,36 @@ def compare(one, many):
             "completions": "none" if not one[2] else "identical" if one[2] == many[2] else "DIFFERENT"}
 
 
+def summarize(program, only, layouts):
+    worst, different, count = {}, {}, 0
+    for name, config in methods():
+        if not re.search(only, name):
+            continue
+        count += 1
+        with tempfile.TemporaryDirectory(prefix="rlalgo-equality-") as place:
+            folder = pathlib.Path(place)
+            write_rows(folder)
+            if config["rl"] == "kto":
+                config = {**config, "datasets": [{"path": "labelled.jsonl"}]}
+            one = train(program, folder, config, 1)
+            for text in layouts:
+                layout, _, size = text.partition(":")
+                ranks, _, context = size.partition("x")
+                found = compare(one, train(program, folder, {**config, **LAYOUTS[layout]}, int(ranks), int(context or 1)))
+                print(f"{name}, {text}: {found}", file=sys.stderr, flush=True)
+                different[text] = different.get(text, 0) + (found["completions"] == "DIFFERENT")
+                for key, value in found.items():
+                    if not isinstance(value, str):
+                        worst.setdefault(text, {})[key] = max(worst.get(text, {}).get(key, 0.0), value)
+    print("| layout | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
+    for text in layouts:
+        layout, _, size = text.partition(":")
+        print(f"| {layout} | {size.replace('x', ', in groups of ')} | " + " | ".join(f"{value:.0e}" for value in worst[text].values()) +
+              (" | identical |" if different[text] == 0 else f" | DIFFERENT in {different[text]} |"))
+    print(f"{count} methods", file=sys.stderr)
+    return 0 if max(max(row.values()) for row in worst.values()) <= LIMIT and not any(different.values()) else 1
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rlalgo", default=str(ROOT / "build/release/bin/rlalgo"))
@@ -119,11 +151,14 @@ def main(arguments):
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--context", type=int, default=1, help="ranks that share the tokens of their rows")
     parser.add_argument("--layout", choices=sorted(LAYOUTS), default="whole")
+    parser.add_argument("--layouts", help="a row for each, over all methods")
     given = parser.parse_args(arguments)
+    if given.layouts:
+        return summarize(pathlib.Path(given.rlalgo).resolve(), given.only, given.layouts.split(","))
     print("| method | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
     program, good = pathlib.Path(given.rlalgo).resolve(), True
     for name, config in methods():
-        if given.only not in name:
+        if not re.search(given.only, name):
             continue
         with tempfile.TemporaryDirectory(prefix="rlalgo-equality-") as place:
             folder = pathlib.Path(place)

@@ -5,7 +5,8 @@
 
 Trains MODEL (a Hugging Face directory) two steps on made-up preference pairs (`rl: orpo`, one micro-batch a rank; --reference: dpo) and
 prints, for each layout and number of ranks, the largest peak of resident memory (VmHWM of /proc, and of it the most that was no file)
-of any rank while it trained, and the seconds of the second step. Only the standard library of Python is needed.
+of any rank while it trained, the seconds of the second step, and of rank 0 those that gathers and scatters (or sums) were at work, and
+that it waited for them. Only the standard library of Python is needed.
 """
 
 import argparse
@@ -69,7 +70,9 @@ def measure(program, model, layout, ranks, length, reference):
             raise SystemExit((folder / "log").read_text()[-2000:])
         record = [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()][-1]
         seconds = sum(value for key, value in record.items() if key.startswith("time/"))
-        return max(one[0] for one in peaks.values()), max(one[1] for one in peaks.values()), seconds
+        own = [sum(record.get(f"time/{name}{end}", 0.0) for name in ("slices", "sums")) for end in ("", "_wait")]
+        seconds -= sum(own)  # a part of the others
+        return max(one[0] for one in peaks.values()), max(one[1] for one in peaks.values()), seconds, *own
 
 
 def main():
@@ -81,14 +84,14 @@ def main():
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--reference", action="store_true")
     arguments = parser.parse_args()
-    print("| layout | ranks | peak, MB | of it no file, MB | second step, s |\n|---|---|---|---|---|")
+    print("| layout | ranks | peak, MB | of it no file, MB | second step, s | gathers, scatters, sums, s | waited for, s |\n|---|---|---|---|---|---|---|")
     for layout in arguments.layouts.split(","):
         for ranks in map(int, arguments.ranks.split(",")):
             if ranks == 1 and layout != "whole":
                 continue
-            peak, anonymous, seconds = measure(os.path.abspath(arguments.rlalgo), arguments.model.resolve(), layout, ranks, arguments.length,
-                                               arguments.reference)
-            print(f"| {layout} | {ranks} | {peak / 1000:.0f} | {anonymous / 1000:.0f} | {seconds:.2f} |", flush=True)
+            peak, anonymous, seconds, busy, waited = measure(os.path.abspath(arguments.rlalgo), arguments.model.resolve(), layout, ranks, arguments.length,
+                                                             arguments.reference)
+            print(f"| {layout} | {ranks} | {peak / 1000:.0f} | {anonymous / 1000:.0f} | {seconds:.2f} | {busy:.2f} | {waited:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -37,15 +37,25 @@ int train_here(const config::RunConfig& settings) {
 
 // One of several ranks: only the first one speaks, but for errors of its own.
 int train_rank(const distributed::Place& place, double patience, config::RunConfig& settings) {
-  FLAGS_caffe2_log_level = 2;  // errors alone: of every connection that breaks LibTorch would log its stack
-  settings.world = distributed::join_world(place, patience);
+  FLAGS_caffe2_log_level =
+      3;  // of every connection that fails or breaks LibTorch would log its stack, beside our error
+  // Of a rank that failed rank 0 tells, too.
+  const auto told = [&](const std::exception& error) {
+    const auto* const known = dynamic_cast<const core::Error*>(&error);
+    return place.rank > 0 && known != nullptr && known->room() == "distributed" && known->number() == 8;
+  };
+  try {
+    settings.world = distributed::join_world(place, patience);
+  } catch (const std::exception& error) {
+    if (told(error)) return 1;
+    throw;
+  }
   try {
     return place.rank == 0 ? train_here(settings) : config::train(settings).exit_code();
   } catch (const std::exception& error) {
     settings.world->fail(error.what());
+    if (told(error)) return 1;
     const auto* const known = dynamic_cast<const core::Error*>(&error);
-    if (place.rank > 0 && known != nullptr && known->room() == "distributed" && known->number() == 8)
-      return 1;  // rank 0 says so, too
     if (known != nullptr && !settings.world->first_to_say(error.what())) return known->exit_code();
     throw;
   }

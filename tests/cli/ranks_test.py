@@ -6,6 +6,7 @@ import pathlib
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -520,6 +521,29 @@ def environment_of_a_launcher(c):
     c.run("train", one, env={"RANK": "1"}).expect(2, "distributed.7", "WORLD_SIZE")
     c.run("train", one, "--nproc-per-node", 2, env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                                                             "MASTER_PORT": "29500"}).expect(2, "cli.23")
+
+
+@case
+def other_rows_on_one_rank(c):
+    """The same path, another file: told before a step."""
+    rows(c)
+    port = 0
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    name = write(c, PAIRS, "config.yaml", rl="dpo", output_dir=str(c.folder / "out"), gradient_accumulation_steps=1)
+    there = c.folder / "there"
+    there.mkdir()
+    (there / name).write_text((c.folder / name).read_text())
+    (there / "rows.jsonl").write_text("".join((c.folder / "rows.jsonl").read_text().splitlines(True)[:9]))
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [subprocess.Popen([c.program, "train", name], cwd=folder, env={**os.environ, **place, "RANK": str(rank)}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                 for rank, folder in enumerate((c.folder, there))]
+    told = "".join(process.communicate(timeout=60)[0] for process in processes)
+    assert [process.returncode for process in processes] == [1, 1], told
+    assert "config.38" in told and "rows of datasets" in told and "on rank 1" in told, told
+    assert not (c.folder / "out/metrics.jsonl").exists(), "a step was taken"
 
 
 @case

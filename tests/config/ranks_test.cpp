@@ -111,3 +111,16 @@ TEST_CASE("ranks with other settings or another version are told which") {
           std::string::npos);
   }
 }
+
+TEST_CASE("ranks that have read other rows or files are told which") {
+  const auto agree = [](const std::string& theirs) {
+    support::on_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
+      const std::string rows = world->rank() == 1 ? theirs : "0123456789abcdef";
+      config::require_same_inputs(*world, {{"rows of datasets", rows}, {"code of rewards.f", "77"}});
+    });
+  };
+  CHECK_NOTHROW(agree("0123456789abcdef"));
+  CHECK(support::lacks(support::raised_by([&] { agree("fedcba9876543210"); }),
+                       {"config.38", "the same rows of datasets", "fedcba9876543210\" on rank 1", "the same files"}) ==
+        "");
+}

@@ -54,6 +54,22 @@ TEST_CASE("fsdp and deepspeed are stages of one thing") {
   CHECK(parse("fsdp_config: {state_dict_type: FULL_STATE_DICT}\n").warnings.empty());
 }
 
+TEST_CASE(
+    "the type of the state dict says in how many files the model is saved; that of the final model has the last word") {
+  const auto of_each = [](const std::string& keys) {
+    const auto c = parse("fsdp_config: {reshard_after_forward: true" + keys);
+    CHECK(c.warnings.empty());
+    return c.sharding.file_of_each;
+  };
+  CHECK(!of_each("}\n"));
+  CHECK(!of_each(", state_dict_type: FULL_STATE_DICT}\n"));
+  CHECK(of_each(", state_dict_type: SHARDED_STATE_DICT}\n"));
+  CHECK(of_each(", fsdp_state_dict_type: SHARDED_STATE_DICT}\n"));
+  CHECK(of_each(", final_state_dict_type: SHARDED_STATE_DICT, state_dict_type: FULL_STATE_DICT}\n"));
+  CHECK(!of_each(", state_dict_type: SHARDED_STATE_DICT, final_state_dict_type: FULL_STATE_DICT}\n"));
+  CHECK(of_each("}\nfsdp_final_state_dict_type: SHARDED_STATE_DICT\n"));
+}
+
 TEST_CASE("sizes of the mesh make the number of ranks") {
   const std::string fsdp = "fsdp_config: {reshard_after_forward: true}\n";
   CHECK(parse(fsdp + "dp_shard_size: 2\n").sharding.shard_size == 2);
@@ -62,14 +78,21 @@ TEST_CASE("sizes of the mesh make the number of ranks") {
   CHECK(lacks(error_of(fsdp + "dp_shard_size: 3\n"), {"config.41", "3 × 1 for 4 ranks", "c.yaml:8"}) == "");
   CHECK(lacks(error_of(fsdp + "dp_replicate_size: 3\n"), {"config.41", "1 × 3"}) == "");
   CHECK(lacks(error_of("dp_shard_size: 2\n"), {"config.14", "fsdp_config"}) == "");
+  // Of context groups: each holds slices, and counts once.
+  const std::string shared = fsdp + "context_parallel_size: 2\n";
+  CHECK_NOTHROW(parse(shared));
+  CHECK_NOTHROW(parse(shared + "dp_shard_size: 2\n"));
+  CHECK_NOTHROW(parse(shared + "dp_shard_size: 1\ndp_replicate_size: 2\n"));
+  CHECK(lacks(error_of(shared + "dp_shard_size: 4\n"), {"config.41", "context_parallel_size", "4 × 1 × 2 for 4"}) ==
+        "");
   CHECK(lacks(error_of(fsdp + "dp_shard_size: 0\n"), {"config.6", "dp_shard_size"}) == "");
 }
 
 TEST_CASE("what has no effect is said in one line, what would be another run is refused") {
   CHECK(lacks(warnings_of("fsdp_config: {offload_params: true, cpu_ram_efficient_loading: true, use_orig_params: true, "
-                          "state_dict_type: SHARDED_STATE_DICT}\n"),
-              {"fsdp_config.offload_params has no effect", "cpu_ram_efficient_loading, use_orig_params has no effect",
-               "fsdp_config.state_dict_type has no effect"}) == "");
+                          "limit_all_gathers: true}\n"),
+              {"fsdp_config.offload_params has no effect",
+               "cpu_ram_efficient_loading, use_orig_params, limit_all_gathers has no effect"}) == "");
   CHECK(lacks(warnings_of("fsdp_config: {offload_params: true}\n", 1), {"one rank holds everything"}) == "");
   CHECK(lacks(warnings_of(
                   "deepspeed: {zero_optimization: {stage: 2, overlap_comm: true, offload_optimizer: {device: cpu}}, "

@@ -1,8 +1,13 @@
 #include <rlalgo/distributed/process_group.hpp>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <rlalgo/core/clock.hpp>
@@ -41,6 +46,24 @@ struct Pair {
 };
 
 }  // namespace
+
+TEST_CASE("who takes a connection and says nothing is no store, and is told so in time") {
+  if (!built()) return;
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), length) == 0);
+  REQUIRE(::listen(listener, 4) == 0);
+  REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  const std::uint16_t port = ntohs(address.sin_port);
+  const core::Stopwatch watch;
+  CHECK(support::lacks(support::raised_by([&] { (void)Store::connect("127.0.0.1", port, 2, 0.3); }),
+                       {"distributed.3", "127.0.0.1:" + std::to_string(port)}) == "");
+  CHECK(watch.seconds() < 15.0);
+  ::close(listener);
+}
 
 TEST_CASE("a broadcast brings the root's bytes, whatever their type and shape") {
   if (!built()) return;

@@ -20,12 +20,13 @@
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
+#include <support/fake_nccl.hpp>
 #include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
+#include <support/slices.hpp>
 #include <support/thread_world.hpp>
 
 using namespace rlalgo;
-using distributed::PassRounds;
 using distributed::ShardConfig;
 using distributed::ShardedWeights;
 using distributed::ShardStage;
@@ -58,18 +59,6 @@ void backward(model::Decoder& policy, int number) {
   policy.score(tree(number), {.entropy = true}).log_prob.sum().backward();
 }
 
-std::shared_ptr<ShardedWeights> held(model::Decoder& policy, World& world, ShardConfig config, int shards) {
-  std::vector<int> own, alike;
-  for (int r = 0; r < world.size(); ++r) {
-    if (r / shards == world.rank() / shards) own.push_back(r);
-    if (r % shards == world.rank() % shards) alike.push_back(r);
-  }
-  const auto rounds = std::make_shared<PassRounds>(world.convene(own));
-  const auto replicas = world.convene(alike);
-  world.before_meeting([rounds] { rounds->settle(); });
-  return ShardedWeights::shard(policy, config, rounds, replicas);
-}
-
 using Values = std::map<std::string, Tensor>;
 
 // Gradients of one process over all numbers.
@@ -99,7 +88,7 @@ TEST_CASE("gradients in slices are those of one process, at every stage, whateve
           support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
             const auto policy = decoder(at::kDouble, adapter);
             policy->set_checkpointing(checkpointing);
-            const auto weights = held(*policy, *world, config, shards);
+            const auto weights = support::held_in_slices(*policy, *world, config, shards);
             for (int step = 0; step < 2; ++step) {
               // The last rank has no row, the first ones share; one scores others before, and another one after.
               if (world->rank() == 0) {
@@ -151,7 +140,7 @@ TEST_CASE("weights that the optimizer has changed in slices are whole in the nex
     support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
       const c10::NoGradGuard here;
       const auto policy = decoder();
-      const auto weights = held(*policy, *world, {stage}, 2);
+      const auto weights = support::held_in_slices(*policy, *world, {stage}, 2);
       for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(1.5);
       weights->updated();
       RANK_CHECK(at::equal(policy->score(tree(1), {}).log_prob, expected));
@@ -175,7 +164,7 @@ TEST_CASE("a frozen copy lies in slices, too, and stays as it was") {
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const c10::NoGradGuard here;
     const auto policy = decoder();
-    const auto weights = held(*policy, *world, {}, 2);
+    const auto weights = support::held_in_slices(*policy, *world, {}, 2);
     const auto copy = weights->frozen_copy(*policy);
     RANK_CHECK(copy->parameters().empty());
     for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(0.5);
@@ -197,7 +186,7 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
       support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
         const c10::NoGradGuard no_grad;
         const auto policy = decoder(at::kDouble, adapter);
-        const auto weights = held(*policy, *world, {}, shards);
+        const auto weights = support::held_in_slices(*policy, *world, {}, shards);
         const auto values = policy->named_tensors();
         RANK_CHECK(values.size() == wanted.size());
         const auto compare = [&](double factor) {
@@ -251,7 +240,7 @@ TEST_CASE("a reference moves towards the policy slice by slice, trained weights 
       const auto policy = decoder();
       policy->train_only({"model.layers.1.mlp"});
       const auto before = decoder();
-      const auto weights = held(*policy, *world, {}, shards);
+      const auto weights = support::held_in_slices(*policy, *world, {}, shards);
       const auto copy = weights->frozen_copy(*policy);
       const auto reference = std::dynamic_pointer_cast<ShardedWeights>(copy->gate());
       for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(3.0);
@@ -281,7 +270,7 @@ TEST_CASE("a reference moves towards the policy slice by slice, trained weights 
 TEST_CASE("bfloat16 is sent as it is and added in float32") {
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto policy = decoder(at::kBFloat16);
-    const auto weights = held(*policy, *world, {}, 2);
+    const auto weights = support::held_in_slices(*policy, *world, {}, 2);
     backward(*policy, world->rank());
     (void)weights->reduce_gradients();
     for (const model::Parameter& p : weights->parameters()) {
@@ -295,8 +284,39 @@ TEST_CASE("a step without a backward pass on any rank has no gradients") {
   for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states})
     support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
       const auto policy = decoder();
-      const auto weights = held(*policy, *world, {stage}, 2);
+      const auto weights = support::held_in_slices(*policy, *world, {stage}, 2);
       RANK_CHECK(weights->reduce_gradients() == 0.0);
       for (const model::Parameter& p : weights->parameters()) RANK_CHECK(!p.value.grad().defined());
     });
+}
+
+TEST_CASE("slices go over NCCL as they go over Gloo, to the bit") {
+  const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl);
+  const support::Environment cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
+  std::map<bool, Values> ended;
+  for (const bool gpu : {false, true})
+    support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
+      const auto policy = decoder(at::kFloat);
+      const auto weights = support::held_in_slices(*policy, *world, {}, 3, at::Device(gpu ? at::kCUDA : at::kCPU));
+      RANK_CHECK(weights->team().device().is_cpu() != gpu);
+      for (int step = 0; step < 2; ++step) {
+        backward(*policy, 3 * step + world->rank());
+        (void)weights->reduce_gradients();
+        const c10::NoGradGuard no_grad;
+        for (const model::Parameter& p : weights->parameters()) {
+          p.value.detach().sub_(p.value.grad(), 0.01);
+          p.value.mutable_grad() = Tensor();
+        }
+        weights->updated();
+      }
+      Values values;
+      weights->each_whole([&](const distributed::FlatUnit& unit) {
+        for (const auto& entry : unit.entries()) values[entry.name] = entry.value.detach().clone();
+      });
+      if (world->rank() == 1) ended[gpu] = values;
+      world->barrier("the end");
+    });
+  if (!distributed::gloo_built()) return;
+  REQUIRE(ended[false].size() > 10);
+  for (const auto& [name, value] : ended[false]) CHECK(at::equal(value, ended[true].at(name)));
 }

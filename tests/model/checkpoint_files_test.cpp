@@ -47,6 +47,30 @@ TEST_CASE("tensors above the limit are spread over shards with an index, and rea
   CHECK(names_in(scratch.path()).size() == 4);
 }
 
+TEST_CASE("tensors are spread over as many files of about the same size as are asked for, in their order") {
+  const rlalgo::support::ScratchDirectory scratch;
+  std::vector<model::NamedTensor> tensors;
+  for (int i = 0; i < 10; ++i) tensors.emplace_back("w" + std::to_string(i), at::full({8}, i, at::kFloat));
+  const auto files_of = [&](std::int64_t files, std::uint64_t limit = 100000) {
+    model::write_checkpoint_files(scratch.path(), tensors, limit, files);
+    const model::CheckpointFiles read(scratch.path());
+    for (const auto& [name, value] : tensors) CHECK(read.read(name).equal(value));
+    std::vector<std::size_t> sizes;
+    for (const std::string& name : names_in(scratch.path()))
+      if (name.ends_with(".safetensors"))
+        sizes.push_back(model::SafetensorsFile(scratch.path() / name).entries().size());
+    return sizes;
+  };
+  CHECK(files_of(1) == std::vector<std::size_t>{10});
+  CHECK(files_of(2) == std::vector<std::size_t>{5, 5});
+  CHECK(files_of(4) == std::vector<std::size_t>{3, 2, 3, 2});
+  CHECK(files_of(10) == std::vector<std::size_t>(10, 1));
+  CHECK(files_of(64) == std::vector<std::size_t>(10, 1));
+  CHECK(files_of(2, 64) == std::vector<std::size_t>{2, 2, 1, 2, 2, 1});  // the limit holds, too
+  tensors[9].second = at::zeros({1000});                                 // larger than a part
+  CHECK(files_of(4) == std::vector<std::size_t>{9, 1});
+}
+
 TEST_CASE("a directory without weights is refused, a pickle by name") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto error = [&] { return raised_by([&] { const model::CheckpointFiles files(scratch.path()); }); };

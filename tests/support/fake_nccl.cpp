@@ -1,9 +1,11 @@
 // libnccl.so.2 and libcudart in one file, for machines without a GPU: what rlalgo and vLLM's pynccl call of them, in host
-// memory. Ranks, of one process or several, meet at a Unix socket that the unique id names; data go by way of rank 0.
+// memory. Ranks, of one process or several, meet at Unix sockets that the unique id names; what is sent to one rank goes to it,
+// what concerns all of them by way of rank 0.
 // Built as a module that is loaded as either library.
 //
 // As in the real ones: operations are queued on a stream and done by its thread; a non-blocking communicator begins in
-// the background; abort ends what waits. Unlike there, operations of different sizes are an error of both ranks.
+// the background; sends and receives of a group go on at once; abort ends what waits. Unlike there, operations of different sizes
+// are an error of both ranks, and a send or a receive outside of a group is an error.
 //
 // Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
 // FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…), FAKE_NCCL_ABORT_SECONDS (that an abort takes).
@@ -113,6 +115,14 @@ struct Header {
   std::int32_t kind = 0, root = 0;  // kind 0: broadcast, 1: sum of float32
 };
 
+// What a rank sends to another one, or gets from it.
+struct Transfer {
+  int peer = 0;
+  bool out = false;
+  void* place = nullptr;
+  std::size_t bytes = 0;
+};
+
 struct Communicator {
   int rank = 0, size = 1;
   std::atomic<int> state = abi::in_progress;
@@ -120,6 +130,7 @@ struct Communicator {
   std::mutex mutex;
   int listener = -1;
   std::map<int, int> sockets;  // of rank 0: each other one's; else rank 0's
+  std::map<int, int> lines;    // to every other rank, for transfers
   std::vector<std::thread> threads;
 
   void fail(int error) {
@@ -134,11 +145,51 @@ struct Communicator {
     return sockets.at(other);
   }
 
-  void meet(const std::string& name) {
+  // An abstract name: nothing is left behind.
+  static std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), name.size());  // an abstract name: nothing is left behind
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+  }
+
+  // Every rank calls those before it, and is called by those behind.
+  bool lay_lines(const std::string& name) {
+    const auto named = [&](int r) { return address_of(name + "-" + std::to_string(r)); };
+    const int own = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    {
+      const std::lock_guard lock(mutex);
+      called = own;
+    }
+    const auto [place, length] = named(rank);
+    if (::bind(own, reinterpret_cast<const sockaddr*>(&place), length) != 0 || ::listen(own, size) != 0) return false;
+    for (int other = 0; other < rank; ++other) {
+      const auto [theirs, size_of] = named(other);
+      const int line = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      {
+        const std::lock_guard lock(mutex);
+        lines[other] = line;
+      }
+      while (::connect(line, reinterpret_cast<const sockaddr*>(&theirs), size_of) != 0) {
+        if (aborted) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      std::int32_t who = rank;
+      if (!whole(line, &who, sizeof who, true)) return false;
+    }
+    for (int i = rank + 1; i < size; ++i) {
+      const int line = ::accept(own, nullptr, nullptr);
+      std::int32_t who = 0;
+      if (line < 0 || !whole(line, &who, sizeof who, false)) return false;
+      const std::lock_guard lock(mutex);
+      lines[who] = line;
+    }
+    return true;
+  }
+  int called = -1;  // the socket of it
+
+  void meet(const std::string& name) {
+    auto [address, length] = address_of(name);
     const int own = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     {
       const std::lock_guard lock(mutex);
@@ -165,6 +216,7 @@ struct Communicator {
       sockets[0] = own;
       listener = -1;
     }
+    if (!lay_lines(name)) return fail(system_error);
     int expected = abi::in_progress;
     state.compare_exchange_strong(expected, abi::success);
   }
@@ -220,15 +272,44 @@ struct Communicator {
     std::memcpy(to, total.data(), bytes);
   }
 
+  // All at once: nobody waits for a rank that waits for another one's part.
+  void transfer(const std::vector<Transfer>& group) {
+    std::atomic<int> error = abi::success;
+    std::map<std::pair<int, bool>, std::vector<Transfer>> by_line;
+    for (const Transfer& one : group) by_line[{one.peer, one.out}].push_back(one);
+    std::vector<std::thread> all;
+    for (const auto& entry : by_line)
+      all.emplace_back([&, &todo = entry.second] {
+        for (const Transfer& one : todo) {
+          const int line = [&] {
+            const std::lock_guard lock(mutex);
+            return lines.at(one.peer);
+          }();
+          std::uint64_t bytes = one.bytes;
+          bool good = whole(line, &bytes, sizeof bytes, one.out);
+          if (good && bytes != one.bytes) error = invalid_usage;
+          good = good && bytes == one.bytes && whole(line, one.place, one.bytes, one.out);
+          if (!good && error == abi::success) error = remote_error;
+          if (!good) return;
+        }
+      });
+    for (std::thread& one : all) one.join();
+    if (error != abi::success) fail(error);
+  }
+
   void abort() {
     aborted = true;
     const std::lock_guard lock(mutex);
-    if (listener >= 0) ::shutdown(listener, SHUT_RDWR);
-    for (const auto& [other, socket] : sockets) ::shutdown(socket, SHUT_RDWR);
+    for (const int one : {listener, called})
+      if (one >= 0) ::shutdown(one, SHUT_RDWR);
+    for (const auto& side : {sockets, lines})
+      for (const auto& [other, socket] : side) ::shutdown(socket, SHUT_RDWR);
   }
   ~Communicator() {
-    for (const auto& [other, socket] : sockets) ::close(socket);
-    if (listener >= 0) ::close(listener);
+    for (const auto& side : {sockets, lines})
+      for (const auto& [other, socket] : side) ::close(socket);
+    for (const int one : {listener, called})
+      if (one >= 0) ::close(one);
   }
 };
 
@@ -276,6 +357,28 @@ int queued(void* communicator, void* stream, std::function<void(Communicator&)> 
   return abi::success;
 }
 
+// The group call that a thread has begun.
+struct Group {
+  int depth = 0;
+  void *communicator = nullptr, *stream = nullptr;
+  std::vector<Transfer> transfers;
+};
+Group& group_here() {
+  thread_local Group group;
+  return group;
+}
+
+int transferred(const Transfer& one, void* communicator, void* stream) {
+  Group& group = group_here();
+  const Shared of = shared(communicator);
+  if (group.depth == 0 || one.peer < 0 || one.peer >= of->size || one.peer == of->rank) return invalid_argument;
+  if (of->state != abi::success) return of->state;
+  group.communicator = communicator;
+  group.stream = stream;
+  group.transfers.push_back(one);
+  return abi::success;
+}
+
 }  // namespace
 
 extern "C" {
@@ -315,6 +418,23 @@ int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int o
   if (type != abi::float32 || operation != abi::add) return invalid_argument;
   return queued(communicator, stream, [=](Communicator& c) { c.sum(from, to, count); });
 }
+int ncclSend(const void* from, std::size_t count, int type, int peer, void* communicator, void* stream) {
+  return transferred({peer, true, const_cast<void*>(from), count * bytes_of(type)}, communicator, stream);
+}
+int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator, void* stream) {
+  return transferred({peer, false, to, count * bytes_of(type)}, communicator, stream);
+}
+int ncclGroupStart() {
+  ++group_here().depth;
+  return abi::success;
+}
+int ncclGroupEnd() {
+  Group& group = group_here();
+  if (--group.depth > 0 || group.transfers.empty()) return abi::success;
+  const Group done = std::exchange(group, Group());
+  return queued(done.communicator, done.stream,
+                [transfers = done.transfers](Communicator& c) { c.transfer(transfers); });
+}
 const char* ncclGetErrorString(int result) {
   switch (result) {
     case abi::success:
@@ -336,10 +456,6 @@ const char* ncclGetLastError(void*) { return "of the fake library"; }
 int ncclReduce(const void*, void*, std::size_t, int, int, int, void*, void*) { return invalid_usage; }
 int ncclAllGather(const void*, void*, std::size_t, int, void*, void*) { return invalid_usage; }
 int ncclReduceScatter(const void*, void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
-int ncclSend(const void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
-int ncclRecv(void*, std::size_t, int, int, void*, void*) { return invalid_usage; }
-int ncclGroupStart() { return abi::success; }
-int ncclGroupEnd() { return abi::success; }
 int ncclCommSuspend(void*, int) { return invalid_usage; }
 int ncclCommResume(void*) { return invalid_usage; }
 int ncclCommWindowRegister(void*, void*, std::size_t, void**, int) { return invalid_usage; }

@@ -195,7 +195,7 @@ class ThreadWorld final : public distributed::World {
       one.detach().copy_(at::tensor(values, at::kDouble).view(one.sizes()));
     }
   }
-  [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks) override {
+  [[nodiscard]] std::shared_ptr<distributed::Team> convene(const std::vector<int>& ranks, at::Device) override {
     std::string name = std::to_string(teams_++);
     for (const int r : ranks) name += "," + std::to_string(r);
     return std::make_shared<ThreadTeam>(name, rank_, ranks, meeting_);

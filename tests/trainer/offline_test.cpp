@@ -6,7 +6,9 @@
 #include <support/bandit.hpp>
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
+#include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
+#include <support/slices.hpp>
 #include <support/thread_world.hpp>
 
 #include <rlalgo/loss/direct_preference.hpp>
@@ -16,6 +18,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
+#include <rlalgo/trainer/sharded_holding.hpp>
 
 using namespace rlalgo;
 
@@ -239,19 +242,25 @@ namespace {
 
 // Losses, gradient norms, metrics and weights of a decoder after three steps in float64, and an evaluation.
 template <class L>
-std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_ptr<distributed::World>& world) {
+std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_ptr<distributed::World>& world,
+                                    const rlalgo::support::Layout& layout = {}) {
   const auto decoder = std::shared_ptr<model::Decoder>(
       model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3, at::kDouble));
+  const auto slices =
+      layout.shards > 1 ? rlalgo::support::held_in_slices(*decoder, *world, layout.config, layout.shards) : nullptr;
+  const bool all = slices != nullptr && layout.config.stage == distributed::ShardStage::weights;
   trainer::OfflineConfig config;
   config.sampling = {.micro_batch_size = 2, .gradient_accumulation_steps = 2};
   config.trainer.schedule = {.name = "constant", .learning_rate = 0.01};
   config.trainer.optimizer.epsilon = 1e-4;
-  auto trainer = trainer::make_offline(config, loss,
-                                       {.policy = decoder,
-                                        .answers = answers(12, unit),
-                                        .reference = decoder->reference(),
-                                        .evaluation = answers(5, unit),
-                                        .world = world});
+  auto trainer = trainer::make_offline(
+      config, loss,
+      {.policy = decoder,
+       .answers = answers(12, unit),
+       .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
+       .evaluation = answers(5, unit),
+       .world = world,
+       .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
   std::vector<double> out;
   const auto keep = [&](const core::Metrics& metrics) {
     for (const auto& [name, value] : metrics.values()) out.push_back(value);
@@ -262,7 +271,10 @@ std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_
     keep(result.metrics);
   }
   keep(trainer.evaluate());
-  for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
+  if (slices != nullptr)
+    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*slices)) out.push_back(sum);
+  else
+    for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
   return out;
 }
 
@@ -275,6 +287,22 @@ TEST_CASE("ranks in context groups train a decoder on answers as one rank does, 
       rlalgo::support::on_ranks(ranks, [&, size = size](const std::shared_ptr<distributed::World>& world) {
         world->set_context_size(size);
         const std::vector<double> many = trained_decoder(loss, unit, world);
+        RANK_CHECK(many.size() == one.size());
+        for (std::size_t i = 0; i < one.size(); ++i)
+          RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));
+      });
+  };
+  check(Dpo({.beta = 0.5}), 2);
+  check(loss::Prospect<>({}), 1);
+}
+
+TEST_CASE("ranks with slices of the weights train a decoder on answers as one rank does, in float64, in every layout") {
+  const auto check = [](auto loss, std::size_t unit) {
+    const std::vector<double> one = trained_decoder(loss, unit, std::make_shared<distributed::World>());
+    for (const rlalgo::support::Layout& layout : rlalgo::support::layouts())
+      rlalgo::support::with_ranks(layout.ranks, [&](const std::shared_ptr<distributed::World>& world) {
+        world->set_context_size(layout.context);
+        const std::vector<double> many = trained_decoder(loss, unit, world, layout);
         RANK_CHECK(many.size() == one.size());
         for (std::size_t i = 0; i < one.size(); ++i)
           RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));

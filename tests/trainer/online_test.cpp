@@ -25,8 +25,11 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
+#include <rlalgo/trainer/sharded_holding.hpp>
 #include <support/bandit.hpp>
 #include <support/decoders.hpp>
+#include <support/process_ranks.hpp>
+#include <support/slices.hpp>
 #include <support/thread_world.hpp>
 
 using namespace rlalgo;
@@ -266,9 +269,13 @@ struct Scribbler {
 };
 
 // Losses, gradient norms, metrics and weights of a decoder after four steps in float64.
-std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& world) {
+std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& world,
+                                    const rlalgo::support::Layout& layout = {}) {
   const auto decoder = std::shared_ptr<model::Decoder>(
       model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test"), 3, at::kDouble));
+  const auto slices =
+      layout.shards > 1 ? rlalgo::support::held_in_slices(*decoder, *world, layout.config, layout.shards) : nullptr;
+  const bool all = slices != nullptr && layout.config.stage == distributed::ShardStage::weights;
   Scribbler engine;
   std::vector<data::TokenizedPrompt> prompts;
   for (int p = 0; p < 8; ++p)
@@ -291,8 +298,9 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
           .prompts = prompts,
           .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] % 5 - s.ids.size() / 9.0; }),
                        1.0}},
-          .reference = decoder->reference(),
-          .world = world});
+          .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
+          .world = world,
+          .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
   std::vector<double> out;
   for (std::int64_t step = 0; step < 4; ++step) {
     const run::StepResult result = trainer.step(step);
@@ -300,7 +308,10 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
     for (const auto& [name, value] : result.metrics.values())
       if (!name.starts_with("time/") && !name.starts_with("profiling/")) out.push_back(value);
   }
-  for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
+  if (slices != nullptr)
+    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*slices)) out.push_back(sum);
+  else
+    for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
   return out;
 }
 
@@ -312,6 +323,18 @@ TEST_CASE("ranks in context groups train a decoder as one rank does, in float64"
     rlalgo::support::on_ranks(ranks, [&, size = size](const std::shared_ptr<distributed::World>& world) {
       world->set_context_size(size);
       const std::vector<double> many = trained_decoder(world);
+      RANK_CHECK(many.size() == one.size());
+      for (std::size_t i = 0; i < one.size(); ++i)
+        RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));
+    });
+}
+
+TEST_CASE("ranks with slices of the weights train a decoder as one rank does, in float64, in every layout") {
+  const std::vector<double> one = trained_decoder(std::make_shared<distributed::World>());
+  for (const rlalgo::support::Layout& layout : rlalgo::support::layouts())
+    rlalgo::support::with_ranks(layout.ranks, [&](const std::shared_ptr<distributed::World>& world) {
+      world->set_context_size(layout.context);
+      const std::vector<double> many = trained_decoder(world, layout);
       RANK_CHECK(many.size() == one.size());
       for (std::size_t i = 0; i < one.size(); ++i)
         RANK_CHECK(std::abs(many[i] - one[i]) <= 1e-10 * std::max(1.0, std::abs(one[i])));

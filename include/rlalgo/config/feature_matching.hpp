@@ -47,8 +47,10 @@
 
 namespace rlalgo::config {
 
+// `sharding` (or null) holds the policy, and then the network in the same way. `apart`: it shares no memory with the policy,
+// which may be held otherwise.
 [[nodiscard]] inline feature::FeatureNetwork feature_network(const RunConfig& c, const LanguageModel& model,
-                                                             Sharding* sharding = nullptr) {
+                                                             Sharding* sharding = nullptr, bool apart = false) {
   std::shared_ptr<model::Decoder> network;
   if (c.ebft.feature_model) {
     const std::filesystem::path directory = resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model"));
@@ -64,9 +66,10 @@ namespace rlalgo::config {
                    .remedy = "name a model that shares the policy's tokenizer"});
     if (sharding != nullptr) sharding->hold_frozen(*network);
   } else {
-    network = model.decoder->adapter() != nullptr ? model.decoder->without_adapter()
-              : sharding != nullptr               ? sharding->frozen_copy(*model.decoder)
-                                                  : model.decoder->frozen_copy();
+    network = apart                                 ? model.decoder->without_adapter()->frozen_copy()
+              : model.decoder->adapter() != nullptr ? model.decoder->without_adapter()
+              : sharding != nullptr                 ? sharding->frozen_copy(*model.decoder)
+                                                    : model.decoder->frozen_copy();
   }
   const bool joint = c.ebft.feature_normalization == "joint";
   auto depths = feature::tap_depths(c.ebft.feature_layers, network->config().layers);

@@ -43,6 +43,7 @@ struct LanguageModel {
   std::shared_ptr<model::Decoder> decoder;          // null in what load_text_half() gives
   std::optional<data::Json> generation_config;      // as on disk
   std::int64_t max_positions = 0;                   // max_position_embeddings
+  std::int64_t files = 1;                           // that save() spreads the weights over
   std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
@@ -75,7 +76,7 @@ struct LanguageModel {
       model::save_adapter(*decoder, target, base_model);
       core::write_file(target / "config.json", decoder->hf_config().json.dump(2) + "\n");
     } else {
-      model::save_decoder(*decoder, target, {.generation_config = generation_config});
+      model::save_decoder(*decoder, target, {.generation_config = generation_config, .files = files});
     }
     tokenizer.save(target);
     if (chosen_template)

@@ -7,8 +7,9 @@
 // Of context groups (context_parallel_size) the number of groups counts, not that of ranks: their ranks share tokens, not rows.
 //
 // Errors: [rlalgo.config.37] what is not done with weights in slices is asked for (usage); [.38] the ranks have different
-// versions or settings; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
-// [.41] dp_shard_size and dp_replicate_size do not make the number of ranks (usage).
+// versions, settings or inputs; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
+// [.41] dp_shard_size, dp_replicate_size and
+// context_parallel_size do not make the number of ranks (usage).
 #pragma once
 
 #include <algorithm>
@@ -65,14 +66,20 @@ inline void spread_over(RunConfig& c, int ranks) {
 // Before anything is loaded.
 inline void check_sharding(RunConfig& c, int ranks) {
   const ShardingConfig& s = c.sharding;
-  const std::int64_t shards = s.shard_size.value_or(s.on() ? ranks / s.replicate_size.value_or(1) : 1);
-  const std::int64_t replicas = s.replicate_size.value_or(ranks / std::max<std::int64_t>(1, shards));
-  if (ranks > 1 && (s.shard_size || s.replicate_size) && shards * replicas != ranks)
+  const std::int64_t groups = ranks / c.context_parallel_size;  // context groups, which dp_shard_size counts
+  const std::int64_t shards = s.shard_size.value_or(s.on() ? groups / s.replicate_size.value_or(1) : 1);
+  const std::int64_t replicas =
+      s.replicate_size.value_or(std::max<std::int64_t>(1, groups / std::max<std::int64_t>(1, shards)));
+  if (ranks > 1 && (s.shard_size || s.replicate_size) && shards * replicas != groups) {
+    const bool shared = c.context_parallel_size > 1;
     core::raise_usage("config", 41,
-                      {.what = "dp_shard_size × dp_replicate_size is not the number of ranks",
-                       .found = std::to_string(shards) + " × " + std::to_string(replicas) + " for " +
+                      {.what = std::string("dp_shard_size × dp_replicate_size") +
+                               (shared ? " × context_parallel_size" : "") + " is not the number of ranks",
+                       .found = std::to_string(shards) + " × " + std::to_string(replicas) +
+                                (shared ? " × " + std::to_string(c.context_parallel_size) : std::string()) + " for " +
                                 std::to_string(ranks) + " ranks",
                        .where = c.place(s.shard_size ? "dp_shard_size" : "dp_replicate_size")});
+  }
   if (!s.on()) return;
   if (ranks == 1) {
     c.warnings.push_back(s.key + " has no effect: one rank holds everything");
@@ -85,16 +92,10 @@ inline void check_sharding(RunConfig& c, int ranks) {
                        .where = c.place(key),
                        .remedy = remedy});
   };
-  if (c.context_parallel_size > 1) refuse("rows that are shared", "context_parallel_size", "remove one of them");
   if (moments_of(c.optimizer) == Moments::blockwise_8bit)
     refuse("optimizer: " + c.optimizer, "optimizer",
            "set optimizer: adamw_torch_fused: blocks of 8-bit moments are of whole tensors; or take no slices");
-  if (!s.weights()) return;
-  // The feature network would be asked on the thread that generates, where the ranks do not meet.
-  if (!is_preference(c) && matches_features(c) && c.trl.generates_beside())
-    refuse("generation beside training with features", "trl.async_prefetch",
-           "deepspeed stage 2, or trl.async_prefetch: false");
-  if (!is_preference(c) && c.trl.serves())
+  if (s.weights() && !is_preference(c) && c.trl.serves())
     refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
 }
 
@@ -120,31 +121,49 @@ inline void form_groups(const RunConfig& c, distributed::World& world) {
   return name == "batch_stripe" ? model::Dealing::stripes : model::Dealing::balanced;
 }
 
+namespace detail {
+
+// Every key of every rank's `own`, a list of sections, has the value that it has on rank 0; the first that has not is named.
+inline void require_same(distributed::World& world, const std::string& operation, const run::Json& own,
+                         const std::string& remedy) {
+  if (world.size() == 1) return;
+  const auto all = world.gather(operation, own.dump(-1, ' ', false, run::Json::error_handler_t::replace));
+  const run::Json first = run::Json::parse(all.front());
+  const auto value = [](const run::Json& one, const std::string& key) {
+    const auto found = one.find(key);
+    return found == one.end() ? std::string("no value") : found->dump();
+  };
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const run::Json other = run::Json::parse(all[r]);
+    for (std::size_t section = 0; section < own.size(); ++section) {
+      const run::Json &ours = first.at(section), &theirs = other.at(section);
+      for (const run::Json* side : {&ours, &theirs})
+        for (const auto& [key, held] : side->items())
+          if (value(theirs, key) != value(ours, key))
+            core::raise("config", 38,
+                        {.what = "the ranks do not have the same " + key,
+                         .found = value(theirs, key) + " on rank " + std::to_string(r),
+                         .expected = value(ours, key) + " as on rank 0",
+                         .remedy = remedy});
+    }
+  }
+}
+
+}  // namespace detail
+
 // The first thing that ranks compare: the version of the program and every setting.
 inline void require_agreement(const RunConfig& c, distributed::World& world) {
-  if (world.size() == 1) return;
-  const run::Json own = {{"version", version}, {"settings", c.settings}};
-  const auto all = world.gather("settings", own.dump(-1, ' ', false, run::Json::error_handler_t::replace));
-  const run::Json first = run::Json::parse(all.front());
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    const run::Json theirs = run::Json::parse(all[r]);
-    const auto refuse = [&](const std::string& key, const std::string& found, const std::string& expected) {
-      core::raise("config", 38,
-                  {.what = "the ranks do not have the same " + key,
-                   .found = found + " on rank " + std::to_string(r),
-                   .expected = expected + " as on rank 0",
-                   .remedy = "start all ranks with the same program, configuration file and options"});
-    };
-    if (theirs.at("version") != first.at("version"))
-      refuse("version of rlalgo", theirs.at("version").dump(), first.at("version").dump());
-    const auto value = [](const run::Json& one, const std::string& key) {
-      const auto found = one.at("settings").find(key);
-      return found == one.at("settings").end() ? std::string("no value") : found->dump();
-    };
-    for (const run::Json* side : {&first, &theirs})
-      for (const auto& [key, held] : side->at("settings").items())
-        if (value(theirs, key) != value(first, key)) refuse(key, value(theirs, key), value(first, key));
-  }
+  run::Json own = run::Json::array();
+  own.push_back({{"version of rlalgo", version}});
+  own.push_back(c.settings);
+  detail::require_same(world, "settings", own, "start all ranks with the same program, configuration file and options");
+}
+
+// What they have read of what the configuration names (fingerprints.hpp).
+inline void require_same_inputs(distributed::World& world, const run::Json& fingerprints) {
+  run::Json own = run::Json::array();
+  own.push_back(fingerprints);
+  detail::require_same(world, "inputs", own, "give all ranks the same files under the same paths");
 }
 
 namespace detail {

@@ -1,8 +1,11 @@
 // Weights in slices on the ranks, as the configuration says: teams of ranks, and models that lie on them.
 //
 //   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same slices
+//
+// dp_shard_size counts context groups: with context_parallel_size 2 and dp_shard_size 2 four ranks hold the model.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,10 +26,13 @@ class Sharding {
  public:
   // All ranks together; null where every rank has everything.
   [[nodiscard]] static std::shared_ptr<Sharding> convene(const RunConfig& c,
-                                                         const std::shared_ptr<distributed::World>& world) {
+                                                         const std::shared_ptr<distributed::World>& world,
+                                                         at::Device device = at::Device(at::kCPU)) {
     if (!c.sharding.on() || world->size() == 1) return nullptr;
     const int ranks = world->size();
-    const auto shards = static_cast<int>(c.sharding.shard_size.value_or(ranks / c.sharding.replicate_size.value_or(1)));
+    const std::int64_t groups = ranks / c.context_parallel_size;
+    const auto shards = static_cast<int>(
+        c.context_parallel_size * c.sharding.shard_size.value_or(groups / c.sharding.replicate_size.value_or(1)));
     std::vector<int> own, alike;
     for (int r = 0; r < ranks; ++r) {
       if (r / shards == world->rank() / shards) own.push_back(r);
@@ -36,8 +42,9 @@ class Sharding {
     out->world_ = world;
     out->config_ = {.stage = static_cast<distributed::ShardStage>(c.sharding.stage),
                     .reshard_after_forward = c.sharding.reshard_after_forward};
-    out->rounds_ = std::make_shared<distributed::PassRounds>(world->convene(own));
-    out->replicas_ = world->convene(alike);
+    out->file_of_each_ = c.sharding.file_of_each;
+    out->rounds_ = std::make_shared<distributed::PassRounds>(world->convene(own, device));
+    out->replicas_ = world->convene(alike, device);
     world->before_meeting([rounds = std::weak_ptr(out->rounds_)] {
       if (const auto held = rounds.lock()) held->settle();
     });
@@ -69,12 +76,15 @@ class Sharding {
     if (!weights()) return policy.frozen_copy();
     return policy_->frozen_copy(policy);
   }
+  // In how many files the model is saved.
+  [[nodiscard]] std::int64_t files() const { return file_of_each_ ? policy_->team().size() : 1; }
   [[nodiscard]] bool weights() const { return config_.stage == distributed::ShardStage::weights; }
   [[nodiscard]] const std::shared_ptr<distributed::ShardedWeights>& policy() const { return policy_; }
 
  private:
   std::shared_ptr<distributed::World> world_;
   distributed::ShardConfig config_;
+  bool file_of_each_ = false;
   std::shared_ptr<distributed::PassRounds> rounds_;
   std::shared_ptr<distributed::Team> replicas_;
   std::shared_ptr<distributed::ShardedWeights> policy_;

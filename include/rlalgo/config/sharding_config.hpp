@@ -13,6 +13,7 @@ struct ShardingConfig {
   bool reshard_after_forward = true;
   std::optional<std::int64_t> shard_size;      // ranks that share one model; all unless set
   std::optional<std::int64_t> replicate_size;  // copies of it; ranks / shard_size unless set
+  bool file_of_each = false;                   // the saved model has as many files as ranks that share it
   std::string key;                             // derived: the key that asks for it
   std::optional<std::string> layout;           // derived: the above in words, for messages
 

@@ -15,9 +15,9 @@ namespace rlalgo::distributed {
 
 class ContextGroup final : public model::ContextRing {
  public:
-  // All ranks of the World make one together.
-  explicit ContextGroup(std::shared_ptr<World> world)
-      : world_(std::move(world)), team_(world_->convene(members(*world_))) {}
+  // All ranks of the World make one together, for tensors of `device`.
+  explicit ContextGroup(std::shared_ptr<World> world, at::Device device = at::Device(at::kCPU))
+      : world_(std::move(world)), team_(world_->convene(members(*world_), device)) {}
 
   [[nodiscard]] int rank() const override { return team_->rank(); }
   [[nodiscard]] int size() const override { return team_->size(); }

@@ -9,7 +9,7 @@
 // nobody wait before. A sum has the bits that it would have after the backward pass: the order in which an element's addends are
 // added is that of the ranks (team.hpp).
 //
-// A gate of the decoder whose parameters they are (model/layer_gate.hpp); their tensors are of the CPU. Between begin_last() and
+// A gate of the decoder whose parameters they are (model/layer_gate.hpp); their tensors are of the team's device. Between begin_last() and
 // finish() nobody else may touch gradients once the backward pass is over.
 #pragma once
 

@@ -46,6 +46,10 @@ struct Nccl {
   int (*abort)(Communicator) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, Communicator, Stream) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, Communicator, Stream) = nullptr;
+  int (*send)(const void*, std::size_t count, int type, int peer, Communicator, Stream) = nullptr;
+  int (*receive)(void*, std::size_t count, int type, int peer, Communicator, Stream) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
   const char* (*error_text)(int) = nullptr;
   const char* (*last_error)(Communicator) = nullptr;
 };
@@ -74,6 +78,10 @@ void each_function(Nccl& t, const F& each) {
   each(t.abort, "ncclCommAbort");
   each(t.broadcast, "ncclBroadcast");
   each(t.all_reduce, "ncclAllReduce");
+  each(t.send, "ncclSend");
+  each(t.receive, "ncclRecv");
+  each(t.group_start, "ncclGroupStart");
+  each(t.group_end, "ncclGroupEnd");
   each(t.error_text, "ncclGetErrorString");
   each(t.last_error, "ncclGetLastError");
 }

@@ -48,7 +48,7 @@ struct ShardConfig {
 // Memory for gathered layers, used over and over.
 class FlatMemory {
  public:
-  [[nodiscard]] Tensor take(c10::ScalarType dtype, std::int64_t elements);
+  [[nodiscard]] Tensor take(const FlatUnit& unit);  // room for all of it
   void give(Tensor flat) {
     if (flat.defined()) free_.push_back(std::move(flat));
   }

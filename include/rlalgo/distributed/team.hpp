@@ -6,8 +6,8 @@
 //   there.wait();                                     `whole` can be read
 //
 // All ranks of a team begin the same operations in the same order, from one thread; each runs after the one before. What is
-// added is added in the order of the ranks, so results have the same bits on all of them. Tensors are of the CPU and contiguous;
-// any type, bytes are copied. Until wait() returns nobody may write to what is sent or touch what is received; the operation
+// added is added in the order of the ranks, so results have the same bits on all of them. Tensors are contiguous, of the team's
+// device or of the CPU; any type, bytes are copied. Until wait() returns nobody may write to what is sent or touch what is received; the operation
 // keeps both alive.
 //
 // Waiting follows the rules of the World: a rank that computes is waited for, one that is silent for its `seconds` or that
@@ -68,6 +68,8 @@ class Team {
   // The place of this rank among those of the team, in the order in which they were convened.
   [[nodiscard]] virtual int rank() const { return 0; }
   [[nodiscard]] virtual int size() const { return 1; }
+  // Where its tensors are.
+  [[nodiscard]] virtual at::Device device() const { return at::Device(at::kCPU); }
   // Seconds that operations have been at work so far, while the rank computed or waited.
   [[nodiscard]] virtual double busy() const { return 0.0; }
   // Another number after ranks have given up; asked between operations.

@@ -48,11 +48,11 @@ class CheckpointFiles {
 
 inline constexpr std::uint64_t default_shard_limit = 5'000'000'000;  // bytes of tensor data in one file
 
-// Writes model.safetensors, or shards with an index when the tensors exceed `shard_limit` bytes. Tensors keep the given
-// order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed
+// Writes model.safetensors, or shards with an index when the tensors exceed `shard_limit` bytes, or `files` of about the same
+// size are asked for (fewer where a tensor is larger than that). Tensors keep the given order when they are spread over shards. Weight files of an earlier save that the new set does not use are removed
 // last. One tensor is made at a time.
 void write_checkpoint_files(const std::filesystem::path& directory, PendingTensors tensors,
-                            std::uint64_t shard_limit = default_shard_limit);
+                            std::uint64_t shard_limit = default_shard_limit, std::int64_t files = 1);
 
 }  // namespace rlalgo::model
 

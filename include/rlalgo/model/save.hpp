@@ -21,6 +21,7 @@ namespace rlalgo::model {
 struct SaveOptions {
   std::optional<Json> generation_config;  // the base model's, or the trainer's; default: token ids of config.json
   std::uint64_t shard_limit = default_shard_limit;
+  std::int64_t files = 1;  // that the weights are spread over, more where that is not enough
 };
 
 namespace detail {

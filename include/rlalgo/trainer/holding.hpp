@@ -66,7 +66,7 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 // Whole on every rank.
 class WholeHolding final : public Holding {
  public:
-  // Of a policy with layers in main memory, and no gate of somebody else's, gradients are summed while its backward pass goes on (distributed/gradient_sums.hpp),
+  // Of a policy with layers on one device, and no gate of somebody else's, gradients are summed while its backward pass goes on (distributed/gradient_sums.hpp),
   // else after it. All ranks together.
   RLALGO_INLINE WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world);
   WholeHolding(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)

@@ -43,7 +43,7 @@ class ShardingReader {
     }
     std::string type;
     reader_.read("fsdp_final_state_dict_type", type);
-    if (!type.empty() && type != "FULL_STATE_DICT") state_dict("fsdp_final_state_dict_type", type);
+    if (!type.empty()) state_dict("fsdp_final_state_dict_type", type);
     if (const Node* node = reader_.take("deepspeed"); node != nullptr && is_on(*node)) read_deepspeed(*node);
     read_sizes();
     if (version && out_.key.empty())
@@ -86,7 +86,8 @@ class ShardingReader {
     return on;
   }
   void state_dict(const std::string& key, const std::string& type) {
-    if (type == "SHARDED_STATE_DICT") return say_idle(key, "the model is saved whole, optimizer states in slices");
+    out_.file_of_each = type == "SHARDED_STATE_DICT";
+    if (out_.file_of_each || type == "FULL_STATE_DICT") return;
     core::raise_usage("config", 6,
                       {.what = "the value of " + key + " is not known",
                        .found = type,
@@ -157,8 +158,11 @@ class ShardingReader {
       } else if (name == "auto_wrap_policy") {
         if (word_of(key, value, wraps) != "TRANSFORMER_BASED_WRAP")
           refuse(key, value, "TRANSFORMER_BASED_WRAP: a layer of the decoder is gathered at a time");
-      } else if (name == "state_dict_type" || name == "final_state_dict_type") {
-        if (value.text != "FULL_STATE_DICT") state_dict(key, value.text);
+      } else if (name == "state_dict_type") {
+        if (section.find("final_state_dict_type") == nullptr && section.find("fsdp_final_state_dict_type") == nullptr)
+          state_dict(key, value.text);
+      } else if (name == "final_state_dict_type") {
+        state_dict(key, value.text);
       } else if (name == "mixed_precision_policy") {
         const std::string word = word_of(key, value, precisions);
         if (word == "fp16") refuse(key, value, "bf16: true, or nothing for float32");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -80,7 +81,9 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.rollouts.completion_limit = completion_limit(config, truths);
-  settings.trainer.loop.settings.update(fingerprints(config, prompts.train, prompts.evaluation));
+  const data::Json inputs_read = fingerprints(config, prompts.train, prompts.evaluation);
+  require_same_inputs(*world_of(config), inputs_read);
+  settings.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
   inference::Dialogue turns;
   if (environments)
@@ -90,8 +93,15 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
 
   model.decoder = load_decoder(config, places);
   const auto world = world_of(config);
-  const auto sharding = Sharding::convene(config, world);
-  if (sharding != nullptr) sharding->hold(*model.decoder);
+  const auto sharding = Sharding::convene(config, world, model.decoder->device());
+  std::optional<feature::FeatureNetwork> network;
+  // Beside training it is asked on the thread that generates, where the ranks do not meet: each has all of it.
+  if (matches_features(config) && config.trl.generates_beside() && sharding != nullptr)
+    network = feature_network(config, model, nullptr, true);
+  if (sharding != nullptr) {
+    sharding->hold(*model.decoder);
+    model.files = sharding->files();
+  }
   CompletionSource source(config, model);
   if (sharding != nullptr && sharding->weights()) source.hold_in(sharding->policy(), world);
   if (environments)
@@ -110,11 +120,12 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (config.trl.generates_beside() || config.trl.generates_elsewhere() || config.trl.serves())
     source.beside_training(call_schedule(config), prefetch.world != nullptr ? world : nullptr, prefetch.world);
   if (matches_features(config)) {
-    feature::FeatureNetwork network = feature_network(config, model, sharding.get());
-    if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
+    if (!network) network = feature_network(config, model, sharding.get());
+    if (const std::string text = repeated_layers(config, *network); !text.empty() && messages.note) messages.note(text);
     if (environments && !environments->reward_name().empty() && messages.note)
       messages.note("rl: ebft: features are the reward; that of " + environments->reward_name() + " has no effect");
-    rewards = matching_rewards(config, model, std::move(network), source.generator(), sampling(config, model.stop_ids));
+    rewards =
+        matching_rewards(config, model, std::move(*network), source.generator(), sampling(config, model.stop_ids));
   }
 
   const std::shared_ptr<model::Decoder> reference = config.beta == 0.0    ? nullptr

@@ -36,12 +36,17 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   });
   prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
-  settings.trainer.loop.settings.update(fingerprints(config, data));
+  const data::Json inputs_read = fingerprints(config, data);
+  require_same_inputs(*world, inputs_read);
+  settings.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 
   model.decoder = load_decoder(config, places);
-  const auto sharding = Sharding::convene(config, world);
-  if (sharding != nullptr) sharding->hold(*model.decoder);
+  const auto sharding = Sharding::convene(config, world, model.decoder->device());
+  if (sharding != nullptr) {
+    sharding->hold(*model.decoder);
+    model.files = sharding->files();
+  }
   const std::shared_ptr<model::Decoder> frozen = frozen_reference(config, model, sharding.get());
   Reference reference = first_rank_first(*world, "log-probs of the reference", [&] {
     return make_reference(config, model, frozen, data, messages.progress, sharding.get());

@@ -40,13 +40,18 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   settings.run.sampling = strided_sampling(config);
   settings.run.evaluation_batch_size = config.eval_batch_size.value_or(0);
   settings.run.trainer = trainer_settings(config, plan, rows, config.rl + " (" + config.ebft.mode + ")");
-  settings.run.trainer.loop.settings.update(fingerprints(config, documents));
+  const data::Json inputs_read = fingerprints(config, documents);
+  require_same_inputs(*world_of(config), inputs_read);
+  settings.run.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.run.trainer.loop);
 
   model.decoder = load_decoder(config, places);
   const auto world = world_of(config);
-  const auto sharding = Sharding::convene(config, world);
-  if (sharding != nullptr) sharding->hold(*model.decoder);
+  const auto sharding = Sharding::convene(config, world, model.decoder->device());
+  if (sharding != nullptr) {
+    sharding->hold(*model.decoder);
+    model.files = sharding->files();
+  }
 
   feature::FeatureNetwork network = feature_network(config, model, sharding.get());
   if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);

@@ -26,14 +26,14 @@ namespace detail {
 inline void set_memory(const Tensor& value, const Tensor& memory) {
   c10::StorageImpl* const storage = value.storage().unsafeGetStorageImpl();
   if (!memory.defined()) {
-    storage->set_data_ptr_noswap(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));
+    storage->set_data_ptr_noswap(c10::DataPtr(nullptr, value.device()));
     storage->set_nbytes(0);
     return;
   }
   auto owner = std::make_unique<Tensor>(memory);
   void* const data = owner->mutable_data_ptr();
   storage->set_data_ptr_noswap(c10::DataPtr(
-      data, owner.release(), [](void* held) { delete static_cast<Tensor*>(held); }, c10::Device(c10::DeviceType::CPU)));
+      data, owner.release(), [](void* held) { delete static_cast<Tensor*>(held); }, value.device()));
   storage->set_nbytes(memory.nbytes());
 }
 
@@ -41,7 +41,7 @@ inline void set_memory(const Tensor& value, const Tensor& memory) {
   core::raise("distributed", 12,
               {.what = "a weight cannot be held in slices",
                .found = name + ": " + found,
-               .expected = "contiguous, in memory of its own, on the CPU"});
+               .expected = "contiguous, in memory of its own, on the device of those beside it"});
 }
 
 }  // namespace detail
@@ -57,10 +57,11 @@ RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks
   std::int64_t end = 0;
   for (Entry& entry : entries_) {
     const Tensor& value = entry.value;
-    if (!value.is_contiguous() || !value.device().is_cpu()) detail::raise_not_flat(entry.name, "gaps");
+    if (!value.is_contiguous()) detail::raise_not_flat(entry.name, "gaps");
     if (value.storage_offset() != 0 || value.storage().nbytes() != value.nbytes())
       detail::raise_not_flat(entry.name, "a part of another tensor");
-    if (value.scalar_type() != dtype_ || value.requires_grad() != trained_)
+    if (value.scalar_type() != dtype_ || value.requires_grad() != trained_ ||
+        value.device() != entries_.front().value.device())
       detail::raise_not_flat(entry.name, "of another kind than those beside it");
     entry.offset = end;
     end = rounded(end + value.numel());
@@ -68,7 +69,7 @@ RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks
   slice_ = rounded((end + ranks - 1) / ranks);
   elements_ = slice_ * ranks;
   const c10::NoGradGuard no_grad;
-  const auto options = at::TensorOptions().dtype(dtype_);
+  const auto options = at::TensorOptions().dtype(dtype_).device(entries_.front().value.device());
   if (!resident_) {
     own_ = tensor::zeros({slice_}, options);
     keep();

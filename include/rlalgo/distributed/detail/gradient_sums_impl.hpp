@@ -89,7 +89,8 @@ RLALGO_INLINE void GradientSums::launch(Bucket& bucket) {
     if (!gradient.defined()) gradient = tensor::zeros_like(parameters_[i].value.detach());
     tensors.push_back(gradient);
   }
-  bucket.there = tensor::from_values(there, at::TensorOptions().dtype(at::kFloat));
+  bucket.there = tensor::from_values(
+      there, at::TensorOptions().dtype(at::kFloat).device(parameters_[bucket.members.front()].value.device()));
   tensors.push_back(bucket.there);
   bucket.pending = team_->begin_sum("sum of gradients", std::move(tensors));
   order_ = team_->order();
@@ -105,7 +106,8 @@ RLALGO_INLINE std::vector<Tensor> GradientSums::finish() {
   waited_ += watch.seconds();
   begun_ = 0;
   for (Bucket& bucket : buckets_) {
-    const float* const there = bucket.there.const_data_ptr<float>();
+    const Tensor ranks = bucket.there.to(at::Device(at::kCPU), at::kFloat);
+    const float* const there = ranks.const_data_ptr<float>();
     for (std::size_t m = 0; m < bucket.members.size(); ++m)
       if (there[m] == 0.0F && bucket.made[m]) parameters_[bucket.members[m]].value.mutable_grad() = Tensor();
   }

@@ -24,6 +24,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
+#include <rlalgo/distributed/detail/within.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
@@ -297,15 +298,23 @@ RLALGO_INLINE Store Store::connect(const std::string& host, std::uint16_t port, 
   options.port = port;
   options.numWorkers = static_cast<std::size_t>(size);
   options.timeout = detail::milliseconds(seconds);
+  // LibTorch's deadline is that of a connection: one who takes it and says nothing would be waited for without end.
+  const double patience = seconds + 2.0;
+  std::string why;
   try {
-    return Store(std::make_shared<Held>(
-        Held{c10::make_intrusive<c10d::TCPStore>(host, options), own_address(host, port), port}));
+    const auto store = detail::within(patience, "connecting",
+                                      [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+    return Store(std::make_shared<Held>(Held{store, own_address(host, port), port}));
+  } catch (const core::Error&) {
+    why = "no store answers there within " + std::to_string(static_cast<int>(patience)) + " s";
   } catch (const std::exception& error) {
-    core::raise("distributed", 3,
-                {.what = "the store of the other process could not be reached",
-                 .found = detail::reason(error),
-                 .where = host + ":" + std::to_string(port)});
+    why = detail::reason(error);
   }
+  core::raise("distributed", 3,
+              {.what = "the store of the other process could not be reached",
+               .found = why,
+               .where = host + ":" + std::to_string(port),
+               .remedy = "is the process that has it there, and is this its port?"});
 }
 
 RLALGO_INLINE std::uint16_t Store::port() const { return held_->port; }

@@ -25,6 +25,8 @@ namespace rlalgo::distributed::detail {
 
 // What a team asks of its World, which outlives it.
 struct TeamWorld {
+  // The other ranks of a team: `name` is of no other, rank and size are its own. Waits for all of them.
+  std::function<std::shared_ptr<Peers>(const std::string& name, int rank, int size)> join;
   std::function<std::string()> order;                      // a word for the order of operations in force
   std::function<void()> expect;                            // a wait for the other ranks begins
   std::function<void(const std::string& operation)> look;  // about every 50 ms of it: raises what ends the wait
@@ -121,25 +123,21 @@ class TeamThread {
 class ProcessTeam final : public Team {
  public:
   // `name`: of this team in the store, the same on all its ranks and of no other team.
-  ProcessTeam(Store store, std::string name, int rank, int size, double seconds, TeamWorld world)
-      : store_(std::move(store)),
-        name_(std::move(name)),
-        rank_(rank),
-        size_(size),
-        seconds_(seconds),
-        world_(std::move(world)) {
+  ProcessTeam(std::string name, int rank, int size, at::Device device, TeamWorld world)
+      : name_(std::move(name)), rank_(rank), size_(size), device_(device), world_(std::move(world)) {
     (void)order();
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] at::Device device() const override { return device_; }
   [[nodiscard]] double busy() const override { return before_ + thread_->busy(); }
 
   std::uint64_t order() override {
     if (std::string now = world_.order(); thread_ == nullptr || now != word_) {
       if (thread_ != nullptr) before_ += thread_->busy();
       thread_ = nullptr;
-      thread_ = std::make_shared<TeamThread>(join_peers(store_, name_ + now + "/", rank_, size_, seconds_));
+      thread_ = std::make_shared<TeamThread>(world_.join(name_ + now + "/", rank_, size_));
       word_ = std::move(now);
       ++order_;
     }
@@ -191,10 +189,9 @@ class ProcessTeam final : public Team {
     return Pending(std::make_shared<Operation>(operation, thread_, thread_->begin(std::move(work)), world_));
   }
 
-  Store store_;
   std::string name_;
   int rank_, size_;
-  double seconds_;
+  at::Device device_;
   TeamWorld world_;
   std::string word_;
   std::uint64_t order_ = 0;

@@ -28,7 +28,9 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/distributed/detail/nccl_peers.hpp>
 #include <rlalgo/distributed/detail/process_team.hpp>
+#include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/process_world.hpp>
 #include <rlalgo/distributed/team.hpp>
@@ -175,16 +177,24 @@ class ProcessWorld final : public World {
   void while_waiting(std::function<void()> tick) override { tick_ = std::move(tick); }
   void before_meeting(std::function<void()> settle) override { settle_ = std::move(settle); }
 
-  [[nodiscard]] std::shared_ptr<Team> convene(const std::vector<int>& ranks) override {
-    const auto [place, name] = place_in_team(ranks);
+  [[nodiscard]] std::shared_ptr<Team> convene(const std::vector<int>& ranks, at::Device device) override {
+    const auto [place, name] = place_in_team(ranks, device.is_cpu() ? "" : " on GPUs");
     if (ranks.size() == 1) return std::make_shared<Team>();
     const auto others = [this, ranks](const auto& ask) {
       for (const int r : ranks)
         if (r != place_.rank) ask(r);
     };
+    const std::shared_ptr<const NcclLibrary> library = device.is_cpu() ? nullptr : NcclLibrary::load();
     return std::make_shared<ProcessTeam>(
-        store_, order_ + name, place, static_cast<int>(ranks.size()), seconds_,
-        TeamWorld{.order = [this] { return order_; },
+        order_ + name, place, static_cast<int>(ranks.size()), device,
+        TeamWorld{.join =
+                      [this, library, device](const std::string& team, int rank, int size) {
+                        return library == nullptr
+                                   ? join_peers(store_, team, rank, size, seconds_)
+                                   : join_nccl_peers(store_, team, library, std::max<int>(0, device.index()), rank,
+                                                     size, seconds_);
+                      },
+                  .order = [this] { return order_; },
                   .expect = [this, others] { others([this](int r) { expect(r); }); },
                   .look =
                       [this, others](const std::string& operation) {
@@ -198,9 +208,10 @@ class ProcessWorld final : public World {
 
  private:
   // All ranks say which team they are of, so that a wrong list is told before anybody waits.
-  [[nodiscard]] std::pair<int, std::string> place_in_team(const std::vector<int>& ranks) {
+  [[nodiscard]] std::pair<int, std::string> place_in_team(const std::vector<int>& ranks, const std::string& place) {
     std::string own;
     for (const int r : ranks) own += (own.empty() ? "" : ",") + std::to_string(r);
+    own += place;
     const std::vector<std::string> all = gather("teams", own);
     const std::string name = "team/" + std::to_string(teams_++) + "/" + own + "/";
     const auto found = std::find(ranks.begin(), ranks.end(), place_.rank);
@@ -212,7 +223,7 @@ class ProcessWorld final : public World {
       core::raise("distributed", 10,
                   {.what = "these ranks cannot form a team",
                    .found = "ranks " + own,
-                   .expected = "each once, this one among them, and all of them with the same list",
+                   .expected = "each once, this one among them, and all of them with the same list and kind of device",
                    .where = where("teams")});
     return {static_cast<int>(found - ranks.begin()), name};
   }

@@ -24,14 +24,27 @@
 
 namespace rlalgo::distributed {
 
-RLALGO_INLINE Tensor FlatMemory::take(c10::ScalarType dtype, std::int64_t elements) {
+namespace detail {
+
+// [slice], what sums of gradients begin with.
+inline Tensor no_gradient(const FlatUnit& unit) {
+  const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
+  return tensor::zeros({unit.slice()}, unit.own().options().dtype(kind));
+}
+
+}  // namespace detail
+
+RLALGO_INLINE Tensor FlatMemory::take(const FlatUnit& unit) {
+  const at::TensorOptions kind = unit.own().options();
   for (std::size_t i = 0; i < free_.size(); ++i) {
-    if (free_[i].scalar_type() != dtype || free_[i].numel() != elements) continue;
+    if (free_[i].numel() != unit.elements() || free_[i].scalar_type() != unit.dtype() ||
+        free_[i].device() != kind.device())
+      continue;
     Tensor out = std::move(free_[i]);
     free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(i));
     return out;
   }
-  return tensor::empty({elements}, at::TensorOptions().dtype(dtype));
+  return tensor::empty({unit.elements()}, kind);
 }
 
 RLALGO_INLINE ShardedWeights::ShardedWeights(ShardConfig config, std::shared_ptr<PassRounds> rounds,
@@ -98,7 +111,7 @@ RLALGO_INLINE std::vector<model::Parameter> ShardedWeights::parameters() {
 RLALGO_INLINE void ShardedWeights::gather(Group& group) {
   if (group.whole || group.gathering) return;
   for (Held& held : group.held) {
-    held.coming = memory_.take(held.unit.dtype(), held.unit.elements());
+    held.coming = memory_.take(held.unit);
     held.gathering = team().all_gather(held.coming, held.unit.own());
   }
   group.gathering = true;
@@ -129,8 +142,8 @@ RLALGO_INLINE void ShardedWeights::scatter(Group& group) {
   for (Held& held : group.held) {
     FlatUnit& unit = held.unit;
     if (!unit.trained()) continue;
-    held.sent = memory_.take(unit.dtype(), unit.elements());
-    held.received = memory_.take(unit.dtype(), unit.elements());
+    held.sent = memory_.take(unit);
+    held.received = memory_.take(unit);
     unit.take_gradients(held.sent);
     held.scattering = team().all_to_all(held.received, held.sent);
     group.scattering = true;
@@ -145,8 +158,7 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
     const core::Stopwatch watch;
     held.scattering.wait();
     waited_ += watch.seconds();
-    const at::ScalarType kind = held.unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-    if (!held.gradient.defined()) held.gradient = tensor::zeros({held.unit.slice()}, at::TensorOptions().dtype(kind));
+    if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
     for (std::int64_t r = 0; r < team().size(); ++r)
       held.gradient.add_(held.received.narrow(0, r * held.unit.slice(), held.unit.slice()));
     memory_.give(std::exchange(held.sent, Tensor()));
@@ -277,8 +289,7 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
   for (Group& group : groups_)
     for (Held& held : group.held) {
       if (!held.unit.trained() || any.item<float>() == 0.0F) continue;
-      const at::ScalarType kind = held.unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-      if (!held.gradient.defined()) held.gradient = tensor::zeros({held.unit.slice()}, at::TensorOptions().dtype(kind));
+      if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
       gradients.push_back(held.gradient);
     }
   replicas_->sum(gradients);
@@ -432,7 +443,7 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
                 {.what = "a weight in slices was read outside of a loan",
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
                  .remedy = "read it within ShardedWeights::borrow, or between summon and dismiss"});
-  Tensor out = tensor::empty(weight.sizes(), at::TensorOptions().dtype(weight.scalar_type()));
+  Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
   (void)heard(team().rank(), number->second);
   hand_over(team().rank(), number->second, out);
   return out;
@@ -448,7 +459,7 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
   config.tied_embeddings = tied;
   std::map<std::string, Tensor> targets;
   model::visit_weights(config, weights, [&](const std::string& name, Tensor& value, const auto& shape, auto) {
-    value = tensor::empty(shape, at::TensorOptions().dtype(value.scalar_type()));
+    value = tensor::empty(shape, value.options().requires_grad(false));
     targets.emplace(name, value);
   });
   if (tied) weights.lm_head = weights.embedding;

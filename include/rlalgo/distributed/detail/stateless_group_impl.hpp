@@ -9,14 +9,12 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +22,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/group_failure.hpp>
+#include <rlalgo/distributed/detail/within.hpp>
 #include <rlalgo/distributed/pickle.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/stateless_group.hpp>
@@ -31,30 +30,6 @@
 namespace rlalgo::distributed {
 
 namespace detail {
-
-// What `act` returns. Where it does not come back in time it is left behind on its thread, with all that it holds: a
-// store answers as slowly as the process that has it.
-template <class F>
-auto within(double seconds, const std::string& what, F act) {
-  using Result = decltype(act());
-  const auto done = std::make_shared<std::promise<Result>>();
-  std::future<Result> result = done->get_future();
-  std::thread([done, act = std::move(act)]() mutable {
-    try {
-      if constexpr (std::is_void_v<Result>) {
-        act();
-        done->set_value();
-      } else {
-        done->set_value(act());
-      }
-    } catch (...) {
-      done->set_exception(std::current_exception());
-    }
-  }).detach();
-  if (result.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
-    group_failed(what, "the process that has the store does not answer", seconds);
-  return result.get();
-}
 
 inline std::string random_uuid() {
   std::random_device source;

@@ -50,8 +50,9 @@ RLALGO_INLINE Pending Team::exchange(const std::string& operation, const std::ve
                          "one for each of " + std::to_string(ranks) + " ranks");
   for (const std::vector<Tensor>* side : {&sent, &received})
     for (const Tensor& one : *side)
-      if (one.defined() && (!one.is_contiguous() || !one.device().is_cpu()))
-        detail::raise_misfit(operation, "a tensor with gaps, or of another device", "contiguous tensors of the CPU");
+      if (one.defined() && (!one.is_contiguous() || !(one.device().is_cpu() || one.device() == device())))
+        detail::raise_misfit(operation, "a tensor with gaps, or of another device",
+                             "contiguous tensors of " + device().str());
   std::vector<Tensor> out = sent, in = received;
   const c10::NoGradGuard no_grad;
   if (in[own].defined()) {
@@ -118,7 +119,8 @@ void sum_bucket(std::span<Tensor> tensors, std::int64_t elements, std::size_t ra
                 const Round& round) {
   const auto all = static_cast<std::int64_t>(ranks), own = static_cast<std::int64_t>(rank);
   const std::int64_t slice = (elements + all - 1) / all;
-  const Tensor flat = tensor::empty({all, slice}, at::TensorOptions().dtype(sum_type(tensors.front())));
+  const Tensor flat =
+      tensor::empty({all, slice}, tensors.front().options().dtype(sum_type(tensors.front())).requires_grad(false));
   const Tensor row = flat.view({-1});
   std::int64_t at = 0;
   for (const Tensor& one : tensors) {
@@ -161,8 +163,9 @@ RLALGO_INLINE Pending Team::begin_sum(const std::string& operation, std::vector<
     const c10::NoGradGuard no_grad;
     for (std::size_t at = 0; at < tensors.size();) {
       const at::ScalarType kind = detail::sum_type(tensors[at]);
+      const at::Device place = tensors[at].device();
       std::size_t end = at, elements = 0;
-      for (; end < tensors.size() && detail::sum_type(tensors[end]) == kind; ++end) {
+      for (; end < tensors.size() && detail::sum_type(tensors[end]) == kind && tensors[end].device() == place; ++end) {
         const auto more = static_cast<std::size_t>(tensors[end].numel());
         if (end > at && (elements + more) * at::elementSize(kind) > detail::sum_bytes) break;
         elements += more;

@@ -23,16 +23,20 @@
 namespace rlalgo::model {
 
 RLALGO_INLINE void write_checkpoint_files(const std::filesystem::path& directory, PendingTensors tensors,
-                                          std::uint64_t shard_limit) {
+                                          std::uint64_t shard_limit, std::int64_t files) {
   std::vector<std::vector<PendingTensor>> shards(1);
-  std::uint64_t filled = 0, total = 0;
+  std::uint64_t all = 0, filled = 0, total = 0, part = 0;
+  for (const PendingTensor& entry : tensors) all += entry.bytes();
   std::map<std::string, std::size_t> shard_of;
   for (PendingTensor& entry : tensors) {
     const std::uint64_t bytes = entry.bytes();
-    if (filled + bytes > shard_limit && !shards.back().empty()) {
+    // The part that most of it lies in, of as many as there are files.
+    const std::uint64_t own = all == 0 ? 0 : (2 * total + bytes) * static_cast<std::uint64_t>(files) / (2 * all + 1);
+    if ((filled + bytes > shard_limit || own > part) && !shards.back().empty()) {
       shards.emplace_back();
       filled = 0;
     }
+    part = own;
     shard_of[entry.name] = shards.size() - 1;
     shards.back().push_back(std::move(entry));
     filled += bytes;

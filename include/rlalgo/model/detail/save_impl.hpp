@@ -60,7 +60,7 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
   PendingTensors tensors;
   for (const auto& [name, value] : decoder.named_tensors()) tensors.push_back(pending(decoder, name, value));
-  write_checkpoint_files(directory, std::move(tensors), options.shard_limit);
+  write_checkpoint_files(directory, std::move(tensors), options.shard_limit, options.files);
   const Json& config = decoder.hf_config().json;
   const Json generation =
       options.generation_config ? *options.generation_config : detail::default_generation_config(config);

@@ -167,12 +167,13 @@ RLALGO_INLINE WholeHolding::WholeHolding(model::Policy& policy, std::shared_ptr<
   if (world_->size() == 1) return;
   const auto gate = policy.gate();
   if (gate != nullptr && std::dynamic_pointer_cast<distributed::GradientSums>(gate) == nullptr) return;
+  const at::Device device = parameters_.empty() ? at::Device(at::kCPU) : parameters_.front().value.device();
   for (const model::Parameter& p : parameters_)
-    if (!p.value.device().is_cpu()) return;
+    if (p.value.device() != device) return;
   if (!policy.set_gate(nullptr)) return;
   std::vector<int> ranks(static_cast<std::size_t>(world_->size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  sums_ = std::make_shared<distributed::GradientSums>(parameters_, world_->convene(ranks));
+  sums_ = std::make_shared<distributed::GradientSums>(parameters_, world_->convene(ranks, device));
   policy.set_gate(sums_);
 }
 

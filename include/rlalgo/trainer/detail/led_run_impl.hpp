@@ -144,7 +144,14 @@ RLALGO_INLINE void require_same_start(distributed::World& world, std::span<const
 RLALGO_INLINE void share_contexts(const std::shared_ptr<distributed::World>& world, model::Dealing dealing,
                                   std::initializer_list<std::shared_ptr<model::Policy>> scorers) {
   if (world->context_size() == 1) return;
-  const auto ring = std::make_shared<distributed::ContextGroup>(world);
+  at::Device device(at::kCPU);
+  for (const auto& scorer : scorers)
+    if (scorer)
+      if (const auto parameters = scorer->parameters(); !parameters.empty()) {
+        device = parameters.front().value.device();
+        break;
+      }
+  const auto ring = std::make_shared<distributed::ContextGroup>(world, device);
   for (const auto& scorer : scorers)
     if (scorer) scorer->share_context({ring, dealing});
 }

@@ -1,0 +1,58 @@
+// Decoders in slices on the ranks of a test.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/distributed/pass_rounds.hpp>
+#include <rlalgo/distributed/sharded_weights.hpp>
+#include <rlalgo/distributed/world.hpp>
+#include <rlalgo/model/decoder.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::support {
+
+// On `shards` neighbouring ranks each; those at the same place of their neighbours hold the same slices. `device`: of the teams.
+inline std::shared_ptr<distributed::ShardedWeights> held_in_slices(model::Decoder& policy, distributed::World& world,
+                                                                   distributed::ShardConfig config, int shards,
+                                                                   at::Device device = at::Device(at::kCPU)) {
+  std::vector<int> own, alike;
+  for (int r = 0; r < world.size(); ++r) {
+    if (r / shards == world.rank() / shards) own.push_back(r);
+    if (r % shards == world.rank() % shards) alike.push_back(r);
+  }
+  const auto rounds = std::make_shared<distributed::PassRounds>(world.convene(own, device));
+  const auto replicas = world.convene(alike, device);
+  world.before_meeting([rounds] { rounds->settle(); });
+  return distributed::ShardedWeights::shard(policy, config, rounds, replicas);
+}
+
+// How a run of `ranks` lies on them: `context` ranks share their rows' tokens, `shards` hold the weights.
+struct Layout {
+  int ranks = 1, context = 1, shards = 1;
+  distributed::ShardConfig config = {};
+};
+
+// Every layout that there is on two and four ranks, hybrid ones and those with context groups among them.
+inline std::vector<Layout> layouts() {
+  using Stage = distributed::ShardStage;
+  return {{2, 1, 2, {Stage::optimizer_states}}, {2, 1, 2, {Stage::gradients}}, {2, 1, 2, {Stage::weights}},
+          {2, 1, 2, {Stage::weights, false}},   {4, 1, 4, {Stage::weights}},   {4, 1, 2, {Stage::weights}},
+          {4, 1, 2, {Stage::gradients}},        {2, 2, 2, {Stage::weights}},   {2, 2, 2, {Stage::optimizer_states}},
+          {4, 2, 4, {Stage::weights}},          {4, 2, 4, {Stage::gradients}}, {4, 2, 2, {Stage::weights, false}},
+          {4, 4, 4, {Stage::weights}}};
+}
+
+// Of each trained tensor, by name. All ranks together.
+inline std::map<std::string, double> sums_of_squares(distributed::ShardedWeights& weights) {
+  std::map<std::string, double> out;
+  weights.each_whole([&](const distributed::FlatUnit& unit) {
+    for (const auto& entry : unit.entries())
+      if (unit.trained()) out[entry.name] = entry.value.detach().square().sum().item<double>();
+  });
+  return out;
+}
+
+}  // namespace rlalgo::support
