@@ -508,9 +508,15 @@ TEST_CASE("a step allocates nothing once the engine is warm") {
         start = allocations.load();
         return false;
       };
-      engine.generate(job.requests, sampling, job.key, hooks);
+      const auto warm = engine.generate(job.requests, sampling, job.key, hooks);
       CHECK(passes > 40);
       CHECK(most == 0);
+      engine.release_memory();
+      CHECK(engine.counts().pages_kept == 0);
+      passes = 0;
+      const auto again = engine.generate(job.requests, sampling, job.key, hooks);
+      CHECK(most > 0);  // pages: their memory was given back
+      for (std::size_t r = 0; r < warm.size(); ++r) CHECK(same(warm[r][0], again[r][0]));
     }
   }
 }

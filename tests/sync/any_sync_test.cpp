@@ -2,6 +2,7 @@
 
 #include <support/catch.hpp>
 
+#include <rlalgo/sync/no_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 
 using namespace rlalgo;
@@ -16,6 +17,11 @@ TEST_CASE("any policy behind one type: copies share it") {
   CHECK(version() == 3);
   CHECK(changes == 1);
   CHECK(first.publish(3).status == sync::Published::Status::unchanged);
+  int released = 0;
+  sync::AnySync third(sync::SharedWeights([] {}, [&] { ++released; }));
+  third.training_begins();
+  CHECK(released == 1);
+  sync::AnySync(sync::NoSync()).training_begins();  // does not care
   CHECK(first.serves(inference::WeightSource::shared));
   CHECK_FALSE(first.serves(inference::WeightSource::remote));
 }

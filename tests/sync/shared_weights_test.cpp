@@ -25,6 +25,17 @@ TEST_CASE("publishing a version tells the generator once that its caches are sta
   CHECK(sync.version() == 1);
 }
 
+TEST_CASE("the generator is told when training begins, if it wants to know") {
+  int released = 0;
+  SharedWeights sync([] {}, [&] { ++released; });
+  sync.publish(0);
+  CHECK(released == 0);
+  sync.training_begins();
+  CHECK(released == 1);
+  CHECK(sync.version() == 0);
+  SharedWeights().training_begins();
+}
+
 TEST_CASE("the version source follows the policy into its trainer") {
   SharedWeights sync;
   const auto version = sync.version_source();

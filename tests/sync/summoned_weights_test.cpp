@@ -13,7 +13,7 @@ TEST_CASE("weights are made whole before every publish, and what moved is told")
   std::string calls;
   bool whole = false;
   sync::SummonedWeights sync(
-      sync::SharedWeights([&] { calls += "new "; }),
+      sync::SharedWeights([&] { calls += "new "; }, [&] { calls += "train "; }),
       [&] {
         calls += "summon ";
         return !std::exchange(whole, true);
@@ -30,5 +30,7 @@ TEST_CASE("weights are made whole before every publish, and what moved is told")
   CHECK(sync.publish(1).version == 1);
   CHECK(calls == "summon moved new summon summon moved ");
   CHECK(version() == 1);
+  sync.training_begins();
+  CHECK(calls.ends_with("moved train "));
   CHECK(sync::AnySync(sync).serves(inference::WeightSource::shared));
 }

@@ -23,6 +23,7 @@
 #include <rlalgo/loss/token_ratio.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/load.hpp>
+#include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
 #include <rlalgo/trainer/sharded_holding.hpp>
@@ -42,6 +43,7 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   rlalgo::support::BanditPulls pulls{*bandit, 2};
   const auto reward = reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; });
   const std::vector<data::TokenizedPrompt> prompts(6, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}});
+  std::string told;  // of new weights; of training that begins
 
   trainer::OnlineConfig config;
   config.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 4};
@@ -60,7 +62,8 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
                                           .generator = pulls,
                                           .prompts = prompts,
                                           .rewards = {{reward, 2.0}},
-                                          .evaluation_prompts = {prompts.begin(), prompts.begin() + 3}});
+                                          .evaluation_prompts = {prompts.begin(), prompts.begin() + 3},
+                                          .sync = sync::SharedWeights([&] { told += 'p'; }, [&] { told += 't'; })});
   // 6 prompts, 2 per step: three steps an epoch.
   CHECK(trainer.config().steps_per_epoch == 3.0);
   trainer.run();
@@ -80,7 +83,32 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   }
   CHECK(evaluations == 3);  // before the first step, after steps 3 and 6
   CHECK(after > before);    // evaluations draw the same random numbers
+  CHECK(told == "ptptptptptptp");
   fs::remove_all(folder);
+}
+
+TEST_CASE("an online run has the optimizer that its settings name") {
+  const auto logits = [](auto settings) {
+    const auto bandit = std::make_shared<rlalgo::support::Bandit>(4);
+    rlalgo::support::BanditPulls pulls{*bandit, 2};
+    settings.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 4};
+    settings.trainer.schedule = {.name = "constant", .learning_rate = 0.5};
+    using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
+    auto trainer = trainer::make_online(
+        std::move(settings), Loss({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
+        trainer::OnlineInputs<rlalgo::support::BanditPulls>{
+            .policy = bandit,
+            .generator = pulls,
+            .prompts = std::vector<data::TokenizedPrompt>(6, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}}),
+            .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; })}}});
+    for (std::int64_t step = 0; step < 3; ++step) (void)trainer.step(step);
+    return bandit->parameters().front().value.detach().clone();
+  };
+  const auto whole = logits(trainer::OnlineConfig());
+  trainer::BasicOnlineConfig<optim::AdamW8bit> eight;  // of four numbers, which are not quantised
+  CHECK(whole.equal(logits(eight)));
+  eight.trainer.optimizer.min_elements = 1;
+  CHECK_FALSE(whole.equal(logits(eight)));
 }
 
 namespace {

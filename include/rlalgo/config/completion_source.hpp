@@ -230,7 +230,8 @@ class CompletionSource {
                                                                  inference::EngineConfig{.keep_prefixes = true});
     return {engine,
             inference::AnyGenerator(*engine),
-            sync::AnySync(sync::SharedWeights([engine] { engine->weights_changed(); })),
+            sync::AnySync(
+                sync::SharedWeights([engine] { engine->weights_changed(); }, [engine] { engine->release_memory(); })),
             {},
             std::make_shared<sync::Turns>(),
             {},

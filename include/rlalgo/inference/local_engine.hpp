@@ -49,6 +49,12 @@ class LocalEngine {
   // Tokens computed and reused so far.
   [[nodiscard]] Scheduler::Counts counts() { return engine_.scheduler().counts(); }
 
+  // Gives back the memory of keys and values: the weights will have changed before the next call.
+  void release_memory() {
+    weights_changed();
+    engine_.scheduler().release_memory();
+  }
+
   // The values, or the tensors, are others than at the last call.
   void weights_changed() {
     if (view_) engine_.scheduler().forget(view_->contents);

@@ -23,12 +23,17 @@ class AnySync {
     version_source_ = shared->version_source();
     serves_ = [](inference::WeightSource source) { return Y::reaches(source); };
     if constexpr (requires { shared->forget(); }) forget_ = [shared] { shared->forget(); };
+    if constexpr (requires { shared->training_begins(); }) training_begins_ = [shared] { shared->training_begins(); };
   }
 
   Published publish(std::int64_t version) { return publish_(version); }
   // Whoever has the weights has lost them (sync/turns.hpp); nothing where that cannot be.
   void forget() {
     if (forget_) forget_();
+  }
+  // See sync/concept.hpp; nothing where the policy does not care.
+  void training_begins() {
+    if (training_begins_) training_begins_();
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return version_source_; }
   [[nodiscard]] bool serves(inference::WeightSource source) const { return serves_(source); }
@@ -37,7 +42,7 @@ class AnySync {
   std::function<Published(std::int64_t)> publish_;
   std::function<std::int64_t()> version_source_;
   std::function<bool(inference::WeightSource)> serves_;
-  std::function<void()> forget_;
+  std::function<void()> forget_, training_begins_;
 };
 
 static_assert(SyncPolicy<AnySync>);

@@ -4,6 +4,8 @@
 // before an evaluation of generated rows. When it returns, the next generate() call of the generator uses weights of
 // that version. Publishing a version that is in force does nothing. version_source() gives what a sampler asks before
 // it generates; the answer is the version last published, and asking moves no weights.
+// training_begins(), where a policy has it, is called when a batch is complete and the weights are about to change: what the
+// generator keeps of them is of no use any more.
 // Errors: [rlalgo.sync.3] the policy does not reach the generator, where only the run knows which they are.
 #pragma once
 

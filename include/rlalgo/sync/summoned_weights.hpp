@@ -29,6 +29,9 @@ class SummonedWeights {
     out.seconds = watch.seconds();
     return out;
   }
+  void training_begins() {
+    if constexpr (requires(Y inner) { inner.training_begins(); }) inner_.training_begins();
+  }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
 
  private:

@@ -162,6 +162,7 @@ class Trainer {
     const double published = watch_.published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
+    if constexpr (requires { parts_.sync.training_begins(); }) parts_.sync.training_begins();
 
     core::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
