@@ -35,14 +35,12 @@ struct Layout {
   distributed::ShardConfig config = {};
 };
 
-// Every layout that there is on two and four ranks, hybrid ones and those with context groups among them.
+// The layouts that there are on two and four ranks, hybrid ones and those with context groups among them.
 inline std::vector<Layout> layouts() {
   using Stage = distributed::ShardStage;
-  return {{2, 1, 2, {Stage::optimizer_states}}, {2, 1, 2, {Stage::gradients}}, {2, 1, 2, {Stage::weights}},
-          {2, 1, 2, {Stage::weights, false}},   {4, 1, 4, {Stage::weights}},   {4, 1, 2, {Stage::weights}},
-          {4, 1, 2, {Stage::gradients}},        {2, 2, 2, {Stage::weights}},   {2, 2, 2, {Stage::optimizer_states}},
-          {4, 2, 4, {Stage::weights}},          {4, 2, 4, {Stage::gradients}}, {4, 2, 2, {Stage::weights, false}},
-          {4, 4, 4, {Stage::weights}}};
+  return {{2, 1, 2, {Stage::optimizer_states}}, {2, 1, 2, {Stage::gradients}}, {4, 1, 4, {Stage::weights}},
+          {4, 1, 2, {Stage::weights}},          {2, 2, 2, {Stage::weights}},   {4, 2, 4, {Stage::weights}},
+          {4, 2, 4, {Stage::gradients}},        {4, 2, 2, {Stage::weights, false}}};
 }
 
 // Of each trained tensor, by name. All ranks together.
