@@ -38,8 +38,8 @@ struct Layout {
 // The layouts that there are on two and four ranks, hybrid ones and those with context groups among them.
 inline std::vector<Layout> layouts() {
   using Stage = distributed::ShardStage;
-  return {{2, 1, 2, {Stage::optimizer_states}}, {2, 1, 2, {Stage::gradients}}, {4, 1, 4, {Stage::weights}},
-          {4, 1, 2, {Stage::weights}},          {2, 2, 2, {Stage::weights}},   {4, 2, 4, {Stage::weights}},
+  return {{2, 1, 2, {Stage::optimizer_states}}, {2, 1, 2, {Stage::gradients}},     {4, 1, 4, {Stage::weights}},
+          {4, 1, 2, {Stage::weights}},          {2, 2, 2, {Stage::weights}},       {4, 2, 4, {Stage::weights}},
           {4, 2, 4, {Stage::gradients}},        {4, 2, 2, {Stage::weights, false}}};
 }
 
