@@ -18,6 +18,8 @@
 #include <rlalgo/distributed/detail/nccl_rank.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::distributed::detail {
 
