@@ -8,10 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/tensor/blocks.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -55,7 +53,7 @@ class Bfloat16Head {
 
   // f(task) for all tasks on as many threads as LibTorch would take.
   template <class F>
-  void parallel(std::int64_t tasks, F&& f);
+  static void parallel(std::int64_t tasks, F&& f);
 
   Tensor hidden_, weight_;
   std::int64_t width_;  // H
@@ -66,7 +64,6 @@ class Bfloat16Head {
   Tensor grad_weight_;  // [words_, H]
   Tensor by_words_;     // g [words_, width of the tile]
   Tensor by_pairs_;     // pairs of g's rows, [even_words_/2, width of the tile, 2]
-  std::unique_ptr<core::ThreadPool> pool_;
 };
 
 }  // namespace rlalgo::tensor::detail

@@ -37,11 +37,13 @@ RLALGO_INLINE Bfloat16Head::~Bfloat16Head() = default;
 
 template <class F>
 void Bfloat16Head::parallel(std::int64_t tasks, F&& f) {
+  // Of the calling thread, for all heads: the kernels that a worker has compiled for blocks are that thread's own.
+  thread_local std::unique_ptr<core::ThreadPool> pool;
   const int threads = available_threads();
-  if (!pool_ || pool_->threads() != threads) pool_ = std::make_unique<core::ThreadPool>(threads);
+  if (!pool || pool->threads() != threads) pool = std::make_unique<core::ThreadPool>(threads);
   // A task is tens of microseconds; a few of them end with one release of the CPU's tiles.
   const std::int64_t parts = std::min<std::int64_t>(tasks, 4 * threads);
-  pool_->run(static_cast<std::uint32_t>(parts), [&](std::uint32_t part, int) {
+  pool->run(static_cast<std::uint32_t>(parts), [&](std::uint32_t part, int) {
     for (std::int64_t i = tasks * part / parts; i < tasks * (part + 1) / parts; ++i) f(i);
     end_of_blocks();
   });
