@@ -3,7 +3,8 @@ whether their greedy texts are equal.
 
 Both sides get the same prompts of random ids and make the same number of tokens (no end id stops them). Two float32
 implementations round differently, so two tokens whose logits are nearly equal may change places, and what follows them is
-another text; that is no error. Where two texts part, the peer's own logits of the two tokens must be within `tie`.
+another text; that is no error. Where two texts part, the peer's own logits of the two tokens must be within `tie`, computed in one
+pass: which of the two it prefers there may be other than in its cached decoding.
 """
 import json
 import pathlib
@@ -55,10 +56,10 @@ def check_texts(asked, ours, theirs, margin, tie):
             equal += 1
             continue
         gap = margin(prompt + other[:place], mine[place], other[place])
-        if not 0 <= gap <= tie:
+        if not abs(gap) <= tie:
             raise compare.Different(f"greedy texts part at token {place}: ours {mine[place]}, the peer's {other[place]}, whose logits are {gap:.3g} "
                                     f"apart there (a tie is {tie:g})")
-        widest = max(widest, gap)
+        widest = max(widest, abs(gap))
     return f"{equal} of {len(asked)} greedy texts equal" + (f", others part at logits ≤ {widest:.1g} apart" if equal < len(asked) else "")
 
 
@@ -74,8 +75,7 @@ def parser(description):
 
 
 def run(arguments, script, name, goal, folder, environment=None):
-    """All dtypes and counts of sequences → rows. The peer's worker knows `generate` (ids → tokens, seconds) and `margin`."""
-    rows = []
+    """All dtypes and counts of sequences, a row each as soon as it is there: what fails later costs none of those before. The peer's worker knows `generate` (ids → tokens, seconds) and `margin`."""
     for dtype in compare.dtypes(arguments.dtypes):
         model = arguments.model if dtype == "float32" else arguments.model_bfloat16
         if model is None:
@@ -88,8 +88,7 @@ def run(arguments, script, name, goal, folder, environment=None):
                 compare.Lines(arguments.program, ["generate", "--model", bare, "--batch", max(counts)], arguments.threads) as engine:
             print(f"{name} {dtype}: both are loaded; timing", file=sys.stderr, flush=True)
             for count in counts:
-                rows.append(one(arguments, pathlib.Path(script).name, name, goal, dtype, count, words, worker, engine))
-    return rows
+                yield one(arguments, pathlib.Path(script).name, name, goal, dtype, count, words, worker, engine)
 
 
 def one(arguments, script, name, goal, dtype, count, words, worker, engine):

@@ -44,8 +44,8 @@ def main():
         return work(parser.parse_args())
     arguments = decode.parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="rlalgo-compare-") as folder:
-        rows = decode.run(arguments, __file__, "greedy decoding", 4, folder)
-    compare.finish(arguments, rows)
+        for row in decode.run(arguments, __file__, "greedy decoding", 4, folder):
+            compare.finish(arguments, [row])
 
 
 if __name__ == "__main__":

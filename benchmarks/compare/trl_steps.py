@@ -136,12 +136,11 @@ def rows_of(path, count, first=0):
 
 
 def every_model(arguments, script, one):
-    """`one(arguments, name, directory, threads, goal, dtype, folder)` → a row, for every model and dtype."""
+    """`one(arguments, name, directory, threads, goal, dtype, folder)` → a row, for every model and dtype, written as soon as it is there."""
     if arguments.model and not arguments.data:
         sys.exit("--model needs --data")
-    rows = []
     for name, model, threads, goal, goal_bf16 in models(arguments):
         for dtype in compare.dtypes(arguments.dtypes):
             with tempfile.TemporaryDirectory(prefix="rlalgo-compare-") as folder:
-                rows.append(one(arguments, name, model, threads, goal if dtype == "float32" else goal_bf16, dtype, pathlib.Path(folder)))
-    compare.finish(arguments, rows)
+                row = one(arguments, name, model, threads, goal if dtype == "float32" else goal_bf16, dtype, pathlib.Path(folder))
+                compare.finish(arguments, [row])

@@ -61,11 +61,11 @@ def main():
         environment["LD_PRELOAD"] = arguments.preload
     with tempfile.TemporaryDirectory(prefix="rlalgo-compare-") as folder:
         try:
-            rows = decode.run(arguments, __file__, "greedy decoding", 1.5, folder, environment)
+            for row in decode.run(arguments, __file__, "greedy decoding", 1.5, folder, environment):
+                compare.finish(arguments, [row])
         except compare.PeerFailed as failed:
             print(f"vLLM does not run here: {failed}", file=sys.stderr)
-            rows = [compare.failure_cells(pathlib.Path(__file__).name, "greedy decoding", "float32", arguments.threads, f"vLLM does not run here: {failed}")]
-    compare.finish(arguments, rows)
+            compare.finish(arguments, [compare.failure_cells(pathlib.Path(__file__).name, "greedy decoding", "float32", arguments.threads, f"vLLM does not run here: {failed}")])
 
 
 if __name__ == "__main__":
