@@ -66,7 +66,7 @@ def check_texts(asked, ours, theirs, margin, tie):
 def parser(description):
     out = compare.options(description)
     out.add_argument("--model", required=True, help="a checkpoint directory with float32 weights")
-    out.add_argument("--model-bfloat16", help="the same in bfloat16: `rlalgo generate` computes with weights as they are stored")
+    out.add_argument("--model-bfloat16", help="the same in bfloat16")
     out.add_argument("--sequences", default="1,16,64")
     out.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
     out.add_argument("--tokens", type=int, default=128, help="of a completion")
@@ -85,7 +85,7 @@ def run(arguments, script, name, goal, folder, environment=None):
         compare.same("the dtypes asked for and stored", stored_dtype(bare), dtype)
         counts = [int(s) for s in arguments.sequences.split(",")]
         with compare.Worker(script, arguments.python, arguments.threads, ["--model", bare, "--dtype", dtype], environment) as worker, \
-                compare.Lines(arguments.program, ["generate", "--model", bare, "--batch", max(counts)], arguments.threads) as engine:
+                compare.Lines(arguments.program, ["generate", "--model", bare, "--dtype", dtype, "--batch", max(counts)], arguments.threads) as engine:
             print(f"{name} {dtype}: both are loaded; timing", file=sys.stderr, flush=True)
             for count in counts:
                 yield one(arguments, pathlib.Path(script).name, name, goal, dtype, count, words, worker, engine)

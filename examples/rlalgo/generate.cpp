@@ -76,6 +76,7 @@ int generate_lines(const GenerateOptions& options) {
 Run generate(CLI::App& app) {
   const auto options = std::make_shared<GenerateOptions>();
   add_model_options(app, *options);
+  add_dtype_option(app, options->dtype);
   app.add_option("--batch", options->batch, "completions under way at a time, of all lines together, at most")
       ->capture_default_str();
   app.footer(R"(

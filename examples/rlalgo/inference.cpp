@@ -24,7 +24,7 @@ namespace rlalgo::cli {
 namespace {
 
 struct InferenceOptions {
-  std::string model, lora_model_dir, system;
+  std::string model, lora_model_dir, dtype = "float32", system;
   bool chat = false;
   double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
          seed = 42;
@@ -44,6 +44,7 @@ config::RunConfig model_of(const InferenceOptions& options) {
       run.base_model = run.output_dir;
   }
   if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
+  run.bfloat16 = is_bfloat16(options.dtype);
   return run;
 }
 
@@ -106,6 +107,7 @@ Run inference(CLI::App& app) {
   app.add_option("MODEL", o->model, "a model's directory, or the configuration of a training: its output_dir")
       ->type_name("");
   app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
+  add_dtype_option(app, o->dtype);
   app.add_flag("--chat", o->chat, "the input is a user's message and goes through the chat template");
   app.add_option("--system", o->system, "with --chat: a system message before it");
   app.add_option("--max-new-tokens", o->max_new_tokens, "the completion's length, at most")->capture_default_str();

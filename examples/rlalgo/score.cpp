@@ -187,6 +187,7 @@ int score_lines(const ScoreOptions& options) {
 Run score(CLI::App& app) {
   const auto options = std::make_shared<ScoreOptions>();
   add_model_options(app, *options);
+  add_dtype_option(app, options->dtype);
   app.add_option("--temperature", options->temperature, "logits are divided by it; above 0")->capture_default_str();
   app.add_option("--batch", options->batch, "lines in one forward pass, at most")->capture_default_str();
   app.add_option("--batch-tokens", options->batch_tokens,

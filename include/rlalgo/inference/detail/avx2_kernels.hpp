@@ -77,16 +77,19 @@ namespace rlalgo::inference::detail::avx2 {
   return sum_lanes(_mm256_add_ps(sum[0], sum[1]));
 }
 
-// One page of raw scores for `Heads` heads: every lane is a position.
+// One page of raw scores for `Heads` heads: every lane is a position. Fetches two other blocks of [d, page_positions] meanwhile.
 template <int Heads>
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline void page_scores(const float* q, std::int64_t ldq,
                                                                         const float* keys, std::int64_t d,
-                                                                        float* scores, std::int64_t lds) {
+                                                                        float* scores, std::int64_t lds,
+                                                                        const float* soon, const float* later) {
   constexpr int width = page_positions / lane;
   __m256 sum[Heads][width];
   for (int h = 0; h < Heads; ++h)
     for (int c = 0; c < width; ++c) sum[h][c] = _mm256_setzero_ps();
   for (std::int64_t j = 0; j < d; ++j) {
+    prefetch<page_positions * sizeof(float) / cache_line>(reinterpret_cast<const char*>(soon + j * page_positions));
+    prefetch<page_positions * sizeof(float) / cache_line>(reinterpret_cast<const char*>(later + j * page_positions));
     __m256 qs[Heads];
 #pragma GCC unroll 4
     for (int h = 0; h < Heads; ++h) qs[h] = _mm256_broadcast_ss(q + h * ldq + j);
@@ -134,7 +137,8 @@ template <int Heads>
   const std::int64_t pages = (a.length + page_positions - 1) / page_positions;
   const std::int64_t lds = pages * page_positions;
   for (std::int64_t p = 0; p < pages; ++p)
-    page_scores<Heads>(a.q + head * a.ldq, a.ldq, a.pages[p] + a.key_offset, a.d, a.scores + p * page_positions, lds);
+    page_scores<Heads>(a.q + head * a.ldq, a.ldq, a.pages[p] + a.key_offset, a.d, a.scores + p * page_positions, lds,
+                       a.pages[std::min(p + 1, pages - 1)] + a.key_offset, a.pages[p] + a.value_offset);
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) {
     float* const s = a.scores + h * lds;

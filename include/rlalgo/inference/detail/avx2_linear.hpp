@@ -71,14 +71,17 @@ struct Tile {
   static constexpr std::int64_t columns_of_k = lane, largest_block = 640;
   static constexpr int rows = 3;
 
-  template <int Columns, int Rows>
+  template <int Columns, int Rows, int Lines>
   [[gnu::target("avx2,fma")]] static void multiply(const float* x, std::int64_t ldx, const W* w, std::int64_t ldw,
-                                                   std::int64_t k, float* y, std::int64_t ldy, bool add) {
+                                                   std::int64_t k, float* y, std::int64_t ldy, bool add,
+                                                   const char* ahead) {
+    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m256 sum[Rows][Columns];
     for (int i = 0; i < Rows; ++i)
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm256_setzero_ps();
     std::int64_t j = 0;
-    for (; j + lane <= k; j += lane) {
+    for (; j + lane <= k; j += lane, ahead += Lines * cache_line) {
+      prefetch<Lines>(ahead);
       __m256 xs[Rows];
 #pragma GCC unroll 8
       for (int i = 0; i < Rows; ++i) xs[i] = _mm256_loadu_ps(x + i * ldx + j);
@@ -95,6 +98,26 @@ struct Tile {
         for (int i = 0; i < Rows; ++i) sum[i][n] = _mm256_fmadd_ps(load_first(x + i * ldx + j, k - j), ws, sum[i][n]);
       }
     for (int i = 0; i < Rows; ++i) store_sums<Columns>(sum[i], y + i * ldy, add);
+  }
+
+ private:
+  // The same sums for one row of x, W in the order of memory.
+  template <int Columns>
+  [[gnu::target("avx2,fma")]] static void multiply_row(const float* x, const W* w, std::int64_t ldw, std::int64_t k,
+                                                       float* y, bool add) {
+    __m256 sum[Columns];
+#pragma GCC unroll 8
+    for (int n = 0; n < Columns; ++n) {
+      const W* const row = w + n * ldw;
+      sum[n] = _mm256_setzero_ps();
+      std::int64_t j = 0;
+      for (; j + lane <= k; j += lane) {
+        prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
+        sum[n] = _mm256_fmadd_ps(_mm256_loadu_ps(x + j), load(row + j), sum[n]);
+      }
+      if (j < k) sum[n] = _mm256_fmadd_ps(load_first(x + j, k - j), load_first(row + j, k - j), sum[n]);
+    }
+    store_sums<Columns>(sum, y, add);
   }
 };
 

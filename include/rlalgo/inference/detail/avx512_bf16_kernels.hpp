@@ -36,14 +36,16 @@ struct Tile {
     return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
   }
 
-  template <int Columns, int Rows>
+  template <int Columns, int Rows, int Lines>
   [[RLALGO_AVX512_BF16]] static void multiply(const X* x, std::int64_t ldx, const W* w, std::int64_t ldw,
-                                              std::int64_t k, float* y, std::int64_t ldy, bool add) {
+                                              std::int64_t k, float* y, std::int64_t ldy, bool add, const char* ahead) {
+    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m512 sum[Rows][Columns];
     for (int i = 0; i < Rows; ++i)
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
     std::int64_t j = 0;
-    for (; j + columns_of_k <= k; j += columns_of_k) {
+    for (; j + columns_of_k <= k; j += columns_of_k, ahead += Lines * cache_line) {
+      prefetch<Lines>(ahead);
       __m512bh ws[Columns];
 #pragma GCC unroll 8
       for (int n = 0; n < Columns; ++n) ws[n] = load(w + n * ldw + j);
@@ -66,6 +68,30 @@ struct Tile {
       for (int n = 0; n < Columns; ++n) half[n] = avx512::halves(sum[i][n]);
       avx2::store_sums<Columns>(half, y + i * ldy, add);
     }
+  }
+
+ private:
+  // The same sums for one row of x, W in the order of memory.
+  template <int Columns>
+  [[RLALGO_AVX512_BF16]] static void multiply_row(const X* x, const W* w, std::int64_t ldw, std::int64_t k, float* y,
+                                                  bool add) {
+    __m256 half[Columns];
+#pragma GCC unroll 8
+    for (int n = 0; n < Columns; ++n) {
+      const W* const row = w + n * ldw;
+      __m512 sum = _mm512_setzero_ps();
+      std::int64_t j = 0;
+      for (; j + columns_of_k <= k; j += columns_of_k) {
+        prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
+        sum = _mm512_dpbf16_ps(sum, load(x + j), load(row + j));
+      }
+      if (j < k) {
+        const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
+        sum = _mm512_dpbf16_ps(sum, load(x + j, some), load(row + j, some));
+      }
+      half[n] = avx512::halves(sum);
+    }
+    avx2::store_sums<Columns>(half, y, add);
   }
 };
 

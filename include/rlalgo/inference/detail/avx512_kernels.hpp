@@ -42,16 +42,18 @@ struct Tile {
   static constexpr std::int64_t columns_of_k = 16, largest_block = 640;
   static constexpr int rows = 6;
 
-  template <int Columns, int Rows>
+  template <int Columns, int Rows, int Lines>
   [[RLALGO_AVX512]] static void multiply(const float* x, std::int64_t ldx, const W* w, std::int64_t ldw, std::int64_t k,
-                                         float* y, std::int64_t ldy, bool add) {
+                                         float* y, std::int64_t ldy, bool add, const char* ahead) {
+    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m512 sum[Rows][Columns];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
     std::int64_t j = 0;
-    for (; j + columns_of_k <= k; j += columns_of_k) {
+    for (; j + columns_of_k <= k; j += columns_of_k, ahead += Lines * cache_line) {
+      prefetch<Lines>(ahead);
       __m512 ws[Columns];
 #pragma GCC unroll 8
       for (int n = 0; n < Columns; ++n) ws[n] = load(w + n * ldw + j, 0xFFFF);
@@ -77,6 +79,30 @@ struct Tile {
       for (int n = 0; n < Columns; ++n) half[n] = halves(sum[i][n]);
       avx2::store_sums<Columns>(half, y + i * ldy, add);
     }
+  }
+
+ private:
+  // The same sums for one row of x, W in the order of memory.
+  template <int Columns>
+  [[RLALGO_AVX512]] static void multiply_row(const float* x, const W* w, std::int64_t ldw, std::int64_t k, float* y,
+                                             bool add) {
+    __m256 half[Columns];
+#pragma GCC unroll 8
+    for (int n = 0; n < Columns; ++n) {
+      const W* const row = w + n * ldw;
+      __m512 sum = _mm512_setzero_ps();
+      std::int64_t j = 0;
+      for (; j + columns_of_k <= k; j += columns_of_k) {
+        prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
+        sum = _mm512_fmadd_ps(load(x + j, 0xFFFF), load(row + j, 0xFFFF), sum);
+      }
+      if (j < k) {
+        const auto some = static_cast<__mmask16>((1U << (k - j)) - 1);
+        sum = _mm512_fmadd_ps(load(x + j, some), load(row + j, some), sum);
+      }
+      half[n] = halves(sum);
+    }
+    avx2::store_sums<Columns>(half, y, add);
   }
 };
 

@@ -1,14 +1,19 @@
-// y = x Wᵀ for few rows of x, by strips of W: a strip stays in L1 while the rows of x pass by, and the next one is
-// prefetched meanwhile, so that the weights are read once, as they lie in memory. k is cut into blocks so that a strip
-// and the rows of x fit. The sum of one output depends on k only: blocks in order, each as the tile sums it.
+// y = x Wᵀ for few rows of x, by strips of W: a strip stays in L1 while the rows of x pass by, so that the weights are read
+// once, as they lie in memory. k is cut into blocks so that a strip and the rows of x fit. The sum of one output depends on
+// k only: blocks in order, each as the tile sums it.
+//
+// What comes `prefetch_distance` later is fetched into L2 meanwhile, in the order of memory and as evenly as the tiles
+// compute: a few lines at each step of their inner loops. (A burst of prefetches fills the few buffers for misses, and
+// what is computed behind it waits: 16 rows of x then cost the time of reading W and that of multiplying, one after the other.)
 //
 // A tile is what one instruction set multiplies at a time:
 //   Tile::X, Tile::W       elements of x and W
 //   Tile::columns_of_k     blocks of k are multiples of it
 //   Tile::largest_block    of k
 //   Tile::rows             of x in a tile, at most
-//   Tile::multiply<Columns, Rows>(x, ldx, w, ldw, k, y, ldy, add)
-//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` rows of x, `Columns` (1, 4 or 8) rows of W
+//   Tile::multiply<Columns, Rows, Lines>(x, ldx, w, ldw, k, y, ldy, add, ahead)
+//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` rows of x, `Columns` (1, 4 or 8) rows of W; at each
+//                          step of columns_of_k it prefetches `Lines` (0, 1, 2 or 4) cache lines, from `ahead` on
 #pragma once
 
 #include <algorithm>
@@ -18,23 +23,13 @@
 
 namespace rlalgo::inference::detail {
 
-// Prefetches `columns` pieces of `lines` cache lines, a few lines at each call.
-struct Prefetch {
-  const char* piece;
-  std::int64_t stride;  // bytes from piece to piece
-  std::int64_t lines;
-  std::int64_t columns;
-  std::int64_t line = 0;
-  void next(std::int64_t count) {
-    for (; count > 0 && columns > 0; --count) {
-      __builtin_prefetch(piece + line * 64);
-      if (++line < lines) continue;
-      line = 0;
-      --columns;
-      piece += stride;
-    }
-  }
-};
+inline constexpr std::int64_t cache_line = 64, prefetch_distance = 32 * 1024;  // bytes
+
+template <int Lines>
+[[gnu::always_inline]] inline void prefetch(const char* from) {
+#pragma GCC unroll 4
+  for (int line = 0; line < Lines; ++line) __builtin_prefetch(from + line * cache_line, 0, 2);
+}
 
 template <class Tile>
 class LinearStrips {
@@ -48,7 +43,7 @@ class LinearStrips {
     block_ = ((a.k + blocks - 1) / blocks + Tile::columns_of_k - 1) / Tile::columns_of_k * Tile::columns_of_k;
   }
 
-  // One row of x takes wider strips: memory bandwidth limits it anyway.
+  // One row of x takes wider strips, row after row of W: memory bandwidth limits it.
   void run() const {
     std::int64_t n = a_.begin;
     if (a_.m == 1)
@@ -66,26 +61,38 @@ class LinearStrips {
     const std::int64_t tiles = (a_.m + Rows - 1) / Rows;
     for (std::int64_t begin = 0; begin < a_.k; begin += block_) {
       const std::int64_t k = std::min(block_, a_.k - begin);
-      const W* const next = begin + k < a_.k ? w + begin + k : w + Columns * a_.k;
-      const std::int64_t lines = (k * static_cast<std::int64_t>(sizeof(W)) + 63) / 64;
-      Prefetch prefetch{reinterpret_cast<const char*>(next), a_.k * static_cast<std::int64_t>(sizeof(W)), lines,
-                        a_.m > 1 ? Columns : 0};
-      const std::int64_t share = (lines * Columns + tiles - 1) / tiles;
+      const std::int64_t steps = std::max<std::int64_t>(1, k / Tile::columns_of_k);
+      const std::int64_t lines = Columns * k * static_cast<std::int64_t>(sizeof(W)) / cache_line;
+      std::int64_t fetched = Columns * begin * static_cast<std::int64_t>(sizeof(W)) / cache_line;
+      const std::int64_t before = fetched;
       for (std::int64_t row = 0, t = tiles; t > 0; --t) {
         const std::int64_t rows = (a_.m - row + t - 1) / t;
-        prefetch.next(share);
-        tile<Columns, Rows>(rows, row, w + begin, begin, k, a_.y + row * a_.ldy + n - a_.begin);
+        const std::int64_t due = (before + lines * (tiles - t + 1) / tiles - fetched + steps - 1) / steps;  // a step
+        const int at_once = due <= 1 ? static_cast<int>(std::max<std::int64_t>(due, 0)) : due == 2 ? 2 : 4;
+        tile<Columns, Rows>(rows, at_once, x_ + row * ldx_ + begin, w + begin, k, a_.y + row * a_.ldy + n - a_.begin,
+                            begin > 0, reinterpret_cast<const char*>(w) + prefetch_distance + fetched * cache_line);
+        fetched += at_once * steps;
         row += rows;
       }
     }
   }
 
   template <int Columns, int Rows>
-  void tile(std::int64_t rows, std::int64_t row, const W* w, std::int64_t begin, std::int64_t k, float* y) const {
-    if (rows == Rows)
-      Tile::template multiply<Columns, Rows>(x_ + row * ldx_ + begin, ldx_, w, a_.k, k, y, a_.ldy, begin > 0);
-    else if constexpr (Rows > 1)
-      tile<Columns, Rows - 1>(rows, row, w, begin, k, y);
+  void tile(std::int64_t rows, int lines, const X* x, const W* w, std::int64_t k, float* y, bool add,
+            const char* ahead) const {
+    if (rows == Rows) {
+      const auto multiply = [&]<int Lines>() {
+        Tile::template multiply<Columns, Rows, Lines>(x, ldx_, w, a_.k, k, y, a_.ldy, add, ahead);
+      };
+      switch (lines) {
+        case 0: return multiply.template operator()<0>();
+        case 1: return multiply.template operator()<1>();
+        case 2: return multiply.template operator()<2>();
+        default: return multiply.template operator()<4>();
+      }
+    } else if constexpr (Rows > 1) {
+      tile<Columns, Rows - 1>(rows, lines, x, w, k, y, add, ahead);
+    }
   }
 
   const LinearArgs& a_;
