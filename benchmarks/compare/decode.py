@@ -70,7 +70,7 @@ def parser(description):
     out.add_argument("--sequences", default="1,16,64")
     out.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
     out.add_argument("--tokens", type=int, default=128, help="of a completion")
-    out.add_argument("--tie", type=float, default=2e-3, help="logits this close are equal in float32 (in bfloat16: 0.5)")
+    out.add_argument("--tie", type=float, default=2e-3, help="logits this close are equal in float32 (in bfloat16: 1)")
     return out
 
 
@@ -113,7 +113,7 @@ def one(arguments, script, name, goal, dtype, count, words, worker, engine):
     with compare.Others({worker.process.pid, engine.process.pid}) as others:
         mine, peers = compare.interleaved(lambda: ours(given[next(todo[0])]), lambda: theirs(given[next(todo[1])]), arguments.repeats)
     margin = lambda ids, a, b: worker.ask(do="margin", ids=ids, ours=a, theirs=b)["margin"]
-    tie = arguments.tie if dtype == "float32" else max(arguments.tie, 0.5)
+    tie = arguments.tie if dtype == "float32" else max(arguments.tie, 1.0)
     checked = check_texts(sum(given, []), sum((m[1] for m in mine), []), sum((p[1] for p in peers), []), margin, tie)
     rate = [[count * arguments.tokens / seconds for seconds, *_ in side] for side in (mine, peers)]
     row = compare.Row(script, f"{name}: {count} × {arguments.tokens} tokens", dtype, arguments.threads, compare.Spread.of(rate[0]), compare.Spread.of(rate[1]),

@@ -94,10 +94,11 @@ def parser(description):
 
 def compare_steps(arguments, script, what, goal, dtype, threads, model, data, config, options, folder, names, first_request=lambda folder: {}):
     """A step of ours and TRL's, in turns. The first of either side, from the weights of the checkpoint, is the one that is checked. A turn of
-    ours is a new process: of a large model its first step, which also reads the weights from their file; of a small one the median of the twelve
-    steps after it, and of TRL's twelve. Processor time of ours is that of the process, its start included, through the number of its steps."""
+    ours is a new process, whose first step also reads the weights from their file and makes the optimizer's state, as TRL's first one does: it is
+    left out on both sides. Of a large model the next step counts; of a small one the median of the next twelve. Processor time of ours is that of
+    the process, its start included, through the number of its steps."""
     large = pathlib.Path(model, "model.safetensors").stat().st_size > 5e7
-    each, skipped = (1, 0) if large else (12, 1)
+    each, skipped = 1 if large else 12, 1
 
     def ours():
         records, ran = compare.train(arguments.program, {**config, "base_model": model}, folder, threads, skipped + each)

@@ -2,6 +2,7 @@
 a worker, and that the scripts start."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess

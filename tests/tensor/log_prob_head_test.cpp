@@ -242,6 +242,38 @@ TEST_CASE("one graph of the log-prob head can be walked twice") {
   CHECK(distance(c.weight.grad(), once * 2) < 1e-15);
 }
 
+TEST_CASE("a head that adds its weight's gradient gives the sum of the gradients it would have returned") {
+  const auto dtype = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
+  const std::int64_t hidden_size = GENERATE(3, 40);  // lends memory to 3 or to all 13 tokens
+  const std::int64_t tile_tokens = GENERATE(0, 5);
+  const Case c = make_case(13, hidden_size, 37, dtype, false);
+  const double rounding = dtype == at::kDouble ? 1e-12 : dtype == at::kFloat ? 2e-5 : 0.08;
+  LogProbOptions options{.tile_tokens = tile_tokens, .tile_vocabulary = 8};
+  const auto loss = [&] { return weigh(log_prob_head(c.hidden, c.weight, c.targets, options), false); };
+  const auto once = gradients(loss(), c);
+  options.adds_weight_gradient = true;
+  const auto added = gradients(loss(), c);  // makes it
+  for (std::size_t i = 0; i < once.size(); ++i) CHECK(distance(added[i], once[i]) < rounding);
+  const void* const memory = c.weight.grad().data_ptr();
+  const Tensor twice = loss();
+  twice.backward({}, /*retain_graph=*/true);  // adds to it
+  twice.backward();
+  CHECK(c.weight.grad().data_ptr() == memory);
+  CHECK(distance(c.weight.grad(), once[1] * 3) < 3 * rounding);
+  CHECK(distance(c.hidden.grad(), once[0] * 3) < 3 * rounding);
+  // Two passes of one graph, begun before there is a gradient.
+  for (Tensor x : leaves(c)) x.mutable_grad() = Tensor();
+  (loss() + loss()).backward();
+  CHECK(distance(c.weight.grad(), once[1] * 2) < 2 * rounding);
+  // Where the hidden states carry no gradient, or the weight is computed, autograd carries the weight's.
+  c.weight.mutable_grad() = Tensor();
+  weigh(log_prob_head(c.hidden.detach(), c.weight, c.targets, options), false).backward();
+  CHECK(distance(c.weight.grad(), once[1]) < rounding);
+  c.weight.mutable_grad() = Tensor();
+  weigh(log_prob_head(c.hidden, c.weight * 1.0, c.targets, options), false).backward();
+  CHECK(distance(c.weight.grad(), once[1]) < rounding);
+}
+
 TEST_CASE("the log-prob head accepts zero tokens") {
   const Case c = make_case(0, 4, 9);
   const LogProbs scores = log_prob_head(c.hidden, c.weight, c.targets, {.entropy = true}, c.bias);

@@ -46,15 +46,16 @@ struct LayerContext {
   }
 };
 
-// What the backward pass of a layer needs.
+// What the backward pass of a layer needs. What is cheap to compute again is not kept: the two normalised inputs, which the
+// gradients of the weights are products with, and silu(gate) · up.
 struct LayerTape {
-  Tensor input, normed, q, k, v;  // [T, H], [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
+  Tensor input, q, k, v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
   Tensor raw_q, raw_k;            // before the norm per head
   Tensor input_scale, q_scale, k_scale, middle_scale;
   AttentionOutput attention;
-  Tensor rows;                     // [S] int64, or undefined: all
-  Tensor attended, middle;         // [S, n·D], [S, H]
-  Tensor middle_normed, gate, up;  // [S, H], [S, I], [S, I]
+  Tensor rows;              // [S] int64, or undefined: all
+  Tensor attended, middle;  // [S, n·D], [S, H]
+  Tensor gate, up;          // [S, I], [S, I]
 };
 
 // `tape` may be null: nothing is kept then. `rows` undefined: all rows.
@@ -99,7 +100,6 @@ struct LayerTape {
   const Tensor active = (tape != nullptr ? tensor::silu(gate) : tensor::silu_(gate)).mul_(up);
   if (tape != nullptr) {
     tape->input = x;
-    tape->normed = normed.value;
     tape->input_scale = normed.scale;
     tape->q = q;
     tape->k = k;
@@ -108,7 +108,6 @@ struct LayerTape {
     tape->rows = rows;
     tape->attended = attended;
     tape->middle = middle;
-    tape->middle_normed = middle_normed.value;
     tape->middle_scale = middle_normed.scale;
     tape->gate = gate;
     tape->up = up;
@@ -131,12 +130,14 @@ struct LayerTape {
     const Tensor grad_up = silu.mul(grad_active);
     const Tensor grad_gate = tensor::silu_backward(grad_active.mul_(tape.up), tape.gate);
     tape.gate = tape.up = Tensor();
-    const Tensor grad_normed =
-        linear_backward(w.gate_proj, grad_gate, tape.middle_normed,
-                        linear_backward(w.up_proj, grad_up, tape.middle_normed, {}, row_drop), row_drop);
+    const Tensor normed = wants_input(w.gate_proj) || wants_input(w.up_proj)
+                              ? ops.rms_norm(tape.middle, w.post_attention_norm, c.rms_norm_eps).value
+                              : Tensor();
+    const Tensor grad_normed = linear_backward(
+        w.gate_proj, grad_gate, normed, linear_backward(w.up_proj, grad_up, normed, {}, row_drop), row_drop);
     grad = ops.rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
                                  gradient_buffer(w.post_attention_norm));
-    tape.middle = tape.middle_normed = Tensor();
+    tape.middle = Tensor();
   }
   Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, row_drop);  // [S, n·D]
   tape.attended = Tensor();
@@ -158,9 +159,12 @@ struct LayerTape {
   const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
   const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
   const Tensor grad_v = g.v.view({tokens, c.kv_heads * c.head_dim});
-  Tensor grad_normed = linear_backward(w.q_proj, grad_q, tape.normed, {}, drop);
-  grad_normed = linear_backward(w.k_proj, grad_k, tape.normed, grad_normed, drop);
-  grad_normed = linear_backward(w.v_proj, grad_v, tape.normed, grad_normed, drop);
+  const Tensor normed = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj)
+                            ? ops.rms_norm(tape.input, w.input_norm, c.rms_norm_eps).value
+                            : Tensor();
+  Tensor grad_normed = linear_backward(w.q_proj, grad_q, normed, {}, drop);
+  grad_normed = linear_backward(w.k_proj, grad_k, normed, grad_normed, drop);
+  grad_normed = linear_backward(w.v_proj, grad_v, normed, grad_normed, drop);
   return ops.rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
                                gradient_buffer(w.input_norm));
 }

@@ -86,9 +86,10 @@ namespace detail {
   return gradient;
 }
 
-// True if the map's own weights or its adapter want a gradient, and so the input that it saw.
+// True if the map's own weights want a gradient, and so the input that it saw, or if it has an adapter, whose backward pass
+// reads it trained or not.
 [[nodiscard]] inline bool wants_input(const Linear& map) {
-  return map.weight.requires_grad() || map.lora.trained() || (map.bias.defined() && map.bias.requires_grad());
+  return map.weight.requires_grad() || map.lora.defined() || (map.bias.defined() && map.bias.requires_grad());
 }
 
 namespace detail {

@@ -4,7 +4,8 @@
 //
 // Runs over tiles of tokens × vocabulary with an online log-sum-exp. Between forward and backward the logits of the
 // first H tokens lie in the memory of the weight's gradient, which backward returns and overwrites tile by tile; of the
-// others `cache_bytes` are kept and the rest is recomputed. Each tile is added to the gradients:
+// others `cache_bytes` are kept and the rest is recomputed. (Where the gradient is added to one that is there, the logits of as many
+// tokens lie beside it.) Each tile is added to the gradients:
 //   ∂/∂l_nv = g_n (1[v = target_n] − p_nv) − e_n p_nv (log p_nv + entropy_n),   g, e = gradients of log_prob, entropy
 // Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is.
 //
@@ -41,6 +42,9 @@ struct LogProbOptions {
   std::int64_t tile_tokens = 0;                       // 0 = chosen from the shapes
   std::int64_t tile_vocabulary = 0;                   // 0 = chosen from the shapes
   std::int64_t cache_bytes = std::int64_t{56} << 20;  // kept for backward; other logits are recomputed
+  // Backward adds ∂weight to weight.grad() itself, as a decoder's layers do (model/linear.hpp), and makes it where there is none:
+  // no second buffer of its size. Of a weight that is a leaf, where the hidden states carry gradient, too; else as without.
+  bool adds_weight_gradient = false;
 };
 
 struct LogProbs {
@@ -70,8 +74,11 @@ class LogProbTiles {
   // [N], known after forward().
   [[nodiscard]] const Tensor& greedy() const { return greedy_; }
 
-  // Gradients of hidden, weight and bias (undefined where not required). A second call recomputes every tile.
+  // Gradients of hidden, weight and bias (undefined where not required, or added). A second call recomputes every tile.
   std::vector<Tensor> backward(const Tensor& grad_out);
+
+  // Whether backward adds the weight's gradient itself.
+  [[nodiscard]] bool adds_weight_gradient() const { return leaf_.defined(); }
 
  private:
   // One tile of scratch memory, viewed at the size of the moment: whole rows lie in memory row after row, parts of the
@@ -148,6 +155,8 @@ class LogProbTiles {
   std::int64_t budget_ = 0;               // bytes of tiles that may still be kept
   bool keeps_ = false;                    // a backward will follow
   Tensor lent_;                           // memory of the weight's gradient, holding logits until backward
+  Tensor leaf_;                           // the weight itself, where backward adds to its gradient; else undefined
+  bool beside_ = false;                   // logits that would be lent memory have their own
   std::vector<Tensor> kept_;  // by tile, vocabulary-major: logits, or log-probabilities of whole rows; some undefined
 };
 

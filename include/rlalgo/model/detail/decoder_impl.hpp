@@ -81,7 +81,8 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
                                                      {.temperature = mixed ? 1.0 : options.temperature,
                                                       .entropy = options.entropy,
                                                       .entropy_gradient = options.entropy_gradient,
-                                                      .greedy = options.token_statistics});
+                                                      .greedy = options.token_statistics,
+                                                      .adds_weight_gradient = true});
   Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
   add_statistics(hidden.detach(), tree, options, scores);
   return scores;

@@ -41,6 +41,7 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
       weight_version_(weight_._version()) {
   options_.entropy = options_.entropy || options_.entropy_gradient;
   check(targets);
+  if (options.adds_weight_gradient && required_.weight && required_.hidden && weight.is_leaf()) leaf_ = weight;
   const auto promoted = c10::promoteTypes(hidden.scalar_type(), weight.scalar_type());
   compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
   tokens_ = hidden_.size(0);
@@ -87,10 +88,12 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
   Tensor grad_hidden, grad_weight, grad_bias;
   if (required_.hidden && !narrow_) grad_hidden = states.new_zeros(states.sizes());
   const bool lent = lent_.defined();
+  const bool adds = leaf_.defined() && leaf_.grad().defined();
   if (required_.weight)
-    grad_weight = tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
-                  : lent       ? std::exchange(lent_, Tensor())
-                               : weight_.new_empty(weight_.sizes());
+    grad_weight = adds           ? leaf_.grad()
+                  : tokens_ == 0 ? weight_.new_zeros(weight_.sizes())
+                  : lent         ? std::exchange(lent_, Tensor())
+                                 : weight_.new_empty(weight_.sizes());
   if (required_.bias) grad_bias = g.new_zeros({vocabulary_});
   if (narrow_) narrow_->begin();
   Buffer scratch(*this), powers(*this);
@@ -119,15 +122,20 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
                      factor.defined() ? factor.const_data_ptr<float>() + n.begin : nullptr);
       } else {
         if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
-        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 ? 0.0 : 1.0);
+        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
       }
       if (required_.bias)
         grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
     }
-    if (required_.weight && apart)
-      grad_weight.narrow(0, v.begin, v.size).copy_(narrow_ ? narrow_->grad_weight() : grad_w);
+    if (required_.weight && apart) {
+      Tensor sum = grad_weight.narrow(0, v.begin, v.size);
+      const Tensor& own = narrow_ ? narrow_->grad_weight() : grad_w;
+      adds ? sum.add_(own) : sum.copy_(own);
+    }
   }
-  if (lent) kept_.clear();
+  if (lent || beside_) kept_.clear();
+  lent_ = Tensor();
+  if (leaf_.defined()) leaf_.mutable_grad() = std::exchange(grad_weight, Tensor());
   if (required_.hidden) {
     if (narrow_)
       grad_hidden = narrow_->grad_hidden();
@@ -171,8 +179,10 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
   Tensor moment = hidden_.new_empty({options_.entropy ? tokens_ : 0, 1}, options);  // Σ exp(l − max)(l − max)
   Tensor chosen = hidden_.new_zeros({tokens_, 1}, options);                         // l of the target
   Buffer scratch(*this), powers(*this);
-  if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous())
-    lent_ = weight_.new_empty(weight_.sizes());
+  if (keeps_ && required_.weight && weight_.scalar_type() == compute_ && weight_.is_contiguous()) {
+    beside_ = leaf_.defined() && leaf_.grad().defined();
+    if (!beside_) lent_ = weight_.new_empty(weight_.sizes());
+  }
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
     const Tensor w = words(v);  // [v, H]
     const bool first = v.begin == 0;
@@ -233,7 +243,8 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
         .view({v.size, n.size})
         .t();
   const std::int64_t width = stride(n.size);
-  if (!keeps_ || !spend(width * v.size)) return {};
+  const bool as_if_lent = beside_ && n.begin + n.size <= weight_.size(1);
+  if (!as_if_lent && (!keeps_ || !spend(width * v.size))) return {};
   return hidden_.new_empty({v.size, width}, hidden_.options().dtype(compute_)).narrow(1, 0, n.size).t();
 }
 
@@ -321,7 +332,10 @@ RLALGO_INLINE LogProbs log_prob_head(const Tensor& hidden, const Tensor& weight,
     const c10::NoGradGuard no_grad;
     out = head->forward(graph);
   }
-  if (graph) out = attach_gradient(out, inputs, [head](const Tensor& grad) { return head->backward(grad); });
+  if (graph) {
+    const Tensor through = head->adds_weight_gradient() ? Tensor() : weight;
+    out = attach_gradient(out, {hidden, through, bias}, [head](const Tensor& grad) { return head->backward(grad); });
+  }
   LogProbs result{out.select(0, 0), {}, head->greedy()};
   if (out.size(0) == 2) result.entropy = options.entropy_gradient ? out.select(0, 1) : out.select(0, 1).detach();
   return result;
