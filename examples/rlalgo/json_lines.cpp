@@ -199,7 +199,8 @@ void add_dtype_option(CLI::App& app, std::string& dtype) {
 bool is_bfloat16(const std::string& dtype) {
   if (dtype == "float32" || dtype == "bfloat16") return dtype == "bfloat16";
   core::raise_usage(
-      "cli", 7, {.what = "an option has no such value", .found = "--dtype " + dtype, .expected = "float32 or bfloat16"});
+      "cli", 7,
+      {.what = "an option has no such value", .found = "--dtype " + dtype, .expected = "float32 or bfloat16"});
 }
 
 LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights) {

@@ -50,7 +50,7 @@ struct LayerContext {
 // gradients of the weights are products with, and silu(gate) · up.
 struct LayerTape {
   Tensor input, q, k, v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
-  Tensor raw_q, raw_k;            // before the norm per head
+  Tensor raw_q, raw_k;    // before the norm per head
   Tensor input_scale, q_scale, k_scale, middle_scale;
   AttentionOutput attention;
   Tensor rows;              // [S] int64, or undefined: all
@@ -133,8 +133,8 @@ struct LayerTape {
     const Tensor normed = wants_input(w.gate_proj) || wants_input(w.up_proj)
                               ? ops.rms_norm(tape.middle, w.post_attention_norm, c.rms_norm_eps).value
                               : Tensor();
-    const Tensor grad_normed = linear_backward(
-        w.gate_proj, grad_gate, normed, linear_backward(w.up_proj, grad_up, normed, {}, row_drop), row_drop);
+    const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, normed,
+                                               linear_backward(w.up_proj, grad_up, normed, {}, row_drop), row_drop);
     grad = ops.rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
                                  gradient_buffer(w.post_attention_norm));
     tape.middle = Tensor();

@@ -85,10 +85,14 @@ class LinearStrips {
         Tile::template multiply<Columns, Rows, Lines>(x, ldx_, w, a_.k, k, y, a_.ldy, add, ahead);
       };
       switch (lines) {
-        case 0: return multiply.template operator()<0>();
-        case 1: return multiply.template operator()<1>();
-        case 2: return multiply.template operator()<2>();
-        default: return multiply.template operator()<4>();
+        case 0:
+          return multiply.template operator()<0>();
+        case 1:
+          return multiply.template operator()<1>();
+        case 2:
+          return multiply.template operator()<2>();
+        default:
+          return multiply.template operator()<4>();
       }
     } else if constexpr (Rows > 1) {
       tile<Columns, Rows - 1>(rows, lines, x, w, k, y, add, ahead);
