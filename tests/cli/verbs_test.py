@@ -64,6 +64,24 @@ def score_and_generate_agree(c):
 
 
 @case
+def a_dtype_to_compute_with(c):
+    rows = [{"prompt": "3 + 4 =", "max_new_tokens": 6, "temperature": 0}, {"prompt": "1 2 3", "max_new_tokens": 6, "seed": 3}]
+    whole = ask(c, "generate", rows)
+    assert ask(c, "generate", rows, "--dtype", "float32") == whole
+    drawn = ask(c, "generate", rows, "--dtype", "bfloat16")
+    given = [dict(r, completion_ids=o["ids"]) for r, o in zip(rows, drawn)]
+    given = [{k: r[k] for k in ("prompt", "completion_ids")} for r in given]
+    wide, narrow = (ask(c, "score", given, "--dtype", dtype) for dtype in ("float32", "bfloat16"))
+    assert wide != narrow, "the trainer's pass in bfloat16 gives the numbers of float32"
+    for o, w, n in zip(drawn, wide, narrow):
+        for a, b in ((o, w), (o, n), (w, n)):
+            assert max(abs(x - y) for x, y in zip(a["log_probs"], b["log_probs"])) < 0.2, (a, b)
+    for verb in ("generate", "score"):
+        c.run(verb, "--model", MODEL, "--dtype", "int4").expect(2, "[rlalgo.cli.7]", "--dtype int4", "float32 or bfloat16")
+    c.run("inference", MODEL, "--dtype", "int4", stdin="3").expect(2, "[rlalgo.cli.7]", "--dtype int4")
+
+
+@case
 def score_on_the_engine(c):
     text = "Ines finds 3 stamps on Monday and 10 on Tuesday. How many?"
     rows = [{"prompt": text, "completion": " 13"}, {"ids": [5]}, {"ids": list(range(5, 60))}, {"prompt": "3 +", "completion": " 4 = 7"}]
