@@ -24,7 +24,7 @@ namespace rlalgo::cli {
 namespace {
 
 struct InferenceOptions {
-  std::string model, lora_model_dir, dtype = "float32", system;
+  std::string model, lora_model_dir, dtype = "auto", system;
   bool chat = false;
   double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
          seed = 42;
@@ -44,7 +44,7 @@ config::RunConfig model_of(const InferenceOptions& options) {
       run.base_model = run.output_dir;
   }
   if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
-  run.bfloat16 = is_bfloat16(options.dtype);
+  choose_dtype(options.dtype, run);
   return run;
 }
 

@@ -192,22 +192,24 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 void add_dtype_option(CLI::App& app, std::string& dtype) {
-  app.add_option("--dtype", dtype, "that is computed with, whatever the weights are stored as: float32, bfloat16")
+  app.add_option("--dtype", dtype, "of the weights: auto (as a configuration says, else float32), float32, bfloat16")
       ->capture_default_str();
 }
 
-bool is_bfloat16(const std::string& dtype) {
-  if (dtype == "float32" || dtype == "bfloat16") return dtype == "bfloat16";
-  core::raise_usage(
-      "cli", 7,
-      {.what = "an option has no such value", .found = "--dtype " + dtype, .expected = "float32 or bfloat16"});
+void choose_dtype(const std::string& dtype, config::RunConfig& run) {
+  if (dtype == "auto") return;
+  if (dtype != "float32" && dtype != "bfloat16")
+    core::raise_usage(
+        "cli", 7,
+        {.what = "an option has no such value", .found = "--dtype " + dtype, .expected = "auto, float32 or bfloat16"});
+  run.bfloat16 = dtype == "bfloat16";
 }
 
 LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights) {
   if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;
   run.base_model = options.model;
-  run.bfloat16 = is_bfloat16(options.dtype);
+  choose_dtype(options.dtype, run);
   if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
   LineModel out{.places = config::find_model(run)};
   const std::filesystem::path& directory = out.places.tokenizer;

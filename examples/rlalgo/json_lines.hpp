@@ -124,15 +124,15 @@ void parse(Line& line);
 int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f);
 
 struct ModelOptions {
-  std::string model, lora_model_dir, dtype = "float32";
+  std::string model, lora_model_dir, dtype = "auto";
 };
 // The value of an option as a whole number. Raises cli.7 where it is none or out of range.
 [[nodiscard]] std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most);
 
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_dtype_option(CLI::App& app, std::string& dtype);
-// Whether weights are computed with as bfloat16. Raises cli.7 where the option has no such value.
-[[nodiscard]] bool is_bfloat16(const std::string& dtype);
+// What the option says of the weights; auto leaves it to the configuration. Raises cli.7 where it has no such value.
+void choose_dtype(const std::string& dtype, config::RunConfig& run);
 
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
 struct LineModel {

@@ -22,6 +22,7 @@
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/server.hpp>
 
+#include "json_lines.hpp"
 #include "log.hpp"
 #include "verbs.hpp"
 
@@ -62,12 +63,7 @@ config::RunConfig model_of(const ServeOptions& options) {
   config::RunConfig run;
   run.base_model = options.model;
   if (is_configuration(options.model)) run = config::load_run_config(options.model);
-  if (options.dtype != "auto" && options.dtype != "float32" && options.dtype != "bfloat16")
-    core::raise_usage("cli", 7,
-                      {.what = "an option has no such value",
-                       .found = "--dtype " + options.dtype,
-                       .expected = "auto, float32 or bfloat16"});
-  if (options.dtype != "auto") run.bfloat16 = options.dtype == "bfloat16";
+  choose_dtype(options.dtype, run);
   run.lora.reset();  // what is trained is loaded by the trainer
   return run;
 }
@@ -173,7 +169,7 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("--api-key", o->api_key, "what requests must bring as Authorization: Bearer KEY");
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
   app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
-  app.add_option("--dtype", o->dtype, "of the weights: auto, float32, bfloat16")->capture_default_str();
+  add_dtype_option(app, o->dtype);
   app.add_option(
          "--generation-config", o->generation_config,
          "sampling that OpenAI's routes are not told: auto (the model's generation_config.json), vllm (none), or "

@@ -78,6 +78,12 @@ def a_dtype_to_compute_with(c):
             assert max(abs(x - y) for x, y in zip(a["log_probs"], b["log_probs"])) < 0.2, (a, b)
     for verb in ("generate", "score"):
         c.run(verb, "--model", MODEL, "--dtype", "int4").expect(2, "[rlalgo.cli.7]", "--dtype int4", "float32 or bfloat16")
+    # A configuration's own bf16 holds, unless the option says otherwise. So hot that a rounding shows, where bfloat16 is multiplied.
+    c.config({"bf16": True, "output_dir": str(MODEL)})
+    hot = ("--temperature", "3", "--top-p", "1", "--top-k", "0", "--repetition-penalty", "1", "--max-new-tokens", "200")
+    said = [c.run("inference", model, *hot, *dtype, stdin="1 2 3").expect(0).out
+            for model in ("config.yaml", MODEL) for dtype in ((), ("--dtype", "bfloat16"), ("--dtype", "float32"))]
+    assert said[0] == said[1] == said[4] and said[2] == said[3] == said[5], said
     c.run("inference", MODEL, "--dtype", "int4", stdin="3").expect(2, "[rlalgo.cli.7]", "--dtype int4")
 
 
