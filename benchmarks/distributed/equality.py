@@ -114,33 +114,41 @@ def compare(one, many):
             "completions": "none" if not one[2] else "identical" if one[2] == many[2] else "DIFFERENT"}
 
 
-def summarize(program, only, layouts):
-    worst, different, count = {}, {}, 0
+def differences(program, only, runs):
+    """Of every method that `only` names, and every (label, layout, ranks, ranks that share their rows): (method, label, what compare() finds)."""
     for name, config in methods():
         if not re.search(only, name):
             continue
-        count += 1
         with tempfile.TemporaryDirectory(prefix="rlalgo-equality-") as place:
             folder = pathlib.Path(place)
             write_rows(folder)
             if config["rl"] == "kto":
                 config = {**config, "datasets": [{"path": "labelled.jsonl"}]}
             one = train(program, folder, config, 1)
-            for text in layouts:
-                layout, _, size = text.partition(":")
-                ranks, _, context = size.partition("x")
-                found = compare(one, train(program, folder, {**config, **LAYOUTS[layout]}, int(ranks), int(context or 1)))
-                print(f"{name}, {text}: {found}", file=sys.stderr, flush=True)
-                different[text] = different.get(text, 0) + (found["completions"] == "DIFFERENT")
-                for key, value in found.items():
-                    if not isinstance(value, str):
-                        worst.setdefault(text, {})[key] = max(worst.get(text, {}).get(key, 0.0), value)
+            for label, layout, ranks, context in runs:
+                yield name, label, compare(one, train(program, folder, {**config, **LAYOUTS[layout]}, ranks, context))
+
+
+def summarize(program, only, layouts):
+    runs = []
+    for text in layouts:
+        layout, _, size = text.partition(":")
+        ranks, _, context = size.partition("x")
+        runs.append((text, layout, int(ranks), int(context or 1)))
+    worst, different, names = {}, {}, set()
+    for name, text, found in differences(program, only, runs):
+        print(f"{name}, {text}: {found}", file=sys.stderr, flush=True)
+        names.add(name)
+        different[text] = different.get(text, 0) + (found["completions"] == "DIFFERENT")
+        for key, value in found.items():
+            if not isinstance(value, str):
+                worst.setdefault(text, {})[key] = max(worst.get(text, {}).get(key, 0.0), value)
     print("| layout | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
     for text in layouts:
         layout, _, size = text.partition(":")
         print(f"| {layout} | {size.replace('x', ', in groups of ')} | " + " | ".join(f"{value:.0e}" for value in worst[text].values()) +
               (" | identical |" if different[text] == 0 else f" | DIFFERENT in {different[text]} |"))
-    print(f"{count} methods", file=sys.stderr)
+    print(f"{len(names)} methods", file=sys.stderr)
     return 0 if max(max(row.values()) for row in worst.values()) <= LIMIT and not any(different.values()) else 1
 
 
@@ -157,21 +165,12 @@ def main(arguments):
         return summarize(pathlib.Path(given.rlalgo).resolve(), given.only, given.layouts.split(","))
     print("| method | ranks | loss | gradient norm | other metrics | weights | completions |\n|---|---|---|---|---|---|---|")
     program, good = pathlib.Path(given.rlalgo).resolve(), True
-    for name, config in methods():
-        if not re.search(given.only, name):
-            continue
-        with tempfile.TemporaryDirectory(prefix="rlalgo-equality-") as place:
-            folder = pathlib.Path(place)
-            write_rows(folder)
-            if config["rl"] == "kto":
-                config = {**config, "datasets": [{"path": "labelled.jsonl"}]}
-            one = train(program, folder, config, 1)
-            for ranks in [int(text) for text in given.ranks.split(",")]:
-                found = compare(one, train(program, folder, {**config, **LAYOUTS[given.layout]}, ranks, given.context))
-                numbers = [value for value in found.values() if not isinstance(value, str)]
-                shown = str(ranks) if given.context == 1 else f"{ranks // given.context} × {given.context}"
-                print(f"| {name} | {shown} | " + " | ".join(f"{value:.0e}" for value in numbers) + f" | {found['completions']} |", flush=True)
-                good = good and max(numbers) <= LIMIT and found["completions"] != "DIFFERENT"
+    runs = [(str(ranks) if given.context == 1 else f"{ranks // given.context} × {given.context}", given.layout, ranks, given.context)
+            for ranks in [int(text) for text in given.ranks.split(",")]]
+    for name, shown, found in differences(program, given.only, runs):
+        numbers = [value for value in found.values() if not isinstance(value, str)]
+        print(f"| {name} | {shown} | " + " | ".join(f"{value:.0e}" for value in numbers) + f" | {found['completions']} |", flush=True)
+        good = good and max(numbers) <= LIMIT and found["completions"] != "DIFFERENT"
     return 0 if good else 1
 
 
