@@ -175,6 +175,20 @@ TEST_CASE("a peer that never comes, at each stage, is given up at the deadline")
   CHECK(watch.seconds() < 10);
 }
 
+TEST_CASE("a copy that is under way when the group is left ends before its memory is given back") {
+  if (!built()) return;
+  std::vector<std::unique_ptr<ProcessGroup>> ranks = joined(2);
+  const Environment slow("FAKE_CUDA_COPY_SECONDS", "1");
+  const core::Stopwatch watch;
+  CHECK(said([&] {
+          tensor::Tensor tensor = at::ones({9}, at::kFloat);
+          ranks[0]->broadcast(tensor, 0, 0.1);
+        }) == "distributed.4");
+  CHECK(watch.seconds() < 0.9);
+  ranks.clear();  // the library ends the program otherwise
+  CHECK(watch.seconds() > 0.9);
+}
+
 TEST_CASE("an operation that another thread gives up ends, and an abort that does not end is left behind") {
   if (!built()) return;
   auto ranks = joined(2);

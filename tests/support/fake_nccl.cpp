@@ -5,10 +5,12 @@
 //
 // As in the real ones: operations are queued on a stream and done by its thread; a non-blocking communicator begins in
 // the background; sends and receives of a group go on at once; abort ends what waits. Unlike there, operations of different sizes
-// are an error of both ranks, and a send or a receive outside of a group is an error.
+// are an error of both ranks, a send or a receive outside of a group is an error, and memory that is given back while a
+// stream uses it ends the program. Host memory is copied before a copy from it returns, and after the end of one to it.
 //
 // Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
-// FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…), FAKE_NCCL_ABORT_SECONDS (that an abort takes).
+// FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…), FAKE_NCCL_ABORT_SECONDS (that an abort takes), FAKE_CUDA_COPY_SECONDS
+// (that a copy to the GPU takes).
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -79,9 +82,10 @@ class Queue {
     for (std::unique_lock lock(mutex_);;) {
       changed_.wait(lock, [&] { return over_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
-      const auto task = tasks_.front();
+      auto task = std::move(tasks_.front());  // its place stays taken until it is done
       lock.unlock();
       task();
+      task = nullptr;
       lock.lock();
       tasks_.pop_front();
       changed_.notify_all();
@@ -348,10 +352,33 @@ int begin(void** out, int size, const abi::UniqueId& id, int rank, bool blocking
   return abi::in_progress;
 }
 
-int queued(void* communicator, void* stream, std::function<void(Communicator&)> operation) {
+// Places in memory of the GPU that are written by what is queued.
+struct Uses {
+  std::mutex mutex;
+  std::multiset<void*> places;
+};
+Uses& uses() {
+  static Uses* const all = new Uses;  // outlives the program's end
+  return *all;
+}
+struct Use {
+  explicit Use(void* p) : place(p) {
+    const std::lock_guard lock(uses().mutex);
+    uses().places.insert(place);
+  }
+  ~Use() {
+    const std::lock_guard lock(uses().mutex);
+    uses().places.erase(uses().places.find(place));
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  void* const place;
+};
+
+int queued(void* communicator, void* stream, void* to, std::function<void(Communicator&)> operation) {
   const Shared one = shared(communicator);
   if (one->state != abi::success) return one->state;
-  queue_of(stream).add([one, operation = std::move(operation)] {
+  queue_of(stream).add([one, use = std::make_shared<Use>(to), operation = std::move(operation)] {
     if (one->state == abi::success) operation(*one);
   });
   return abi::success;
@@ -411,12 +438,12 @@ int ncclCommAbort(void* communicator) {
 int ncclCommDestroy(void* communicator) { return ncclCommAbort(communicator); }
 int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* communicator, void* stream) {
   const std::size_t bytes = count * bytes_of(type);
-  return queued(communicator, stream, [=](Communicator& c) { c.broadcast(from, to, bytes, root); });
+  return queued(communicator, stream, to, [=](Communicator& c) { c.broadcast(from, to, bytes, root); });
 }
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation, void* communicator,
                   void* stream) {
   if (type != abi::float32 || operation != abi::add) return invalid_argument;
-  return queued(communicator, stream, [=](Communicator& c) { c.sum(from, to, count); });
+  return queued(communicator, stream, to, [=](Communicator& c) { c.sum(from, to, count); });
 }
 int ncclSend(const void* from, std::size_t count, int type, int peer, void* communicator, void* stream) {
   return transferred({peer, true, const_cast<void*>(from), count * bytes_of(type)}, communicator, stream);
@@ -432,7 +459,7 @@ int ncclGroupEnd() {
   Group& group = group_here();
   if (--group.depth > 0 || group.transfers.empty()) return abi::success;
   const Group done = std::exchange(group, Group());
-  return queued(done.communicator, done.stream,
+  return queued(done.communicator, done.stream, done.transfers.front().place,
                 [transfers = done.transfers](Communicator& c) { c.transfer(transfers); });
 }
 const char* ncclGetErrorString(int result) {
@@ -478,12 +505,27 @@ int cudaMalloc(void** out, std::size_t size) {
   return *out != nullptr ? abi::success : 2;
 }
 int cudaFree(void* place) {
+  const std::lock_guard lock(uses().mutex);
+  if (uses().places.contains(place)) {
+    std::fputs("cudaFree of memory that a stream still uses\n", stderr);
+    std::abort();
+  }
   std::free(place);
   return abi::success;
 }
 int cudaMemcpyAsync(void* to, const void* from, std::size_t size, int kind, void* stream) {
-  if (kind != abi::host_to_device && kind != abi::device_to_host) return invalid_value;
-  queue_of(stream).add([=] { std::memcpy(to, from, size); });
+  if (kind == abi::device_to_host) {
+    queue_of(stream).add([=] { std::memcpy(to, from, size); });
+    queue_of(stream).finish();
+    return abi::success;
+  }
+  if (kind != abi::host_to_device) return invalid_value;
+  const auto* const begin = static_cast<const char*>(from);
+  queue_of(stream).add([use = std::make_shared<Use>(to), staged = std::vector<char>(begin, begin + size),
+                        seconds = number("FAKE_CUDA_COPY_SECONDS", 0)] {
+    std::this_thread::sleep_for(std::chrono::seconds(seconds));
+    std::memcpy(use->place, staged.data(), staged.size());
+  });
   return abi::success;
 }
 int cudaStreamCreateWithFlags(void** stream, unsigned int) {

@@ -63,8 +63,8 @@ class NcclRank {
     (void)cuda().set_device(device_);
     if (communicator_ != nullptr) (void)abort();
     if (!clean_) return;  // what the GPU may still use stays where it is
-    if (buffer_ != nullptr) (void)cuda().release(buffer_);
     if (stream_ != nullptr) (void)cuda().destroy_stream(stream_);
+    if (buffer_ != nullptr) (void)cuda().release(buffer_);  // waits for what the stream still does with it
   }
 
   [[nodiscard]] int rank() const { return rank_; }
