@@ -44,6 +44,8 @@ struct Product {
   }
   void run(const Kernels& kernels, bool bf16, std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end,
            float* y) const {
+    std::vector<std::uint16_t> given(x.size());  // every second time the caller has rounded
+    if (kernels.round != nullptr) kernels.round(x.data(), static_cast<std::int64_t>(x.size()), given.data());
     const LinearArgs args{.x = x.data() + first * (k + 5),
                           .m = m,
                           .k = k,
@@ -52,7 +54,8 @@ struct Product {
                           .begin = begin,
                           .end = end,
                           .y = y,
-                          .ldy = n};
+                          .ldy = n,
+                          .x_bf16 = kernels.round != nullptr && m % 2 == 0 ? given.data() + first * (k + 5) : nullptr};
     bf16 ? kernels.linear_bf16(args) : kernels.linear_f32(args);
   }
   // Each row alone: [rows, n].

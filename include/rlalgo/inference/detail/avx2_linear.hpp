@@ -75,7 +75,6 @@ struct Tile {
   [[gnu::target("avx2,fma")]] static void multiply(const float* x, std::int64_t ldx, const W* w, std::int64_t ldw,
                                                    std::int64_t k, float* y, std::int64_t ldy, bool add,
                                                    const char* ahead) {
-    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m256 sum[Rows][Columns];
     for (int i = 0; i < Rows; ++i)
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm256_setzero_ps();
@@ -100,8 +99,6 @@ struct Tile {
     for (int i = 0; i < Rows; ++i) store_sums<Columns>(sum[i], y + i * ldy, add);
   }
 
- private:
-  // The same sums for one row of x, W in the order of memory.
   template <int Columns>
   [[gnu::target("avx2,fma")]] static void multiply_row(const float* x, const W* w, std::int64_t ldw, std::int64_t k,
                                                        float* y, bool add) {

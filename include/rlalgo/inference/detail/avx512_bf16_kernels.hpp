@@ -39,9 +39,10 @@ struct Tile {
   template <int Columns, int Rows, int Lines>
   [[RLALGO_AVX512_BF16]] static void multiply(const X* x, std::int64_t ldx, const W* w, std::int64_t ldw,
                                               std::int64_t k, float* y, std::int64_t ldy, bool add, const char* ahead) {
-    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m512 sum[Rows][Columns];
+#pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
     std::int64_t j = 0;
     for (; j + columns_of_k <= k; j += columns_of_k, ahead += Lines * cache_line) {
@@ -58,40 +59,35 @@ struct Tile {
     }
     if (j < k) {
       const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
+#pragma GCC unroll 8
       for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
         for (int n = 0; n < Columns; ++n)
           sum[i][n] = _mm512_dpbf16_ps(sum[i][n], load(x + i * ldx + j, some), load(w + n * ldw + j, some));
     }
-    for (int i = 0; i < Rows; ++i) {
-      __m256 half[Columns];
-#pragma GCC unroll 8
-      for (int n = 0; n < Columns; ++n) half[n] = avx512::halves(sum[i][n]);
-      avx2::store_sums<Columns>(half, y + i * ldy, add);
-    }
+    avx512::store_sums<Columns, Rows>(sum, y, ldy, add);
   }
 
- private:
-  // The same sums for one row of x, W in the order of memory.
   template <int Columns>
   [[RLALGO_AVX512_BF16]] static void multiply_row(const X* x, const W* w, std::int64_t ldw, std::int64_t k, float* y,
                                                   bool add) {
-    __m256 half[Columns];
+    __m512 sum[1][Columns];
 #pragma GCC unroll 8
     for (int n = 0; n < Columns; ++n) {
       const W* const row = w + n * ldw;
-      __m512 sum = _mm512_setzero_ps();
+      __m512 s = _mm512_setzero_ps();
       std::int64_t j = 0;
       for (; j + columns_of_k <= k; j += columns_of_k) {
         prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
-        sum = _mm512_dpbf16_ps(sum, load(x + j), load(row + j));
+        s = _mm512_dpbf16_ps(s, load(x + j), load(row + j));
       }
       if (j < k) {
         const __mmask32 some = (__mmask32{1} << (k - j)) - 1;
-        sum = _mm512_dpbf16_ps(sum, load(x + j, some), load(row + j, some));
+        s = _mm512_dpbf16_ps(s, load(x + j, some), load(row + j, some));
       }
-      half[n] = avx512::halves(sum);
+      sum[0][n] = s;
     }
-    avx2::store_sums<Columns>(half, y, add);
+    avx512::store_sums<Columns, 1>(sum, y, 0, add);
   }
 };
 
@@ -99,13 +95,14 @@ struct Tile {
   for (std::int64_t j = 0; j < n; j += 16) {
     const __mmask16 some = n - j >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << (n - j)) - 1);
     const __m256i bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + j)));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(out + j), bits);
+    _mm256_mask_storeu_epi16(out + j, some, bits);
   }
 }
 
 #undef RLALGO_AVX512_BF16
 
 inline void linear_bf16(const LinearArgs& a) {
+  if (a.x_bf16 != nullptr) return LinearStrips<Tile>(a, a.x_bf16, a.ldx).run();
   struct alignas(64) CacheLine {
     std::array<std::uint16_t, 32> elements;
   };
@@ -121,6 +118,7 @@ inline constexpr Kernels kernels = [] {
   Kernels all = avx512::kernels;
   all.name = "avx512_bf16";
   all.linear_bf16 = linear_bf16;
+  all.round = round;
   return all;
 }();
 

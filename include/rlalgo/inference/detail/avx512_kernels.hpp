@@ -19,11 +19,65 @@ namespace rlalgo::inference::detail::avx512 {
 
 #define RLALGO_AVX512 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl")
 
-// The sum of the upper and the lower eight lanes. (maskz: g++ 12 warns of its own header in the forms without.)
-[[RLALGO_AVX512, gnu::always_inline]] inline __m256 halves(__m512 a) {
-  const __m512d lanes = _mm512_castps_pd(a);
-  return _mm256_add_ps(_mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 0)),
-                       _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, lanes, 1)));
+// Quarter q of the result has the sums of quarter q of a, b, c and d. (maskz: g++ 12 warns of its own header in the forms without.)
+[[RLALGO_AVX512, gnu::always_inline]] inline __m512 quarter_sums(__m512 a, __m512 b, __m512 c, __m512 d) {
+  constexpr __mmask16 all = 0xFFFF;
+  const __m512 ab = _mm512_add_ps(_mm512_maskz_unpacklo_ps(all, a, b), _mm512_maskz_unpackhi_ps(all, a, b));
+  const __m512 cd = _mm512_add_ps(_mm512_maskz_unpacklo_ps(all, c, d), _mm512_maskz_unpackhi_ps(all, c, d));
+  const __m512d ab_pairs = _mm512_castps_pd(ab), cd_pairs = _mm512_castps_pd(cd);
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xFF, ab_pairs, cd_pairs)),
+                       _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xFF, ab_pairs, cd_pairs)));
+}
+
+// Quarter q of the result is the sum of the quarters of the q-th argument.
+[[RLALGO_AVX512, gnu::always_inline]] inline __m512 sums_of_quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
+  constexpr __mmask16 all = 0xFFFF;
+  constexpr int even = 0x88, odd = 0xDD;
+  const __m512 ab =
+      _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all, a, b, even), _mm512_maskz_shuffle_f32x4(all, a, b, odd));
+  const __m512 cd =
+      _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all, c, d, even), _mm512_maskz_shuffle_f32x4(all, c, d, odd));
+  return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(all, ab, cd, even), _mm512_maskz_shuffle_f32x4(all, ab, cd, odd));
+}
+
+template <int Quarter>
+[[RLALGO_AVX512, gnu::always_inline]] inline void store_quarter(__m512 sums, float* to, bool add) {
+  __m128 s = _mm512_maskz_extractf32x4_ps(0xF, sums, Quarter);
+  if (add) s = _mm_add_ps(_mm_loadu_ps(to), s);
+  _mm_storeu_ps(to, s);
+}
+
+// y[i, n] (+)= the sum of the lanes of sum[i][n], which has the same order wherever it stands.
+template <int Columns, int Rows>
+[[RLALGO_AVX512, gnu::always_inline]] inline void store_sums(const __m512 (&sum)[Rows][Columns], float* y,
+                                                             std::int64_t ldy, bool add) {
+  if constexpr (Columns == 1) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+      const __m512 quarters = quarter_sums(sum[i][0], sum[i][0], sum[i][0], sum[i][0]);
+      const float s = _mm512_cvtss_f32(sums_of_quarters(quarters, quarters, quarters, quarters));
+      y[i * ldy] = add ? y[i * ldy] + s : s;
+    }
+  } else {
+    static_assert(Columns % 4 == 0);
+    constexpr int in_a_row = Columns / 4, parts = Rows * in_a_row;
+    __m512 part[parts];
+#pragma GCC unroll 8
+    for (int p = 0; p < parts; ++p) {
+      const __m512* const of = sum[p / in_a_row] + 4 * (p % in_a_row);
+      part[p] = quarter_sums(of[0], of[1], of[2], of[3]);
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < parts; p += 4) {
+      const int b = p + 1 < parts ? p + 1 : p, c = p + 2 < parts ? p + 2 : p, d = p + 3 < parts ? p + 3 : b;
+      const __m512 sums = sums_of_quarters(part[p], part[b], part[c], part[d]);
+      const auto to = [&](int q) { return y + (q / in_a_row) * ldy + 4 * (q % in_a_row); };
+      store_quarter<0>(sums, to(p), add);
+      if (p + 1 < parts) store_quarter<1>(sums, to(p + 1), add);
+      if (p + 2 < parts) store_quarter<2>(sums, to(p + 2), add);
+      if (p + 3 < parts) store_quarter<3>(sums, to(p + 3), add);
+    }
+  }
 }
 
 // The elements that `some` names, the others 0.
@@ -45,7 +99,6 @@ struct Tile {
   template <int Columns, int Rows, int Lines>
   [[RLALGO_AVX512]] static void multiply(const float* x, std::int64_t ldx, const W* w, std::int64_t ldw, std::int64_t k,
                                          float* y, std::int64_t ldy, bool add, const char* ahead) {
-    if constexpr (Rows == 1 && Columns > 1) return multiply_row<Columns>(x, w, ldw, k, y, add);
     __m512 sum[Rows][Columns];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
@@ -72,37 +125,29 @@ struct Tile {
         for (int n = 0; n < Columns; ++n)
           sum[i][n] = _mm512_fmadd_ps(load(x + i * ldx + j, some), load(w + n * ldw + j, some), sum[i][n]);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i) {
-      __m256 half[Columns];
-#pragma GCC unroll 8
-      for (int n = 0; n < Columns; ++n) half[n] = halves(sum[i][n]);
-      avx2::store_sums<Columns>(half, y + i * ldy, add);
-    }
+    store_sums<Columns, Rows>(sum, y, ldy, add);
   }
 
- private:
-  // The same sums for one row of x, W in the order of memory.
   template <int Columns>
   [[RLALGO_AVX512]] static void multiply_row(const float* x, const W* w, std::int64_t ldw, std::int64_t k, float* y,
                                              bool add) {
-    __m256 half[Columns];
+    __m512 sum[1][Columns];
 #pragma GCC unroll 8
     for (int n = 0; n < Columns; ++n) {
       const W* const row = w + n * ldw;
-      __m512 sum = _mm512_setzero_ps();
+      __m512 s = _mm512_setzero_ps();
       std::int64_t j = 0;
       for (; j + columns_of_k <= k; j += columns_of_k) {
         prefetch<1>(reinterpret_cast<const char*>(row + j) + prefetch_distance);
-        sum = _mm512_fmadd_ps(load(x + j, 0xFFFF), load(row + j, 0xFFFF), sum);
+        s = _mm512_fmadd_ps(load(x + j, 0xFFFF), load(row + j, 0xFFFF), s);
       }
       if (j < k) {
         const auto some = static_cast<__mmask16>((1U << (k - j)) - 1);
-        sum = _mm512_fmadd_ps(load(x + j, some), load(row + j, some), sum);
+        s = _mm512_fmadd_ps(load(x + j, some), load(row + j, some), s);
       }
-      half[n] = halves(sum);
+      sum[0][n] = s;
     }
-    avx2::store_sums<Columns>(half, y, add);
+    store_sums<Columns, 1>(sum, y, 0, add);
   }
 };
 

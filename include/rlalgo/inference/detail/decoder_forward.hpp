@@ -28,13 +28,19 @@ class Activations {
   Activations(std::int64_t rows, std::int64_t columns)
       : stride_((columns + 15) / 16 * 16 + (columns > 240 && (columns + 15) / 16 % 16 == 0 ? 16 : 0)),
         values_(static_cast<std::size_t>(rows * stride_)) {}
+  // With room for the same rows rounded to bfloat16.
+  Activations(std::int64_t rows, std::int64_t columns, bool rounded) : Activations(rows, columns) {
+    if (rounded) rounded_.resize(values_.size());
+  }
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
   [[nodiscard]] float* row(std::int64_t i) noexcept { return values_.data() + i * stride_; }
   [[nodiscard]] const float* row(std::int64_t i) const noexcept { return values_.data() + i * stride_; }
+  [[nodiscard]] std::uint16_t* rounded(std::int64_t i) noexcept { return rounded_.data() + i * stride_; }
 
  private:
   std::int64_t stride_;
-  std::vector<float> values_;  // [rows, stride]
+  std::vector<float> values_;           // [rows, stride]
+  std::vector<std::uint16_t> rounded_;  // the same, or nothing
 };
 
 // A decoder's tensors, read through their pointers.
@@ -53,15 +59,15 @@ class DecoderForward final : public Forward {
         rotary_(config.rope, config.head_dim),
         d_(cache.padded_head_dim()),
         x_(max_rows, config.hidden_size),
-        normed_(max_rows, config.hidden_size),
+        normed_(max_rows, config.hidden_size, kernels_.round != nullptr),
         projected_(max_rows, config.hidden_size),
         q_(max_rows, config.heads * d_),
         kv_(max_rows, 2 * config.kv_heads * d_),
-        attended_(max_rows, config.heads * config.head_dim),
-        gate_(max_rows, config.intermediate_size),
+        attended_(max_rows, config.heads * config.head_dim, kernels_.round != nullptr),
+        gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
         rank_(0, 0),
-        selected_(max_logits, config.hidden_size),
+        selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
         max_logits_(max_logits),
         scratch_(static_cast<std::size_t>(pool.threads())),
@@ -85,6 +91,7 @@ class DecoderForward final : public Forward {
     const DecoderView& view = static_cast<const DecoderWeightsView&>(weights).view;
     rows_ = rows;
     if (rows.empty()) return;
+    rounds_ = view.bf16 && kernels_.round != nullptr;
     if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
@@ -106,8 +113,10 @@ class DecoderForward final : public Forward {
   const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
     const Matrix& w = static_cast<const DecoderWeightsView&>(weights).view.head;
     const std::int64_t m = static_cast<std::int64_t>(rows.size());
-    for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t i = 0; i < m; ++i) {
       std::copy_n(normed_.row(rows[static_cast<std::size_t>(i)]), config_.hidden_size, selected_.row(i));
+      round(selected_, i, 0, config_.hidden_size);
+    }
     low_rank({&w}, selected_, m);
     parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
       multiply(w, selected_, m, begin, end, logits_.data() + begin, w.rows);
@@ -160,7 +169,8 @@ class DecoderForward final : public Forward {
                           .begin = begin,
                           .end = end,
                           .y = y,
-                          .ldy = ldy};
+                          .ldy = ldy,
+                          .x_bf16 = rounds_ ? x.rounded(0) : nullptr};
     w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
     if (w.rank > 0) add_low_rank(w, m, begin, end, y, ldy);
     if (w.bias == nullptr) return;
@@ -235,9 +245,16 @@ class DecoderForward final : public Forward {
 
   void norm(const float* weight) {
     parallel(m(), 4 * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t i = begin; i < end; ++i) {
         kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
+        round(normed_, i, 0, config_.hidden_size);
+      }
     });
+  }
+
+  // Elements [begin, end) of row i, once for all the products that read them.
+  void round(Activations& x, std::int64_t i, std::int64_t begin, std::int64_t end) const {
+    if (rounds_) kernels_.round(x.row(i) + begin, end - begin, x.rounded(i) + begin);
   }
 
   // One item = one head of q, k or v for all rows: projected, normalised, rotated, and stored.
@@ -315,8 +332,9 @@ class DecoderForward final : public Forward {
                                      .scores = scratch.scores.data(),
                                      .out = direct ? out : scratch.out.data(),
                                      .ldo = d_});
-                 if (direct) continue;
-                 for (std::int64_t g = 0; g < group; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+                 for (std::int64_t g = 0; g < group && !direct; ++g)
+                   std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+                 round(attended_, i, h * group * d, (h + 1) * group * d);
                }
              });
   }
@@ -338,8 +356,10 @@ class DecoderForward final : public Forward {
     parallel(config_.intermediate_size, 4 * m() * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
       multiply(layer.gate, normed_, m(), begin, end, gate_.row(0) + begin, gate_.stride());
       multiply(layer.up, normed_, m(), begin, end, up_.row(0) + begin, up_.stride());
-      for (std::int64_t i = 0; i < m(); ++i)
+      for (std::int64_t i = 0; i < m(); ++i) {
         kernels_.silu_multiply(gate_.row(i) + begin, up_.row(i) + begin, end - begin);
+        round(gate_, i, begin, end);
+      }
     });
   }
 
@@ -359,6 +379,7 @@ class DecoderForward final : public Forward {
   Activations selected_;                // [max_logits, H]
   std::vector<float> logits_;           // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
+  bool rounds_ = false;           // this pass's products read rows as bfloat16
   std::vector<Scratch> scratch_;  // per thread
   std::vector<Next> next_;        // of each part of a phase
 };

@@ -47,6 +47,7 @@ struct DecoderView {
   const float* final_norm = nullptr;
   std::vector<LayerView> layers;
   std::int64_t most_ranks = 0;             // adapter columns of one input
+  bool bf16 = false;                       // of some matrix
   std::deque<std::vector<float>> widened;  // owns what bf16 vectors and norms became
 };
 
@@ -126,6 +127,7 @@ class DecoderViewer {
                .columns = columns,
                .bias = linear.bias.defined() ? vector(view, linear.bias, name + ".bias", rows) : nullptr};
     if (linear.lora.defined()) add_adapter(view, linear, name, out);
+    view.bf16 = view.bf16 || out.bf16;
     return out;
   }
 

@@ -23,6 +23,7 @@ struct LinearArgs {
   std::int64_t begin, end;  // output columns = rows of W
   float* y;                 // column n of row i is y[i·ldy + n − begin]
   std::int64_t ldy;
+  const std::uint16_t* x_bf16 = nullptr;  // [m, k], row stride ldx: x as Kernels::round rounds it, if the caller has that
 };
 
 // One query row against one kv head: `group` query heads share it.
@@ -59,6 +60,8 @@ struct Kernels {
   MaxResult (*maximum)(const float* x, std::int64_t n);
   // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.
   float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);
+  // The bits of n elements as bfloat16, to nearest even; null where linear_bf16 has no use for LinearArgs::x_bf16.
+  void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
 };
 
 }  // namespace rlalgo::inference::detail

@@ -12,8 +12,10 @@
 //   Tile::largest_block    of k
 //   Tile::rows             of x in a tile, at most
 //   Tile::multiply<Columns, Rows, Lines>(x, ldx, w, ldw, k, y, ldy, add, ahead)
-//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` rows of x, `Columns` (1, 4 or 8) rows of W; at each
-//                          step of columns_of_k it prefetches `Lines` (0, 1, 2 or 4) cache lines, from `ahead` on
+//                          y[i, n] (+)= Σ_j x[i, j] w[n, j]: `Rows` (2 or more) rows of x, `Columns` (1 or 4) rows of W; at
+//                          each step of columns_of_k it prefetches `Lines` (0, 1, 2 or 4) cache lines, from `ahead` on
+//   Tile::multiply_row<Columns>(x, w, ldw, k, y, add)
+//                          the same sums for one row of x and 1, 4 or 8 rows of W, in the order of memory
 #pragma once
 
 #include <algorithm>
@@ -43,16 +45,27 @@ class LinearStrips {
     block_ = ((a.k + blocks - 1) / blocks + Tile::columns_of_k - 1) / Tile::columns_of_k * Tile::columns_of_k;
   }
 
-  // One row of x takes wider strips, row after row of W: memory bandwidth limits it.
   void run() const {
     std::int64_t n = a_.begin;
-    if (a_.m == 1)
-      for (; n + 8 <= a_.end; n += 8) strip<8, 1>(n);
+    if (a_.m == 1) {
+      for (; n + 8 <= a_.end; n += 8) row_strip<8>(n);
+      for (; n + 4 <= a_.end; n += 4) row_strip<4>(n);
+      for (; n < a_.end; ++n) row_strip<1>(n);
+    }
     for (; n + 4 <= a_.end; n += 4) strip<4, Tile::rows>(n);
     for (; n < a_.end; ++n) strip<1, Tile::rows>(n);
   }
 
  private:
+  // For one row of x, row after row of W: memory bandwidth limits it.
+  template <int Columns>
+  void row_strip(std::int64_t n) const {
+    const W* const w = static_cast<const W*>(a_.w) + n * a_.k;
+    for (std::int64_t begin = 0; begin < a_.k; begin += block_)
+      Tile::template multiply_row<Columns>(x_ + begin, w + begin, a_.k, std::min(block_, a_.k - begin),
+                                           a_.y + n - a_.begin, begin > 0);
+  }
+
   // `Columns` rows of W from n on, against all rows of x in tiles of at most `Rows`, over all of k.
   template <int Columns, int Rows>
   void strip(std::int64_t n) const {
@@ -94,7 +107,7 @@ class LinearStrips {
         default:
           return multiply.template operator()<4>();
       }
-    } else if constexpr (Rows > 1) {
+    } else if constexpr (Rows > 2) {
       tile<Columns, Rows - 1>(rows, lines, x, w, k, y, add, ahead);
     }
   }

@@ -56,6 +56,7 @@ inline constexpr Kernels kernels = [] {
   Kernels all = avx512_bf16::kernels;
   all.name = "onednn_bf16";
   all.linear_bf16 = linear_bf16;
+  all.round = nullptr;
   return all;
 }();
 
