@@ -23,7 +23,8 @@ struct LinearArgs {
   std::int64_t begin, end;  // output columns = rows of W
   float* y;                 // column n of row i is y[i·ldy + n − begin]
   std::int64_t ldy;
-  const std::uint16_t* x_bf16 = nullptr;  // [m, k], row stride ldx: x as Kernels::round rounds it, if the caller has that
+  // [m, k], row stride ldx: x as Kernels::round rounds it, where the caller has that
+  const std::uint16_t* x_bf16 = nullptr;
 };
 
 // One query row against one kv head: `group` query heads share it.
