@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/version.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
+#include <rlalgo/tensor/products.hpp>
 
 #include "verbs.hpp"
 
@@ -15,7 +16,9 @@ Run version(CLI::App&) {
               << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
               << NLOHMANN_JSON_VERSION_PATCH << "\n"
               << "  compiler " << __VERSION__ << "\n"
-              << "  kernels of generation " << inference::cpu_kernels() << "\n";
+              << "  kernels of generation " << inference::cpu_kernels() << "\n"
+              << "  products of training in float32 " << (tensor::multiplies_float32() ? "avx512" : "LibTorch's")
+              << "\n";
     return 0;
   };
 }

@@ -6,6 +6,7 @@
 #include <rlalgo/tensor/detail/blocks_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
+#include <rlalgo/tensor/detail/products_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>
 #include <rlalgo/trainer/detail/holding_impl.hpp>
 #include <rlalgo/trainer/detail/led_run_impl.hpp>

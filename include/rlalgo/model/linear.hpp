@@ -99,7 +99,7 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
   if (!weight.requires_grad()) return;
   Tensor& gradient = weight.mutable_grad();
   if (gradient.defined()) {
-    gradient.addmm_(left.t(), right, 1.0, scale);
+    tensor::addmm_(gradient, left.t(), right, 1.0, scale);
   } else {
     gradient = tensor::mm(left.t(), right);
     if (scale != 1.0) gradient.mul_(scale);
@@ -107,7 +107,7 @@ inline void add_product_gradient(const Tensor& weight, const Tensor& left, const
 }
 
 [[nodiscard]] inline Tensor add_input_gradient(Tensor grad_x, const Tensor& grad_y, const Tensor& weight) {
-  return grad_x.defined() ? grad_x.addmm_(grad_y, weight) : tensor::mm(grad_y, weight);
+  return grad_x.defined() ? tensor::addmm_(grad_x, grad_y, weight) : tensor::mm(grad_y, weight);
 }
 
 [[nodiscard]] inline Tensor lora_backward(const Linear& map, const Tensor& grad_y, const Tensor& x, Tensor grad_x,

@@ -37,6 +37,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
 
+#include <rlalgo/tensor/products.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
@@ -89,12 +90,30 @@ inline Tensor stack(const std::vector<Tensor>& tensors) { return at::_ops::stack
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
+// By kernels of our own where these are faster (products.hpp).
+
 // a·b: [N, K]·[K, M] → [N, M].
-inline Tensor mm(const Tensor& a, const Tensor& b) { return at::_ops::mm::call(a, b); }
+inline Tensor mm(const Tensor& a, const Tensor& b) {
+  if (!takes_product(a, b)) return at::_ops::mm::call(a, b);
+  Tensor out = empty({a.size(0), b.size(1)}, a.options());
+  multiply_into(out, a, b, false);
+  return out;
+}
+
+// x ← beta·x + alpha·(a·b), in place.
+inline Tensor& addmm_(Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
+  if ((beta == 0.0 || beta == 1.0) && multiply_into(x, a, b, beta == 1.0, alpha)) return x;
+  return x.addmm_(a, b, beta, alpha);
+}
 
 // beta·x + alpha·(a·b).
 inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
-  return at::_ops::addmm::call(x, a, b, beta, alpha);
+  if (beta != 1.0 || x.scalar_type() != at::kFloat || x.requires_grad() || !takes_product(a, b))
+    return at::_ops::addmm::call(x, a, b, beta, alpha);
+  Tensor out = empty({a.size(0), b.size(1)}, a.options());
+  out.copy_(x);
+  multiply_into(out, a, b, true, alpha);
+  return out;
 }
 
 // ---- element by element ---------------------------------------------------------------------------------------------

@@ -121,8 +121,11 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
         narrow_->add(n.begin / tile_tokens_, tile.const_data_ptr<float>(),
                      factor.defined() ? factor.const_data_ptr<float>() + n.begin : nullptr);
       } else {
-        if (required_.hidden) rows(grad_hidden).addmm_(tile, w);
-        if (required_.weight) grad_w.addmm_(tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
+        if (required_.hidden) {
+          Tensor part = rows(grad_hidden);
+          addmm_(part, tile, w);
+        }
+        if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
       }
       if (required_.bias)
         grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
@@ -253,7 +256,7 @@ RLALGO_INLINE void LogProbTiles::logits(Tensor tile, Range n, Range v, const Ten
     narrow_->logits(n.begin / tile_tokens_, v.begin, v.size, tile.mutable_data_ptr<float>());
     if (options_.temperature != 1.0) tile.mul_(1.0 / options_.temperature);
   } else {
-    tile.addmm_(states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
+    addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
   }
   if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
 }

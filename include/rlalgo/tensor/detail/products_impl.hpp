@@ -1,0 +1,159 @@
+// Definitions of products.hpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include <dlfcn.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/tensor/products.hpp>
+
+namespace rlalgo::tensor {
+
+namespace detail {
+
+// A parallel region of the OpenMP that LibTorch brings, as compilers call it; null where there is none. (at::parallel_for needs the
+// compiler's own OpenMP, which a user of headers may not have asked for.)
+using ParallelRegion = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+inline ParallelRegion parallel_region() {
+  static const auto found = reinterpret_cast<ParallelRegion>(::dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE bool multiplies_float32() {
+#if defined(__x86_64__)
+  static const bool yes = [] {
+    if (detail::parallel_region() == nullptr || !__builtin_cpu_supports("avx512f") || __builtin_cpu_is("intel"))
+      return false;
+    const char* const set = std::getenv("RLALGO_CPU");
+    const std::string_view name = set == nullptr ? "" : set;
+    return name != "portable" && name != "avx2";
+  }();
+  return yes;
+#else
+  return false;
+#endif
+}
+
+#if defined(__x86_64__)
+
+namespace detail {
+
+// f(i) for 0 ≤ i < items, on LibTorch's threads.
+template <class F>
+void on_threads(std::int64_t items, const F& f) {
+  struct Shared {
+    const F& f;
+    std::int64_t items;
+    std::atomic<std::int64_t> next;
+    std::atomic<bool> failed;
+    std::exception_ptr failure;
+  } shared{f, items, {0}, {false}, {}};
+  const auto body = [](void* data) {
+    auto& all = *static_cast<Shared*>(data);
+    try {
+      for (std::int64_t i; (i = all.next.fetch_add(1)) < all.items;) all.f(i);
+    } catch (...) {  // of memory; no exception may leave a parallel region
+      if (!all.failed.exchange(true)) all.failure = std::current_exception();
+    }
+  };
+  const std::int64_t threads = at::in_parallel_region() ? 1 : std::min<std::int64_t>(items, at::get_num_threads());
+  if (threads > 1)
+    parallel_region()(body, &shared, static_cast<unsigned>(threads), 0);
+  else
+    body(&shared);
+  if (shared.failure) std::rethrow_exception(shared.failure);
+}
+
+// Whether it is a matrix of float32 that lies in rows or in columns.
+inline bool lies_in_order(const Tensor& x) {
+  return x.dim() == 2 && x.device().is_cpu() && x.scalar_type() == at::kFloat && x.layout() == at::kStrided &&
+         !x.is_conj() && !x.is_neg() &&
+         ((x.stride(1) == 1 && x.stride(0) >= x.size(1)) || (x.stride(0) == 1 && x.stride(1) >= x.size(0)));
+}
+
+inline bool is_recorded(const Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+
+inline avx512::Strided strided(const Tensor& x) { return {x.const_data_ptr<float>(), x.stride(0), x.stride(1)}; }
+
+// C [m, n] with row stride ldc.
+inline void multiply_float32(const avx512::Strided& a, const avx512::Strided& b, std::int64_t m, std::int64_t n,
+                             std::int64_t k, float* c, std::int64_t ldc, bool adds, float alpha) {
+  using namespace avx512;
+  constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B, 6 MB with the longest block
+  thread_local std::vector<float> packed;
+  const std::int64_t blocks = (k + block_of_products - 1) / block_of_products, block = (k + blocks - 1) / blocks;
+  const std::int64_t tiles = (m + tile_rows - 1) / tile_rows;
+  for (std::int64_t column = 0; column < n; column += most_columns) {
+    const std::int64_t columns = std::min(most_columns, n - column);
+    const std::int64_t panels = (columns + tile_columns - 1) / tile_columns;
+    packed.resize(std::max(packed.size(), static_cast<std::size_t>(panels * tile_columns * block)));
+    float* const panel = packed.data();
+    // Rows are divided first: then nobody packs a row of A twice. More parts than threads even out what disturbs one.
+    const std::int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+    const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(tiles, parts);
+    const std::int64_t column_parts = std::min(panels, std::max<std::int64_t>(1, threads / row_parts));
+    for (std::int64_t begin = 0; begin < k; begin += block) {
+      const std::int64_t depth = std::min(block, k - begin);
+      on_threads(panels, [&](std::int64_t p) {
+        const std::int64_t at = column + p * tile_columns;
+        pack<tile_columns>({b.at(begin, at), b.columns, b.rows}, std::min(tile_columns, n - at), depth,
+                           panel + p * tile_columns * depth);
+      });
+      on_threads(row_parts * column_parts, [&](std::int64_t i) {
+        thread_local std::vector<float> room;
+        room.resize(std::max(room.size(), static_cast<std::size_t>(chunk_tiles * tile_rows * block)));
+        const std::int64_t r = i / column_parts, c_part = i % column_parts;
+        const Part part{.row = tiles * r / row_parts * tile_rows,
+                        .row_end = std::min(m, tiles * (r + 1) / row_parts * tile_rows),
+                        .column = panels * c_part / column_parts * tile_columns,
+                        .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
+        multiply_part(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, c + column, ldc, adds || begin > 0,
+                      alpha, room.data());
+      });
+    }
+  }
+}
+
+}  // namespace detail
+
+RLALGO_INLINE bool takes_product(const Tensor& a, const Tensor& b) {
+  constexpr std::int64_t fewest = 16;
+  return multiplies_float32() && detail::lies_in_order(a) && detail::lies_in_order(b) && a.size(1) == b.size(0) &&
+         std::min({a.size(0), a.size(1), b.size(1)}) >= fewest && !detail::is_recorded(a) && !detail::is_recorded(b);
+}
+
+RLALGO_INLINE bool multiply_into(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha) {
+  if (!takes_product(a, b) || !detail::lies_in_order(out) || detail::is_recorded(out)) return false;
+  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  if (out.size(0) != m || out.size(1) != n) return false;
+  float* const c = out.mutable_data_ptr<float>();
+  const auto factor = static_cast<float>(alpha);
+  if (out.stride(1) == 1) {
+    detail::multiply_float32(detail::strided(a), detail::strided(b), m, n, k, c, out.stride(0), adds, factor);
+  } else {  // outᵀ = bᵀ aᵀ
+    detail::multiply_float32(detail::strided(b.t()), detail::strided(a.t()), n, m, k, c, out.stride(1), adds, factor);
+  }
+  return true;
+}
+
+#else
+
+RLALGO_INLINE bool takes_product(const Tensor&, const Tensor&) { return false; }
+RLALGO_INLINE bool multiply_into(const Tensor&, const Tensor&, const Tensor&, bool, double) { return false; }
+
+#endif
+
+}  // namespace rlalgo::tensor

@@ -1,0 +1,35 @@
+// Products of float32 matrices by kernels of our own, where they are ahead of the library that LibTorch calls.
+//
+//   out ← out·[adds] + alpha · a b        a [m, k], b [k, n], out [m, n]; each may be a transposed view
+//
+// MKL takes kernels of 8 lanes on processors that are not Intel's (88 % of what AVX-512 multiplies on an EPYC); these take 16.
+// An element is one chain of multiply-adds over k, cut every `block_of_products` of k: its bits depend on k alone, neither on the
+// other rows and columns nor on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::tensor {
+
+inline constexpr std::int64_t block_of_products = 768;
+
+// Whether mm() and addmm() of functions.hpp take them here: an x86-64 with AVX-512 that is not Intel's, unless RLALGO_CPU names a
+// set of kernels without AVX-512.
+[[nodiscard]] bool multiplies_float32();
+
+// Whether a b is one for these kernels: not of other types or devices, strides of neither order, few rows or columns, tensors that
+// autograd records, nor where LibTorch's products are as fast.
+[[nodiscard]] bool takes_product(const Tensor& a, const Tensor& b);
+
+// Computes and returns true, or returns false and leaves `out` alone. LibTorch's threads share the work.
+bool multiply_into(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha = 1.0);
+
+}  // namespace rlalgo::tensor
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/tensor/detail/products_impl.hpp>
+#endif
