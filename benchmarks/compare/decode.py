@@ -57,13 +57,13 @@ def check_texts(asked, ours, theirs, margin, tie, exact=None):
             equal += 1
             continue
         gap = margin(prompt + other[:place], mine[place], other[place])
-        if not abs(gap) <= tie and exact is not None and exact(prompt + other[:place]) == mine[place]:
+        if abs(gap) <= tie:
+            widest = max(widest, abs(gap))
+        elif exact is not None and exact(prompt + other[:place]) == mine[place]:
             astray += 1
-            continue
-        if not abs(gap) <= tie:
+        else:
             raise compare.Different(f"greedy texts part at token {place}: ours {mine[place]}, the peer's {other[place]}, whose logits are {gap:.3g} "
                                     f"apart there (a tie is {tie:g})")
-        widest = max(widest, abs(gap))
     return (f"{equal} of {len(asked)} greedy texts equal" + (f", others part at logits ≤ {widest:.1g} apart" if equal + astray < len(asked) else "") +
             (f", {astray} where ours is float32's token and the peer's is not" if astray else ""))
 

@@ -101,7 +101,7 @@ inline Tensor mm(const Tensor& a, const Tensor& b) {
 }
 
 // x ← beta·x + alpha·(a·b), in place.
-inline Tensor& addmm_(Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
+inline const Tensor& addmm_(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
   if ((beta == 0.0 || beta == 1.0) && multiply_into(x, a, b, beta == 1.0, alpha)) return x;
   return x.addmm_(a, b, beta, alpha);
 }

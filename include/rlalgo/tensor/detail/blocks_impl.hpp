@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/detail/forced_kernels.hpp>
 
 namespace rlalgo::tensor {
 
@@ -23,8 +23,7 @@ RLALGO_INLINE bool multiplies_bfloat16() {
 #if defined(__x86_64__)
   static const bool yes = [] {
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bf16")) return false;
-    const char* const set = std::getenv("RLALGO_CPU");
-    const std::string_view name = set == nullptr ? "" : set;
+    const std::string_view name = detail::forced_kernels();
     return name.empty() || name == "avx512_bf16" || name == "onednn_bf16";
   }();
   return yes;

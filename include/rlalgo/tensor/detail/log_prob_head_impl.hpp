@@ -121,10 +121,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
         narrow_->add(n.begin / tile_tokens_, tile.const_data_ptr<float>(),
                      factor.defined() ? factor.const_data_ptr<float>() + n.begin : nullptr);
       } else {
-        if (required_.hidden) {
-          Tensor part = rows(grad_hidden);
-          addmm_(part, tile, w);
-        }
+        if (required_.hidden) addmm_(rows(grad_hidden), tile, w);
         if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
       }
       if (required_.bias)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <vector>
@@ -16,6 +15,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/tensor/detail/forced_kernels.hpp>
 #include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor {
@@ -37,8 +37,7 @@ RLALGO_INLINE bool multiplies_float32() {
   static const bool yes = [] {
     if (detail::parallel_region() == nullptr || !__builtin_cpu_supports("avx512f") || __builtin_cpu_is("intel"))
       return false;
-    const char* const set = std::getenv("RLALGO_CPU");
-    const std::string_view name = set == nullptr ? "" : set;
+    const std::string_view name = detail::forced_kernels();
     return name != "portable" && name != "avx2";
   }();
   return yes;
@@ -50,6 +49,8 @@ RLALGO_INLINE bool multiplies_float32() {
 #if defined(__x86_64__)
 
 namespace detail {
+
+inline std::int64_t threads_here() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
 
 // f(i) for 0 ≤ i < items, on LibTorch's threads.
 template <class F>
@@ -69,7 +70,7 @@ void on_threads(std::int64_t items, const F& f) {
       if (!all.failed.exchange(true)) all.failure = std::current_exception();
     }
   };
-  const std::int64_t threads = at::in_parallel_region() ? 1 : std::min<std::int64_t>(items, at::get_num_threads());
+  const std::int64_t threads = std::min(items, threads_here());
   if (threads > 1)
     parallel_region()(body, &shared, static_cast<unsigned>(threads), 0);
   else
@@ -102,7 +103,7 @@ inline void multiply_float32(const avx512::Strided& a, const avx512::Strided& b,
     packed.resize(std::max(packed.size(), static_cast<std::size_t>(panels * tile_columns * block)));
     float* const panel = packed.data();
     // Rows are divided first: then nobody packs a row of A twice. More parts than threads even out what disturbs one.
-    const std::int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+    const std::int64_t threads = threads_here();
     const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(tiles, parts);
     const std::int64_t column_parts = std::min(panels, std::max<std::int64_t>(1, threads / row_parts));
     for (std::int64_t begin = 0; begin < k; begin += block) {
