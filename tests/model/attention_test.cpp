@@ -76,6 +76,30 @@ TEST_CASE("attention in float32 and bfloat16 stays near the float64 result") {
   CHECK(in(at::kBFloat16).allclose(expected, 5e-2, 5e-2));
 }
 
+TEST_CASE("attention in bfloat16 is the float64 result of the same inputs to its rounding, in pieces short and long") {
+  auto all = forests;
+  all.push_back({{0, 530, -1, 0}, {530, 1100, 0, 530}, {1100, 1120, 0, 200}});
+  for (const auto& segments : all) {
+    const TokenTree tree = tree_of(segments);
+    const auto make = [&](int h) { return at::randn({tree.tokens(), h, 16}).to(at::kBFloat16); };
+    const std::vector<at::Tensor> low = {make(4), make(2), make(2)};
+    const auto grad = make(4);
+    std::vector<at::Tensor> exact;
+    for (const auto& x : low) exact.push_back(x.to(at::kDouble).requires_grad_());
+    const auto expected = reference(exact[0], exact[1], exact[2], tree);
+    expected.backward(grad.to(at::kDouble));
+    for (const auto& x : low) x.requires_grad_();
+    const auto out = model::attention(low[0], low[1], low[2], tree);
+    out.backward(grad);
+    const auto apart = [](const at::Tensor& found, const at::Tensor& wanted) {
+      return (found.to(at::kDouble) - wanted).norm().item<double>() / (1 + wanted.norm().item<double>());
+    };
+    CAPTURE(tree.tokens());
+    CHECK(apart(out.detach(), expected.detach()) < 4e-3);
+    for (std::size_t i = 0; i < low.size(); ++i) CHECK(apart(low[i].grad(), exact[i].grad()) < 8e-3);
+  }
+}
+
 TEST_CASE("the log-sum-exp of merged pieces covers all visible keys") {
   const TokenTree tree = tree_of(forests[5]);
   const auto q = at::randn({tree.tokens(), 2, 4}, at::kDouble), k = at::randn({tree.tokens(), 1, 4}, at::kDouble);

@@ -1,10 +1,12 @@
-// Products of float32 matrices by kernels of our own, where they are ahead of the library that LibTorch calls.
+// Products of matrices in float32 and in bfloat16 by kernels of our own, where they are ahead of the libraries that LibTorch calls.
 //
-//   out ← out·[adds] + alpha · a b        a [m, k], b [k, n], out [m, n]; each may be a transposed view
+//   out ← out·[adds] + alpha · a b        a [m, k], b [k, n], out [m, n] of one type; each may be a transposed view
 //
-// MKL takes kernels of 8 lanes on processors that are not Intel's (88 % of what AVX-512 multiplies on an EPYC); these take 16.
-// An element is one chain of multiply-adds over k, cut every `block_of_products` of k: its bits depend on k alone, neither on the
-// other rows and columns nor on the number of threads.
+// float32: MKL takes kernels of 8 lanes on processors that are not Intel's (88 % of what AVX-512 multiplies on an EPYC); these take
+// 16. bfloat16: oneDNN compiles a kernel for every shape, and training has a shape for every number of tokens; these have none
+// to compile. Sums are float32, and an element of bfloat16 is rounded once.
+// An element is one chain of multiply-adds over k, cut into even blocks of at most `block_of_products` multiply-adds: its bits depend
+// on k alone, neither on the other rows and columns nor on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +19,11 @@ namespace rlalgo::tensor {
 
 inline constexpr std::int64_t block_of_products = 768;
 
-// Whether mm() and addmm() of functions.hpp take them here: an x86-64 with AVX-512 that is not Intel's, unless RLALGO_CPU names a
-// set of kernels without AVX-512.
-[[nodiscard]] bool multiplies_float32();
+// Whether mm() and addmm() of functions.hpp take them here, a type. float32: on an x86-64 with AVX-512 that is not Intel's, unless
+// RLALGO_CPU names a set of kernels without AVX-512. bfloat16: where there is an instruction for it but no AMX, which has several
+// times its rate and is oneDNN's; unless RLALGO_CPU names a set other than `avx512_bf16`.
+[[nodiscard]] bool has_float32_products();
+[[nodiscard]] bool has_bfloat16_products();
 
 // Whether a b is one for these kernels: not of other types or devices, strides of neither order, few rows or columns, tensors that
 // autograd records, nor where LibTorch's products are as fast.

@@ -13,7 +13,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <c10/util/BFloat16.h>
+
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
 #include <rlalgo/tensor/detail/forced_kernels.hpp>
 #include <rlalgo/tensor/products.hpp>
@@ -32,7 +36,7 @@ inline ParallelRegion parallel_region() {
 
 }  // namespace detail
 
-RLALGO_INLINE bool multiplies_float32() {
+RLALGO_INLINE bool has_float32_products() {
 #if defined(__x86_64__)
   static const bool yes = [] {
     if (detail::parallel_region() == nullptr || !__builtin_cpu_supports("avx512f") || __builtin_cpu_is("intel"))
@@ -40,6 +44,17 @@ RLALGO_INLINE bool multiplies_float32() {
     const std::string_view name = detail::forced_kernels();
     return name != "portable" && name != "avx2";
   }();
+  return yes;
+#else
+  return false;
+#endif
+}
+
+RLALGO_INLINE bool has_bfloat16_products() {
+#if defined(__x86_64__)
+  static const bool yes = detail::parallel_region() != nullptr && multiplies_bfloat16() &&
+                          detail::forced_kernels() != "onednn_bf16" && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && !__builtin_cpu_supports("amx-bf16");
   return yes;
 #else
   return false;
@@ -78,75 +93,105 @@ void on_threads(std::int64_t items, const F& f) {
   if (shared.failure) std::rethrow_exception(shared.failure);
 }
 
-// Whether it is a matrix of float32 that lies in rows or in columns.
+// Whether it is a matrix in the processor's memory that lies in rows or in columns.
 inline bool lies_in_order(const Tensor& x) {
-  return x.dim() == 2 && x.device().is_cpu() && x.scalar_type() == at::kFloat && x.layout() == at::kStrided &&
-         !x.is_conj() && !x.is_neg() &&
+  return x.dim() == 2 && x.device().is_cpu() && x.layout() == at::kStrided && !x.is_conj() && !x.is_neg() &&
          ((x.stride(1) == 1 && x.stride(0) >= x.size(1)) || (x.stride(0) == 1 && x.stride(1) >= x.size(0)));
 }
 
 inline bool is_recorded(const Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
 
-inline avx512::Strided strided(const Tensor& x) { return {x.const_data_ptr<float>(), x.stride(0), x.stride(1)}; }
+// Fewer rows, columns or terms are LibTorch's; 0 where all are.
+inline std::int64_t fewest_of_product(at::ScalarType type) {
+  if (type == at::kFloat) return has_float32_products() ? 16 : 0;
+  if (type == at::kBFloat16) return has_bfloat16_products() ? 2 : 0;
+  return 0;
+}
 
-// C [m, n] with row stride ldc.
-inline void multiply_float32(const avx512::Strided& a, const avx512::Strided& b, std::int64_t m, std::int64_t n,
-                             std::int64_t k, float* c, std::int64_t ldc, bool adds, float alpha) {
+template <class T>
+avx512::Strided<T> strided(const Tensor& x) {
+  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1)};
+}
+
+template <class Kernel, class T = typename Kernel::Element>
+void multiply_strided(const avx512::Strided<T>& a, const avx512::Strided<T>& b, std::int64_t m, std::int64_t n,
+                      std::int64_t k, avx512::Destination<T> to) {
   using namespace avx512;
   constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B, 6 MB with the longest block
-  thread_local std::vector<float> packed;
-  const std::int64_t blocks = (k + block_of_products - 1) / block_of_products, block = (k + blocks - 1) / blocks;
+  thread_local std::vector<float> packed, waiting;
+  const std::int64_t all = steps_of<Kernel>(k), blocks = (all + block_of_products - 1) / block_of_products;
+  const std::int64_t longest = (all + blocks - 1) / blocks, block = longest * Kernel::per_step;
   const std::int64_t tiles = (m + tile_rows - 1) / tile_rows;
   for (std::int64_t column = 0; column < n; column += most_columns) {
     const std::int64_t columns = std::min(most_columns, n - column);
     const std::int64_t panels = (columns + tile_columns - 1) / tile_columns;
-    packed.resize(std::max(packed.size(), static_cast<std::size_t>(panels * tile_columns * block)));
+    packed.resize(std::max(packed.size(), static_cast<std::size_t>(panels * tile_columns * longest)));
     float* const panel = packed.data();
+    if (sizeof(T) < sizeof(float) && blocks > 1) {
+      waiting.resize(std::max(waiting.size(), static_cast<std::size_t>(m * columns)));
+      to.waiting = waiting.data();
+      to.ldw = columns;
+    }
     // Rows are divided first: then nobody packs a row of A twice. More parts than threads even out what disturbs one.
     const std::int64_t threads = threads_here();
     const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(tiles, parts);
     const std::int64_t column_parts = std::min(panels, std::max<std::int64_t>(1, threads / row_parts));
     for (std::int64_t begin = 0; begin < k; begin += block) {
-      const std::int64_t depth = std::min(block, k - begin);
+      const std::int64_t depth = std::min(block, k - begin), steps = steps_of<Kernel>(depth);
+      to.first = begin == 0;
+      to.last = begin + depth == k;
       on_threads(panels, [&](std::int64_t p) {
         const std::int64_t at = column + p * tile_columns;
-        pack<tile_columns>({b.at(begin, at), b.columns, b.rows}, std::min(tile_columns, n - at), depth,
-                           panel + p * tile_columns * depth);
+        Kernel::template pack<tile_columns>({b.at(begin, at), b.columns, b.rows}, std::min(tile_columns, n - at), depth,
+                                            panel + p * tile_columns * steps);
       });
       on_threads(row_parts * column_parts, [&](std::int64_t i) {
         thread_local std::vector<float> room;
-        room.resize(std::max(room.size(), static_cast<std::size_t>(chunk_tiles * tile_rows * block)));
+        room.resize(std::max(room.size(), static_cast<std::size_t>(chunk_tiles * tile_rows * longest)));
         const std::int64_t r = i / column_parts, c_part = i % column_parts;
         const Part part{.row = tiles * r / row_parts * tile_rows,
                         .row_end = std::min(m, tiles * (r + 1) / row_parts * tile_rows),
                         .column = panels * c_part / column_parts * tile_columns,
                         .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
-        multiply_part(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, c + column, ldc, adds || begin > 0,
-                      alpha, room.data());
+        Destination<T> here = to;
+        here.c += column;
+        multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here, room.data());
       });
     }
   }
 }
 
+template <class Kernel>
+void multiply_matrices(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha) {
+  using T = typename Kernel::Element;
+  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  const avx512::Destination<T> to{.c = static_cast<T*>(out.mutable_data_ptr()),
+                                  .ldc = out.stride(1) == 1 ? out.stride(0) : out.stride(1),
+                                  .adds = adds,
+                                  .alpha = static_cast<float>(alpha)};
+  if (out.stride(1) == 1)
+    multiply_strided<Kernel>(strided<T>(a), strided<T>(b), m, n, k, to);
+  else  // outᵀ = bᵀ aᵀ
+    multiply_strided<Kernel>(strided<T>(b.t()), strided<T>(a.t()), n, m, k, to);
+}
+
 }  // namespace detail
 
 RLALGO_INLINE bool takes_product(const Tensor& a, const Tensor& b) {
-  constexpr std::int64_t fewest = 16;
-  return multiplies_float32() && detail::lies_in_order(a) && detail::lies_in_order(b) && a.size(1) == b.size(0) &&
-         std::min({a.size(0), a.size(1), b.size(1)}) >= fewest && !detail::is_recorded(a) && !detail::is_recorded(b);
+  const std::int64_t fewest = detail::fewest_of_product(a.scalar_type());
+  return fewest > 0 && a.scalar_type() == b.scalar_type() && detail::lies_in_order(a) && detail::lies_in_order(b) &&
+         a.size(1) == b.size(0) && std::min({a.size(0), a.size(1), b.size(1)}) >= fewest && !detail::is_recorded(a) &&
+         !detail::is_recorded(b);
 }
 
 RLALGO_INLINE bool multiply_into(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha) {
-  if (!takes_product(a, b) || !detail::lies_in_order(out) || detail::is_recorded(out)) return false;
-  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  if (out.size(0) != m || out.size(1) != n) return false;
-  float* const c = out.mutable_data_ptr<float>();
-  const auto factor = static_cast<float>(alpha);
-  if (out.stride(1) == 1) {
-    detail::multiply_float32(detail::strided(a), detail::strided(b), m, n, k, c, out.stride(0), adds, factor);
-  } else {  // outᵀ = bᵀ aᵀ
-    detail::multiply_float32(detail::strided(b.t()), detail::strided(a.t()), n, m, k, c, out.stride(1), adds, factor);
-  }
+  if (!takes_product(a, b) || out.scalar_type() != a.scalar_type() || !detail::lies_in_order(out) ||
+      detail::is_recorded(out) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
+    return false;
+  if (a.scalar_type() == at::kFloat)
+    detail::multiply_matrices<avx512::Float32>(out, a, b, adds, alpha);
+  else
+    detail::multiply_matrices<avx512::Bfloat16>(out, a, b, adds, alpha);
   return true;
 }
 
