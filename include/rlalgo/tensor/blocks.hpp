@@ -35,6 +35,9 @@ void end_of_blocks();
 // kernels that does (`avx512_bf16`, `onednn_bf16`).
 [[nodiscard]] bool multiplies_bfloat16();
 
+// Whether the CPU has AMX for bfloat16 (CPUID leaf 7, EDX bits 22 and 24), which multiplies it several times as fast.
+[[nodiscard]] bool has_amx();
+
 // The pairs of rows of xᵀ, for x [n, k] with row stride `stride`: k/2 rows of `ldb` pairs, those from n on zero.
 void pair_columns(const BFloat16* x, std::int64_t n, std::int64_t k, std::int64_t stride, BFloat16* out,
                   std::int64_t ldb);

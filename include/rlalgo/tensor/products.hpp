@@ -21,7 +21,7 @@ inline constexpr std::int64_t block_of_products = 768;
 
 // Whether mm() and addmm() of functions.hpp take them here, a type. float32: on an x86-64 with AVX-512 that is not Intel's, unless
 // RLALGO_CPU names a set of kernels without AVX-512. bfloat16: where there is an instruction for it but no AMX, which has several
-// times its rate and is oneDNN's; unless RLALGO_CPU names a set other than `avx512_bf16`.
+// times its rate and is oneDNN's; RLALGO_CPU=avx512_bf16 takes them beside AMX too, and any other set does not.
 [[nodiscard]] bool has_float32_products();
 [[nodiscard]] bool has_bfloat16_products();
 

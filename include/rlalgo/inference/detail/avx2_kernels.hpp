@@ -104,11 +104,12 @@ template <int Heads>
     for (int c = 0; c < width; ++c) _mm256_storeu_ps(scores + h * lds + c * lane, sum[h][c]);
 }
 
-// out[h, :Width·8] = Σ_t weight[h, t] · value[t, :Width·8], scaled by inverse[h].
+// out[h, :Width·8] = Σ_t weight[h, t] · value[t, :Width·8], scaled by inverse[h]. Fetches a block of [d, page_positions] meanwhile.
 template <int Heads, int Width>
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline void mix_values(const AttentionArgs& a, const float* weights,
                                                                        std::int64_t ldw, const float* inverse,
-                                                                       std::int64_t column, float* out) {
+                                                                       std::int64_t column, float* out,
+                                                                       const float* next) {
   __m256 sum[Heads][Width];
   for (int h = 0; h < Heads; ++h)
     for (int c = 0; c < Width; ++c) sum[h][c] = _mm256_setzero_ps();
@@ -116,6 +117,9 @@ template <int Heads, int Width>
     const float* value = a.pages[first / page_positions] + a.value_offset + column;
     const std::int64_t count = std::min(page_positions, a.length - first);
     for (std::int64_t t = 0; t < count; ++t, value += a.d) {
+      if (next != nullptr && first == 0)
+        for (std::int64_t j = 0; j < a.d; j += cache_line / sizeof(float))
+          prefetch<1>(reinterpret_cast<const char*>(next + t * a.d + j));
       __m256 ws[Heads];
 #pragma GCC unroll 4
       for (int h = 0; h < Heads; ++h) ws[h] = _mm256_broadcast_ss(weights + h * ldw + first + t);
@@ -147,8 +151,10 @@ template <int Heads>
   }
   float* const out = a.out + head * a.ldo;
   std::int64_t column = 0;
-  for (; column + 4 * lane <= a.d; column += 4 * lane) mix_values<Heads, 4>(a, a.scores, lds, inverse, column, out);
-  for (; column < a.d; column += lane) mix_values<Heads, 1>(a, a.scores, lds, inverse, column, out);
+  const auto next = [&] { return head + Heads == a.group && column == 0 ? a.next : nullptr; };
+  for (; column + 4 * lane <= a.d; column += 4 * lane)
+    mix_values<Heads, 4>(a, a.scores, lds, inverse, column, out, next());
+  for (; column < a.d; column += lane) mix_values<Heads, 1>(a, a.scores, lds, inverse, column, out, next());
 }
 
 [[gnu::target("avx2,fma")]] inline void attention(const AttentionArgs& a) {

@@ -319,6 +319,10 @@ class DecoderForward final : public Forward {
                  const std::int64_t h = item / m(), i = item % m();
                  float* const out = attended_.row(i) + h * group * d;
                  const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
+                 const std::int64_t after = (item + 1) % m(), after_h = (item + 1) / m();
+                 const float* const next =
+                     item + 1 < end ? row(after).pages[begin_of(row(after)) / page_positions] + cache_.key_offset(l, after_h)
+                                    : nullptr;
                  kernels_.attention({.q = q_.row(i) + h * group * d_,
                                      .ldq = d_,
                                      .group = group,
@@ -331,7 +335,8 @@ class DecoderForward final : public Forward {
                                      .scale = scale,
                                      .scores = scratch.scores.data(),
                                      .out = direct ? out : scratch.out.data(),
-                                     .ldo = d_});
+                                     .ldo = d_,
+                                     .next = next});
                  for (std::int64_t g = 0; g < group && !direct; ++g)
                    std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
                  round(attended_, i, h * group * d, (h + 1) * group * d);

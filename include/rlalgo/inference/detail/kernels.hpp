@@ -41,6 +41,7 @@ struct AttentionArgs {
   float* scores;  // scratch [group, ceil(length / page_positions) · page_positions]
   float* out;     // [group, d], row stride ldo
   std::int64_t ldo;
+  const float* next = nullptr;  // keys of the page that the next call reads first, to be fetched meanwhile
 };
 
 struct MaxResult {

@@ -8,8 +8,6 @@
 
 #if defined(__x86_64__)
 
-#include <cpuid.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -62,12 +60,8 @@ inline constexpr Kernels kernels = [] {
 
 [[nodiscard]] inline bool supported() { return avx512_bf16::supported(); }
 
-// Whether the CPU has AMX for bfloat16 (CPUID leaf 7, EDX bits 22 and 24): then these kernels are the fastest.
-[[nodiscard]] inline bool fastest() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned amx = 1U << 22U | 1U << 24U;
-  return supported() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & amx) == amx;
-}
+// Whether these kernels are the fastest.
+[[nodiscard]] inline bool fastest() { return supported() && tensor::has_amx(); }
 
 }  // namespace rlalgo::inference::detail::onednn_bf16
 

@@ -5,6 +5,10 @@
 #include <cstring>
 #include <string_view>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <ATen/native/CPUBlas.h>
 
 #include <rlalgo/core/compiled.hpp>
@@ -27,6 +31,16 @@ RLALGO_INLINE bool multiplies_bfloat16() {
     return name.empty() || name == "avx512_bf16" || name == "onednn_bf16";
   }();
   return yes;
+#else
+  return false;
+#endif
+}
+
+RLALGO_INLINE bool has_amx() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned amx = 1U << 22U | 1U << 24U;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & amx) == amx;
 #else
   return false;
 #endif

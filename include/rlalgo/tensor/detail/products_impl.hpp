@@ -52,9 +52,13 @@ RLALGO_INLINE bool has_float32_products() {
 
 RLALGO_INLINE bool has_bfloat16_products() {
 #if defined(__x86_64__)
-  static const bool yes = detail::parallel_region() != nullptr && multiplies_bfloat16() &&
-                          detail::forced_kernels() != "onednn_bf16" && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512vl") && !__builtin_cpu_supports("amx-bf16");
+  static const bool yes = [] {
+    if (detail::parallel_region() == nullptr || !multiplies_bfloat16() || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl"))
+      return false;
+    const std::string_view name = detail::forced_kernels();
+    return name == "avx512_bf16" || (name.empty() && !has_amx());
+  }();
   return yes;
 #else
   return false;
