@@ -308,6 +308,10 @@ class DecoderForward final : public Forward {
     const auto begin_of = [&](const Row& row) {
       return window > 0 ? std::max<std::int64_t>(0, row.position + 1 - window) : 0;
     };
+    const auto first_keys = [&](std::int64_t item) {
+      const Row& of = row(item % m());
+      return of.pages[begin_of(of) / page_positions] + cache_.key_offset(l, item / m());
+    };
     std::int64_t positions = 0;
     for (const Row& row : rows_) positions += row.position + 1 - begin_of(row);
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
@@ -319,10 +323,6 @@ class DecoderForward final : public Forward {
                  const std::int64_t h = item / m(), i = item % m();
                  float* const out = attended_.row(i) + h * group * d;
                  const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
-                 const std::int64_t after = (item + 1) % m(), after_h = (item + 1) / m();
-                 const float* const next =
-                     item + 1 < end ? row(after).pages[begin_of(row(after)) / page_positions] + cache_.key_offset(l, after_h)
-                                    : nullptr;
                  kernels_.attention({.q = q_.row(i) + h * group * d_,
                                      .ldq = d_,
                                      .group = group,
@@ -336,7 +336,7 @@ class DecoderForward final : public Forward {
                                      .scores = scratch.scores.data(),
                                      .out = direct ? out : scratch.out.data(),
                                      .ldo = d_,
-                                     .next = next});
+                                     .next = item + 1 < end ? first_keys(item + 1) : nullptr});
                  for (std::int64_t g = 0; g < group && !direct; ++g)
                    std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
                  round(attended_, i, h * group * d, (h + 1) * group * d);
