@@ -94,11 +94,15 @@ def greedy_texts_may_part_only_at_a_tie():
     for gap in (0.01, -0.01, math.nan):
         assert "part at token 1" in refused(compare.Different, decode.check_texts, asked, [[5, 6], [7, 8]], [[5, 6], [7, 9]], margin(gap), 1e-3)
     assert "numbers of tokens" in refused(compare.Different, decode.check_texts, asked, [[5], [7, 8]], [[5, 6], [7, 8]], margin(0), 1)
-    # In bfloat16 the peer may be far from float32's token, if that is ours.
-    said = decode.check_texts(asked, [[5, 6], [7, 8]], [[5, 6], [7, 9]], margin(1e9), 1, lambda ids: 8)
-    assert said == "1 of 2 greedy texts equal, 1 where ours is float32's token and the peer's is not", said
-    for token in (9, 3):
-        assert "part at token 1" in refused(compare.Different, decode.check_texts, asked, [[5, 6], [7, 8]], [[5, 6], [7, 9]], margin(1e9), 1, lambda ids: token)
+    # In bfloat16 the peer may be far from float32's token, if ours is that to rounding.
+    def ahead(nats):
+        return lambda ids, token: seen.append((ids, token)) or nats
+    for nats in (0.0, 0.07):
+        said = decode.check_texts(asked, [[5, 6], [7, 8]], [[5, 6], [7, 9]], margin(1e9), 1, ahead(nats))
+        assert said == "1 of 2 greedy texts equal, 1 where ours is float32's token to 0.25 nats and the peer's logits are not", said
+        assert seen[-1] == ([3, 4, 7], 8), seen
+    for nats in (0.3, 20.0, math.nan):
+        assert "part at token 1" in refused(compare.Different, decode.check_texts, asked, [[5, 6], [7, 8]], [[5, 6], [7, 9]], margin(1e9), 1, ahead(nats))
 
 
 @case

@@ -84,7 +84,7 @@ template <int Rows, class T>
   }
 }
 
-// All sixteen lanes of row i of `x`, columns `from` to from + 15, at out[j · Width + i], for the columns of a tile.
+// out[j · Width + i] = the four bytes number j of row i of x, counted from column `from`, for sixteen j and `Width` rows.
 template <int Width, class T>
 [[RLALGO_AVX512]] inline void turn_tile(const Strided<T>& x, std::int64_t from, float* out) {
   constexpr int rows = Width < 16 ? Width : 16;
