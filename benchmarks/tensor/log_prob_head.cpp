@@ -15,8 +15,11 @@
 
 #include <rlalgo/tensor/log_prob_head.hpp>
 
+#include "../median.hpp"
+
 namespace {
 using at::Tensor;
+using benchmarks::median;
 
 struct CountingAllocator final : c10::Allocator {
   explicit CountingAllocator(c10::Allocator* inner) : inner(inner) {}
@@ -85,11 +88,6 @@ Measured forward_backward(const F& score, Inputs& x, bool entropy) {
   const double cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   const std::int64_t result = (x.hidden.numel() + x.weight.numel()) * x.hidden.element_size();
   return {seconds, cpu_seconds, static_cast<double>(counter().peak - before - result)};
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 void log_prob_head_vs_materialised(benchmark::State& state) {

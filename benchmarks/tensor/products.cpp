@@ -5,14 +5,16 @@
 #include <benchmark/benchmark.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <chrono>
 #include <vector>
 
 #include <rlalgo/tensor/functions.hpp>
 
+#include "../median.hpp"
+
 namespace {
 using at::Tensor;
+using benchmarks::median;
 namespace tensor = rlalgo::tensor;
 
 enum class Which : std::int64_t { y, dx, dw };
@@ -33,11 +35,6 @@ double seconds(const F& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 void products(benchmark::State& state, at::ScalarType type, bool new_shapes) {
   const c10::NoGradGuard off;
   const auto which = static_cast<Which>(state.range(0));
@@ -48,9 +45,11 @@ void products(benchmark::State& state, at::ScalarType type, bool new_shapes) {
   for (auto _ : state) {
     if (new_shapes) x = operands(which, t + turn, k, n, type);
     double mine = 0, other = 0;
-    for (int side = 0; side < 2; ++side)
-      (side == turn % 2 ? mine : other) =
-          side == turn % 2 ? seconds([&] { return tensor::mm(x.a, x.b); }) : seconds([&] { return at::mm(x.a, x.b); });
+    for (const bool own : {turn % 2 == 0, turn % 2 != 0})
+      if (own)
+        mine = seconds([&] { return tensor::mm(x.a, x.b); });
+      else
+        other = seconds([&] { return at::mm(x.a, x.b); });
     ++turn;
     ours.push_back(mine);
     theirs.push_back(other);

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/empty_like_ops.h>
@@ -109,8 +108,7 @@ inline const Tensor& addmm_(const Tensor& x, const Tensor& a, const Tensor& b, d
 
 // beta·x + alpha·(a·b).
 inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1.0, double alpha = 1.0) {
-  const bool recorded = x.requires_grad() && at::GradMode::is_enabled();
-  if (beta != 1.0 || x.scalar_type() != a.scalar_type() || recorded || !takes_product(a, b))
+  if (beta != 1.0 || x.scalar_type() != a.scalar_type() || detail::is_recorded(x) || !takes_product(a, b))
     return at::_ops::addmm::call(x, a, b, beta, alpha);
   Tensor out = empty({a.size(0), b.size(1)}, a.options());
   out.copy_(x);

@@ -12,10 +12,18 @@
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
+
+namespace detail {
+
+// Whether autograd records what is computed from x.
+[[nodiscard]] inline bool is_recorded(const Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+
+}  // namespace detail
 
 inline constexpr std::int64_t block_of_products = 768;
 

@@ -11,9 +11,6 @@
 #include <dlfcn.h>
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
-
-#include <c10/util/BFloat16.h>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/blocks.hpp>
@@ -102,8 +99,6 @@ inline bool lies_in_order(const Tensor& x) {
   return x.dim() == 2 && x.device().is_cpu() && x.layout() == at::kStrided && !x.is_conj() && !x.is_neg() &&
          ((x.stride(1) == 1 && x.stride(0) >= x.size(1)) || (x.stride(0) == 1 && x.stride(1) >= x.size(0)));
 }
-
-inline bool is_recorded(const Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
 
 // Fewer rows, columns or terms are LibTorch's; 0 where all are.
 inline std::int64_t fewest_of_product(at::ScalarType type) {
