@@ -34,7 +34,7 @@ ENGINE = "generation: products and attention of the engine"
 # The first that fits counts. (object file, symbol)
 CLASSES = (
     ("kernel: pages, system calls", r"^\[|kallsyms", r""),
-    ("matrix products", r"", r"gemm|gemv|mkl_(blas|lapack)|xbyak|dnnl|rlalgo::tensor::avx512"),
+    ("matrix products", r"", r"gemm|gemv|mkl_(blas|lapack)|xbyak|dnnl|rlalgo::tensor::avx"),
     (ENGINE, r"", r"rlalgo::inference"),
     ("memory: malloc, free", r"", r"malloc|calloc|realloc|^_?_?(cfree|free)$|_int_free|posix_memalign|unlink_chunk|tcache"),
     ("memory: copies and fills", r"", r"mem(cpy|set|move)|copy_|fill_kernel|direct_copy"),

@@ -17,8 +17,8 @@ Run version(CLI::App&) {
               << NLOHMANN_JSON_VERSION_PATCH << "\n"
               << "  compiler " << __VERSION__ << "\n"
               << "  kernels of generation " << inference::cpu_kernels() << "\n"
-              << "  products of training in float32 " << (tensor::has_float32_products() ? "avx512" : "LibTorch's")
-              << ", in bfloat16 " << (tensor::has_bfloat16_products() ? "avx512_bf16" : "LibTorch's") << "\n";
+              << "  products of training in float32 " << tensor::name_of(tensor::product_kernels(at::kFloat))
+              << ", in bfloat16 " << tensor::name_of(tensor::product_kernels(at::kBFloat16)) << "\n";
     return 0;
   };
 }

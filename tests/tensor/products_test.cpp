@@ -19,8 +19,8 @@ using at::Tensor;
 // Types that have products of our own on this processor.
 std::vector<at::ScalarType> here() {
   std::vector<at::ScalarType> types;
-  if (tensor::has_float32_products()) types.push_back(at::kFloat);
-  if (tensor::has_bfloat16_products()) types.push_back(at::kBFloat16);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    if (tensor::product_kernels(type) != tensor::ProductKernels::libtorch) types.push_back(type);
   if (types.size() < 2) WARN("a processor for which LibTorch's products are taken in some type: that is not tested");
   return types;
 }
@@ -98,7 +98,7 @@ TEST_CASE("an element's bits depend neither on other rows and columns nor on thr
 }
 
 TEST_CASE("sums of bfloat16 are float32 and rounded once, over several blocks too") {
-  if (!tensor::has_bfloat16_products()) return;
+  if (tensor::product_kernels(at::kBFloat16) == tensor::ProductKernels::libtorch) return;
   // 1 + 2⁻⁹ + 2⁻⁹, with what is small in the second block: each alone would be lost in bfloat16, both make 1 + 2⁻⁸, a tie,
   // and with 2⁻¹⁵ more it is 1 + 2⁻⁷.
   const std::int64_t k = 2 * tensor::block_of_products * 2;

@@ -2,14 +2,15 @@
 //
 //   out ← out·[adds] + alpha · a b        a [m, k], b [k, n], out [m, n] of one type; each may be a transposed view
 //
-// float32: MKL takes kernels of 8 lanes on processors that are not Intel's (88 % of what AVX-512 multiplies on an EPYC); these take
-// 16. bfloat16: oneDNN compiles a kernel for every shape, and training has a shape for every number of tokens; these have none
-// to compile. Sums are float32, and an element of bfloat16 is rounded once.
+// float32: MKL's kernels have 8 lanes on processors that are not Intel's, and with AVX-512 these take 16 (88 % of what an EPYC
+// multiplies, and 92). bfloat16: oneDNN compiles a kernel for every shape, and training has a shape for every number of tokens; these
+// have none to compile. Sums are float32, and an element of bfloat16 is rounded once.
 // An element is one chain of multiply-adds over k, cut into even blocks of at most `block_of_products` multiply-adds: its bits depend
 // on k alone, neither on the other rows and columns nor on the number of threads.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -27,11 +28,14 @@ namespace detail {
 
 inline constexpr std::int64_t block_of_products = 768;
 
-// Whether mm() and addmm() of functions.hpp take them here, a type. float32: on an x86-64 with AVX-512 that is not Intel's, unless
-// RLALGO_CPU names a set of kernels without AVX-512. bfloat16: where there is an instruction for it but no AMX, which has several
-// times its rate and is oneDNN's; RLALGO_CPU=avx512_bf16 takes them beside AMX too, and any other set does not.
-[[nodiscard]] bool has_float32_products();
-[[nodiscard]] bool has_bfloat16_products();
+// The kernels with which mm() and addmm() of functions.hpp compute products of a type here; `libtorch`: LibTorch's own.
+//   float32   those for the widest lanes of an x86-64 that is not Intel's
+//   bfloat16  avx512_bf16 where that instruction is, but no AMX, which has several times its rate and is oneDNN's
+// RLALGO_CPU names a set to take instead: for float32 avx512_bf16 and onednn_bf16 stand for avx512, and `portable` for LibTorch's;
+// for bfloat16 avx512_bf16 is taken beside AMX too, and every other set stands for LibTorch's.
+enum class ProductKernels { libtorch, avx2, avx512, avx512_bf16 };
+[[nodiscard]] ProductKernels product_kernels(at::ScalarType type);
+[[nodiscard]] std::string_view name_of(ProductKernels kernels);
 
 // Whether a b is one for these kernels: not of other types or devices, strides of neither order, few rows or columns, tensors that
 // autograd records, nor where LibTorch's products are as fast.

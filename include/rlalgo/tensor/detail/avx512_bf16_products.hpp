@@ -1,5 +1,6 @@
-// The kernel of bfloat16 for avx512_products.hpp, on the instruction for it: a step takes two elements of k, packed as a pair of
-// four bytes, and adds both products to float32 sums. Of k odd the last pair's second is 0. C is rounded once, after the last block.
+// The kernel of bfloat16 for product_tiles.hpp, on the instruction for it, with the tiles of avx512_products.hpp: a step takes two
+// elements of k, packed as a pair of four bytes, and adds both products to float32 sums. Of k odd the last pair's second is 0. C is
+// rounded once, after the last block.
 #pragma once
 
 #if defined(__x86_64__)
@@ -18,9 +19,9 @@ namespace rlalgo::tensor::avx512 {
 
 struct Bfloat16 {
   using Element = std::uint16_t;  // the bits of one
-  static constexpr std::int64_t per_step = 2;
+  static constexpr std::int64_t per_step = 2, tile_rows = 12, tile_columns = 32;
 
-  // out[s][i] = the pair x[i, 2 s], x[i, 2 s + 1] for `count` (at most Width) rows i and k columns; rows from `count` on are zero.
+  // A step is the pair x[i, 2 s], x[i, 2 s + 1].
   template <int Width>
   [[RLALGO_AVX512_BF16]] static void pack(const Strided<Element>& x, std::int64_t count, std::int64_t k, float* out) {
     std::int64_t j = 0;
@@ -46,10 +47,9 @@ struct Bfloat16 {
       }
   }
 
-  // `Rows` rows and the lanes of `low` and `high` of C.
   template <int Rows>
   [[RLALGO_AVX512_BF16]] static void tile(const float* a, const float* b, std::int64_t steps,
-                                          const Destination<Element>& to, __mmask16 low, __mmask16 high) {
+                                          const Destination<Element>& to, std::int64_t columns) {
     __m512 sum[Rows][2];
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
@@ -63,6 +63,7 @@ struct Bfloat16 {
         sum[i][1] = _mm512_dpbf16_ps(sum[i][1], x, b1);
       }
     }
+    const __mmask16 low = first(columns), high = first(columns - 16);
     const __m512 factor = _mm512_set1_ps(to.alpha);
     Element* c = to.c;
     float* waiting = to.waiting;

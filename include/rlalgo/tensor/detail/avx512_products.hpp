@@ -1,6 +1,5 @@
-// C (+)= alpha · A B with AVX-512, by tiles of 12 × 32 from packed panels: 24 running sums, 2 loads and 12 broadcasts for 24
-// multiply-adds. B is packed once, [steps][32] a panel, padded with zeros; of A a thread packs 96 rows at a time, [steps][12] a tile,
-// which stay in L2 while B's panels pass by. A step is what one multiply-add takes of k: one element of float32, packed as a float.
+// The kernel of float32 with AVX-512 for product_tiles.hpp: tiles of 12 × 32, which are 24 running sums, 2 loads and 12 broadcasts for
+// 24 multiply-adds.
 #pragma once
 
 #if defined(__x86_64__)
@@ -10,38 +9,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <rlalgo/tensor/detail/product_tiles.hpp>
+
 namespace rlalgo::tensor::avx512 {
 
+using tiles::Destination;
+using tiles::Strided;
+
 #define RLALGO_AVX512 gnu::target("avx512f")
-
-inline constexpr std::int64_t tile_rows = 12, tile_columns = 32, chunk_tiles = 8;
-
-// Element [i, j] is at data[i · rows + j · columns], and one of the two is 1.
-template <class T>
-struct Strided {
-  const T* data;
-  std::int64_t rows, columns;
-  [[nodiscard]] const T* at(std::int64_t i, std::int64_t j) const { return data + i * rows + j * columns; }
-};
-
-// Where the sums of one block of k go.
-template <class T>
-struct Destination {
-  T* c;
-  std::int64_t ldc;
-  bool adds;  // to what C holds
-  float alpha;
-  bool first = true, last = true;  // block of k
-  float* waiting = nullptr;        // [m, ldw]: sums of the blocks before, for a type that would round them
-  std::int64_t ldw = 0;
-
-  [[nodiscard]] Destination at(std::int64_t i, std::int64_t j) const {
-    Destination to = *this;
-    to.c += i * ldc + j;
-    if (waiting != nullptr) to.waiting += i * ldw + j;
-    return to;
-  }
-};
 
 [[nodiscard]] inline __mmask16 first(std::int64_t lanes) {
   return lanes >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << std::max<std::int64_t>(lanes, 0)) - 1);
@@ -92,17 +67,10 @@ template <int Width, class T>
     turn<rows>(x.at(16 * part, from), x.rows, out + 16 * part, Width, first(rows));
 }
 
-// The multiply-adds of a sum over k.
-template <class Kernel>
-[[nodiscard]] std::int64_t steps_of(std::int64_t k) {
-  return (k + Kernel::per_step - 1) / Kernel::per_step;
-}
-
 struct Float32 {
   using Element = float;
-  static constexpr std::int64_t per_step = 1;
+  static constexpr std::int64_t per_step = 1, tile_rows = 12, tile_columns = 32;
 
-  // out[j][i] = x[i, j] for `count` (at most Width) rows i and k columns j; rows from `count` on are zero.
   template <int Width>
   [[RLALGO_AVX512]] static void pack(const Strided<float>& x, std::int64_t count, std::int64_t k, float* out) {
     std::int64_t j = 0;
@@ -120,10 +88,9 @@ struct Float32 {
       for (std::int64_t i = 0; i < Width; ++i) out[j * Width + i] = i < count ? *x.at(i, j) : 0.0f;
   }
 
-  // `Rows` rows and the lanes of `low` and `high` of C.
   template <int Rows>
   [[RLALGO_AVX512]] static void tile(const float* a, const float* b, std::int64_t k, const Destination<float>& to,
-                                     __mmask16 low, __mmask16 high) {
+                                     std::int64_t columns) {
     __m512 sum[Rows][2];
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
@@ -136,6 +103,7 @@ struct Float32 {
         sum[i][1] = _mm512_fmadd_ps(x, b1, sum[i][1]);
       }
     }
+    const __mmask16 low = first(columns), high = first(columns - 16);
     const __m512 factor = _mm512_set1_ps(to.alpha);
     const bool adds = to.adds || !to.first;
     float* c = to.c;
@@ -151,36 +119,6 @@ struct Float32 {
     }
   }
 };
-
-template <class Kernel, int Rows = tile_rows>
-inline void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
-                    const Destination<typename Kernel::Element>& to, __mmask16 low, __mmask16 high) {
-  if (rows == Rows) return Kernel::template tile<Rows>(a, b, steps, to, low, high);
-  if constexpr (Rows > 1) tile_of<Kernel, Rows - 1>(rows, a, b, steps, to, low, high);
-}
-
-// Rows of C from `row` on and its columns from `column` on, of packed B: `room` holds chunk_tiles · tile_rows · steps floats.
-struct Part {
-  std::int64_t row, row_end, column, column_end;
-};
-template <class Kernel>
-inline void multiply_part(const Part& part, const Strided<typename Kernel::Element>& a, const float* b, std::int64_t k,
-                          const Destination<typename Kernel::Element>& to, float* room) {
-  constexpr std::int64_t chunk = chunk_tiles * tile_rows;
-  const std::int64_t steps = steps_of<Kernel>(k);
-  for (std::int64_t row = part.row; row < part.row_end; row += chunk) {
-    const std::int64_t end = std::min(part.row_end, row + chunk);
-    for (std::int64_t i = row; i < end; i += tile_rows)
-      Kernel::template pack<tile_rows>({a.at(i, 0), a.rows, a.columns}, std::min(tile_rows, end - i), k,
-                                       room + (i - row) * steps);
-    for (std::int64_t n = part.column; n < part.column_end; n += tile_columns) {
-      const __mmask16 low = first(part.column_end - n), high = first(part.column_end - n - 16);
-      for (std::int64_t i = row; i < end; i += tile_rows)
-        tile_of<Kernel>(std::min(tile_rows, end - i), room + (i - row) * steps, b + n * steps, steps, to.at(i, n), low,
-                        high);
-    }
-  }
-}
 
 #undef RLALGO_AVX512
 

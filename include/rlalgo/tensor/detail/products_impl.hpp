@@ -14,9 +14,11 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/detail/avx2_products.hpp>
 #include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
 #include <rlalgo/tensor/detail/forced_kernels.hpp>
+#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor {
@@ -31,35 +33,48 @@ inline ParallelRegion parallel_region() {
   return found;
 }
 
-}  // namespace detail
+struct KernelsOfTypes {
+  ProductKernels float32 = ProductKernels::libtorch, bfloat16 = ProductKernels::libtorch;
+};
 
-RLALGO_INLINE bool has_float32_products() {
+inline KernelsOfTypes product_kernels_here() {
+  KernelsOfTypes found;
 #if defined(__x86_64__)
-  static const bool yes = [] {
-    if (detail::parallel_region() == nullptr || !__builtin_cpu_supports("avx512f") || __builtin_cpu_is("intel"))
-      return false;
-    const std::string_view name = detail::forced_kernels();
-    return name != "portable" && name != "avx2";
-  }();
-  return yes;
-#else
-  return false;
+  const std::string_view name = forced_kernels();
+  if (parallel_region() == nullptr || name == "portable") return found;
+  if (!__builtin_cpu_is("intel")) {
+    if (__builtin_cpu_supports("avx512f") && name != "avx2")
+      found.float32 = ProductKernels::avx512;
+    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      found.float32 = ProductKernels::avx2;
+  }
+  const bool multiplies =
+      multiplies_bfloat16() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (multiplies && (name == "avx512_bf16" || (name.empty() && !has_amx())))
+    found.bfloat16 = ProductKernels::avx512_bf16;
 #endif
+  return found;
 }
 
-RLALGO_INLINE bool has_bfloat16_products() {
-#if defined(__x86_64__)
-  static const bool yes = [] {
-    if (detail::parallel_region() == nullptr || !multiplies_bfloat16() || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512vl"))
-      return false;
-    const std::string_view name = detail::forced_kernels();
-    return name == "avx512_bf16" || (name.empty() && !has_amx());
-  }();
-  return yes;
-#else
-  return false;
-#endif
+}  // namespace detail
+
+RLALGO_INLINE ProductKernels product_kernels(at::ScalarType type) {
+  static const auto here = detail::product_kernels_here();
+  return type == at::kFloat ? here.float32 : type == at::kBFloat16 ? here.bfloat16 : ProductKernels::libtorch;
+}
+
+RLALGO_INLINE std::string_view name_of(ProductKernels kernels) {
+  switch (kernels) {
+    case ProductKernels::avx2:
+      return "avx2";
+    case ProductKernels::avx512:
+      return "avx512";
+    case ProductKernels::avx512_bf16:
+      return "avx512_bf16";
+    case ProductKernels::libtorch:
+      break;
+  }
+  return "LibTorch's";
 }
 
 #if defined(__x86_64__)
@@ -102,25 +117,24 @@ inline bool lies_in_order(const Tensor& x) {
 
 // Fewer rows, columns or terms are LibTorch's; 0 where all are.
 inline std::int64_t fewest_of_product(at::ScalarType type) {
-  if (type == at::kFloat) return has_float32_products() ? 16 : 0;
-  if (type == at::kBFloat16) return has_bfloat16_products() ? 2 : 0;
-  return 0;
+  if (product_kernels(type) == ProductKernels::libtorch) return 0;
+  return type == at::kFloat ? 16 : 2;
 }
 
 template <class T>
-avx512::Strided<T> strided(const Tensor& x) {
+tiles::Strided<T> strided(const Tensor& x) {
   return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1)};
 }
 
 template <class Kernel, class T = typename Kernel::Element>
-void multiply_strided(const avx512::Strided<T>& a, const avx512::Strided<T>& b, std::int64_t m, std::int64_t n,
-                      std::int64_t k, avx512::Destination<T> to) {
-  using namespace avx512;
-  constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B, 6 MB with the longest block
+void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, std::int64_t m, std::int64_t n,
+                      std::int64_t k, tiles::Destination<T> to) {
+  constexpr std::int64_t tile_rows = Kernel::tile_rows, tile_columns = Kernel::tile_columns;
+  constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B: 6 MB with 32 columns a tile
   thread_local std::vector<float> packed, waiting;
-  const std::int64_t all = steps_of<Kernel>(k), blocks = (all + block_of_products - 1) / block_of_products;
+  const std::int64_t all = tiles::steps_of<Kernel>(k), blocks = (all + block_of_products - 1) / block_of_products;
   const std::int64_t longest = (all + blocks - 1) / blocks, block = longest * Kernel::per_step;
-  const std::int64_t tiles = (m + tile_rows - 1) / tile_rows;
+  const std::int64_t row_tiles = (m + tile_rows - 1) / tile_rows;
   for (std::int64_t column = 0; column < n; column += most_columns) {
     const std::int64_t columns = std::min(most_columns, n - column);
     const std::int64_t panels = (columns + tile_columns - 1) / tile_columns;
@@ -133,10 +147,10 @@ void multiply_strided(const avx512::Strided<T>& a, const avx512::Strided<T>& b, 
     }
     // Rows are divided first: then nobody packs a row of A twice. More parts than threads even out what disturbs one.
     const std::int64_t threads = threads_here();
-    const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(tiles, parts);
+    const std::int64_t parts = threads > 1 ? 4 * threads : 1, row_parts = std::min(row_tiles, parts);
     const std::int64_t column_parts = std::min(panels, std::max<std::int64_t>(1, threads / row_parts));
     for (std::int64_t begin = 0; begin < k; begin += block) {
-      const std::int64_t depth = std::min(block, k - begin), steps = steps_of<Kernel>(depth);
+      const std::int64_t depth = std::min(block, k - begin), steps = tiles::steps_of<Kernel>(depth);
       to.first = begin == 0;
       to.last = begin + depth == k;
       on_threads(panels, [&](std::int64_t p) {
@@ -146,15 +160,15 @@ void multiply_strided(const avx512::Strided<T>& a, const avx512::Strided<T>& b, 
       });
       on_threads(row_parts * column_parts, [&](std::int64_t i) {
         thread_local std::vector<float> room;
-        room.resize(std::max(room.size(), static_cast<std::size_t>(chunk_tiles * tile_rows * longest)));
+        room.resize(std::max(room.size(), static_cast<std::size_t>(tiles::chunk_rows * longest)));
         const std::int64_t r = i / column_parts, c_part = i % column_parts;
-        const Part part{.row = tiles * r / row_parts * tile_rows,
-                        .row_end = std::min(m, tiles * (r + 1) / row_parts * tile_rows),
-                        .column = panels * c_part / column_parts * tile_columns,
-                        .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
-        Destination<T> here = to;
+        const tiles::Part part{.row = row_tiles * r / row_parts * tile_rows,
+                               .row_end = std::min(m, row_tiles * (r + 1) / row_parts * tile_rows),
+                               .column = panels * c_part / column_parts * tile_columns,
+                               .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
+        tiles::Destination<T> here = to;
         here.c += column;
-        multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here, room.data());
+        tiles::multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here, room.data());
       });
     }
   }
@@ -164,10 +178,10 @@ template <class Kernel>
 void multiply_matrices(const Tensor& out, const Tensor& a, const Tensor& b, bool adds, double alpha) {
   using T = typename Kernel::Element;
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  const avx512::Destination<T> to{.c = static_cast<T*>(out.mutable_data_ptr()),
-                                  .ldc = out.stride(1) == 1 ? out.stride(0) : out.stride(1),
-                                  .adds = adds,
-                                  .alpha = static_cast<float>(alpha)};
+  const tiles::Destination<T> to{.c = static_cast<T*>(out.mutable_data_ptr()),
+                                 .ldc = out.stride(1) == 1 ? out.stride(0) : out.stride(1),
+                                 .adds = adds,
+                                 .alpha = static_cast<float>(alpha)};
   if (out.stride(1) == 1)
     multiply_strided<Kernel>(strided<T>(a), strided<T>(b), m, n, k, to);
   else  // outᵀ = bᵀ aᵀ
@@ -187,10 +201,19 @@ RLALGO_INLINE bool multiply_into(const Tensor& out, const Tensor& a, const Tenso
   if (!takes_product(a, b) || out.scalar_type() != a.scalar_type() || !detail::lies_in_order(out) ||
       detail::is_recorded(out) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     return false;
-  if (a.scalar_type() == at::kFloat)
-    detail::multiply_matrices<avx512::Float32>(out, a, b, adds, alpha);
-  else
-    detail::multiply_matrices<avx512::Bfloat16>(out, a, b, adds, alpha);
+  switch (product_kernels(a.scalar_type())) {
+    case ProductKernels::libtorch:
+      return false;
+    case ProductKernels::avx2:
+      detail::multiply_matrices<avx2::Float32>(out, a, b, adds, alpha);
+      break;
+    case ProductKernels::avx512:
+      detail::multiply_matrices<avx512::Float32>(out, a, b, adds, alpha);
+      break;
+    case ProductKernels::avx512_bf16:
+      detail::multiply_matrices<avx512::Bfloat16>(out, a, b, adds, alpha);
+      break;
+  }
   return true;
 }
 
