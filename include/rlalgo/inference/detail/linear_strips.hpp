@@ -71,21 +71,23 @@ class LinearStrips {
   void strip(std::int64_t n) const {
     const W* const w = static_cast<const W*>(a_.w) + n * a_.k;
     // Tiles of nearly the same height: a single leftover row would halve the speed of its tile.
-    const std::int64_t tiles = (a_.m + Rows - 1) / Rows;
+    const std::int64_t tiles = (a_.m + Rows - 1) / Rows, rows = a_.m / tiles, higher = a_.m - rows * tiles;
     for (std::int64_t begin = 0; begin < a_.k; begin += block_) {
       const std::int64_t k = std::min(block_, a_.k - begin);
       const std::int64_t steps = std::max<std::int64_t>(1, k / Tile::columns_of_k);
       const std::int64_t lines = Columns * k * static_cast<std::int64_t>(sizeof(W)) / cache_line;
-      std::int64_t fetched = Columns * begin * static_cast<std::int64_t>(sizeof(W)) / cache_line;
-      const std::int64_t before = fetched;
-      for (std::int64_t row = 0, t = tiles; t > 0; --t) {
-        const std::int64_t rows = (a_.m - row + t - 1) / t;
-        const std::int64_t due = (before + lines * (tiles - t + 1) / tiles - fetched + steps - 1) / steps;  // a step
-        const int at_once = due <= 1 ? static_cast<int>(std::max<std::int64_t>(due, 0)) : due == 2 ? 2 : 4;
-        tile<Columns, Rows>(rows, at_once, x_ + row * ldx_ + begin, w + begin, k, a_.y + row * a_.ldy + n - a_.begin,
-                            begin > 0, reinterpret_cast<const char*>(w) + prefetch_distance + fetched * cache_line);
-        fetched += at_once * steps;
-        row += rows;
+      const char* ahead =
+          reinterpret_cast<const char*>(w) + prefetch_distance + Columns * begin * static_cast<std::int64_t>(sizeof(W));
+      std::int64_t due = 0;  // tiles · the lines that should have been fetched by the end of a tile and have not
+      for (std::int64_t row = 0, t = 0; t < tiles; ++t) {
+        due += lines;
+        const int at_once = due <= 0 ? 0 : due <= steps * tiles ? 1 : due <= 2 * steps * tiles ? 2 : 4;  // a step
+        const std::int64_t height = t < higher ? rows + 1 : rows;
+        tile<Columns, Rows>(height, at_once, x_ + row * ldx_ + begin, w + begin, k, a_.y + row * a_.ldy + n - a_.begin,
+                            begin > 0, ahead);
+        ahead += at_once * steps * cache_line;
+        due -= at_once * steps * tiles;
+        row += height;
       }
     }
   }
