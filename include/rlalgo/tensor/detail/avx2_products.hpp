@@ -74,6 +74,14 @@ struct Float32 {
   template <int Rows>
   [[RLALGO_AVX2]] static void tile(const float* a, const float* b, std::int64_t k, const Destination<float>& to,
                                    std::int64_t columns) {
+    const bool adds = to.adds || !to.first;
+    if (columns < tile_columns) {  // a whole tile elsewhere: an element is computed the same way wherever it lies
+      float whole[Rows][tile_columns] = {};
+      for (int i = 0; adds && i < Rows; ++i) std::copy_n(to.c + i * to.ldc, columns, whole[i]);
+      tile<Rows>(a, b, k, {.c = whole[0], .ldc = tile_columns, .adds = adds, .alpha = to.alpha}, tile_columns);
+      for (int i = 0; i < Rows; ++i) std::copy_n(whole[i], columns, to.c + i * to.ldc);
+      return;
+    }
     __m256 sum[Rows][2];
 #pragma GCC unroll 6
     for (int i = 0; i < Rows; ++i) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
@@ -87,29 +95,17 @@ struct Float32 {
       }
     }
     const __m256 factor = _mm256_set1_ps(to.alpha);
-    const bool adds = to.adds || !to.first;
     float* c = to.c;
-    if (columns == tile_columns) {
 #pragma GCC unroll 6
-      for (int i = 0; i < Rows; ++i, c += to.ldc) {
-        __m256 c0 = _mm256_mul_ps(sum[i][0], factor), c1 = _mm256_mul_ps(sum[i][1], factor);
-        if (adds) {
-          c0 = _mm256_add_ps(_mm256_loadu_ps(c), c0);
-          c1 = _mm256_add_ps(_mm256_loadu_ps(c + 8), c1);
-        }
-        _mm256_storeu_ps(c, c0);
-        _mm256_storeu_ps(c + 8, c1);
+    for (int i = 0; i < Rows; ++i, c += to.ldc) {
+      __m256 c0 = _mm256_mul_ps(sum[i][0], factor), c1 = _mm256_mul_ps(sum[i][1], factor);
+      if (adds) {
+        c0 = _mm256_add_ps(_mm256_loadu_ps(c), c0);
+        c1 = _mm256_add_ps(_mm256_loadu_ps(c + 8), c1);
       }
-      return;
+      _mm256_storeu_ps(c, c0);
+      _mm256_storeu_ps(c + 8, c1);
     }
-    float found[Rows][tile_columns];
-#pragma GCC unroll 6
-    for (int i = 0; i < Rows; ++i) {
-      _mm256_storeu_ps(found[i], _mm256_mul_ps(sum[i][0], factor));
-      _mm256_storeu_ps(found[i] + 8, _mm256_mul_ps(sum[i][1], factor));
-    }
-    for (int i = 0; i < Rows; ++i, c += to.ldc)
-      for (std::int64_t n = 0; n < columns; ++n) c[n] = adds ? c[n] + found[i][n] : found[i][n];
   }
 };
 
