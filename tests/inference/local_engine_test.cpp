@@ -332,7 +332,7 @@ TEST_CASE(
     }
   }
   const auto expected = job.run({.max_slots = 8});
-  const bool rounds = inference::cpu_kernels() == "avx512_bf16" || inference::cpu_kernels() == "onednn_bf16";
+  const bool rounds = inference::cpu_kernels() == "avx512_bf16" || inference::cpu_kernels() == "amx_bf16";
   double squares = 0, count = 0;
   for (std::size_t r = 0; r < found.size(); ++r)
     for (std::size_t j = 0; j < found[r].size(); ++j) {

@@ -1,6 +1,6 @@
-// Which inner loops generation runs on this CPU: "onednn_bf16" (bfloat16 weights times x rounded to bfloat16, with AMX: the
-// choice of a CPU that has it), "avx512_bf16" (the same with AVX-512), "avx512", "avx2" or "portable". The environment variable RLALGO_CPU chooses another that the CPU can run. Within one of them a completion
-// depends on neither batch nor threads; between them log-probs differ by rounding.
+// Which inner loops generation runs on this CPU: "amx_bf16" (bfloat16 weights times x rounded to bfloat16, with AMX), "avx512_bf16"
+// (the same with AVX-512), "avx512", "avx2" or "portable", the first of them that the CPU can run. The environment variable RLALGO_CPU chooses
+// another. Within one of them a completion depends on neither batch nor threads; between them log-probs differ by rounding.
 //
 // Errors: inference.16 where RLALGO_CPU names none of them.
 #pragma once

@@ -32,10 +32,11 @@ void multiply(const BlockShape& shape, const BFloat16* a, const BFloat16* b, flo
 void end_of_blocks();
 
 // Whether bfloat16 is faster than float32 here: the CPU multiplies bfloat16, and RLALGO_CPU, where it is set, names a set of
-// kernels that does (`avx512_bf16`, `onednn_bf16`).
+// kernels that does (`avx512_bf16`, `amx_bf16`).
 [[nodiscard]] bool multiplies_bfloat16();
 
-// Whether the CPU has AMX for bfloat16 (CPUID leaf 7, EDX bits 22 and 24), which multiplies it several times as fast.
+// Whether the CPU has AMX for bfloat16 (CPUID leaf 7, EDX bits 22 and 24), which multiplies it several times as fast, and Linux lets
+// this process use it, which the first call asks for.
 [[nodiscard]] bool has_amx();
 
 // The pairs of rows of xᵀ, for x [n, k] with row stride `stride`: k/2 rows of `ldb` pairs, those from n on zero.

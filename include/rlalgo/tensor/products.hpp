@@ -31,7 +31,7 @@ inline constexpr std::int64_t block_of_products = 768;
 // The kernels with which mm() and addmm() of functions.hpp compute products of a type here; `libtorch`: LibTorch's own.
 //   float32   those for the widest lanes of an x86-64 that is not Intel's
 //   bfloat16  avx512_bf16 where that instruction is, but no AMX, which has several times its rate and is oneDNN's
-// RLALGO_CPU names a set to take instead: for float32 avx512_bf16 and onednn_bf16 stand for avx512, and `portable` for LibTorch's;
+// RLALGO_CPU names a set to take instead: for float32 avx512_bf16 and amx_bf16 stand for avx512, and `portable` for LibTorch's;
 // for bfloat16 avx512_bf16 is taken beside AMX too, and every other set stands for LibTorch's.
 enum class ProductKernels { libtorch, avx2, avx512, avx512_bf16 };
 [[nodiscard]] ProductKernels product_kernels(at::ScalarType type);

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/amx_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
-#include <rlalgo/inference/detail/onednn_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/portable_kernels.hpp>
 
 namespace rlalgo::inference::detail {
@@ -22,8 +22,8 @@ namespace rlalgo::inference::detail {
 [[nodiscard]] inline std::vector<const Kernels*> usable_kernels() {
   std::vector<const Kernels*> all;
 #if defined(__x86_64__)
+  if (amx_bf16::supported()) all.push_back(&amx_bf16::kernels);
   if (avx512_bf16::supported()) all.push_back(&avx512_bf16::kernels);
-  if (onednn_bf16::supported()) all.insert(onednn_bf16::fastest() ? all.begin() : all.end(), &onednn_bf16::kernels);
   if (avx512::supported()) all.push_back(&avx512::kernels);
   if (avx2::supported()) all.push_back(&avx2::kernels);
 #endif

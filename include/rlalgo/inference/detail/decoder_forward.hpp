@@ -141,7 +141,7 @@ class DecoderForward final : public Forward {
   template <class F>
   void parallel(std::int64_t items, std::int64_t flops_per_item, F&& f) {
     constexpr std::int64_t task_flops = 150'000;  // about 3 µs
-    constexpr std::int64_t quantum = 8;           // columns; a multiple of the widest kernel tile
+    constexpr std::int64_t quantum = 16;          // columns; a multiple of the widest kernel tile
     const std::int64_t wanted = std::min<std::int64_t>(items * flops_per_item / task_flops, 6 * pool_.threads());
     if (pool_.threads() == 1 || wanted < 2) return f(0, items, 0);
     std::int64_t size = (items + wanted - 1) / wanted;

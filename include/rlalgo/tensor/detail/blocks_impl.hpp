@@ -5,8 +5,10 @@
 #include <cstring>
 #include <string_view>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <ATen/native/CPUBlas.h>
@@ -28,7 +30,7 @@ RLALGO_INLINE bool multiplies_bfloat16() {
   static const bool yes = [] {
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bf16")) return false;
     const std::string_view name = detail::forced_kernels();
-    return name.empty() || name == "avx512_bf16" || name == "onednn_bf16";
+    return name.empty() || name == "avx512_bf16" || name == "amx_bf16";
   }();
   return yes;
 #else
@@ -37,10 +39,15 @@ RLALGO_INLINE bool multiplies_bfloat16() {
 }
 
 RLALGO_INLINE bool has_amx() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned amx = 1U << 22U | 1U << 24U;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & amx) == amx;
+#if defined(__x86_64__) && defined(__linux__)
+  static const bool yes = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned amx = 1U << 22U | 1U << 24U;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & amx) == amx &&
+           ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  }();
+  return yes;
 #else
   return false;
 #endif
