@@ -147,7 +147,7 @@ class Worker:
 
     def __init__(self, script, python, threads, options=(), environment=None, timeout=1200):
         self.timeout, self.errors = timeout, tempfile.TemporaryFile()
-        variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive",
+        variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
                      "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": "",
                      **(environment or {})}
         self.process = subprocess.Popen([python, str(script), "--worker", *map(str, options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -56,7 +56,7 @@ def main():
     arguments = parser.parse_args()
     python = pathlib.Path(arguments.python)
     environment = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-                   "VLLM_CPU_OMP_THREADS_BIND": "nobind", "KMP_BLOCKTIME": "0", "PATH": f"{python.parent}:{os.environ['PATH']}"}
+                   "VLLM_CPU_OMP_THREADS_BIND": "nobind", "PATH": f"{python.parent}:{os.environ['PATH']}"}
     if arguments.preload:
         environment["LD_PRELOAD"] = arguments.preload
     with tempfile.TemporaryDirectory(prefix="rlalgo-compare-") as folder:

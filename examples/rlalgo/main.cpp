@@ -19,10 +19,10 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/core/brief_waiting.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/core/nearest.hpp>
-#include <rlalgo/core/passive_waiting.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
@@ -35,7 +35,7 @@ namespace cli = rlalgo::cli;
 using Stage = rlalgo::run::Interrupt::Stage;
 
 // Before LibTorch's OpenMP starts.
-[[gnu::section(".preinit_array"), gnu::used]] constexpr auto first = rlalgo::core::wait_passively;
+[[gnu::section(".preinit_array"), gnu::used]] constexpr auto first = rlalgo::core::wait_briefly;
 
 struct Verb {
   std::string_view name;

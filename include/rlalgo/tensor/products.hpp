@@ -5,7 +5,7 @@
 // float32: on processors that are not Intel's, MKL has kernels of 8 lanes, which reach 72 to 88 % of what an EPYC multiplies; these
 // have the lanes that there are and reach 84 to 93 %. bfloat16: oneDNN compiles a kernel for every shape, and training has a shape for
 // every number of tokens; these have none to compile. Sums are float32, and an element of bfloat16 is rounded once.
-// An element is one chain of multiply-adds over k, cut into even blocks of at most `block_of_products` multiply-adds: its bits depend
+// An element is one chain of multiply-adds over k (with AMX: of sums of 32 products), cut into even blocks of at most `block_of_products` multiply-adds: its bits depend
 // on k alone, neither on the other rows and columns nor on the number of threads.
 #pragma once
 
@@ -30,10 +30,10 @@ inline constexpr std::int64_t block_of_products = 768;
 
 // The kernels with which mm() and addmm() of functions.hpp compute products of a type here; `libtorch`: LibTorch's own.
 //   float32   those for the widest lanes of an x86-64 that is not Intel's
-//   bfloat16  avx512_bf16 where that instruction is, but no AMX, which has several times its rate and is oneDNN's
+//   bfloat16  amx_bf16 where there is AMX, else avx512_bf16 where that instruction is
 // RLALGO_CPU names a set to take instead: for float32 avx512_bf16 and amx_bf16 stand for avx512, and `portable` for LibTorch's;
-// for bfloat16 avx512_bf16 is taken beside AMX too, and every other set stands for LibTorch's.
-enum class ProductKernels { libtorch, avx2, avx512, avx512_bf16 };
+// for bfloat16 every set but avx512_bf16 and amx_bf16 stands for LibTorch's.
+enum class ProductKernels { libtorch, avx2, avx512, avx512_bf16, amx };
 [[nodiscard]] ProductKernels product_kernels(at::ScalarType type);
 [[nodiscard]] std::string_view name_of(ProductKernels kernels);
 

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -22,6 +21,7 @@
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/turned.hpp>
+#include <rlalgo/tensor/amx.hpp>
 #include <rlalgo/tensor/blocks.hpp>
 
 namespace rlalgo::inference::detail::amx_bf16 {
@@ -37,23 +37,11 @@ struct alignas(64) Sums {
   float at[4][16 * 16];  // yᵀ of tiles (W 0, x 0), (0, 1), (1, 0) and (1, 1)
 };
 
-// What `ldtilecfg` reads: all eight tiles are 16 rows of 64 bytes.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1, start_row = 0;
-  std::array<std::uint8_t, 14> reserved{};
-  std::array<std::uint16_t, 16> bytes{64, 64, 64, 64, 64, 64, 64, 64};
-  std::array<std::uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfiguration) == 64);
-
 // One or two tiles of rows of W, `steps` blocks of 32 columns.
 struct Strip {
   const std::uint16_t *w0, *w1;
   std::int64_t row_bytes, steps;
 };
-
-// g++ 12 lets stores to memory pass a load of a tile.
-[[gnu::always_inline]] inline void written() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 // The sums of `Ws` tiles of rows of W and `Xs` of x.
 template <int Ws, int Xs>
@@ -120,11 +108,9 @@ class Product {
     pairs_ = pairs.data();
     for (std::int64_t b = 0; b < blocks_; ++b)
       pair_columns(x_ + 16 * b * ldx_, ldx_, std::min<std::int64_t>(16, a_.m - 16 * b), a_.k, pairs_ + b * steps_);
-    written();
-    static constexpr TileConfiguration configuration;
-    _tile_loadconfig(&configuration);
+    tensor::amx::stored();
+    const tensor::amx::Tiles tiles;
     for (std::int64_t n = a_.begin; n < a_.end; n += 32) strip(n);
-    _tile_release();
   }
 
  private:
@@ -161,7 +147,7 @@ class Product {
     std::uint16_t* const out = room.front().elements.data();
     std::memset(out, 0, sizeof(Tile) * static_cast<std::size_t>(2 * steps_));
     for (std::int64_t i = 0; i < columns; ++i) std::copy_n(rows + i * a_.k, a_.k, out + i * steps_ * tile_columns);
-    written();
+    tensor::amx::stored();
     return out;
   }
 

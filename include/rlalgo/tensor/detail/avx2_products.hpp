@@ -56,7 +56,8 @@ template <int Rows>
 
 struct Float32 {
   using Element = float;
-  static constexpr std::int64_t per_step = 1, tile_rows = 6, tile_columns = 16;
+  using Scope = tiles::Nothing;
+  static constexpr std::int64_t per_step = 1, whole_steps = 1, block = 768, tile_rows = 6, tile_columns = 16;
 
   template <int Width>
   [[RLALGO_AVX2]] static void pack(const Strided<float>& x, std::int64_t count, std::int64_t k, float* out) {

@@ -19,7 +19,8 @@ namespace rlalgo::tensor::avx512 {
 
 struct Bfloat16 {
   using Element = std::uint16_t;  // the bits of one
-  static constexpr std::int64_t per_step = 2, tile_rows = 12, tile_columns = 32;
+  using Scope = tiles::Nothing;
+  static constexpr std::int64_t per_step = 2, whole_steps = 1, block = 768, tile_rows = 12, tile_columns = 32;
 
   // A step is the pair x[i, 2 s], x[i, 2 s + 1].
   template <int Width>
@@ -63,31 +64,32 @@ struct Bfloat16 {
         sum[i][1] = _mm512_dpbf16_ps(sum[i][1], x, b1);
       }
     }
-    const __mmask16 low = first(columns), high = first(columns - 16);
-    const __m512 factor = _mm512_set1_ps(to.alpha);
-    Element* c = to.c;
-    float* waiting = to.waiting;
 #pragma GCC unroll 12
-    for (int i = 0; i < Rows; ++i, c += to.ldc, waiting += to.ldw) {
-      __m512 c0 = sum[i][0], c1 = sum[i][1];
-      if (!to.first) {
-        c0 = _mm512_add_ps(_mm512_maskz_loadu_ps(low, waiting), c0);
-        c1 = _mm512_add_ps(_mm512_maskz_loadu_ps(high, waiting + 16), c1);
-      }
-      if (!to.last) {
-        _mm512_mask_storeu_ps(waiting, low, c0);
-        _mm512_mask_storeu_ps(waiting + 16, high, c1);
-        continue;
-      }
-      c0 = _mm512_mul_ps(c0, factor);
-      c1 = _mm512_mul_ps(c1, factor);
-      if (to.adds) {
-        c0 = _mm512_add_ps(as_float(wide(c, low)), c0);
-        c1 = _mm512_add_ps(as_float(wide(c + 16, high)), c1);
-      }
-      _mm256_mask_storeu_epi16(c, low, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(c0)));
-      _mm256_mask_storeu_epi16(c + 16, high, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(c1)));
+    for (int i = 0; i < Rows; ++i) store_row(sum[i][0], sum[i][1], to.at(i, 0), columns);
+  }
+
+  // A row of a tile to its destination: 32 sums, of which the first `columns` are wanted.
+  [[RLALGO_AVX512_BF16, gnu::always_inline]] static void store_row(__m512 c0, __m512 c1, const Destination<Element>& to,
+                                                                   std::int64_t columns) {
+    const __mmask16 low = first(columns), high = first(columns - 16);
+    if (!to.first) {
+      c0 = _mm512_add_ps(_mm512_maskz_loadu_ps(low, to.waiting), c0);
+      c1 = _mm512_add_ps(_mm512_maskz_loadu_ps(high, to.waiting + 16), c1);
     }
+    if (!to.last) {
+      _mm512_mask_storeu_ps(to.waiting, low, c0);
+      _mm512_mask_storeu_ps(to.waiting + 16, high, c1);
+      return;
+    }
+    const __m512 factor = _mm512_set1_ps(to.alpha);
+    c0 = _mm512_mul_ps(c0, factor);
+    c1 = _mm512_mul_ps(c1, factor);
+    if (to.adds) {
+      c0 = _mm512_add_ps(as_float(wide(to.c, low)), c0);
+      c1 = _mm512_add_ps(as_float(wide(to.c + 16, high)), c1);
+    }
+    _mm256_mask_storeu_epi16(to.c, low, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(c0)));
+    _mm256_mask_storeu_epi16(to.c + 16, high, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(c1)));
   }
 
  private:

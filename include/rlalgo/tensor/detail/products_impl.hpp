@@ -14,6 +14,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/detail/amx_products.hpp>
 #include <rlalgo/tensor/detail/avx2_products.hpp>
 #include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
@@ -50,8 +51,8 @@ inline KernelsOfTypes product_kernels_here() {
   }
   const bool multiplies =
       multiplies_bfloat16() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (multiplies && (name == "avx512_bf16" || (name.empty() && !has_amx())))
-    found.bfloat16 = ProductKernels::avx512_bf16;
+  if (multiplies)
+    found.bfloat16 = name != "avx512_bf16" && has_amx() ? ProductKernels::amx : ProductKernels::avx512_bf16;
 #endif
   return found;
 }
@@ -71,6 +72,8 @@ RLALGO_INLINE std::string_view name_of(ProductKernels kernels) {
       return "avx512";
     case ProductKernels::avx512_bf16:
       return "avx512_bf16";
+    case ProductKernels::amx:
+      return "amx_bf16";
     case ProductKernels::libtorch:
       break;
   }
@@ -131,15 +134,17 @@ void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, st
                       std::int64_t k, tiles::Destination<T> to) {
   constexpr std::int64_t tile_rows = Kernel::tile_rows, tile_columns = Kernel::tile_columns;
   constexpr std::int64_t most_columns = 64 * tile_columns;  // of packed B: 6 MB with 32 columns a tile
-  thread_local std::vector<float> packed, waiting;
-  const std::int64_t all = tiles::steps_of<Kernel>(k), blocks = (all + block_of_products - 1) / block_of_products;
-  const std::int64_t longest = (all + blocks - 1) / blocks, block = longest * Kernel::per_step;
+  thread_local tiles::Room packed;
+  thread_local std::vector<float> waiting;
+  static_assert(Kernel::block <= block_of_products && Kernel::block % Kernel::whole_steps == 0);
+  const std::int64_t all = tiles::steps_of<Kernel>(k), blocks = (all + Kernel::block - 1) / Kernel::block;
+  const std::int64_t longest = tiles::steps_of<Kernel>((all + blocks - 1) / blocks * Kernel::per_step),
+                     block = longest * Kernel::per_step;
   const std::int64_t row_tiles = (m + tile_rows - 1) / tile_rows;
   for (std::int64_t column = 0; column < n; column += most_columns) {
     const std::int64_t columns = std::min(most_columns, n - column);
     const std::int64_t panels = (columns + tile_columns - 1) / tile_columns;
-    packed.resize(std::max(packed.size(), static_cast<std::size_t>(panels * tile_columns * longest)));
-    float* const panel = packed.data();
+    float* const panel = packed.of(panels * tile_columns * longest);
     if (sizeof(T) < sizeof(float) && blocks > 1) {
       waiting.resize(std::max(waiting.size(), static_cast<std::size_t>(m * columns)));
       to.waiting = waiting.data();
@@ -159,8 +164,7 @@ void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, st
                                             panel + p * tile_columns * steps);
       });
       on_threads(row_parts * column_parts, [&](std::int64_t i) {
-        thread_local std::vector<float> room;
-        room.resize(std::max(room.size(), static_cast<std::size_t>(tiles::chunk_rows * longest)));
+        thread_local tiles::Room room;
         const std::int64_t r = i / column_parts, c_part = i % column_parts;
         const tiles::Part part{.row = row_tiles * r / row_parts * tile_rows,
                                .row_end = std::min(m, row_tiles * (r + 1) / row_parts * tile_rows),
@@ -168,7 +172,8 @@ void multiply_strided(const tiles::Strided<T>& a, const tiles::Strided<T>& b, st
                                .column_end = std::min(columns, panels * (c_part + 1) / column_parts * tile_columns)};
         tiles::Destination<T> here = to;
         here.c += column;
-        tiles::multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here, room.data());
+        tiles::multiply_part<Kernel>(part, {a.at(0, begin), a.rows, a.columns}, panel, depth, here,
+                                     room.of(tiles::chunk_rows * longest));
       });
     }
   }
@@ -212,6 +217,9 @@ RLALGO_INLINE bool multiply_into(const Tensor& out, const Tensor& a, const Tenso
       break;
     case ProductKernels::avx512_bf16:
       detail::multiply_matrices<avx512::Bfloat16>(out, a, b, adds, alpha);
+      break;
+    case ProductKernels::amx:
+      detail::multiply_matrices<amx::Bfloat16>(out, a, b, adds, alpha);
       break;
   }
   return true;

@@ -1,4 +1,4 @@
-#include <rlalgo/core/passive_waiting.hpp>
+#include <rlalgo/core/brief_waiting.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,16 +12,16 @@
 using namespace rlalgo;
 
 // What the restarted program is: this one, with this test alone.
-TEST_CASE("the policy of a restarted program", "[.restarted]") {
-  const char* policy = std::getenv("OMP_WAIT_POLICY");
+TEST_CASE("how long threads of a restarted program spin", "[.restarted]") {
+  const char* count = std::getenv("GOMP_SPINCOUNT");
   const char* other = std::getenv("OTHER");
-  const std::string text = std::string(policy != nullptr ? policy : "none") + " " + (other != nullptr ? other : "none");
+  const std::string text = std::string(count != nullptr ? count : "none") + " " + (other != nullptr ? other : "none");
   REQUIRE(::write(9, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
 }
 
 namespace {
 
-// What the restarted program says; "went on" when wait_passively() returned.
+// What the restarted program says; "went on" when wait_briefly() returned.
 std::string said_with(std::vector<std::string> environment) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -35,7 +35,7 @@ std::string said_with(std::vector<std::string> environment) {
     for (std::string& one : environment) variables.push_back(one.data());
     argv.push_back(nullptr);
     variables.push_back(nullptr);
-    core::wait_passively(static_cast<int>(arguments.size()), argv.data(), variables.data());
+    core::wait_briefly(static_cast<int>(arguments.size()), argv.data(), variables.data());
     (void)!::write(9, "went on", 7);
     ::_exit(0);
   }
@@ -52,10 +52,10 @@ std::string said_with(std::vector<std::string> environment) {
 
 }  // namespace
 
-TEST_CASE("a program starts again with passive waits, once, and keeps its environment") {
-  CHECK(said_with({"OTHER=one", "PATH=/bin"}) == "passive one");
-  CHECK(said_with({}) == "passive none");
-  CHECK(said_with({"OMP_WAIT_POLICY_OF_MINE=x", "OTHER=two"}) == "passive two");
+TEST_CASE("a program starts again with brief waits, once, and keeps its environment") {
+  CHECK(said_with({"OTHER=one", "PATH=/bin"}) == "5000 one");
+  CHECK(said_with({}) == "5000 none");
+  CHECK(said_with({"OMP_WAIT_POLICY_OF_MINE=x", "OTHER=two"}) == "5000 two");
 }
 
 TEST_CASE("what the user has said of waiting stays") {

@@ -1,0 +1,40 @@
+// AMX's tiles, as the kernels that multiply bfloat16 with them hold them: eight tiles of 16 rows of 64 bytes.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace rlalgo::tensor::amx {
+
+// What `ldtilecfg` reads.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1, start_row = 0;
+  std::array<std::uint8_t, 14> reserved{};
+  std::array<std::uint16_t, 16> bytes{64, 64, 64, 64, 64, 64, 64, 64};
+  std::array<std::uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+// While one lives its thread has those tiles, and before and after none. Only where has_amx() (blocks.hpp).
+class Tiles {
+ public:
+  [[gnu::target("amx-tile")]] Tiles() {
+    static constexpr TileConfiguration configuration;
+    _tile_loadconfig(&configuration);
+  }
+  [[gnu::target("amx-tile")]] ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+// What was stored before is in memory for loads of tiles after it: g++ 12 lets stores pass them.
+[[gnu::always_inline]] inline void stored() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+}  // namespace rlalgo::tensor::amx
+
+#endif
