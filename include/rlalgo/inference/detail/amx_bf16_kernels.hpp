@@ -90,24 +90,44 @@ template <int Ws, int Xs>
   }
 }
 
+// What a thread has brought into pairs of columns last.
+class Pairs {
+ public:
+  // Of each sixteen rows of x its tiles, one after the other.
+  [[RLALGO_AMX]] const Tile* of(const LinearArgs& a) {
+    if (a.x_version != 0 && a.x_version == version_ && a.x_bf16 == x_ && a.m == m_ && a.k == k_) return tiles_.data();
+    const std::uint16_t* x = a.x_bf16;
+    std::int64_t ldx = a.ldx;
+    if (x == nullptr) {
+      rounded_.resize(std::max(rounded_.size(), static_cast<std::size_t>(a.m * a.k)));
+      for (std::int64_t i = 0; i < a.m; ++i) avx512_bf16::round(a.x + i * a.ldx, a.k, rounded_.data() + i * a.k);
+      x = rounded_.data();
+      ldx = a.k;
+    }
+    const std::int64_t steps = (a.k + tile_columns - 1) / tile_columns, blocks = (a.m + 15) / 16;
+    tiles_.resize(std::max(tiles_.size(), static_cast<std::size_t>(blocks * steps)));
+    for (std::int64_t b = 0; b < blocks; ++b)
+      pair_columns(x + 16 * b * ldx, ldx, std::min<std::int64_t>(16, a.m - 16 * b), a.k, tiles_.data() + b * steps);
+    version_ = a.x_version, x_ = a.x_bf16, m_ = a.m, k_ = a.k;
+    return tiles_.data();
+  }
+
+ private:
+  std::vector<std::uint16_t> rounded_;
+  std::vector<Tile> tiles_;
+  std::uint64_t version_ = 0;
+  const std::uint16_t* x_ = nullptr;
+  std::int64_t m_ = 0, k_ = 0;
+};
+
 class Product {
  public:
   explicit Product(const LinearArgs& a)
-      : a_(a), x_(a.x_bf16), ldx_(a.ldx), steps_((a.k + tile_columns - 1) / tile_columns), blocks_((a.m + 15) / 16) {}
+      : a_(a), steps_((a.k + tile_columns - 1) / tile_columns), blocks_((a.m + 15) / 16) {}
 
   [[RLALGO_AMX]] void run() {
-    thread_local std::vector<std::uint16_t> rounded;
-    thread_local std::vector<Tile> pairs;
-    if (x_ == nullptr) {
-      rounded.resize(std::max(rounded.size(), static_cast<std::size_t>(a_.m * a_.k)));
-      for (std::int64_t i = 0; i < a_.m; ++i) avx512_bf16::round(a_.x + i * a_.ldx, a_.k, rounded.data() + i * a_.k);
-      x_ = rounded.data();
-      ldx_ = a_.k;
-    }
-    pairs.resize(std::max(pairs.size(), static_cast<std::size_t>(blocks_ * steps_)));
-    pairs_ = pairs.data();
-    for (std::int64_t b = 0; b < blocks_; ++b)
-      pair_columns(x_ + 16 * b * ldx_, ldx_, std::min<std::int64_t>(16, a_.m - 16 * b), a_.k, pairs_ + b * steps_);
+    thread_local Pairs pairs;
+    pairs_ = pairs.of(a_);
     tensor::amx::stored();
     const tensor::amx::Tiles tiles;
     for (std::int64_t n = a_.begin; n < a_.end; n += 32) strip(n);
@@ -152,9 +172,8 @@ class Product {
   }
 
   const LinearArgs& a_;
-  const std::uint16_t* x_;
-  std::int64_t ldx_, steps_, blocks_;
-  Tile* pairs_ = nullptr;
+  std::int64_t steps_, blocks_;
+  const Tile* pairs_ = nullptr;
   Sums sums_;
 };
 

@@ -136,6 +136,12 @@ template <int Heads, int Width>
       _mm256_storeu_ps(out + h * a.ldo + column + c * lane, _mm256_mul_ps(sum[h][c], _mm256_set1_ps(inverse[h])));
 }
 
+// Scores of one head become weights; what their sum is to be divided by, inverted.
+[[gnu::target("avx2,fma")]] inline float weigh(const AttentionArgs& a, float* scores) {
+  std::fill_n(scores, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
+  return 1.0f / exp_sum(scores, maximum(scores, a.length).max, a.scale, scores, a.length);
+}
+
 template <int Heads>
 [[gnu::target("avx2,fma")]] inline void attend(const AttentionArgs& a, std::int64_t head) {
   const std::int64_t pages = (a.length + page_positions - 1) / page_positions;
@@ -144,11 +150,7 @@ template <int Heads>
     page_scores<Heads>(a.q + head * a.ldq, a.ldq, a.pages[p] + a.key_offset, a.d, a.scores + p * page_positions, lds,
                        a.pages[std::min(p + 1, pages - 1)] + a.key_offset, a.pages[p] + a.value_offset);
   float inverse[Heads];
-  for (int h = 0; h < Heads; ++h) {
-    float* const s = a.scores + h * lds;
-    std::fill_n(s, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
-    inverse[h] = 1.0f / exp_sum(s, maximum(s, a.length).max, a.scale, s, a.length);
-  }
+  for (int h = 0; h < Heads; ++h) inverse[h] = weigh(a, a.scores + h * lds);
   float* const out = a.out + head * a.ldo;
   std::int64_t column = 0;
   const auto next = [&] { return head + Heads == a.group && column == 0 ? a.next : nullptr; };

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
+#include <rlalgo/inference/detail/avx512_attention.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 
@@ -163,6 +164,7 @@ inline constexpr Kernels kernels = [] {
   all.name = "avx512";
   all.linear_f32 = linear<float>;
   all.linear_bf16 = linear<avx2::Bf16>;
+  all.attention = attention;
   return all;
 }();
 

@@ -25,6 +25,8 @@ struct LinearArgs {
   std::int64_t ldy;
   // [m, k], row stride ldx: x as Kernels::round rounds it, where the caller has that
   const std::uint16_t* x_bf16 = nullptr;
+  // Of what x_bf16 holds, where somebody keeps count: what a thread has made of x serves until it changes. 0: nobody does.
+  std::uint64_t x_version = 0;
 };
 
 // One query row against one kv head: `group` query heads share it.
