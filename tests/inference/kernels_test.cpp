@@ -121,6 +121,41 @@ TEST_CASE("more rows than a kernel takes at a time are each what they are alone"
     }
 }
 
+TEST_CASE("what a thread has made of x is made anew once x has another version, other rows or another place") {
+  for (const Kernels* kernels : usable_kernels()) {
+    if (kernels->round == nullptr) continue;
+    Product product(70);
+    std::uint64_t version = 0;
+    const auto same_as_alone = [&](std::int64_t first, std::int64_t m, const std::vector<std::uint16_t>& given) {
+      const std::vector<float> alone = product.alone(*kernels, true);
+      std::vector<float> y(static_cast<std::size_t>(m * product.n));
+      kernels->linear_bf16({.x = nullptr,
+                            .m = m,
+                            .k = product.k,
+                            .ldx = product.k + 5,
+                            .w = product.half.data(),
+                            .begin = 0,
+                            .end = product.n,
+                            .y = y.data(),
+                            .ldy = product.n,
+                            .x_bf16 = given.data() + first * (product.k + 5),
+                            .x_version = version});
+      return std::equal(y.begin(), y.end(), alone.begin() + first * product.n);
+    };
+    std::vector<std::uint16_t> given(product.x.size());
+    for (int turn = 0; turn < 3; ++turn) {
+      ++version;
+      for (float& value : product.x) value = -0.5f * value + 0.1f;
+      kernels->round(product.x.data(), static_cast<std::int64_t>(product.x.size()), given.data());
+      INFO(kernels->name << " turn " << turn);
+      CHECK(same_as_alone(0, 11, given));
+      CHECK(same_as_alone(0, 11, given));
+      CHECK(same_as_alone(0, 4, given));
+      CHECK(same_as_alone(3, 4, given));
+    }
+  }
+}
+
 TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 where the CPU multiplies bf16") {
   for (const Kernels* kernels : usable_kernels()) {
     const Product product(70);
