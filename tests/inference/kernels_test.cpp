@@ -125,33 +125,43 @@ TEST_CASE("what a thread has made of x is made anew once x has another version, 
   for (const Kernels* kernels : usable_kernels()) {
     if (kernels->round == nullptr) continue;
     Product product(70);
-    std::uint64_t version = 0;
-    const auto same_as_alone = [&](std::int64_t first, std::int64_t m, const std::vector<std::uint16_t>& given) {
-      const std::vector<float> alone = product.alone(*kernels, true);
-      std::vector<float> y(static_cast<std::size_t>(m * product.n));
-      kernels->linear_bf16({.x = nullptr,
-                            .m = m,
-                            .k = product.k,
-                            .ldx = product.k + 5,
-                            .w = product.half.data(),
-                            .begin = 0,
-                            .end = product.n,
-                            .y = y.data(),
-                            .ldy = product.n,
-                            .x_bf16 = given.data() + first * (product.k + 5),
-                            .x_version = version});
-      return std::equal(y.begin(), y.end(), alone.begin() + first * product.n);
+    struct Turn {
+      std::vector<std::uint16_t> rounded;
+      std::vector<float> alone;
     };
-    std::vector<std::uint16_t> given(product.x.size());
-    for (int turn = 0; turn < 3; ++turn) {
-      ++version;
+    std::vector<Turn> turns(3);  // computed first: rows alone take what the thread has made, too
+    for (Turn& turn : turns) {
       for (float& value : product.x) value = -0.5f * value + 0.1f;
-      kernels->round(product.x.data(), static_cast<std::int64_t>(product.x.size()), given.data());
-      INFO(kernels->name << " turn " << turn);
-      CHECK(same_as_alone(0, 11, given));
-      CHECK(same_as_alone(0, 11, given));
-      CHECK(same_as_alone(0, 4, given));
-      CHECK(same_as_alone(3, 4, given));
+      turn.rounded.resize(product.x.size());
+      kernels->round(product.x.data(), static_cast<std::int64_t>(product.x.size()), turn.rounded.data());
+      turn.alone = product.alone(*kernels, true);
+    }
+    std::vector<std::uint16_t> here(product.x.size());
+    std::uint64_t version = 0;
+    for (const Turn& turn : turns) {
+      ++version;
+      std::copy(turn.rounded.begin(), turn.rounded.end(), here.begin());
+      const auto right = [&](std::int64_t first, std::int64_t m) {
+        std::vector<float> y(static_cast<std::size_t>(m * product.n));
+        kernels->linear_bf16({.x = nullptr,
+                              .m = m,
+                              .k = product.k,
+                              .ldx = product.k + 5,
+                              .w = product.half.data(),
+                              .begin = 0,
+                              .end = product.n,
+                              .y = y.data(),
+                              .ldy = product.n,
+                              .x_bf16 = here.data() + first * (product.k + 5),
+                              .x_version = version});
+        return std::equal(y.begin(), y.end(), turn.alone.begin() + first * product.n);
+      };
+      INFO(kernels->name << " version " << version);
+      CHECK(right(0, 11));
+      CHECK(right(0, 4));
+      CHECK(right(3, 4));
+      CHECK(right(0, 11));
+      CHECK(right(0, 11));  // as the next turn begins
     }
   }
 }
