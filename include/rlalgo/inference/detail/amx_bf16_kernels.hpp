@@ -23,6 +23,7 @@
 #include <rlalgo/inference/detail/turned.hpp>
 #include <rlalgo/tensor/amx.hpp>
 #include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/turned.hpp>
 
 namespace rlalgo::inference::detail::amx_bf16 {
 
@@ -84,7 +85,7 @@ template <int Ws, int Xs>
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i)
       t[i] = i < rows ? _mm512_castsi512_ps(load(x + i * ldx + j, count)) : _mm512_setzero_ps();
-    turn(t);
+    tensor::avx512::turn(t);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) _mm512_storeu_ps(reinterpret_cast<float*>(out->elements.data()) + 16 * i, t[i]);
   }

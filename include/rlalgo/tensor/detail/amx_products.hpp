@@ -28,8 +28,7 @@ struct Bfloat16 {
   template <int Width>
   [[RLALGO_AMX]] static void pack(const Strided<Element>& x, std::int64_t count, std::int64_t k, float* out) {
     avx512::Bfloat16::pack<Width>(x, count, k, out);
-    const std::int64_t steps = (k + 1) / 2, all = (steps + whole_steps - 1) / whole_steps * whole_steps;
-    std::fill(out + steps * Width, out + all * Width, 0.0f);
+    std::fill(out + (k + 1) / 2 * Width, out + tiles::steps_of<Bfloat16>(k) * Width, 0.0f);
   }
 
   // out[s / 16][i][s mod 16] = step s of row i.

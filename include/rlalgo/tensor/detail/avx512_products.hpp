@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include <rlalgo/tensor/detail/product_tiles.hpp>
+#include <rlalgo/tensor/turned.hpp>
 
 namespace rlalgo::tensor::avx512 {
 
@@ -26,37 +27,12 @@ using tiles::Strided;
 // row of out.
 template <int Rows, class T>
 [[RLALGO_AVX512]] inline void turn(const T* in, std::int64_t ldi, float* out, std::int64_t ldo, __mmask16 some) {
-  constexpr __mmask16 all = 0xFFFF;
-  constexpr __mmask8 pairs = 0xFF;
-  __m512 r[16], t[16];
+  __m512 r[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) r[i] = i < Rows ? _mm512_loadu_ps(in + i * ldi) : _mm512_setzero_ps();
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_maskz_unpacklo_ps(all, r[i], r[i + 1]);
-    t[i + 1] = _mm512_maskz_unpackhi_ps(all, r[i], r[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    const __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 1]);
-    const __m512d c = _mm512_castps_pd(t[i + 2]), d = _mm512_castps_pd(t[i + 3]);
-    r[i] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(pairs, a, c));
-    r[i + 1] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(pairs, a, c));
-    r[i + 2] = _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(pairs, b, d));
-    r[i + 3] = _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(pairs, b, d));
-  }
-  constexpr int even = 0x88, odd = 0xDD;
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {  // r[4 q + j]: of rows 4 q to 4 q + 3 column 4 l + j in quarter l
-    const __m512 a = _mm512_maskz_shuffle_f32x4(all, r[j], r[4 + j], even);
-    const __m512 b = _mm512_maskz_shuffle_f32x4(all, r[8 + j], r[12 + j], even);
-    const __m512 c = _mm512_maskz_shuffle_f32x4(all, r[j], r[4 + j], odd);
-    const __m512 d = _mm512_maskz_shuffle_f32x4(all, r[8 + j], r[12 + j], odd);
-    _mm512_mask_storeu_ps(out + j * ldo, some, _mm512_maskz_shuffle_f32x4(all, a, b, even));
-    _mm512_mask_storeu_ps(out + (4 + j) * ldo, some, _mm512_maskz_shuffle_f32x4(all, c, d, even));
-    _mm512_mask_storeu_ps(out + (8 + j) * ldo, some, _mm512_maskz_shuffle_f32x4(all, a, b, odd));
-    _mm512_mask_storeu_ps(out + (12 + j) * ldo, some, _mm512_maskz_shuffle_f32x4(all, c, d, odd));
-  }
+  turn(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
 // out[j · Width + i] = the four bytes number j of row i of x, counted from column `from`, for sixteen j and `Width` rows.

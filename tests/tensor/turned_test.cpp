@@ -1,0 +1,33 @@
+#include <rlalgo/tensor/turned.hpp>
+
+#include <support/catch.hpp>
+
+#if defined(__x86_64__)
+
+#include <array>
+#include <cstddef>
+
+namespace {
+
+[[gnu::target("avx512f")]] void turn_all(float* x) {
+  __m512 rows[16];
+  for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_ps(x + 16 * i);
+  rlalgo::tensor::avx512::turn(rows);
+  for (int i = 0; i < 16; ++i) _mm512_storeu_ps(x + 16 * i, rows[i]);
+}
+
+}  // namespace
+
+TEST_CASE("sixteen rows of sixteen become sixteen columns") {
+  if (!__builtin_cpu_supports("avx512f")) {
+    WARN("a processor without AVX-512: turning is not tested");
+    return;
+  }
+  std::array<float, 256> x{};
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  turn_all(x.data());
+  for (std::size_t i = 0; i < 16; ++i)
+    for (std::size_t j = 0; j < 16; ++j) REQUIRE(x[16 * i + j] == static_cast<float>(16 * j + i));
+}
+
+#endif
