@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/cpu_operations.hpp>
@@ -87,6 +88,50 @@ TEST_CASE("both versions agree on the rotation, forward and back") {
   }
   auto none = at::empty({0, 3, 6});
   aten.rotate(none, model::rope_table(inverse, {}), model::Rotation::forward);
+}
+
+TEST_CASE("both versions agree on SwiGLU and its gradients, in the place of its inputs") {
+  for (const auto type : dtypes) {
+    for (const std::int64_t n : {0, 1, 17, 33000}) {
+      const auto gate = at::randn({n}, type).mul(3), up = at::randn({n}, type), grad = at::randn({n}, type);
+      auto a = at::empty_like(gate), b = gate.clone();
+      cpu.swiglu(gate, up, a);
+      aten.swiglu(b, up, b);
+      INFO(c10::toString(type) << " " << n);
+      CHECK(agree(a, b));
+      CHECK(agree(a, at::silu(gate.to(at::kDouble)).mul(up).to(type)));
+      auto gate_a = gate.clone(), gate_b = gate.clone(), up_a = up.clone(), up_b = up.clone();
+      cpu.swiglu_backward(grad, gate_a, up_a);
+      aten.swiglu_backward(grad, gate_b, up_b);
+      CHECK(agree(gate_a, gate_b));
+      CHECK(agree(up_a, up_b));
+      const auto g = gate.to(at::kDouble).requires_grad_(), u = up.to(at::kDouble).requires_grad_();
+      at::silu(g).mul(u).backward(grad.to(at::kDouble));
+      CHECK(agree(gate_a, g.grad().to(type)));
+      CHECK(agree(up_a, u.grad().to(type)));
+    }
+  }
+}
+
+TEST_CASE("the norm's gradients of many rows do not depend on the number of threads") {
+  const int before = at::get_num_threads();
+  for (const auto type : dtypes) {
+    const auto x = at::randn({1000, 96}, type), w = at::randn({96}, type), grad = at::randn({1000, 96}, type);
+    std::vector<at::Tensor> found;
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      const auto out = cpu.rms_norm(x, w, 1e-5);
+      auto weight = at::zeros_like(w);
+      found.push_back(cpu.rms_norm_backward(grad, x, w, out.scale, {}, weight));
+      found.push_back(weight);
+    }
+    CHECK(found[0].equal(found[2]));
+    CHECK(found[1].equal(found[3]));
+    auto weight = at::zeros_like(w);
+    (void)aten.rms_norm_backward(grad, x, w, aten.rms_norm(x, w, 1e-5).scale, {}, weight);
+    CHECK(agree(weight.div(30), found[1].div(30)));
+  }
+  at::set_num_threads(before);
 }
 
 TEST_CASE("both versions take and add the same rows") {

@@ -3,9 +3,12 @@
 #include <rlalgo/optim/detail/adamw_impl.hpp>
 #include <rlalgo/optim/detail/blockwise_8bit_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
+#include <rlalgo/tensor/detail/attention_impl.hpp>
 #include <rlalgo/tensor/detail/blocks_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
+#include <rlalgo/tensor/detail/lanes_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
+#include <rlalgo/tensor/detail/on_threads_impl.hpp>
 #include <rlalgo/tensor/detail/products_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>
 #include <rlalgo/trainer/detail/holding_impl.hpp>

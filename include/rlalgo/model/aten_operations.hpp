@@ -43,6 +43,9 @@ class AtenOperations : public Operations {
 
   RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
+  RLALGO_INLINE void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const override;
+  RLALGO_INLINE void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const override;
+
   // Of every padded piece: the tokens of its places [B·L], the places that are no padding, and their tokens.
   [[nodiscard]] RLALGO_INLINE AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
 

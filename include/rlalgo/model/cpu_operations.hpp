@@ -32,6 +32,9 @@ class CpuOperations : public Operations {
 
   RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
+  RLALGO_INLINE void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const override;
+  RLALGO_INLINE void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const override;
+
   [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device) const override { return {std::move(plan)}; }
 
   [[nodiscard]] RLALGO_INLINE AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,

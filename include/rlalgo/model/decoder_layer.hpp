@@ -95,9 +95,10 @@ struct LayerTape {
   const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : drop;
   const Tensor middle = linear_residual(residual, attended, w.o_proj, row_drop);
   RmsNormOutput middle_normed = ops.rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
-  Tensor gate = linear(middle_normed.value, w.gate_proj, row_drop);
-  const Tensor up = linear(middle_normed.value, w.up_proj, row_drop);
-  const Tensor active = (tape != nullptr ? tensor::silu(gate) : tensor::silu_(gate)).mul_(up);
+  const Tensor gate = linear(middle_normed.value, w.gate_proj, row_drop).contiguous();
+  const Tensor up = linear(middle_normed.value, w.up_proj, row_drop).contiguous();
+  const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
+  ops.swiglu(gate, up, active);
   if (tape != nullptr) {
     tape->input = x;
     tape->input_scale = normed.scale;
@@ -124,12 +125,14 @@ struct LayerTape {
   const DropoutDraw& drop = context.dropout;
   const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : drop;
   {
-    const Tensor silu = tensor::silu(tape.gate);
-    Tensor grad_active = linear_backward(w.down_proj, grad, wants_input(w.down_proj) ? silu.mul(tape.up) : Tensor(), {},
-                                         row_drop);  // [S, I]
-    const Tensor grad_up = silu.mul(grad_active);
-    const Tensor grad_gate = tensor::silu_backward(grad_active.mul_(tape.up), tape.gate);
-    tape.gate = tape.up = Tensor();
+    Tensor active;
+    if (wants_input(w.down_proj)) {
+      active = tensor::empty_like(tape.gate);
+      ops.swiglu(tape.gate, tape.up, active);
+    }
+    ops.swiglu_backward(linear_backward(w.down_proj, grad, active, {}, row_drop).contiguous(), tape.gate, tape.up);
+    const Tensor grad_gate = std::exchange(tape.gate, Tensor()), grad_up = std::exchange(tape.up, Tensor());  // [S, I]
+    active = Tensor();
     const Tensor normed = wants_input(w.gate_proj) || wants_input(w.up_proj)
                               ? ops.rms_norm(tape.middle, w.post_attention_norm, c.rms_norm_eps).value
                               : Tensor();

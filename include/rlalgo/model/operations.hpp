@@ -9,16 +9,17 @@
 //                   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
 //   rotate          (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i < D/2;
 //                   backward by −θ
+//   swiglu          y = silu(g)·u,   silu(x) = x·σ(x);   ∂u = ∂y·silu(g),   ∂g = ∂y·u·σ(g)(1 + g(1 − σ(g)))
 //   attention       o_t = Σ_{j visible to t} softmax_j(q_t·k_j/√D) v_j,   ℓ_t = log Σ_j exp(q_t·k_j/√D)
 //                   head h of n reads key and value head h / (n/kv)
 //   attend_further  the same over more keys: o ← e^{ℓ − ℓ'} o + e^{ℓ_more − ℓ'} o_more,   ℓ' = log(e^ℓ + e^{ℓ_more})
 //   dropout         x_i · 0 with probability p, else x_i / (1 − p)
 //
 // Sources: Zhang & Sennrich, arXiv 1910.07467, eq. 4; Su et al., arXiv 2104.09864, eq. 34 in the pairing of
-// transformers' rotate_half; Vaswani et al., arXiv 1706.03762, eq. 1; Ainslie et al., arXiv 2305.13245.
+// transformers' rotate_half; Shazeer, arXiv 2002.05202, eq. 6; Vaswani et al., arXiv 1706.03762, eq. 1; Ainslie et al., arXiv 2305.13245.
 // Called without gradient mode. All tensors of a call lie on one device; x, q, k, v are contiguous. Sums and
 // transcendental functions run in float32 (float64 for float64); as transformers does, x·r of the norm is rounded to
-// the dtype of x before the product with w.
+// the dtype of x before the product with w, and so are silu(g) and ∂y·u.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +88,11 @@ class Operations {
 
   // Rotates x [T, heads, D] in place.
   virtual void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const = 0;
+
+  // out [...] as gate and up, all contiguous; out may be gate.
+  virtual void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const = 0;
+  // Puts ∂g in the place of gate and ∂u in that of up.
+  virtual void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const = 0;
 
   [[nodiscard]] virtual AttentionLayout lay_out(AttentionPlan plan, at::Device device) const = 0;
   // q [T, n, D], k and v [T, kv, D].

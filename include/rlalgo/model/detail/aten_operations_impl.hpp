@@ -59,6 +59,16 @@ RLALGO_INLINE void AtenOperations::rotate(Tensor& x, const RopeTable& table, Rot
   first.copy_(turned);
 }
 
+RLALGO_INLINE void AtenOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
+  out.copy_(tensor::silu(gate).mul_(up));
+}
+
+RLALGO_INLINE void AtenOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
+  const Tensor of_silu = grad.mul(up);
+  up.copy_(tensor::silu(gate).mul_(grad));
+  gate.copy_(tensor::silu_backward(of_silu, gate));
+}
+
 RLALGO_INLINE AttentionLayout AtenOperations::lay_out(AttentionPlan plan, at::Device device) const {
   AttentionLayout out{std::move(plan)};
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);

@@ -26,6 +26,7 @@
 #include <rlalgo/model/attention_plan.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/operations.hpp>
+#include <rlalgo/tensor/attention.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -186,8 +187,29 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
 
 [[nodiscard]] inline Tensor widened(const Tensor& x, bool wide) { return wide ? x.to(at::kFloat) : x; }
 
+[[nodiscard]] inline std::vector<tensor::AttentionPiece> cross_pieces(const AttentionPlan& plan) {
+  using Sees = tensor::AttentionPiece::Sees;
+  std::vector<tensor::AttentionPiece> out;
+  for (const auto& c : plan.cross)
+    out.push_back({c.query_begin, c.query_end, c.key_begin, c.key_end, c.masked ? Sees::after : Sees::all, c.offset});
+  return out;
+}
+
+[[nodiscard]] inline std::vector<tensor::AttentionPiece> all_pieces(const AttentionPlan& plan) {
+  std::vector<tensor::AttentionPiece> out;
+  for (const auto& own : plan.own)
+    for (std::size_t b = 0; b < own.begins.size(); ++b) {
+      const std::int64_t begin = own.begins[b], end = begin + own.sizes[b];
+      out.push_back({begin, end, begin, end, tensor::AttentionPiece::Sees::causal});
+    }
+  for (const auto& cross : cross_pieces(plan)) out.push_back(cross);
+  return out;
+}
+
 inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPlan& plan,
                                AttentionOutput& out) {
+  if (tensor::has_attention(q.scalar_type()))
+    return tensor::attend({q, k, v}, cross_pieces(plan), true, out.value, out.log_sum);
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
@@ -202,6 +224,9 @@ inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v
 
 inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
                                 const AttentionOutput& out, const AttentionPlan& plan, AttentionGradient& sum) {
+  if (tensor::has_attention(q.scalar_type()))
+    return tensor::attend_backward(grad, {q, k, v}, out.value, out.log_sum, cross_pieces(plan), true,
+                                   {sum.q, sum.k, sum.v});
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
@@ -223,6 +248,10 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
   const HeadShape s = head_shape(q, k);
   AttentionOutput out{tensor::empty_like(q),
                       tensor::empty({plan.tokens, s.heads}, q.options().dtype(accumulator_type(q.scalar_type())))};
+  if (tensor::has_attention(q.scalar_type())) {
+    tensor::attend({q, k, v}, all_pieces(plan), false, out.value, out.log_sum);
+    return out;
+  }
   for (const auto& own : plan.own) {
     const bool one = own.begins.size() == 1, wide = widens(q, own.length);
     const auto arrange = [&](const Tensor& x) {
@@ -242,6 +271,11 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
                                                           const AttentionPlan& plan) {
   const HeadShape s = head_shape(q, k);
   AttentionGradient result{tensor::empty_like(q), tensor::empty_like(k), tensor::empty_like(v)};
+  if (tensor::has_attention(q.scalar_type())) {
+    tensor::attend_backward(grad, {q, k, v}, out.value, out.log_sum, all_pieces(plan), false,
+                            {result.q, result.k, result.v});
+    return result;
+  }
   for (const auto& own : plan.own) {
     const bool one = own.begins.size() == 1, wide = widens(q, own.length);
     const auto arrange = [&](const Tensor& x, Padding padding = Padding::repeat_last) {

@@ -1,6 +1,7 @@
 // Definitions of cpu_operations.hpp.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -11,8 +12,10 @@
 #include <rlalgo/model/detail/cpu_rms_norm.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
+#include <rlalgo/model/detail/lane_rows.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model {
@@ -45,20 +48,82 @@ RLALGO_INLINE void CpuOperations::rotate(Tensor& x, const RopeTable& table, Rota
   const std::int64_t heads = x.numel() / (tokens * 2 * half);
   detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = detail::Accumulator<T>;
-    T* data = x.mutable_data_ptr<T>();
-    const float* c = table.cosine.const_data_ptr<float>();
-    const float* s = table.sine.const_data_ptr<float>();
+    T* const data = x.mutable_data_ptr<T>();
+    const float* const cosines = table.cosine.const_data_ptr<float>();
+    const float* const sines = table.sine.const_data_ptr<float>();
     const A sign = rotation == Rotation::forward ? A(1) : A(-1);
-    for (std::int64_t t = 0; t < tokens; ++t, c += half, s += half) {
-      for (std::int64_t h = 0; h < heads; ++h, data += 2 * half) {
-        for (std::int64_t i = 0; i < half; ++i) {
-          const A low = static_cast<A>(data[i]), high = static_cast<A>(data[i + half]);
-          const A cosine = static_cast<A>(c[i]), sine = sign * static_cast<A>(s[i]);
-          data[i] = static_cast<T>(low * cosine - high * sine);
-          data[i + half] = static_cast<T>(high * cosine + low * sine);
-        }
+    const auto rotate_head = [&](T* low, const float* c, const float* s) {
+      T* const high = low + half;
+#if defined(__x86_64__)
+      if constexpr (sizeof(T) <= sizeof(float)) {
+        if (detail::has_lane_rows<T>()) return detail::lane_rows::rotate(low, high, c, s, sign, half);
       }
-    }
+#endif
+      for (std::int64_t i = 0; i < half; ++i) {
+        const A a = static_cast<A>(low[i]), b = static_cast<A>(high[i]);
+        const A cosine = static_cast<A>(c[i]), sine = sign * static_cast<A>(s[i]);
+        low[i] = static_cast<T>(a * cosine - b * sine);
+        high[i] = static_cast<T>(b * cosine + a * sine);
+      }
+    };
+    tensor::on_stretches(tokens, detail::stretch_of(heads * 2 * half), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t)
+        for (std::int64_t h = 0; h < heads; ++h)
+          rotate_head(data + (t * heads + h) * 2 * half, cosines + t * half, sines + t * half);
+    });
+  });
+}
+
+namespace detail {
+
+// f(begin, count) for stretches of n elements.
+template <class F>
+void on_elements(std::int64_t n, const F& f) {
+  tensor::on_stretches(n, stretch_of(1), [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
+}
+
+}  // namespace detail
+
+RLALGO_INLINE void CpuOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
+  detail::dispatch_floating(gate.scalar_type(), [&]<class T>(T) {
+    using A = detail::Accumulator<T>;
+    const T* const from = gate.const_data_ptr<T>();
+    const T* const by = up.const_data_ptr<T>();
+    T* const to = out.mutable_data_ptr<T>();
+    detail::on_elements(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
+#if defined(__x86_64__)
+      if constexpr (sizeof(T) <= sizeof(float)) {
+        if (detail::has_lane_rows<T>()) return detail::lane_rows::swiglu(from + begin, by + begin, to + begin, count);
+      }
+#endif
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        const A x = static_cast<A>(from[i]);
+        to[i] = static_cast<T>(static_cast<T>(x / (A(1) + std::exp(-x))) * by[i]);
+      }
+    });
+  });
+}
+
+RLALGO_INLINE void CpuOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
+  detail::dispatch_floating(gate.scalar_type(), [&]<class T>(T) {
+    using A = detail::Accumulator<T>;
+    const T* const g = grad.const_data_ptr<T>();
+    T* const gates = gate.mutable_data_ptr<T>();
+    T* const ups = up.mutable_data_ptr<T>();
+    detail::on_elements(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
+#if defined(__x86_64__)
+      if constexpr (sizeof(T) <= sizeof(float)) {
+        if (detail::has_lane_rows<T>())
+          return detail::lane_rows::swiglu_backward(g + begin, gates + begin, ups + begin, count);
+      }
+#endif
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        const A x = static_cast<A>(gates[i]), sigmoid = A(1) / (A(1) + std::exp(-x));
+        const T of_silu = static_cast<T>(g[i] * ups[i]);
+        ups[i] = static_cast<T>(g[i] * static_cast<T>(x * sigmoid));
+        gates[i] = static_cast<T>(static_cast<A>(of_silu) * sigmoid * (A(1) + x * (A(1) - sigmoid)));
+      }
+    });
   });
 }
 

@@ -1,20 +1,31 @@
 // Root-mean-square normalisation on the CPU (operations.hpp has the formula): x [R, H], w [H], r [R].
 //
-// ∂w is summed in row order, so that it does not depend on the number of threads.
+// Stretches of rows are divided among threads. ∂w is summed in row order within a stretch, then over the stretches in order, which
+// follow from R and H: it does not depend on the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <rlalgo/model/detail/dispatch.hpp>
+#include <rlalgo/model/detail/lane_rows.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::model::detail {
 
 inline constexpr std::int64_t lanes = 16;
+
+// Rows of a width that are worth a thread.
+[[nodiscard]] inline std::int64_t stretch_of(std::int64_t width) {
+  constexpr std::int64_t elements = 32768;
+  return std::max<std::int64_t>(1, elements / width);
+}
 
 // Σ f(j) over [0, n) with independent partial sums, which a compiler may keep in vector registers.
 template <class A, class F>
@@ -34,20 +45,35 @@ A lane_sum(std::int64_t n, F&& f) {
   RmsNormOutput out{tensor::empty_like(x), tensor::empty({rows}, x.options().dtype(accumulator_type(x.scalar_type())))};
   dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = Accumulator<T>;
-    const T* from = x.const_data_ptr<T>();
-    const T* w = weight.const_data_ptr<T>();
-    T* to = out.value.mutable_data_ptr<T>();
-    A* scale = out.scale.mutable_data_ptr<A>();
-    for (std::int64_t r = 0; r < rows; ++r, from += width, to += width) {
-      const A squares = lane_sum<A>(width, [&](std::int64_t j) {
+    const T* const all = x.const_data_ptr<T>();
+    const T* const w = weight.const_data_ptr<T>();
+    T* const out_rows = out.value.mutable_data_ptr<T>();
+    A* const scale = out.scale.mutable_data_ptr<A>();
+    const auto row = [&](std::int64_t r) {
+      const T* const from = all + r * width;
+      T* const to = out_rows + r * width;
+      const auto scale_of = [&](A squares) {
+        return A(1) / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(epsilon));
+      };
+#if defined(__x86_64__)
+      if constexpr (sizeof(T) <= sizeof(float)) {
+        if (has_lane_rows<T>()) {
+          scale[r] = scale_of(lane_rows::sum_of_squares(from, width));
+          return lane_rows::normalise(from, w, scale[r], to, width);
+        }
+      }
+#endif
+      const A s = scale_of(lane_sum<A>(width, [&](std::int64_t j) {
         const A v = static_cast<A>(from[j]);
         return v * v;
-      });
-      const A s = A(1) / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(epsilon));
+      }));
       scale[r] = s;
       for (std::int64_t j = 0; j < width; ++j)
         to[j] = static_cast<T>(static_cast<T>(static_cast<A>(from[j]) * s) * w[j]);
-    }
+    };
+    tensor::on_stretches(rows, stretch_of(width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) row(r);
+    });
   });
   return out;
 }
@@ -60,34 +86,48 @@ A lane_sum(std::int64_t n, F&& f) {
   if (!add) grad_x = tensor::empty_like(x);
   dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = Accumulator<T>;
-    const T* g = grad_y.const_data_ptr<T>();
-    const T* from = x.const_data_ptr<T>();
-    const T* w = weight.const_data_ptr<T>();
-    const A* r = scale.const_data_ptr<A>();
-    T* to = grad_x.mutable_data_ptr<T>();
-    std::vector<A> sum(grad_weight.defined() ? static_cast<std::size_t>(width) : 0);
-    for (std::int64_t row = 0; row < rows; ++row, g += width, from += width, to += width) {
-      const A s = r[row];
-      const A dot = lane_sum<A>(
-          width, [&](std::int64_t j) { return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]); });
-      const A pull = dot * s * s * s / static_cast<A>(width);
-      if (add) {
-        for (std::int64_t j = 0; j < width; ++j)
-          to[j] = static_cast<T>(static_cast<A>(to[j]) + static_cast<A>(w[j]) * static_cast<A>(g[j]) * s -
-                                 static_cast<A>(from[j]) * pull);
-      } else {
-        for (std::int64_t j = 0; j < width; ++j)
-          to[j] = static_cast<T>(static_cast<A>(w[j]) * static_cast<A>(g[j]) * s - static_cast<A>(from[j]) * pull);
+    const T* const w = weight.const_data_ptr<T>();
+    const T* const grads = grad_y.const_data_ptr<T>();
+    const T* const all = x.const_data_ptr<T>();
+    const A* const scales = scale.const_data_ptr<A>();
+    T* const out_rows = grad_x.mutable_data_ptr<T>();
+    const std::int64_t stretch = stretch_of(width), stretches = (rows + stretch - 1) / stretch;
+    std::vector<A> sums(grad_weight.defined() ? static_cast<std::size_t>(stretches * width) : 0);
+    const auto one = [&](std::int64_t r, A* sum) {
+      const T* const g = grads + r * width;
+      const T* const from = all + r * width;
+      T* const to = out_rows + r * width;
+      const A s = scales[r];
+      const auto pull_of = [&](A dot) { return dot * s * s * s / static_cast<A>(width); };
+#if defined(__x86_64__)
+      if constexpr (sizeof(T) <= sizeof(float)) {
+        if (has_lane_rows<T>()) {
+          const A pull = pull_of(lane_rows::weighted_dot(w, g, from, width));
+          return lane_rows::pull_back(w, g, from, s, pull, add, to, sum, width);
+        }
       }
-      if (!sum.empty()) {
-        A* d = sum.data();
-        for (std::int64_t j = 0; j < width; ++j) d[j] += static_cast<A>(g[j]) * static_cast<A>(from[j]) * s;
+#endif
+      const A pull = pull_of(lane_sum<A>(width, [&](std::int64_t j) {
+        return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]);
+      }));
+      for (std::int64_t j = 0; j < width; ++j) {
+        const A change = static_cast<A>(w[j]) * static_cast<A>(g[j]) * s - static_cast<A>(from[j]) * pull;
+        to[j] = static_cast<T>(add ? static_cast<A>(to[j]) + change : change);
       }
-    }
+      if (sum != nullptr)
+        for (std::int64_t j = 0; j < width; ++j) sum[j] += static_cast<A>(g[j]) * static_cast<A>(from[j]) * s;
+    };
+    tensor::on_stretches(rows, stretch, [&](std::int64_t begin, std::int64_t end) {
+      A* const sum = sums.empty() ? nullptr : sums.data() + begin / stretch * width;
+      for (std::int64_t r = begin; r < end; ++r) one(r, sum);
+    });
     if (grad_weight.defined()) {
-      T* d = grad_weight.mutable_data_ptr<T>();
-      for (std::int64_t j = 0; j < width; ++j)
-        d[j] = static_cast<T>(static_cast<A>(d[j]) + sum[static_cast<std::size_t>(j)]);
+      T* const d = grad_weight.mutable_data_ptr<T>();
+      for (std::int64_t j = 0; j < width; ++j) {
+        A sum = 0;
+        for (std::int64_t i = 0; i < stretches; ++i) sum += sums[static_cast<std::size_t>(i * width + j)];
+        d[j] = static_cast<T>(static_cast<A>(d[j]) + sum);
+      }
     }
   });
   return grad_x;

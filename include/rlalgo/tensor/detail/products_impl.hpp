@@ -2,15 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <exception>
 #include <string_view>
 #include <vector>
-
-#include <dlfcn.h>
-
-#include <ATen/Parallel.h>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/blocks.hpp>
@@ -20,19 +14,12 @@
 #include <rlalgo/tensor/detail/avx512_products.hpp>
 #include <rlalgo/tensor/detail/forced_kernels.hpp>
 #include <rlalgo/tensor/detail/product_tiles.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor {
 
 namespace detail {
-
-// A parallel region of the OpenMP that LibTorch brings, as compilers call it; null where there is none. (at::parallel_for needs the
-// compiler's own OpenMP, which a user of headers may not have asked for.)
-using ParallelRegion = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
-inline ParallelRegion parallel_region() {
-  static const auto found = reinterpret_cast<ParallelRegion>(::dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-  return found;
-}
 
 struct KernelsOfTypes {
   ProductKernels float32 = ProductKernels::libtorch, bfloat16 = ProductKernels::libtorch;
@@ -42,7 +29,7 @@ inline KernelsOfTypes product_kernels_here() {
   KernelsOfTypes found;
 #if defined(__x86_64__)
   const std::string_view name = forced_kernels();
-  if (parallel_region() == nullptr || name == "portable") return found;
+  if (name == "portable") return found;
   if (!__builtin_cpu_is("intel")) {
     if (__builtin_cpu_supports("avx512f") && name != "avx2")
       found.float32 = ProductKernels::avx512;
@@ -83,34 +70,6 @@ RLALGO_INLINE std::string_view name_of(ProductKernels kernels) {
 #if defined(__x86_64__)
 
 namespace detail {
-
-inline std::int64_t threads_here() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
-
-// f(i) for 0 ≤ i < items, on LibTorch's threads.
-template <class F>
-void on_threads(std::int64_t items, const F& f) {
-  struct Shared {
-    const F& f;
-    std::int64_t items;
-    std::atomic<std::int64_t> next;
-    std::atomic<bool> failed;
-    std::exception_ptr failure;
-  } shared{f, items, {0}, {false}, {}};
-  const auto body = [](void* data) {
-    auto& all = *static_cast<Shared*>(data);
-    try {
-      for (std::int64_t i; (i = all.next.fetch_add(1)) < all.items;) all.f(i);
-    } catch (...) {  // of memory; no exception may leave a parallel region
-      if (!all.failed.exchange(true)) all.failure = std::current_exception();
-    }
-  };
-  const std::int64_t threads = std::min(items, threads_here());
-  if (threads > 1)
-    parallel_region()(body, &shared, static_cast<unsigned>(threads), 0);
-  else
-    body(&shared);
-  if (shared.failure) std::rethrow_exception(shared.failure);
-}
 
 // Whether it is a matrix in the processor's memory that lies in rows or in columns.
 inline bool lies_in_order(const Tensor& x) {

@@ -1,0 +1,407 @@
+// Definitions of attention.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <c10/util/BFloat16.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/tensor/attention.hpp>
+#include <rlalgo/tensor/detail/amx_products.hpp>
+#include <rlalgo/tensor/detail/attention_rows.hpp>
+#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
+#include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/tensor/detail/product_tiles.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
+#include <rlalgo/tensor/products.hpp>
+
+namespace rlalgo::tensor {
+
+RLALGO_INLINE bool has_attention(at::ScalarType type) {
+  return has_lanes() &&
+         (type == at::kFloat || (type == at::kBFloat16 && product_kernels(type) != ProductKernels::libtorch));
+}
+
+#if defined(__x86_64__)
+
+namespace detail {
+
+struct RowSpan {
+  std::int64_t begin, end;
+  [[nodiscard]] bool meets(const RowSpan& other) const { return begin < other.end && other.begin < end; }
+  [[nodiscard]] RowSpan joined(const RowSpan& other) const {
+    return {std::min(begin, other.begin), std::max(end, other.end)};
+  }
+};
+
+// Pieces that share queries or keys with each other, and with no other component.
+struct AttentionComponent {
+  RowSpan queries, keys;
+  std::vector<AttentionPiece> pieces;  // of a query: in the caller's order
+};
+
+inline std::vector<AttentionComponent> components_of(const std::vector<AttentionPiece>& pieces) {
+  std::vector<AttentionComponent> out;
+  for (const AttentionPiece& piece : pieces) {
+    AttentionComponent all{{piece.query_begin, piece.query_end}, {piece.key_begin, piece.key_end}, {piece}};
+    for (auto it = out.begin(); it != out.end();) {
+      if (!it->queries.meets(all.queries) && !it->keys.meets(all.keys)) {
+        ++it;
+        continue;
+      }
+      all.queries = all.queries.joined(it->queries);
+      all.keys = all.keys.joined(it->keys);
+      it->pieces.insert(it->pieces.end(), all.pieces.begin(), all.pieces.end());
+      all.pieces = std::move(it->pieces);
+      out.erase(it);
+      it = out.begin();  // what has grown may meet those it did not
+    }
+    out.push_back(std::move(all));
+  }
+  return out;
+}
+
+// One head of x [T, heads, D].
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride;
+  [[nodiscard]] T* row(std::int64_t t) const { return data + t * stride; }
+};
+
+template <class T>
+HeadRows<const T> head_of(const Tensor& x, std::int64_t head) {
+  return {static_cast<const T*>(x.const_data_ptr()) + head * x.size(2), x.size(1) * x.size(2)};
+}
+template <class T>
+HeadRows<T> mutable_head_of(const Tensor& x, std::int64_t head) {
+  return {static_cast<T*>(x.mutable_data_ptr()) + head * x.size(2), x.size(1) * x.size(2)};
+}
+
+inline constexpr std::int64_t block_keys = 128, most_block_queries = 64;
+
+// Which keys of a block of `keys` from number `from` on queries of a piece see.
+struct SeenKeys {
+  const AttentionPiece& piece;
+  std::int64_t from, keys;
+
+  [[nodiscard]] RowSpan queries() const {  // that see any
+    const std::int64_t all = piece.query_end - piece.query_begin;
+    if (piece.sees == AttentionPiece::Sees::causal) return {from, all};
+    if (piece.sees == AttentionPiece::Sees::after) return {0, std::min(all, from + keys - 1 - piece.offset)};
+    return {0, all};
+  }
+  [[nodiscard]] RowSpan of(std::int64_t query) const {
+    if (piece.sees == AttentionPiece::Sees::causal) return {0, std::min(keys, query - from + 1)};
+    if (piece.sees == AttentionPiece::Sees::after)
+      return {std::clamp<std::int64_t>(query + piece.offset + 1 - from, 0, keys), keys};
+    return {0, keys};
+  }
+};
+
+// The products of blocks by the tiles of a kernel: Σ_s a[i, s]·b[s, n] in float32.
+template <class Kernel>
+struct AttentionBlocks {
+  using Element = typename Kernel::Element;
+  using Number = std::conditional_t<sizeof(Element) == sizeof(float), float, c10::BFloat16>;
+  static constexpr std::int64_t height = Kernel::tile_rows, width = Kernel::tile_columns;
+  static constexpr std::int64_t block_queries = most_block_queries / height * height;
+
+  // x[i, s] at i · rows + s · columns, one of which is 1.
+  static tiles::Strided<Element> strided(const Number* x, std::int64_t rows, std::int64_t columns) {
+    return {reinterpret_cast<const Element*>(x), rows, columns};
+  }
+  static std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+  static std::int64_t steps(std::int64_t depth) { return tiles::steps_of<Kernel>(depth); }
+
+  // a[i, s] = x[i, s]
+  static const float* pack_left(const tiles::Strided<Element>& x, std::int64_t rows, std::int64_t depth,
+                                tiles::Room& room) {
+    float* const out = room.of(up(rows, height) * steps(depth));
+    for (std::int64_t i = 0; i < rows; i += height)
+      tiles::pack_rows<Kernel>({x.at(i, 0), x.rows, x.columns}, std::min(height, rows - i), depth,
+                               out + i * steps(depth));
+    return out;
+  }
+  struct Right {
+    const float* data;
+    std::int64_t panel;  // floats of a panel
+  };
+  // b[s, n] = x[n, s]
+  static Right pack_right(const tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
+                          tiles::Room& room) {
+    const std::int64_t panel = width * steps(depth);
+    float* const out = room.of(up(columns, width) / width * panel);
+    for (std::int64_t n = 0; n < columns; n += width)
+      Kernel::template pack<width>({x.at(n, 0), x.rows, x.columns}, std::min(width, columns - n), depth,
+                                   out + n / width * panel);
+    return {out, panel};
+  }
+
+  static tiles::Destination<Element> sums(float* out, std::int64_t stride, bool adds) {
+    if constexpr (sizeof(Element) == sizeof(float))
+      return {.c = out, .ldc = stride, .adds = adds, .alpha = 1.0f};
+    else  // what waits for the next block of k is float32
+      return {.c = nullptr,
+              .ldc = 0,
+              .adds = false,
+              .alpha = 1.0f,
+              .first = !adds,
+              .last = false,
+              .waiting = out,
+              .ldw = stride};
+  }
+  // Of the first `depth` terms that b has.
+  static void multiply(std::int64_t rows, const float* a, const Right& b, std::int64_t columns, std::int64_t depth,
+                       float* out, std::int64_t stride, bool adds) {
+    const tiles::Destination<Element> to = sums(out, stride, adds);
+    for (std::int64_t n = 0; n < columns; n += width)
+      for (std::int64_t i = 0; i < rows; i += height) {
+        tiles::Destination<Element> here = to;
+        if constexpr (sizeof(Element) == sizeof(float))
+          here.c += i * stride + n;
+        else
+          here.waiting += i * stride + n;
+        tiles::tile_of<Kernel>(std::min(height, rows - i), a + i * steps(depth), b.data + n / width * b.panel,
+                               steps(depth), here, std::min(width, columns - n));
+      }
+  }
+
+  // What a thread needs for one block.
+  struct Scratch {
+    tiles::Room left, keys, keys_by_row, values, queries, grads, state, query_sums;
+    alignas(64) std::array<float, most_block_queries * block_keys> scores, pulls;
+    alignas(64) std::array<Number, most_block_queries * block_keys> weights, changes;
+    std::vector<rows::Running> running;
+    std::vector<float> along;
+  };
+  static Scratch& scratch() {
+    thread_local Scratch out;
+    return out;
+  }
+};
+
+template <class Kernel>
+struct AttentionHead {
+  using Blocks = AttentionBlocks<Kernel>;
+  using Number = typename Blocks::Number;
+  HeadRows<const Number> q, k, v;
+  std::int64_t width;  // D
+
+  [[nodiscard]] float scale() const { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(width))); }
+
+  // f(seen, first row of keys, first query, queries) for all blocks of a piece; `pack` before those of a block of keys.
+  template <class P, class F>
+  static void blocks(const AttentionPiece& piece, const P& pack, const F& f) {
+    const std::int64_t all = piece.key_end - piece.key_begin;
+    for (std::int64_t from = 0; from < all; from += block_keys) {
+      const SeenKeys seen{piece, from, std::min(block_keys, all - from)};
+      const RowSpan queries = seen.queries();
+      if (queries.begin >= queries.end) continue;
+      pack(piece.key_begin + from, seen.keys);
+      for (std::int64_t query = queries.begin; query < queries.end; query += Blocks::block_queries)
+        f(seen, query, std::min(Blocks::block_queries, queries.end - query));
+    }
+  }
+
+  void forward(const AttentionComponent& part, bool further, const HeadRows<Number>& value,
+               const HeadRows<float>& log_sum) const {
+    const typename Kernel::Scope scope;
+    auto& room = Blocks::scratch();
+    const RowSpan span = part.queries;
+    const std::int64_t count = span.end - span.begin;
+    float* const sums = room.state.of(count * width);
+    room.running.assign(static_cast<std::size_t>(count), {-std::numeric_limits<float>::infinity(), 0.0f});
+    if (further)
+      for (std::int64_t t = 0; t < count; ++t) {
+        rows::take<Number>(value.row(span.begin + t), false, sums + t * width, width);
+        room.running[static_cast<std::size_t>(t)] = {*log_sum.row(span.begin + t), 1.0f};
+      }
+    else
+      std::fill_n(sums, count * width, 0.0f);
+    typename Blocks::Right keys{}, values{};
+    for (const AttentionPiece& piece : part.pieces)
+      blocks(
+          piece,
+          [&](std::int64_t row, std::int64_t n) {
+            keys = Blocks::pack_right(Blocks::strided(k.row(row), k.stride, 1), n, width, room.keys);
+            values = Blocks::pack_right(Blocks::strided(v.row(row), 1, v.stride), width, n, room.values);
+          },
+          [&](const SeenKeys& seen, std::int64_t query, std::int64_t n) {
+            const std::int64_t row = piece.query_begin + query, most = seen.of(query + n - 1).end;
+            const float* left = Blocks::pack_left(Blocks::strided(q.row(row), q.stride, 1), n, width, room.left);
+            Blocks::multiply(n, left, keys, most, width, room.scores.data(), block_keys, false);
+            float* const to = sums + (row - span.begin) * width;
+            for (std::int64_t i = 0; i < n; ++i) {
+              const RowSpan own = seen.of(query + i);
+              const float change = rows::weigh<Number>(
+                  room.scores.data() + i * block_keys, own.begin, own.end, most, scale(),
+                  room.running[static_cast<std::size_t>(row - span.begin + i)], room.weights.data() + i * block_keys);
+              if (change != 1.0f) rows::multiply(to + i * width, change, width);
+            }
+            left = Blocks::pack_left(Blocks::strided(room.weights.data(), block_keys, 1), n, most, room.left);
+            Blocks::multiply(n, left, values, width, most, to, width, true);
+          });
+    for (std::int64_t t = 0; t < count; ++t) {
+      const rows::Running& run = room.running[static_cast<std::size_t>(t)];
+      if (run.sum == 0.0f) continue;  // in no piece
+      rows::put<Number>(sums + t * width, 1.0f / run.sum, false, value.row(span.begin + t), width);
+      *log_sum.row(span.begin + t) = run.top + std::log(run.sum);
+    }
+  }
+
+  // Writes ∂q, or adds to it; writes this head's part of ∂k and ∂v.
+  void backward(const AttentionComponent& part, const HeadRows<const Number>& grad, const HeadRows<const Number>& value,
+                const HeadRows<const float>& log_sum, bool further, const HeadRows<Number>& grad_q,
+                const HeadRows<float>& grad_k, const HeadRows<float>& grad_v) const {
+    const typename Kernel::Scope scope;
+    auto& room = Blocks::scratch();
+    const RowSpan span = part.queries;
+    const std::int64_t count = span.end - span.begin;
+    float* const sums = room.query_sums.of(count * width);
+    room.along.resize(static_cast<std::size_t>(count));
+    for (std::int64_t t = 0; t < count; ++t)
+      room.along[static_cast<std::size_t>(t)] =
+          rows::dot<Number>(grad.row(span.begin + t), value.row(span.begin + t), width);
+    std::fill_n(sums, count * width, 0.0f);
+    const std::int64_t key_count = part.keys.end - part.keys.begin;
+    std::fill_n(grad_k.row(part.keys.begin), key_count * width, 0.0f);
+    std::fill_n(grad_v.row(part.keys.begin), key_count * width, 0.0f);
+    typename Blocks::Right keys{}, values{}, keys_by_row{};
+    std::int64_t first = 0;  // row of keys
+    for (const AttentionPiece& piece : part.pieces)
+      blocks(
+          piece,
+          [&](std::int64_t row, std::int64_t n) {
+            first = row;
+            keys = Blocks::pack_right(Blocks::strided(k.row(row), k.stride, 1), n, width, room.keys);
+            values = Blocks::pack_right(Blocks::strided(v.row(row), v.stride, 1), n, width, room.values);
+            keys_by_row = Blocks::pack_right(Blocks::strided(k.row(row), 1, k.stride), width, n, room.keys_by_row);
+          },
+          [&](const SeenKeys& seen, std::int64_t query, std::int64_t n) {
+            const std::int64_t row = piece.query_begin + query, most = seen.of(query + n - 1).end;
+            const float* left = Blocks::pack_left(Blocks::strided(q.row(row), q.stride, 1), n, width, room.left);
+            Blocks::multiply(n, left, keys, most, width, room.scores.data(), block_keys, false);
+            left = Blocks::pack_left(Blocks::strided(grad.row(row), grad.stride, 1), n, width, room.left);
+            Blocks::multiply(n, left, values, most, width, room.pulls.data(), block_keys, false);
+            for (std::int64_t i = 0; i < n; ++i) {
+              const RowSpan own = seen.of(query + i);
+              rows::differentiate<Number>(room.scores.data() + i * block_keys, room.pulls.data() + i * block_keys,
+                                          own.begin, own.end, most, scale(), *log_sum.row(row + i),
+                                          room.along[static_cast<std::size_t>(row - span.begin + i)],
+                                          room.weights.data() + i * block_keys, room.changes.data() + i * block_keys);
+            }
+            const auto queries = Blocks::pack_right(Blocks::strided(q.row(row), 1, q.stride), width, n, room.queries);
+            const auto grads = Blocks::pack_right(Blocks::strided(grad.row(row), 1, grad.stride), width, n, room.grads);
+            left = Blocks::pack_left(Blocks::strided(room.weights.data(), 1, block_keys), most, n, room.left);
+            Blocks::multiply(most, left, grads, width, n, grad_v.row(first), width, true);
+            left = Blocks::pack_left(Blocks::strided(room.changes.data(), 1, block_keys), most, n, room.left);
+            Blocks::multiply(most, left, queries, width, n, grad_k.row(first), width, true);
+            left = Blocks::pack_left(Blocks::strided(room.changes.data(), block_keys, 1), n, most, room.left);
+            Blocks::multiply(n, left, keys_by_row, width, most, sums + (row - span.begin) * width, width, true);
+          });
+    for (std::int64_t t = 0; t < count; ++t)
+      rows::put<Number>(sums + t * width, 1.0f, further, grad_q.row(span.begin + t), width);
+  }
+};
+
+template <class Kernel>
+AttentionHead<Kernel> attention_head(const AttentionOperands& in, std::int64_t head) {
+  using Number = typename AttentionHead<Kernel>::Number;
+  const std::int64_t shared = head / (in.q.size(1) / in.k.size(1));
+  return {head_of<Number>(in.q, head), head_of<Number>(in.k, shared), head_of<Number>(in.v, shared), in.q.size(2)};
+}
+
+template <class Kernel>
+void attend(const AttentionOperands& in, const std::vector<AttentionPiece>& pieces, bool further, const Tensor& value,
+            const Tensor& log_sum) {
+  using Number = typename AttentionHead<Kernel>::Number;
+  const auto parts = components_of(pieces);
+  const std::int64_t heads = in.q.size(1);
+  on_threads(static_cast<std::int64_t>(parts.size()) * heads, [&](std::int64_t i) {
+    const std::int64_t head = i % heads;
+    attention_head<Kernel>(in, head).forward(parts[static_cast<std::size_t>(i / heads)], further,
+                                             mutable_head_of<Number>(value, head),
+                                             {log_sum.mutable_data_ptr<float>() + head, heads});
+  });
+}
+
+template <class Kernel>
+void attend_backward(const Tensor& grad, const AttentionOperands& in, const Tensor& value, const Tensor& log_sum,
+                     const std::vector<AttentionPiece>& pieces, bool further, const AttentionOperands& gradients) {
+  using Number = typename AttentionHead<Kernel>::Number;
+  const auto parts = components_of(pieces);
+  const std::int64_t heads = in.q.size(1), shared = in.k.size(1), group = heads / shared, keys = in.k.size(0),
+                     width = in.q.size(2);
+  const Tensor grad_k = empty({heads, keys, width}, in.q.options().dtype(at::kFloat)),
+               grad_v = grad_k.new_empty({heads, keys, width});
+  const auto of_head = [&](const Tensor& x, std::int64_t head) {
+    return HeadRows<float>{x.mutable_data_ptr<float>() + head * keys * width, width};
+  };
+  on_threads(static_cast<std::int64_t>(parts.size()) * heads, [&](std::int64_t i) {
+    const std::int64_t head = i % heads;
+    attention_head<Kernel>(in, head).backward(
+        parts[static_cast<std::size_t>(i / heads)], head_of<Number>(grad, head), head_of<Number>(value, head),
+        {log_sum.const_data_ptr<float>() + head, heads}, further, mutable_head_of<Number>(gradients.q, head),
+        of_head(grad_k, head), of_head(grad_v, head));
+  });
+  // Heads of a group in order.
+  on_threads(static_cast<std::int64_t>(parts.size()) * shared, [&](std::int64_t i) {
+    const RowSpan span = parts[static_cast<std::size_t>(i / shared)].keys;
+    const std::int64_t head = i % shared;
+    for (const auto& [sum, to] : {std::pair(&grad_k, &gradients.k), std::pair(&grad_v, &gradients.v)}) {
+      const HeadRows<float> first = of_head(*sum, head * group);
+      const HeadRows<Number> out = mutable_head_of<Number>(*to, head);
+      for (std::int64_t t = span.begin; t < span.end; ++t) {
+        for (std::int64_t g = 1; g < group; ++g)
+          rows::take<float>(first.row(t) + g * keys * width, true, first.row(t), width);
+        rows::put<Number>(first.row(t), 1.0f, further, out.row(t), width);
+      }
+    }
+  });
+}
+
+// f(kernel) with the kernel for a type.
+template <class F>
+void with_attention_kernel(at::ScalarType type, const F& f) {
+  if (type == at::kFloat) return f(avx512::Float32());
+  if (product_kernels(type) == ProductKernels::amx) return f(amx::Bfloat16());
+  f(avx512::Bfloat16());
+}
+
+}  // namespace detail
+
+RLALGO_INLINE void attend(const AttentionOperands& in, const std::vector<AttentionPiece>& pieces, bool further,
+                          const Tensor& value, const Tensor& log_sum) {
+  detail::with_attention_kernel(
+      in.q.scalar_type(), [&]<class Kernel>(Kernel) { detail::attend<Kernel>(in, pieces, further, value, log_sum); });
+}
+
+RLALGO_INLINE void attend_backward(const Tensor& grad, const AttentionOperands& in, const Tensor& value,
+                                   const Tensor& log_sum, const std::vector<AttentionPiece>& pieces, bool further,
+                                   const AttentionOperands& gradients) {
+  detail::with_attention_kernel(in.q.scalar_type(), [&]<class Kernel>(Kernel) {
+    detail::attend_backward<Kernel>(grad, in, value, log_sum, pieces, further, gradients);
+  });
+}
+
+#else
+
+RLALGO_INLINE void attend(const AttentionOperands&, const std::vector<AttentionPiece>&, bool, const Tensor&,
+                          const Tensor&) {}
+RLALGO_INLINE void attend_backward(const Tensor&, const AttentionOperands&, const Tensor&, const Tensor&,
+                                   const std::vector<AttentionPiece>&, bool, const AttentionOperands&) {}
+
+#endif
+
+}  // namespace rlalgo::tensor

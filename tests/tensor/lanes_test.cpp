@@ -1,0 +1,135 @@
+#include <rlalgo/tensor/lanes.hpp>
+
+#include <support/catch.hpp>
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+using namespace rlalgo::tensor;
+
+namespace {
+
+template <class T>
+[[RLALGO_LANES]] void copy(const float* from, T* to, std::int64_t n) {
+  lanes::store(to, lanes::first(n), lanes::load(from, lanes::first(16)));
+}
+template <class T>
+[[RLALGO_LANES]] void widen(const T* from, float* to, std::int64_t n) {
+  lanes::store(to, lanes::first(16), lanes::load(from, lanes::first(n)));
+}
+[[RLALGO_LANES]] void round_in_place(float* x) {
+  lanes::store(x, lanes::first(16), lanes::rounded<c10::BFloat16>(lanes::load(x, lanes::first(16))));
+}
+[[RLALGO_LANES]] void exponential(float* x) {
+  lanes::store(x, lanes::first(16), lanes::exp(lanes::load(x, lanes::first(16))));
+}
+[[RLALGO_LANES]] float sum_of(const float* x) { return lanes::sum(lanes::load(x, lanes::first(16))); }
+[[RLALGO_LANES]] float largest_of(const float* x) { return lanes::largest(lanes::load(x, lanes::first(16))); }
+
+bool absent() {
+  if (has_lanes()) return false;
+  WARN("a processor without AVX-512, or RLALGO_CPU without it: sixteen lanes are not tested");
+  return true;
+}
+
+// Bits of float32 all over, with those between two bfloat16 and next to them.
+std::array<float, 16> numbers(std::uint32_t seed) {
+  std::array<float, 16> out{};
+  std::uint32_t state = seed;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    state = state * 1664525U + 1013904223U;
+    const std::uint32_t low = i % 4 == 0 ? 0x8000U : i % 4 == 1 ? 0x7FFFU : i % 4 == 2 ? 0x8001U : state & 0xFFFFU;
+    out[i] = std::bit_cast<float>((state & 0xFFFF0000U) | low);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("sixteen lanes round to bfloat16 as c10 does, to the bit") {
+  if (absent()) return;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (std::uint32_t seed = 0; seed < 20000; ++seed) {
+    auto x = numbers(seed);
+    if (seed == 0) x = {nan, -nan, infinity, -infinity, 0.0f, -0.0f, 3.4e38f, -3.4e38f, 1e-40f, 1.0f};
+    std::array<c10::BFloat16, 16> narrow{};
+    copy(x.data(), narrow.data(), 16);
+    std::array<float, 16> wide{};
+    widen(narrow.data(), wide.data(), 16);
+    auto rounded = x;
+    round_in_place(rounded.data());
+    for (std::size_t i = 0; i < 16; ++i) {
+      if (std::isnan(x[i])) {
+        REQUIRE(std::isnan(wide[i]));
+        REQUIRE(std::isnan(rounded[i]));
+        continue;
+      }
+      REQUIRE(narrow[i].x == c10::BFloat16(x[i]).x);
+      REQUIRE(std::bit_cast<std::uint32_t>(wide[i]) == std::uint32_t{narrow[i].x} << 16U);
+      REQUIRE(std::bit_cast<std::uint32_t>(rounded[i]) == std::bit_cast<std::uint32_t>(wide[i]));
+    }
+  }
+}
+
+TEST_CASE("of fewer lanes memory behind them is neither read nor written") {
+  if (absent()) return;
+  for (std::int64_t n = -1; n <= 17; ++n) {
+    const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(n, 0, 16));
+    std::array<float, 16> x{}, out{};
+    x.fill(2.0f);
+    out.fill(5.0f);
+    copy(x.data(), out.data(), n);
+    std::array<c10::BFloat16, 16> narrow{};
+    narrow.fill(c10::BFloat16(5.0f));
+    copy(x.data(), narrow.data(), n);
+    std::array<float, 16> wide{};
+    widen(narrow.data(), wide.data(), n);
+    for (std::size_t i = 0; i < 16; ++i) {
+      CHECK(out[i] == (i < count ? 2.0f : 5.0f));
+      CHECK(static_cast<float>(narrow[i]) == (i < count ? 2.0f : 5.0f));
+      CHECK(wide[i] == (i < count ? 2.0f : 0.0f));
+    }
+  }
+}
+
+TEST_CASE("exp of sixteen lanes is within two units of the last place") {
+  if (absent()) return;
+  for (double start = -87.3; start < 88.0; start += 0.37) {
+    std::array<float, 16> x{}, out{};
+    for (std::size_t i = 0; i < 16; ++i) out[i] = x[i] = static_cast<float>(start + 0.0231 * static_cast<double>(i));
+    exponential(out.data());
+    for (std::size_t i = 0; i < 16; ++i) {
+      const double exact = std::exp(static_cast<double>(x[i]));
+      if (x[i] > 88.3f) continue;
+      REQUIRE(std::abs(out[i] - exact) <= 2.5e-7 * exact);
+    }
+  }
+  std::array<float, 16> edges{0.0f, -1000.0f, -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN(), -88.0f};
+  exponential(edges.data());
+  CHECK(edges[0] == 1.0f);
+  CHECK(edges[1] == 0.0f);
+  CHECK(edges[2] == 0.0f);
+  CHECK(std::isnan(edges[3]));
+  CHECK(edges[4] == 0.0f);
+}
+
+TEST_CASE("sum and largest take all sixteen lanes") {
+  if (absent()) return;
+  for (std::size_t at = 0; at < 16; ++at) {
+    std::array<float, 16> x{};
+    x.fill(-3.0f);
+    x[at] = 7.0f;
+    CHECK(sum_of(x.data()) == 7.0f - 45.0f);
+    CHECK(largest_of(x.data()) == 7.0f);
+  }
+}
+
+#endif
