@@ -28,6 +28,7 @@
 #include <rlalgo/tensor/custom_gradient.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
+#include <rlalgo/tensor/row_mean.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::model {
@@ -205,7 +206,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
 RLALGO_INLINE void Decoder::add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options,
                                            Scores& scores) {
   const c10::NoGradGuard no_grad;
-  if (options.token_statistics) scores.mean_logit = hidden.mv(head().detach().mean(0));
+  if (options.token_statistics) scores.mean_logit = hidden.mv(tensor::mean_of_rows(head().detach()));
   if (options.collision)
     scores.collision =
         scores.log_prob.detach().mul(2.0).sub(tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),

@@ -1,7 +1,8 @@
 // Definitions of adamw.hpp.
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -66,34 +67,46 @@ RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state)
 }
 
 RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
-  constexpr std::size_t most_copies = std::size_t{64} << 20U;  // bytes of gradients in the masters' precision
-  std::vector<const Entry*> taken;
-  std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
-  std::size_t copies = 0;
-  const auto flush = [&] {
-    if (taken.empty()) return;
-    at::_ops::_fused_adamw_::call(values, gradients, exp_avgs, exp_avg_sqs, {}, updates, learning_rate, config_.beta1,
-                                  config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
+  struct Lists {
+    std::vector<Tensor> values, gradients, exp_avgs, exp_avg_sqs, updates;
+  } whole;
+  const auto apply = [&](const Lists& x) {
+    at::_ops::_fused_adamw_::call(x.values, x.gradients, x.exp_avgs, x.exp_avg_sqs, {}, x.updates, learning_rate,
+                                  config_.beta1, config_.beta2, decayed ? config_.weight_decay : 0.0, config_.epsilon,
                                   /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
                                   /*found_inf=*/std::nullopt);
-    for (const Entry* e : taken) e->weight.publish();
-    taken.clear();
-    for (auto* list : {&values, &gradients, &exp_avgs, &exp_avg_sqs, &updates}) list->clear();
-    copies = 0;
+  };
+  // With a master piece by piece, of which gradient, master and rounding pass through the cache once, and for whose gradients in
+  // the master's precision the same memory serves.
+  constexpr std::int64_t most = std::int64_t{1} << 20U;
+  Tensor wide;
+  const auto update_pieces = [&](const Entry& e, const Tensor& gradient) {
+    const Tensor g = gradient.flatten(), value = e.weight.value().detach().view({-1}),
+                 master = e.weight.master().view({-1}), m = e.exp_avg.view({-1}), v = e.exp_avg_sq.view({-1});
+    for (std::int64_t begin = 0; begin < g.size(0); begin += most) {
+      const std::int64_t count = std::min(most, g.size(0) - begin);
+      const auto piece = [&](const Tensor& x) { return x.narrow(0, begin, count); };
+      if (!wide.defined() || wide.size(0) < count) wide = master.new_empty({count});
+      const Tensor copy = wide.narrow(0, 0, count).copy_(piece(g));
+      apply({{piece(master)}, {copy}, {piece(m)}, {piece(v)}, {e.updates}});
+      piece(value).copy_(piece(master));
+    }
   };
   for (Entry& e : entries_) {
-    if (e.parameter.weight_decay != decayed || !e.parameter.value.grad().defined()) continue;
+    const Tensor& gradient = e.parameter.value.grad();
+    if (e.parameter.weight_decay != decayed || !gradient.defined()) continue;
     e.updates.add_(1.0);
-    taken.push_back(&e);
-    values.push_back(e.weight.master());
-    gradients.push_back(e.weight.gradient());  // contiguous: the kernel walks memory
-    exp_avgs.push_back(e.exp_avg);
-    exp_avg_sqs.push_back(e.exp_avg_sq);
-    updates.push_back(e.updates);
-    if (e.weight.separate()) copies += gradients.back().nbytes();
-    if (copies >= most_copies) flush();
+    if (e.weight.separate()) {
+      update_pieces(e, gradient);
+      continue;
+    }
+    whole.values.push_back(e.weight.master());
+    whole.gradients.push_back(e.weight.gradient());  // contiguous: the kernel walks memory
+    whole.exp_avgs.push_back(e.exp_avg);
+    whole.exp_avg_sqs.push_back(e.exp_avg_sq);
+    whole.updates.push_back(e.updates);
   }
-  flush();
+  if (!whole.values.empty()) apply(whole);
 }
 
 }  // namespace rlalgo::optim
