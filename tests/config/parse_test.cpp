@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <rlalgo/config/parse.hpp>
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
 
 using namespace rlalgo::config;
 using rlalgo::support::exit_code_of;

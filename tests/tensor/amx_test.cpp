@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
 
 using namespace rlalgo::tensor;
 

@@ -4,7 +4,7 @@
 #include <rlalgo/optim/detail/blockwise_8bit_impl.hpp>
 #include <rlalgo/optim/detail/schedule_impl.hpp>
 #include <rlalgo/tensor/detail/attention_impl.hpp>
-#include <rlalgo/tensor/detail/blocks_impl.hpp>
+#include <rlalgo/tensor/detail/bfloat16_impl.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
 #include <rlalgo/tensor/detail/lanes_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>

@@ -20,7 +20,7 @@ struct alignas(64) TileConfiguration {
 };
 static_assert(sizeof(TileConfiguration) == 64);
 
-// While one lives its thread has those tiles, and before and after none. Only where has_amx() (blocks.hpp).
+// While one lives its thread has those tiles, and before and after none. Only where has_amx() (bfloat16.hpp).
 class Tiles {
  public:
   [[gnu::target("amx-tile")]] Tiles() {

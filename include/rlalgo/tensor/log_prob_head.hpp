@@ -13,8 +13,8 @@
 // Runs on any device. Targets in host memory are checked and moved; those on another device are taken as they are, since
 // a look at them would wait for the device.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32. Where the CPU
-// multiplies bfloat16 and both inputs are, the three products of a tile take them as they are (detail/bfloat16_head.hpp): log-probs
-// are those of float32 operands, ∂/∂l is rounded to bfloat16 before it is multiplied.
+// multiplies bfloat16 and both inputs are, kernels of our own take them as they are and keep no logits (detail/bfloat16_head.hpp):
+// log-probs are those of float32 operands, ∂/∂l is rounded to bfloat16 before it is multiplied.
 // Errors: [rlalgo.tensor.1] shapes or dtypes do not fit; [.2] target outside the vocabulary; [.3] temperature ≤ 0; [.4]
 // second derivative; [.5] an input was changed in place before backward.
 #pragma once
@@ -72,7 +72,7 @@ class LogProbTiles {
   Tensor forward(bool keep);
 
   // [N], known after forward().
-  [[nodiscard]] const Tensor& greedy() const { return greedy_; }
+  [[nodiscard]] const Tensor& greedy() const { return narrow_ ? narrow_->greedy() : greedy_; }
 
   // Gradients of hidden, weight and bias (undefined where not required, or added). A second call recomputes every tile.
   std::vector<Tensor> backward(const Tensor& grad_out);
@@ -87,12 +87,11 @@ class LogProbTiles {
    public:
     explicit Buffer(const LogProbTiles& head) : head_(head) {}
     Tensor view(std::int64_t rows, std::int64_t columns) {
-      const std::int64_t stride = head_.whole_rows() ? columns : head_.stride(rows);
       if (!memory_.defined())
-        memory_ = head_.hidden_.new_empty({head_.stride(head_.tile_tokens_) * head_.tile_vocabulary_},
+        memory_ = head_.hidden_.new_empty({head_.tile_tokens_ * head_.tile_vocabulary_},
                                           head_.hidden_.options().dtype(head_.compute_));
-      if (head_.whole_rows()) return memory_.narrow(0, 0, rows * columns).view({rows, columns});
-      return memory_.narrow(0, 0, stride * columns).view({columns, stride}).narrow(1, 0, rows).t();
+      const Tensor part = memory_.narrow(0, 0, rows * columns);
+      return head_.whole_rows() ? part.view({rows, columns}) : part.view({columns, rows}).t();
     }
 
    private:
@@ -101,6 +100,8 @@ class LogProbTiles {
   };
 
   static std::vector<Range> ranges(std::int64_t total, std::int64_t step);
+
+  std::vector<Tensor> backward_narrow(const Tensor& grad_out);
 
   // The vocabulary is one tile: every tile holds whole rows, and is kept as log-probabilities.
   void forward_rows(Tensor& out);
@@ -118,14 +119,6 @@ class LogProbTiles {
 
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
 
-  // Elements from one word of a tile of `tokens` tokens to the next.
-  [[nodiscard]] std::int64_t stride(std::int64_t tokens) const {
-    return narrow_ ? Bfloat16Head::padded(tokens) : tokens;
-  }
-
-  // The words v of the weight, widened; undefined where nobody asks for that.
-  [[nodiscard]] Tensor words(Range v) const { return narrow_ ? Tensor() : widen(weight_.narrow(0, v.begin, v.size)); }
-
   void logits(Tensor tile, Range n, Range v, const Tensor& w) const;
 
   void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const;
@@ -134,7 +127,7 @@ class LogProbTiles {
   [[nodiscard]] std::pair<Tensor, Tensor> target_in(Range n, Range v) const;
 
   // About 2¹⁹ elements: large enough for the matrix product, small enough to stay in cache between the passes.
-  void choose_tiles(bool narrow);
+  void choose_tiles();
 
   void check(const Tensor& targets) const;
 
@@ -148,7 +141,7 @@ class LogProbTiles {
   std::uint32_t hidden_version_, weight_version_;  // in-place changes so far
   c10::ScalarType compute_ = c10::ScalarType::Float;
   std::int64_t tokens_ = 0, vocabulary_ = 0, tile_tokens_ = 1, tile_vocabulary_ = 1;
-  std::unique_ptr<Bfloat16Head> narrow_;  // makes the products where bfloat16 is multiplied as it is; else null
+  std::unique_ptr<Bfloat16Head> narrow_;  // does all of it where bfloat16 is multiplied as it is; else null
   Tensor states_;                         // [N, H] hidden_ widened, in memory as the tiles; undefined with narrow_
   Tensor log_sum_, entropy_;              // [N, 1]
   Tensor greedy_;                         // [N]

@@ -9,7 +9,7 @@
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
 
 namespace rlalgo::config::detail {
 

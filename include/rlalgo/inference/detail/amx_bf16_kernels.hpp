@@ -22,7 +22,7 @@
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/turned.hpp>
 #include <rlalgo/tensor/amx.hpp>
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
 #include <rlalgo/tensor/turned.hpp>
 
 namespace rlalgo::inference::detail::amx_bf16 {

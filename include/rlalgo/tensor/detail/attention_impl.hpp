@@ -7,11 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <c10/util/BFloat16.h>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/attention.hpp>
@@ -19,6 +16,7 @@
 #include <rlalgo/tensor/detail/attention_rows.hpp>
 #include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/tensor/detail/block_products.hpp>
 #include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/lanes.hpp>
@@ -109,73 +107,12 @@ struct SeenKeys {
   }
 };
 
-// The products of blocks by the tiles of a kernel: Σ_s a[i, s]·b[s, n] in float32.
 template <class Kernel>
-struct AttentionBlocks {
-  using Element = typename Kernel::Element;
-  using Number = std::conditional_t<sizeof(Element) == sizeof(float), float, c10::BFloat16>;
-  static constexpr std::int64_t height = Kernel::tile_rows, width = Kernel::tile_columns;
-  static constexpr std::int64_t block_queries = most_block_queries / height * height;
-
-  // x[i, s] at i · rows + s · columns, one of which is 1.
-  static tiles::Strided<Element> strided(const Number* x, std::int64_t rows, std::int64_t columns) {
-    return {reinterpret_cast<const Element*>(x), rows, columns};
-  }
-  static std::int64_t up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-  static std::int64_t steps(std::int64_t depth) { return tiles::steps_of<Kernel>(depth); }
-
-  // a[i, s] = x[i, s]
-  static const float* pack_left(const tiles::Strided<Element>& x, std::int64_t rows, std::int64_t depth,
-                                tiles::Room& room) {
-    float* const out = room.of(up(rows, height) * steps(depth));
-    for (std::int64_t i = 0; i < rows; i += height)
-      tiles::pack_rows<Kernel>({x.at(i, 0), x.rows, x.columns}, std::min(height, rows - i), depth,
-                               out + i * steps(depth));
-    return out;
-  }
-  struct Right {
-    const float* data;
-    std::int64_t panel;  // floats of a panel
-  };
-  // b[s, n] = x[n, s]
-  static Right pack_right(const tiles::Strided<Element>& x, std::int64_t columns, std::int64_t depth,
-                          tiles::Room& room) {
-    const std::int64_t panel = width * steps(depth);
-    float* const out = room.of(up(columns, width) / width * panel);
-    for (std::int64_t n = 0; n < columns; n += width)
-      Kernel::template pack<width>({x.at(n, 0), x.rows, x.columns}, std::min(width, columns - n), depth,
-                                   out + n / width * panel);
-    return {out, panel};
-  }
-
-  static tiles::Destination<Element> sums(float* out, std::int64_t stride, bool adds) {
-    if constexpr (sizeof(Element) == sizeof(float))
-      return {.c = out, .ldc = stride, .adds = adds, .alpha = 1.0f};
-    else  // what waits for the next block of k is float32
-      return {.c = nullptr,
-              .ldc = 0,
-              .adds = false,
-              .alpha = 1.0f,
-              .first = !adds,
-              .last = false,
-              .waiting = out,
-              .ldw = stride};
-  }
-  // Of the first `depth` terms that b has.
-  static void multiply(std::int64_t rows, const float* a, const Right& b, std::int64_t columns, std::int64_t depth,
-                       float* out, std::int64_t stride, bool adds) {
-    const tiles::Destination<Element> to = sums(out, stride, adds);
-    for (std::int64_t n = 0; n < columns; n += width)
-      for (std::int64_t i = 0; i < rows; i += height) {
-        tiles::Destination<Element> here = to;
-        if constexpr (sizeof(Element) == sizeof(float))
-          here.c += i * stride + n;
-        else
-          here.waiting += i * stride + n;
-        tiles::tile_of<Kernel>(std::min(height, rows - i), a + i * steps(depth), b.data + n / width * b.panel,
-                               steps(depth), here, std::min(width, columns - n));
-      }
-  }
+struct AttentionBlocks : BlockProducts<Kernel> {
+  using Products = BlockProducts<Kernel>;
+  using Number = typename Products::Number;
+  using Right = typename Products::Right;
+  static constexpr std::int64_t block_queries = most_block_queries / Products::height * Products::height;
 
   // What a thread needs for one block.
   struct Scratch {

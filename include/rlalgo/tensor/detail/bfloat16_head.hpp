@@ -1,16 +1,17 @@
-// The three products of the log-prob head (log_prob_head.hpp) for hidden states and a weight in bfloat16, tile by tile, on the
-// processor's instructions for them (blocks.hpp):
+// The log-prob head (log_prob_head.hpp) for hidden states and a weight in bfloat16, by the tiles with which products.hpp multiplies
+// them: logits are made, reduced or differentiated, and forgotten, a block of words and tokens at a time.
 //
-//   l = w·hᵀ      ∂h += gᵀ·w      ∂w += g·h
+//   l = (w·h + b)/T      ∂h = Σ_v ∂/∂l_v · w_v      ∂w_v = Σ_n ∂/∂l_n · h_n
 //
-// Logits l and gradients g are tiles of float32 in memory [v, n], words first; a row has `padded(n)` elements. l is what float32
-// operands would give up to the order of the sum; g is rounded to bfloat16, as autograd has it in a model of bfloat16.
+// l is what float32 operands would give up to the order of the sum; ∂/∂l is rounded to bfloat16, as autograd has it in a model of
+// bfloat16. Words come in stretches, whose results are joined in order, and every other sum has the order of words or tokens: the
+// number of threads changes no bit.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
-#include <rlalgo/tensor/blocks.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -18,52 +19,48 @@ namespace rlalgo::tensor::detail {
 
 class Bfloat16Head {
  public:
-  static constexpr std::int64_t columns = 64;  // token counts are padded to a multiple: shapes of blocks stay few
-
-  [[nodiscard]] static std::int64_t padded(std::int64_t n) { return (n + columns - 1) / columns * columns; }
-
-  // hidden [N, H] and weight [V, H], contiguous; H even. Tiles hold `tile_tokens` tokens, the last one the rest.
-  Bfloat16Head(Tensor hidden, Tensor weight, std::int64_t tile_tokens);
-  Bfloat16Head(const Bfloat16Head&) = delete;
-  Bfloat16Head& operator=(const Bfloat16Head&) = delete;
-  ~Bfloat16Head();
-
-  // tile[v, n] ← w_{begin + v}·h_n, for `words` words and the tokens of tile number `t`.
-  void logits(std::int64_t t, std::int64_t begin, std::int64_t words, float* tile);
-
-  // Begins a backward pass.
-  void begin();
-  // Begins the gradients of `words` words from `begin` on.
-  void begin_words(std::int64_t begin, std::int64_t words, bool hidden, bool weight);
-  // Adds g = factor_n·tile[v, n] (factor null: 1) to the gradients of the tokens and words of this tile.
-  void add(std::int64_t t, const float* tile, const float* factor);
-  // ∂w of these words, [words, H] float32.
-  [[nodiscard]] const Tensor& grad_weight() const { return grad_weight_; }
-
-  // ∂h of all that was added, [N, H] float32.
-  [[nodiscard]] Tensor grad_hidden() const;
-
- private:
-  struct Tokens {
-    std::int64_t begin, count, width;  // width = padded(count)
-    Tensor by_columns;                 // pairs of hᵀ, [H/2, width, 2]
-    Tensor by_rows;                    // pairs of h, [width/2, H, 2]
-    Tensor grad;                       // ∂hᵀ [H, width] float32
+  struct Options {
+    double temperature;
+    bool entropy, greedy;
+    std::int64_t tile_tokens, tile_words;  // 0 = chosen from the shapes
   };
 
-  // f(task) for all tasks on as many threads as LibTorch would take.
-  template <class F>
-  static void parallel(std::int64_t tasks, F&& f);
+  // Whether there are kernels here.
+  [[nodiscard]] static bool usable();
 
-  Tensor hidden_, weight_;
-  std::int64_t width_;  // H
-  std::vector<Tokens> tokens_;
-  std::int64_t words_ = 0, even_words_ = 0;
-  bool wants_hidden_ = false, wants_weight_ = false;
-  Tensor turned_;       // wᵀ of these words, [H, even_words_]
-  Tensor grad_weight_;  // [words_, H]
-  Tensor by_words_;     // g [words_, width of the tile]
-  Tensor by_pairs_;     // pairs of g's rows, [even_words_/2, width of the tile, 2]
+  // hidden [N, H], weight [V, H], contiguous; bias [V] float32 or undefined; targets [N] in host memory, 0 … V − 1.
+  Bfloat16Head(Tensor hidden, Tensor weight, Tensor bias, const Tensor& targets, Options options);
+
+  // [2, N] (log_prob, entropy) or [1, N], float32.
+  [[nodiscard]] Tensor forward();
+  // [N], known after forward().
+  [[nodiscard]] const Tensor& greedy() const { return greedy_; }
+
+  struct Gradients {
+    Tensor hidden, weight, bias;
+  };
+  // `of_log_prob` and `of_entropy` [N] float32, the latter undefined where nobody asks. Writes the gradients that are defined, in
+  // the dtypes of their tensors, bias [V] float32; with `adds` adds to that of the weight.
+  void backward(const Tensor& of_log_prob, const Tensor& of_entropy, bool adds, const Gradients& gradients);
+
+ private:
+  struct Range {
+    std::int64_t begin, end;
+  };
+  template <class Kernel>
+  void reduce(const Tensor& maximum, const Tensor& sum, const Tensor& moment, float* chosen) const;
+  template <class Kernel>
+  void differentiate(const float* of_log_prob, const float* of_entropy, bool adds, const Gradients& gradients) const;
+
+  // The tokens whose targets lie in [begin, end): a range of by_target_.
+  [[nodiscard]] Range targets_in(std::int64_t begin, std::int64_t end) const;
+  [[nodiscard]] std::int64_t stretches() const;
+
+  Tensor hidden_, weight_, bias_;
+  Options options_;
+  std::int64_t tokens_, words_, width_, chunk_;                   // N, V, H; tokens of a block
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_target_;  // (target, token), ascending
+  Tensor log_sum_, entropy_, log_prob_, greedy_;                  // [N]
 };
 
 }  // namespace rlalgo::tensor::detail

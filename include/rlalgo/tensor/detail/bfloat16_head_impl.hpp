@@ -2,152 +2,256 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/core/thread_pool.hpp>
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/detail/amx_products.hpp>
+#include <rlalgo/tensor/detail/attention_rows.hpp>
+#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head.hpp>
+#include <rlalgo/tensor/detail/block_products.hpp>
+#include <rlalgo/tensor/detail/logit_rows.hpp>
+#include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/tensor.hpp>
-#include <rlalgo/tensor/threads.hpp>
+#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
+#include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor::detail {
 
-inline constexpr std::int64_t block_rows = 64;
+inline constexpr std::int64_t block_words = 64, stretch_words = 512;
 
-RLALGO_INLINE Bfloat16Head::Bfloat16Head(Tensor hidden, Tensor weight, std::int64_t tile_tokens)
-    : hidden_(std::move(hidden)), weight_(std::move(weight)), width_(hidden_.size(1)) {
-  const auto narrow = hidden_.options().dtype(c10::ScalarType::BFloat16);
-  for (std::int64_t begin = 0; begin < hidden_.size(0); begin += tile_tokens) {
-    Tokens t{begin, std::min(tile_tokens, hidden_.size(0) - begin), 0, {}, {}, {}};
-    t.width = padded(t.count);
-    t.by_columns = empty({width_ / 2, t.width, 2}, narrow);
-    pair_columns(hidden_.const_data_ptr<BFloat16>() + begin * width_, t.count, width_, width_,
-                 t.by_columns.mutable_data_ptr<BFloat16>(), t.width);
-    tokens_.push_back(std::move(t));
-  }
+RLALGO_INLINE bool Bfloat16Head::usable() {
+  return has_lanes() && product_kernels(at::kBFloat16) != ProductKernels::libtorch;
 }
 
-RLALGO_INLINE Bfloat16Head::~Bfloat16Head() = default;
-
-template <class F>
-void Bfloat16Head::parallel(std::int64_t tasks, F&& f) {
-  // Of the calling thread, for all heads: the kernels that a worker has compiled for blocks are that thread's own.
-  thread_local std::unique_ptr<core::ThreadPool> pool;
-  const int threads = available_threads();
-  if (!pool || pool->threads() != threads) pool = std::make_unique<core::ThreadPool>(threads);
-  // A task is tens of microseconds; a few of them end with one release of the CPU's tiles.
-  const std::int64_t parts = std::min<std::int64_t>(tasks, 4 * threads);
-  pool->run(static_cast<std::uint32_t>(parts), [&](std::uint32_t part, int) {
-    for (std::int64_t i = tasks * part / parts; i < tasks * (part + 1) / parts; ++i) f(i);
-    end_of_blocks();
-  });
+RLALGO_INLINE Bfloat16Head::Bfloat16Head(Tensor hidden, Tensor weight, Tensor bias, const Tensor& targets,
+                                         Options options)
+    : hidden_(std::move(hidden)),
+      weight_(std::move(weight)),
+      options_(options),
+      tokens_(hidden_.size(0)),
+      words_(weight_.size(0)),
+      width_(weight_.size(1)) {
+  constexpr std::int64_t panel = 32;
+  const std::int64_t chunk = options_.tile_tokens > 0 ? options_.tile_tokens : 512;
+  chunk_ = (std::min(chunk, std::max<std::int64_t>(tokens_, 1)) + panel - 1) / panel * panel;
+  if (bias.defined()) bias_ = bias.mul(1.0 / options_.temperature).contiguous();
+  const auto* const target = targets.const_data_ptr<std::int64_t>();
+  for (std::int64_t n = 0; n < tokens_; ++n) by_target_.emplace_back(target[n], n);
+  std::sort(by_target_.begin(), by_target_.end());
 }
 
-RLALGO_INLINE void Bfloat16Head::logits(std::int64_t t, std::int64_t begin, std::int64_t words, float* tile) {
-  const Tokens& tokens = tokens_[static_cast<std::size_t>(t)];
-  const BFloat16* const w = weight_.const_data_ptr<BFloat16>() + begin * width_;
-  const BFloat16* const h = tokens.by_columns.const_data_ptr<BFloat16>();
-  parallel((words + block_rows - 1) / block_rows, [&](std::int64_t i) {
-    const std::int64_t row = i * block_rows, rows = std::min(block_rows, words - row);
-    multiply({rows, tokens.width, width_, width_, tokens.width, tokens.width}, w + row * width_, h,
-             tile + row * tokens.width);
-  });
-}
-
-RLALGO_INLINE void Bfloat16Head::begin() {
-  for (Tokens& t : tokens_) t.grad = Tensor();
-}
-
-RLALGO_INLINE void Bfloat16Head::begin_words(std::int64_t begin, std::int64_t words, bool hidden, bool weight) {
-  words_ = words;
-  even_words_ = words + words % 2;
-  wants_hidden_ = hidden;
-  wants_weight_ = weight;
-  const auto narrow = hidden_.options().dtype(c10::ScalarType::BFloat16);
-  const auto wide = hidden_.options().dtype(c10::ScalarType::Float);
-  const std::int64_t widest = tokens_.empty() ? 0 : tokens_.front().width;
-  if (hidden) {
-    turned_ = words == even_words_ ? empty({width_, even_words_}, narrow) : zeros({width_, even_words_}, narrow);
-    turned_.narrow(1, 0, words).copy_(weight_.narrow(0, begin, words).t());
-    if (!by_pairs_.defined() || by_pairs_.size(0) < even_words_ / 2)
-      by_pairs_ = empty({even_words_ / 2, widest, 2}, narrow);
-  }
-  if (weight) {
-    grad_weight_ = empty({words, width_}, wide);
-    if (!by_words_.defined() || by_words_.size(0) < words) by_words_ = empty({words, widest}, narrow);
-  }
-}
-
-RLALGO_INLINE void Bfloat16Head::add(std::int64_t t, const float* tile, const float* factor) {
-  Tokens& tokens = tokens_[static_cast<std::size_t>(t)];
-  const std::int64_t width = tokens.width, count = tokens.count;
-  const auto narrow = hidden_.options().dtype(c10::ScalarType::BFloat16);
-  const auto wide = hidden_.options().dtype(c10::ScalarType::Float);
-  const bool first_words = !tokens.grad.defined();
-  if (wants_hidden_ && first_words) tokens.grad = empty({width_, width}, wide);
-  if (wants_weight_ && !tokens.by_rows.defined()) {
-    tokens.by_rows = zeros({width / 2, width_, 2}, narrow);
-    pair_rows(hidden_.const_data_ptr<BFloat16>() + tokens.begin * width_, count, width_, width_,
-              tokens.by_rows.mutable_data_ptr<BFloat16>());
-  }
-  BFloat16* const by_words = wants_weight_ ? by_words_.mutable_data_ptr<BFloat16>() : nullptr;
-  BFloat16* const by_pairs = wants_hidden_ ? by_pairs_.mutable_data_ptr<BFloat16>() : nullptr;
-  // A pair of rows at a time, through `lines` [2, width]. What is beyond the tokens and words stays 0.
-  const auto round_pair = [&](std::int64_t pair, std::vector<BFloat16>& lines) {
-    std::fill(lines.begin(), lines.end(), BFloat16(0, BFloat16::from_bits()));
-    BFloat16* const first = lines.data();
-    BFloat16* const second = first + width;
-    for (std::int64_t word = 2 * pair; word < std::min(words_, 2 * pair + 2); ++word) {
-      const float* const from = tile + word * width;
-      BFloat16* const line = word == 2 * pair ? first : second;
-      if (factor == nullptr)
-        for (std::int64_t n = 0; n < count; ++n) line[n] = BFloat16(from[n]);
-      else
-        for (std::int64_t n = 0; n < count; ++n) line[n] = BFloat16(factor[n] * from[n]);
-      if (by_words != nullptr) std::copy_n(line, width, by_words + word * width);
-    }
-    if (by_pairs == nullptr) return;
-    BFloat16* const out = by_pairs + 2 * pair * width;
-    for (std::int64_t n = 0; n < width; ++n) {
-      out[2 * n] = first[n];
-      out[2 * n + 1] = second[n];
-    }
+RLALGO_INLINE Bfloat16Head::Range Bfloat16Head::targets_in(std::int64_t begin, std::int64_t end) const {
+  const auto at = [&](std::int64_t word) {
+    return std::lower_bound(by_target_.begin(), by_target_.end(), std::pair(word, std::int64_t{0})) -
+           by_target_.begin();
   };
-  const std::int64_t pairs = even_words_ / 2, stretch = block_rows / 2;
-  parallel((pairs + stretch - 1) / stretch, [&](std::int64_t i) {
-    std::vector<BFloat16> lines(static_cast<std::size_t>(2 * width));
-    for (std::int64_t pair = i * stretch; pair < std::min(pairs, (i + 1) * stretch); ++pair) round_pair(pair, lines);
-  });
-  if (wants_weight_) {
-    float* const grad = grad_weight_.mutable_data_ptr<float>();
-    const BFloat16* const h = tokens.by_rows.const_data_ptr<BFloat16>();
-    parallel((words_ + block_rows - 1) / block_rows, [&](std::int64_t i) {
-      const std::int64_t row = i * block_rows, rows = std::min(block_rows, words_ - row);
-      multiply({rows, width_, width, width, width_, width_, t > 0}, by_words + row * width, h, grad + row * width_);
-    });
-  }
-  if (wants_hidden_) {
-    float* const grad = tokens.grad.mutable_data_ptr<float>();
-    const BFloat16* const w = turned_.const_data_ptr<BFloat16>();
-    parallel((width_ + block_rows - 1) / block_rows, [&](std::int64_t i) {
-      const std::int64_t row = i * block_rows, rows = std::min(block_rows, width_ - row);
-      multiply({rows, width, even_words_, even_words_, width, width, !first_words}, w + row * even_words_, by_pairs,
-               grad + row * width);
-    });
-  }
+  return {at(begin), at(end)};
 }
 
-RLALGO_INLINE Tensor Bfloat16Head::grad_hidden() const {
-  Tensor out = zeros(hidden_.sizes(), hidden_.options().dtype(c10::ScalarType::Float));
-  for (const Tokens& t : tokens_)
-    if (t.grad.defined()) out.narrow(0, t.begin, t.count).copy_(t.grad.narrow(1, 0, t.count).t());
+RLALGO_INLINE std::int64_t Bfloat16Head::stretches() const { return (words_ + stretch_words - 1) / stretch_words; }
+
+#if defined(__x86_64__)
+
+static_assert(amx::Bfloat16::tile_columns == 32 && avx512::Bfloat16::tile_columns == 32);
+
+template <class Kernel>
+void Bfloat16Head::reduce(const Tensor& maximum, const Tensor& sum, const Tensor& moment, float* chosen) const {
+  using Blocks = BlockProducts<Kernel>;
+  using Number = typename Blocks::Number;
+  const auto* const w = weight_.const_data_ptr<Number>();
+  const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  tiles::Room states;
+  const auto hidden =
+      Blocks::pack_right(Blocks::strided(hidden_.const_data_ptr<Number>(), width_, 1), tokens_, width_, states);
+  const auto row_of = [&](const Tensor& x, std::int64_t stretch) {
+    return x.defined() ? x.mutable_data_ptr<float>() + stretch * tokens_ : nullptr;
+  };
+  const auto inverse = static_cast<float>(1.0 / options_.temperature);
+  on_threads(stretches(), [&](std::int64_t stretch) {
+    thread_local tiles::Room left_room, products;
+    const typename Kernel::Scope scope;
+    float* const top = row_of(maximum, stretch);
+    float* const total = row_of(sum, stretch);
+    float* const first_moment = row_of(moment, stretch);
+    std::fill_n(top, tokens_, -std::numeric_limits<float>::infinity());
+    std::fill_n(total, tokens_, 0.0f);
+    if (first_moment != nullptr) std::fill_n(first_moment, tokens_, 0.0f);
+    float* const block = products.of(block_words * chunk_);
+    const std::int64_t last = std::min(words_, (stretch + 1) * stretch_words);
+    for (std::int64_t word = stretch * stretch_words; word < last; word += block_words) {
+      const std::int64_t count = std::min(block_words, last - word);
+      const float* const left =
+          Blocks::pack_left(Blocks::strided(w + word * width_, width_, 1), count, width_, left_room);
+      const Range targets = targets_in(word, word + count);
+      for (std::int64_t n = 0; n < tokens_; n += chunk_) {
+        const std::int64_t some = std::min(chunk_, tokens_ - n);
+        Blocks::multiply(count, left, hidden.from(n), some, width_, block, chunk_, false);
+        const logit_rows::Block logits{block, chunk_, count, some, bias == nullptr ? nullptr : bias + word, inverse};
+        if (first_moment != nullptr)
+          logit_rows::reduce<true>(logits, top + n, total + n, first_moment + n);
+        else
+          logit_rows::reduce<false>(logits, top + n, total + n, nullptr);
+        for (std::int64_t i = targets.begin; i < targets.end; ++i) {
+          const auto [target, token] = by_target_[static_cast<std::size_t>(i)];
+          if (token < n || token >= n + some) continue;
+          chosen[token] =
+              block[(target - word) * chunk_ + token - n] * inverse + (bias == nullptr ? 0.0f : bias[target]);
+        }
+      }
+    }
+  });
+}
+
+template <class Kernel>
+void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entropy, bool adds,
+                                 const Gradients& gradients) const {
+  using Blocks = BlockProducts<Kernel>;
+  using Number = typename Blocks::Number;
+  const auto* const w = weight_.const_data_ptr<Number>();
+  const auto* const h = hidden_.const_data_ptr<Number>();
+  const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const float* const log_prob = log_prob_.const_data_ptr<float>();
+  const logit_rows::Tokens tokens{log_sum_.const_data_ptr<float>(), of_log_prob, of_entropy,
+                                  of_entropy == nullptr ? nullptr : entropy_.const_data_ptr<float>()};
+  const auto inverse = static_cast<float>(1.0 / options_.temperature);
+  const bool of_hidden = gradients.hidden.defined(), of_weight = gradients.weight.defined();
+  const std::int64_t panels = Blocks::up(width_, Blocks::width) / Blocks::width;
+  tiles::Room states, states_by_row;
+  const auto hidden = Blocks::pack_right(Blocks::strided(h, width_, 1), tokens_, width_, states);
+  // h with tokens as terms, a chunk after the other.
+  const std::int64_t chunk_panel = Blocks::width * Blocks::steps(chunk_), chunk_floats = panels * chunk_panel;
+  float* const by_row = states_by_row.of(Blocks::up(tokens_, chunk_) / chunk_ * chunk_floats);
+  for (std::int64_t n = 0; of_weight && n < tokens_; n += chunk_)
+    Blocks::pack_panels(Blocks::strided(h + n * width_, 1, width_), width_, std::min(chunk_, tokens_ - n), chunk_panel,
+                        by_row + n / chunk_ * chunk_floats);
+  // A tile of words: ∂/∂l [tile, stride], and w with words as terms, a stretch after the other.
+  constexpr std::int64_t elements = std::int64_t{1} << 21U;
+  const std::int64_t wanted =
+      options_.tile_words > 0 ? options_.tile_words : elements / std::max<std::int64_t>(1, tokens_);
+  const std::int64_t tile = std::clamp(Blocks::up(wanted, block_words), block_words, Blocks::up(words_, block_words));
+  const std::int64_t stride = Blocks::up(tokens_, 32), stretch = std::min(tile, stretch_words);
+  const std::int64_t stretch_panel = Blocks::width * Blocks::steps(stretch), stretch_floats = panels * stretch_panel;
+  tiles::Room of_logits, weights_by_row, sums;
+  auto* const slopes = reinterpret_cast<Number*>(of_logits.of(tile * stride / 2));
+  float* const turned = of_hidden ? weights_by_row.of(Blocks::up(tile, stretch) / stretch * stretch_floats) : nullptr;
+  float* const grad_hidden = of_hidden ? sums.of(tokens_ * width_) : nullptr;
+
+  // ∂/∂l of a block of words from `word` on, number `at` of its tile, and what follows from it alone.
+  const auto of_words = [&](std::int64_t word, std::int64_t at, std::int64_t count) {
+    thread_local tiles::Room left_room, products, grad_room;
+    float* const block = products.of(block_words * chunk_);
+    Number* const own = slopes + at * stride;
+    const float* left = Blocks::pack_left(Blocks::strided(w + word * width_, width_, 1), count, width_, left_room);
+    for (std::int64_t n = 0; n < tokens_; n += chunk_) {
+      const std::int64_t some = std::min(chunk_, tokens_ - n);
+      Blocks::multiply(count, left, hidden.from(n), some, width_, block, chunk_, false);
+      const logit_rows::Block logits{block, chunk_, count, some, bias == nullptr ? nullptr : bias + word, inverse};
+      if (of_entropy != nullptr)
+        logit_rows::differentiate<true>(logits, tokens.from(n), own + n, stride);
+      else
+        logit_rows::differentiate<false>(logits, tokens.from(n), own + n, stride);
+    }
+    const Range targets = targets_in(word, word + count);
+    for (std::int64_t i = targets.begin; i < targets.end; ++i) {
+      const auto [target, token] = by_target_[static_cast<std::size_t>(i)];
+      own[(target - word) * stride + token] = Number(tokens.of_target(token, log_prob[token]));
+    }
+    if (of_weight) {
+      float* const grad = grad_room.of(block_words * width_);
+      for (std::int64_t n = 0; n < tokens_; n += chunk_) {
+        const std::int64_t some = std::min(chunk_, tokens_ - n);
+        left = Blocks::pack_left(Blocks::strided(own + n, stride, 1), count, some, left_room);
+        Blocks::multiply(count, left, {by_row + n / chunk_ * chunk_floats, chunk_panel}, width_, some, grad, width_,
+                         n > 0);
+      }
+      auto* const out = gradients.weight.mutable_data_ptr<Number>() + word * width_;
+      for (std::int64_t v = 0; v < count; ++v)
+        rows::put<Number>(grad + v * width_, 1.0f, adds, out + v * width_, width_);
+    }
+    if (of_hidden)
+      Blocks::pack_panels(Blocks::strided(w + word * width_, 1, width_), width_, count, stretch_panel,
+                          turned + at / stretch * stretch_floats + Blocks::steps(at % stretch) * Blocks::width);
+    if (gradients.bias.defined())
+      for (std::int64_t v = 0; v < count; ++v)
+        gradients.bias.mutable_data_ptr<float>()[word + v] = logit_rows::total(own + v * stride, tokens_);
+  };
+  constexpr std::int64_t block_tokens = block_words / Blocks::height * Blocks::height;
+  for (std::int64_t begin = 0; begin < words_; begin += tile) {
+    const std::int64_t end = std::min(words_, begin + tile);
+    on_stretches(end - begin, block_words, [&](std::int64_t from, std::int64_t to) {
+      const typename Kernel::Scope scope;
+      of_words(begin + from, from, to - from);
+    });
+    if (!of_hidden) continue;
+    on_stretches(tokens_, block_tokens, [&](std::int64_t from, std::int64_t to) {
+      thread_local tiles::Room left_room;
+      const typename Kernel::Scope scope;
+      for (std::int64_t at = 0; at < end - begin; at += stretch) {
+        const std::int64_t depth = std::min(stretch, end - begin - at);
+        const float* const left =
+            Blocks::pack_left(Blocks::strided(slopes + at * stride + from, 1, stride), to - from, depth, left_room);
+        Blocks::multiply(to - from, left, {turned + at / stretch * stretch_floats, stretch_panel}, width_, depth,
+                         grad_hidden + from * width_, width_, begin + at > 0);
+      }
+    });
+  }
+  if (of_hidden)
+    for (std::int64_t n = 0; n < tokens_; ++n)
+      rows::put<Number>(grad_hidden + n * width_, 1.0f, false, gradients.hidden.mutable_data_ptr<Number>() + n * width_,
+                        width_);
+}
+
+// f(kernel) with the kernel for bfloat16.
+template <class F>
+void with_bfloat16_kernel(const F& f) {
+  if (product_kernels(at::kBFloat16) == ProductKernels::amx) return f(amx::Bfloat16());
+  f(avx512::Bfloat16());
+}
+
+RLALGO_INLINE Tensor Bfloat16Head::forward() {
+  const auto options = hidden_.options().dtype(at::kFloat);
+  const Tensor out = empty({options_.entropy ? 2 : 1, tokens_}, options), chosen = zeros({tokens_}, options);
+  const Tensor maximum = empty({stretches(), tokens_}, options), sum = empty({stretches(), tokens_}, options);
+  const Tensor moment = options_.entropy ? empty({stretches(), tokens_}, options) : Tensor();
+  with_bfloat16_kernel(
+      [&]<class Kernel>(Kernel) { reduce<Kernel>(maximum, sum, moment, chosen.mutable_data_ptr<float>()); });
+  const Tensor top = maximum.amax(0);     // [N]
+  const Tensor shift = maximum.sub(top);  // [stretches, N]
+  const Tensor factor = shift.exp();
+  const Tensor all = factor.mul(sum).sum(0);
+  log_sum_ = top.add(all.log());
+  if (options_.greedy) greedy_ = chosen.ge(top).to(at::kFloat);
+  out.select(0, 0).copy_(chosen.sub(log_sum_));
+  log_prob_ = out.select(0, 0).clone();
+  if (options_.entropy) {
+    entropy_ = all.log().sub(factor.mul(moment.add(shift.mul(sum))).sum(0).div(all));
+    out.select(0, 1).copy_(entropy_);
+  }
   return out;
 }
+
+RLALGO_INLINE void Bfloat16Head::backward(const Tensor& of_log_prob, const Tensor& of_entropy, bool adds,
+                                          const Gradients& gradients) {
+  const auto over_temperature = [&](const Tensor& x) { return x.mul(1.0 / options_.temperature).contiguous(); };
+  const Tensor g = over_temperature(of_log_prob), s = of_entropy.defined() ? over_temperature(of_entropy) : Tensor();
+  with_bfloat16_kernel([&]<class Kernel>(Kernel) {
+    differentiate<Kernel>(g.const_data_ptr<float>(), s.defined() ? s.const_data_ptr<float>() : nullptr, adds,
+                          gradients);
+  });
+}
+
+#else
+
+RLALGO_INLINE Tensor Bfloat16Head::forward() { return {}; }
+RLALGO_INLINE void Bfloat16Head::backward(const Tensor&, const Tensor&, bool, const Gradients&) {}
+
+#endif
 
 }  // namespace rlalgo::tensor::detail

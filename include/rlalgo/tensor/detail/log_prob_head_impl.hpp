@@ -46,17 +46,20 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
   compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
   tokens_ = hidden_.size(0);
   vocabulary_ = weight_.size(0);
-  const bool narrow = hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
-                      weight.scalar_type() == c10::ScalarType::BFloat16 && hidden.size(1) % 2 == 0 &&
-                      weight_.is_contiguous() && multiplies_bfloat16();
-  choose_tiles(narrow);
-  if (narrow && !whole_rows())
-    narrow_ = std::make_unique<Bfloat16Head>(hidden_.contiguous(), weight_, tile_tokens_);
-  else
-    states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
+  if (tokens_ > 0 && hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
+      weight.scalar_type() == c10::ScalarType::BFloat16 && weight_.is_contiguous() && Bfloat16Head::usable()) {
+    narrow_ = std::make_unique<Bfloat16Head>(
+        hidden_.contiguous(), weight_, bias_.defined() ? widen(bias_) : Tensor(), targets_,
+        Bfloat16Head::Options{options_.temperature, options_.entropy, options_.greedy, options_.tile_tokens,
+                              options_.tile_vocabulary});
+    return;
+  }
+  choose_tiles();
+  states_ = whole_rows() ? widen(hidden_) : widen(hidden_).t().contiguous().t();
 }
 
 RLALGO_INLINE Tensor LogProbTiles::forward(bool keep) {
+  if (narrow_) return narrow_->forward();
   Tensor out = hidden_.new_empty({options_.entropy ? 2 : 1, tokens_}, hidden_.options().dtype(compute_));
   if (options_.greedy) greedy_ = hidden_.new_empty({tokens_}, out.options());
   // The copies of the hidden states that backward makes count, too: what is extra stays the same for any N.
@@ -77,16 +80,16 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
     core::raise("tensor", 5,
                 {.what = "hidden states or head weight were changed in place between forward and backward",
                  .remedy = "update parameters after the backward pass"});
+  if (narrow_) return backward_narrow(grad_out);
   const Tensor g = grad_out.select(0, 0).to(compute_).unsqueeze(1).div(options_.temperature);  // [N, 1]
   Tensor s;                                                                                    // [N, 1]
   if (options_.entropy && options_.entropy_gradient)
     s = grad_out.select(0, 1).to(compute_).unsqueeze(1).div(options_.temperature);
   // Without entropy, ∂/∂l = −g (p − 1[target]): the factor −g is applied to the short sides of the products.
-  const Tensor states = narrow_ ? Tensor() : s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
-  const Tensor factor = narrow_ && !s.defined() ? g.neg().contiguous() : Tensor();
+  const Tensor states = s.defined() ? widen(hidden_) : widen(hidden_).mul(g.neg());  // [N, H]
   const bool narrow_weight = weight_.scalar_type() != compute_;
   Tensor grad_hidden, grad_weight, grad_bias;
-  if (required_.hidden && !narrow_) grad_hidden = states.new_zeros(states.sizes());
+  if (required_.hidden) grad_hidden = states.new_zeros(states.sizes());
   const bool lent = lent_.defined();
   const bool adds = leaf_.defined() && leaf_.grad().defined();
   if (required_.weight)
@@ -95,16 +98,14 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
                   : lent         ? std::exchange(lent_, Tensor())
                                  : weight_.new_empty(weight_.sizes());
   if (required_.bias) grad_bias = g.new_zeros({vocabulary_});
-  if (narrow_) narrow_->begin();
   Buffer scratch(*this), powers(*this);
   std::size_t tile_index = 0;
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-    const Tensor w = words(v);  // [v, H]
+    const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
     // While logits of later tokens still lie in the gradient's memory, it is summed up elsewhere.
     const bool apart = narrow_weight || (lent && tile_tokens_ < tokens_);
     Tensor grad_w;  // [v, H]
-    if (required_.weight && !narrow_) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
-    if (narrow_) narrow_->begin_words(v.begin, v.size, required_.hidden, required_.weight);
+    if (required_.weight) grad_w = apart ? w.new_empty(w.sizes()) : grad_weight.narrow(0, v.begin, v.size);
     for (const Range n : ranges(tokens_, tile_tokens_)) {
       Tensor tile = scratch.view(n.size, v.size);
       const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
@@ -117,34 +118,40 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       } else {
         tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
       }
-      if (narrow_) {
-        narrow_->add(n.begin / tile_tokens_, tile.const_data_ptr<float>(),
-                     factor.defined() ? factor.const_data_ptr<float>() + n.begin : nullptr);
-      } else {
-        if (required_.hidden) addmm_(rows(grad_hidden), tile, w);
-        if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
-      }
+      if (required_.hidden) addmm_(rows(grad_hidden), tile, w);
+      if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
       if (required_.bias)
         grad_bias.narrow(0, v.begin, v.size).add_((s.defined() ? tile : tile.mul_(rows(g).neg())).sum(0));
     }
     if (required_.weight && apart) {
       Tensor sum = grad_weight.narrow(0, v.begin, v.size);
-      const Tensor& own = narrow_ ? narrow_->grad_weight() : grad_w;
-      adds ? sum.add_(own) : sum.copy_(own);
+      adds ? sum.add_(grad_w) : sum.copy_(grad_w);
     }
   }
   if (lent || beside_) kept_.clear();
   lent_ = Tensor();
   if (leaf_.defined()) leaf_.mutable_grad() = std::exchange(grad_weight, Tensor());
   if (required_.hidden) {
-    if (narrow_)
-      grad_hidden = narrow_->grad_hidden();
-    else if (!s.defined())
-      grad_hidden.mul_(g).neg_();
+    if (!s.defined()) grad_hidden.mul_(g).neg_();
     grad_hidden = grad_hidden.to(hidden_.scalar_type());
   }
   if (required_.bias) grad_bias = grad_bias.to(bias_.scalar_type());
   return {grad_hidden, grad_weight, grad_bias};
+}
+
+RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward_narrow(const Tensor& grad_out) {
+  const bool adds = leaf_.defined() && leaf_.grad().defined();
+  const Bfloat16Head::Gradients out{
+      .hidden = required_.hidden ? hidden_.new_empty(hidden_.sizes()) : Tensor(),
+      .weight = !required_.weight ? Tensor()
+                : adds            ? leaf_.grad()
+                                  : weight_.new_empty(weight_.sizes()),
+      .bias = required_.bias ? bias_.new_empty({vocabulary_}, bias_.options().dtype(compute_)) : Tensor()};
+  const bool of_entropy = options_.entropy && options_.entropy_gradient;
+  narrow_->backward(grad_out.select(0, 0), of_entropy ? grad_out.select(0, 1) : Tensor(), adds, out);
+  if (leaf_.defined()) leaf_.mutable_grad() = out.weight;
+  return {out.hidden, leaf_.defined() ? Tensor() : out.weight,
+          required_.bias ? out.bias.to(bias_.scalar_type()) : Tensor()};
 }
 
 RLALGO_INLINE std::vector<Range> LogProbTiles::ranges(std::int64_t total, std::int64_t step) {
@@ -184,7 +191,7 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
     if (!beside_) lent_ = weight_.new_empty(weight_.sizes());
   }
   for (const Range v : ranges(vocabulary_, tile_vocabulary_)) {
-    const Tensor w = words(v);  // [v, H]
+    const Tensor w = widen(weight_.narrow(0, v.begin, v.size));  // [v, H]
     const bool first = v.begin == 0;
     for (const Range n : ranges(tokens_, tile_tokens_)) {
       Tensor tile = scratch.view(n.size, v.size);  // [n, v]
@@ -242,19 +249,13 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
         .narrow(0, n.begin * v.size, n.size * v.size)
         .view({v.size, n.size})
         .t();
-  const std::int64_t width = stride(n.size);
   const bool as_if_lent = beside_ && n.begin + n.size <= weight_.size(1);
-  if (!as_if_lent && (!keeps_ || !spend(width * v.size))) return {};
-  return hidden_.new_empty({v.size, width}, hidden_.options().dtype(compute_)).narrow(1, 0, n.size).t();
+  if (!as_if_lent && (!keeps_ || !spend(n.size * v.size))) return {};
+  return hidden_.new_empty({v.size, n.size}, hidden_.options().dtype(compute_)).t();
 }
 
 RLALGO_INLINE void LogProbTiles::logits(Tensor tile, Range n, Range v, const Tensor& w) const {
-  if (narrow_) {
-    narrow_->logits(n.begin / tile_tokens_, v.begin, v.size, tile.mutable_data_ptr<float>());
-    if (options_.temperature != 1.0) tile.mul_(1.0 / options_.temperature);
-  } else {
-    addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
-  }
+  addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
   if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
 }
 
@@ -274,13 +275,13 @@ RLALGO_INLINE std::pair<Tensor, Tensor> LogProbTiles::target_in(Range n, Range v
   return {index, index.eq(column)};
 }
 
-RLALGO_INLINE void LogProbTiles::choose_tiles(bool narrow) {
+RLALGO_INLINE void LogProbTiles::choose_tiles() {
   constexpr std::int64_t elements = std::int64_t{1} << 19;
   std::int64_t tokens = options_.tile_tokens, vocabulary = options_.tile_vocabulary;
   if (tokens <= 0) tokens = std::max<std::int64_t>(512, elements / vocabulary_);
   tile_tokens_ = std::clamp<std::int64_t>(tokens, 1, std::max<std::int64_t>(tokens_, 1));
   if (vocabulary <= 0) {
-    vocabulary = elements / (narrow ? std::max<std::int64_t>(tile_tokens_, 512) : tile_tokens_);  // narrow: few shapes
+    vocabulary = elements / tile_tokens_;
     // A narrow weight is widened tile by tile: bound that copy too.
     if (weight_.scalar_type() != compute_)
       vocabulary =

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/tensor/blocks.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
 #include <rlalgo/tensor/detail/amx_products.hpp>
 #include <rlalgo/tensor/detail/avx2_products.hpp>
 #include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
