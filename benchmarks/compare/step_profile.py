@@ -34,13 +34,13 @@ ENGINE = "generation: products and attention of the engine"
 # The first that fits counts. (object file, symbol)
 CLASSES = (
     ("kernel: pages, system calls", r"^\[|kallsyms", r""),
-    ("matrix products", r"", r"gemm|gemv|mkl_(blas|lapack)|xbyak|dnnl|rlalgo::tensor::avx"),
+    ("matrix products", r"", r"gemm|gemv|mkl_(blas|lapack)|xbyak|dnnl|rlalgo::tensor::(avx|amx)"),
     (ENGINE, r"", r"rlalgo::inference"),
     ("memory: malloc, free", r"", r"malloc|calloc|realloc|^_?_?(cfree|free)$|_int_free|posix_memalign|unlink_chunk|tcache"),
     ("memory: copies and fills", r"", r"mem(cpy|set|move)|copy_|fill_kernel|direct_copy"),
     ("waiting: locks, threads", r"libgomp|ld-linux", r"pthread_|futex|gomp_|omp_"),
-    ("softmax, log-probs, attention", r"", r"softmax|logsumexp|flash|attention|Sleef_(finz_)?(exp|log)|mkl_vml|log_prob"),
-    ("norms, activations, element-wise", r"", r"norm|silu|sigmoid|mul_|add_|div_|sum_|reduce|vectorized_|elementwise|binary_|unary_|cpublas|TensorIterator|VectorizedLoop|rsqrt"),
+    ("softmax, log-probs, attention", r"", r"softmax|logsumexp|flash|attention|Sleef_(finz_)?(exp|log)|mkl_vml|log_prob|rlalgo::tensor::(rows|logit_rows)|Attention|Bfloat16Head"),
+    ("norms, activations, element-wise", r"", r"norm|silu|sigmoid|mul_|add_|div_|sum_|reduce|vectorized_|elementwise|binary_|unary_|cpublas|TensorIterator|VectorizedLoop|rsqrt|lane_rows|rotate|on_threads"),
     ("optimizer", r"", r"adam"),
 )
 
