@@ -24,15 +24,9 @@ def case(function):
     return function
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @contextlib.contextmanager
 def gym(*arguments, port=None):
-    port = port or free_port()
+    port = port or cases.free_port()
     process = subprocess.Popen([sys.executable, FAKE, "--head-port", str(port), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "up\n"
@@ -143,7 +137,7 @@ def episodes_here(c, port, model_port, changes=None, **trl):
 def agents_that_ask_the_trainer(c):
     """Without a server the agents ask the process that trains; its run is that of a server with the same seed, and repeats itself."""
     rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
-    log, port = c.folder / "log.jsonl", free_port()
+    log, port = c.folder / "log.jsonl", cases.free_port()
     with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
         episodes_here(c, head, port, {"output_dir": "here", "save_strategy": "steps", "save_steps": 2})
         result = c.run("train", "config.yaml").expect(0, f"agents ask this process: http://127.0.0.1:{port}/v1", "done: step")
@@ -187,7 +181,7 @@ def agents_that_ask_the_trainer(c):
 def agents_that_ask_an_adapter(c):
     """With an adapter, in turns with training and beside it."""
     rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
-    log, port = c.folder / "log.jsonl", free_port()
+    log, port = c.folder / "log.jsonl", cases.free_port()
     lora = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "v_proj"]}
     with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
         for name, trl in [("turns", {}), ("beside", {"use_data_producer": True, "async_prefetch": True})]:
@@ -204,7 +198,7 @@ def agents_that_ask_an_adapter(c):
 @case
 def episodes_matched_by_features(c):
     """rl: ebft: what an agent's episode ends with is matched with the row's ground truth; failed episodes leave their groups."""
-    log, port = c.folder / "log.jsonl", free_port()
+    log, port = c.folder / "log.jsonl", cases.free_port()
     with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
         for agent, failed, trl in [("steady", False, {}), ("failing", True, {}), ("steady", False, {"use_data_producer": True, "async_prefetch": True})]:
             log.unlink(missing_ok=True)
@@ -236,7 +230,7 @@ def episodes_matched_by_features(c):
 @case
 def agents_that_ask_on_two_ranks(c):
     rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
-    log, port = c.folder / "log.jsonl", free_port()
+    log, port = c.folder / "log.jsonl", cases.free_port()
     with gym("--log", log, "--model-url", f"http://127.0.0.1:{port}") as head:
         for folder, accumulation, ranks in [("one", 2, []), ("many", 1, ["--nproc-per-node", 2])]:
             episodes_here(c, head, port, {"output_dir": folder, "gradient_accumulation_steps": accumulation})
@@ -252,7 +246,7 @@ def agents_that_ask_on_two_ranks(c):
 @case
 def a_trainer_that_agents_ask_is_stopped(c):
     rows(c, agent_ref={"type": "responses_api_agents", "name": "numbers_steady_agent"})
-    port = free_port()
+    port = cases.free_port()
     with gym("--model-url", f"http://127.0.0.1:{port}") as head:
         episodes_here(c, head, port, {"max_steps": 100000, "save_strategy": "steps", "save_steps": 100000})
         process = c.start("train", "config.yaml", once=True)
@@ -342,7 +336,7 @@ def failures_leave_their_group(c):
 @case
 def a_gym_that_is_restarted(c):
     rows(c)
-    port = free_port()
+    port = cases.free_port()
     with gym(port=port):
         config(c, port, {"max_steps": 100000}, nemo_gym_server_timeout=60)
         process = c.start("train", "config.yaml", once=True)
@@ -386,7 +380,7 @@ def bad_input(c):
 @case
 def a_gym_that_is_started(c):
     rows(c)
-    port = free_port()
+    port = cases.free_port()
     bin = c.folder / "Gym" / ".venv" / "bin"
     bin.mkdir(parents=True)
     (bin / "ng_run").write_text(f"""#!/bin/sh

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, Skipped, main, without_times  # noqa: E402
+from cases import QUICKSTART, Skipped, free_port, main, without_times  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
@@ -177,7 +177,7 @@ def learns_by_nccl(c, routes, update):
         with known_as(server, routes) as (port, asked):
             c.train({"max_steps": 3, "logging_steps": 1, "warmup_steps": 0, "learning_rate": 1e-2, "trl": {
                 "reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
-                "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}},
+                "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}, "vllm_group_port": free_port(),
                 **remote(port, vllm_importance_sampling_correction=True)}}, env=library).expect(0)
     finally:
         server.stop()

@@ -41,16 +41,19 @@ TEST_CASE("products, activations and norms are the textbook's") {
             .equal(tensor::from_values(std::vector<double>{7, 3, 3, 12}, kDouble).view({2, 2})));
   const Tensor x = tensor::from_values(std::vector<double>{0.5}, kDouble), one = tensor::ones({1}, kDouble);
   const double sigmoid = 1.0 / (1.0 + std::exp(-0.5));
-  CHECK(tensor::silu(x).item<double>() == Approx(0.5 * sigmoid).epsilon(1e-12));
-  CHECK(tensor::silu_backward(one, x).item<double>() == Approx(sigmoid * (1.0 + 0.5 * (1.0 - sigmoid))).epsilon(1e-12));
+  const Tensor active = tensor::empty({1}, kDouble), slope = tensor::empty({1}, kDouble);
+  tensor::silu_into(x, active);
+  tensor::silu_backward_into(one, x, slope);
+  CHECK(active.item<double>() == Approx(0.5 * sigmoid).epsilon(1e-12));
+  CHECK(slope.item<double>() == Approx(sigmoid * (1.0 + 0.5 * (1.0 - sigmoid))).epsilon(1e-12));
   CHECK(tensor::log_sigmoid(x).item<double>() == Approx(std::log(sigmoid)).epsilon(1e-12));
   CHECK(tensor::power(4.0, x).item<double>() == Approx(2.0).epsilon(1e-12));
   CHECK(tensor::where(x.gt(1.0), one, x).item<double>() == 0.5);
   CHECK(tensor::euclidean_norm(a, 1)[0].item<double>() == 3.0);
   CHECK(tensor::euclidean_norm(a, 1)[1].item<double>() == 4.0);
   Tensor in_place = x.clone();
-  tensor::silu_(in_place);
-  CHECK(in_place.equal(tensor::silu(x)));
+  tensor::silu_into(in_place, in_place);
+  CHECK(in_place.equal(active));
   tensor::subtract_into(in_place, one, x);
   CHECK(in_place.item<double>() == 0.5);
 }

@@ -118,9 +118,11 @@ inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double be
 
 // ---- element by element ---------------------------------------------------------------------------------------------
 
-inline Tensor silu(const Tensor& x) { return at::_ops::silu::call(x); }
-inline Tensor& silu_(Tensor& x) { return at::_ops::silu_::call(x); }
-inline Tensor silu_backward(const Tensor& grad, const Tensor& x) { return at::_ops::silu_backward::call(grad, x); }
+// Into `out`, which may be x.
+inline void silu_into(const Tensor& x, Tensor out) { at::_ops::silu_out::call(x, out); }
+inline void silu_backward_into(const Tensor& grad, const Tensor& x, Tensor out) {
+  at::_ops::silu_backward_grad_input::call(grad, x, out);
+}
 inline Tensor log_sigmoid(const Tensor& x) { return at::_ops::log_sigmoid::call(x); }
 
 // base^exponents.

@@ -13,7 +13,7 @@
 // Runs on any device. Targets in host memory are checked and moved; those on another device are taken as they are, since
 // a look at them would wait for the device.
 // Dtypes: float32, float64; bfloat16 and float16 inputs are widened tile by tile, results and sums are float32. Where the CPU
-// multiplies bfloat16 and both inputs are, kernels of our own take them as they are and keep no logits (detail/bfloat16_head.hpp):
+// multiplies bfloat16 and both inputs are, kernels of our own take them as they are and keep no logits (detail/bfloat16_head.hpp says what they keep):
 // log-probs are those of float32 operands, ∂/∂l is rounded to bfloat16 before it is multiplied.
 // Errors: [rlalgo.tensor.1] shapes or dtypes do not fit; [.2] target outside the vocabulary; [.3] temperature ≤ 0; [.4]
 // second derivative; [.5] an input was changed in place before backward.

@@ -16,6 +16,7 @@
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
+#include <rlalgo/model/detail/swiglu.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -60,13 +61,11 @@ RLALGO_INLINE void AtenOperations::rotate(Tensor& x, const RopeTable& table, Rot
 }
 
 RLALGO_INLINE void AtenOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
-  out.copy_(tensor::silu(gate).mul_(up));
+  detail::swiglu(gate, up, out);
 }
 
 RLALGO_INLINE void AtenOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
-  const Tensor of_silu = grad.mul(up);
-  up.copy_(tensor::silu(gate).mul_(grad));
-  gate.copy_(tensor::silu_backward(of_silu, gate));
+  detail::swiglu_backward(grad, gate, up);
 }
 
 RLALGO_INLINE AttentionLayout AtenOperations::lay_out(AttentionPlan plan, at::Device device) const {

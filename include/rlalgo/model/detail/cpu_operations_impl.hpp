@@ -1,7 +1,6 @@
 // Definitions of cpu_operations.hpp.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,6 +12,7 @@
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
 #include <rlalgo/model/detail/lane_rows.hpp>
+#include <rlalgo/model/detail/swiglu.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
@@ -76,55 +76,50 @@ RLALGO_INLINE void CpuOperations::rotate(Tensor& x, const RopeTable& table, Rota
 
 namespace detail {
 
-// f(begin, count) for stretches of n elements.
-template <class F>
-void on_elements(std::int64_t n, const F& f) {
+// f(begin, count) for stretches of n elements of T, or false where there are no sixteen lanes for it.
+template <class T, class F>
+bool on_lanes(std::int64_t n, const F& f) {
+  if (!has_lane_rows<T>()) return false;
   tensor::on_stretches(n, stretch_of(1), [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
+  return true;
+}
+
+// f(T{}) for the types that have lanes; else false.
+template <class F>
+bool with_lane_type(at::ScalarType type, const F& f) {
+  return type == at::kFloat ? f(float{}) : type == at::kBFloat16 && f(c10::BFloat16{});
 }
 
 }  // namespace detail
 
 RLALGO_INLINE void CpuOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
-  detail::dispatch_floating(gate.scalar_type(), [&]<class T>(T) {
-    using A = detail::Accumulator<T>;
-    const T* const from = gate.const_data_ptr<T>();
-    const T* const by = up.const_data_ptr<T>();
-    T* const to = out.mutable_data_ptr<T>();
-    detail::on_elements(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
 #if defined(__x86_64__)
-      if constexpr (sizeof(T) <= sizeof(float)) {
-        if (detail::has_lane_rows<T>()) return detail::lane_rows::swiglu(from + begin, by + begin, to + begin, count);
-      }
+  if (detail::with_lane_type(gate.scalar_type(), [&]<class T>(T) {
+        const T* const from = gate.const_data_ptr<T>();
+        const T* const by = up.const_data_ptr<T>();
+        T* const to = out.mutable_data_ptr<T>();
+        return detail::on_lanes<T>(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
+          detail::lane_rows::swiglu(from + begin, by + begin, to + begin, count);
+        });
+      }))
+    return;
 #endif
-      for (std::int64_t i = begin; i < begin + count; ++i) {
-        const A x = static_cast<A>(from[i]);
-        to[i] = static_cast<T>(static_cast<T>(x / (A(1) + std::exp(-x))) * by[i]);
-      }
-    });
-  });
+  detail::swiglu(gate, up, out);
 }
 
 RLALGO_INLINE void CpuOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
-  detail::dispatch_floating(gate.scalar_type(), [&]<class T>(T) {
-    using A = detail::Accumulator<T>;
-    const T* const g = grad.const_data_ptr<T>();
-    T* const gates = gate.mutable_data_ptr<T>();
-    T* const ups = up.mutable_data_ptr<T>();
-    detail::on_elements(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
 #if defined(__x86_64__)
-      if constexpr (sizeof(T) <= sizeof(float)) {
-        if (detail::has_lane_rows<T>())
-          return detail::lane_rows::swiglu_backward(g + begin, gates + begin, ups + begin, count);
-      }
+  if (detail::with_lane_type(gate.scalar_type(), [&]<class T>(T) {
+        const T* const g = grad.const_data_ptr<T>();
+        T* const gates = gate.mutable_data_ptr<T>();
+        T* const ups = up.mutable_data_ptr<T>();
+        return detail::on_lanes<T>(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
+          detail::lane_rows::swiglu_backward(g + begin, gates + begin, ups + begin, count);
+        });
+      }))
+    return;
 #endif
-      for (std::int64_t i = begin; i < begin + count; ++i) {
-        const A x = static_cast<A>(gates[i]), sigmoid = A(1) / (A(1) + std::exp(-x));
-        const T of_silu = static_cast<T>(g[i] * ups[i]);
-        ups[i] = static_cast<T>(g[i] * static_cast<T>(x * sigmoid));
-        gates[i] = static_cast<T>(static_cast<A>(of_silu) * sigmoid * (A(1) + x * (A(1) - sigmoid)));
-      }
-    });
-  });
+  detail::swiglu_backward(grad, gate, up);
 }
 
 RLALGO_INLINE AttentionOutput CpuOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,

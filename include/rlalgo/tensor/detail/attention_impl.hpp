@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -123,8 +124,8 @@ struct AttentionBlocks : BlockProducts<Kernel> {
     std::vector<float> along;
   };
   static Scratch& scratch() {
-    thread_local Scratch out;
-    return out;
+    thread_local const auto out = std::make_unique<Scratch>();  // not in the thread's own, small memory
+    return *out;
   }
 };
 
@@ -153,7 +154,7 @@ struct AttentionHead {
 
   void forward(const AttentionComponent& part, bool further, const HeadRows<Number>& value,
                const HeadRows<float>& log_sum) const {
-    const typename Kernel::Scope scope;
+    [[maybe_unused]] const typename Kernel::Scope scope;
     auto& room = Blocks::scratch();
     const RowSpan span = part.queries;
     const std::int64_t count = span.end - span.begin;
@@ -201,7 +202,7 @@ struct AttentionHead {
   void backward(const AttentionComponent& part, const HeadRows<const Number>& grad, const HeadRows<const Number>& value,
                 const HeadRows<const float>& log_sum, bool further, const HeadRows<Number>& grad_q,
                 const HeadRows<float>& grad_k, const HeadRows<float>& grad_v) const {
-    const typename Kernel::Scope scope;
+    [[maybe_unused]] const typename Kernel::Scope scope;
     auto& room = Blocks::scratch();
     const RowSpan span = part.queries;
     const std::int64_t count = span.end - span.begin;

@@ -76,7 +76,7 @@ void Bfloat16Head::reduce(const Tensor& maximum, const Tensor& sum, const Tensor
   const auto inverse = static_cast<float>(1.0 / options_.temperature);
   on_threads(stretches(), [&](std::int64_t stretch) {
     thread_local tiles::Room left_room, products;
-    const typename Kernel::Scope scope;
+    [[maybe_unused]] const typename Kernel::Scope scope;
     float* const top = row_of(maximum, stretch);
     float* const total = row_of(sum, stretch);
     float* const first_moment = row_of(moment, stretch);
@@ -186,13 +186,13 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
   for (std::int64_t begin = 0; begin < words_; begin += tile) {
     const std::int64_t end = std::min(words_, begin + tile);
     on_stretches(end - begin, block_words, [&](std::int64_t from, std::int64_t to) {
-      const typename Kernel::Scope scope;
+      [[maybe_unused]] const typename Kernel::Scope scope;
       of_words(begin + from, from, to - from);
     });
     if (!of_hidden) continue;
     on_stretches(tokens_, block_tokens, [&](std::int64_t from, std::int64_t to) {
       thread_local tiles::Room left_room;
-      const typename Kernel::Scope scope;
+      [[maybe_unused]] const typename Kernel::Scope scope;
       for (std::int64_t at = 0; at < end - begin; at += stretch) {
         const std::int64_t depth = std::min(stretch, end - begin - at);
         const float* const left =
