@@ -76,31 +76,23 @@ RLALGO_INLINE void CpuOperations::rotate(Tensor& x, const RopeTable& table, Rota
 
 namespace detail {
 
-// f(begin, count) for stretches of n elements of T, or false where there are no sixteen lanes for it.
-template <class T, class F>
-bool on_lanes(std::int64_t n, const F& f) {
-  if (!has_lane_rows<T>()) return false;
-  tensor::on_stretches(n, stretch_of(1), [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
-  return true;
-}
-
-// f(T{}) for the types that have lanes; else false.
+// f(T{}, begin, count) for stretches of n elements of a type T that has sixteen lanes here; else false.
 template <class F>
-bool with_lane_type(at::ScalarType type, const F& f) {
-  return type == at::kFloat ? f(float{}) : type == at::kBFloat16 && f(c10::BFloat16{});
+bool on_lanes(at::ScalarType type, std::int64_t n, const F& f) {
+  if (!tensor::has_lanes() || (type != at::kFloat && type != at::kBFloat16)) return false;
+  tensor::on_stretches(n, stretch_of(1), [&](std::int64_t begin, std::int64_t end) {
+    type == at::kFloat ? f(float{}, begin, end - begin) : f(c10::BFloat16{}, begin, end - begin);
+  });
+  return true;
 }
 
 }  // namespace detail
 
 RLALGO_INLINE void CpuOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
 #if defined(__x86_64__)
-  if (detail::with_lane_type(gate.scalar_type(), [&]<class T>(T) {
-        const T* const from = gate.const_data_ptr<T>();
-        const T* const by = up.const_data_ptr<T>();
-        T* const to = out.mutable_data_ptr<T>();
-        return detail::on_lanes<T>(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
-          detail::lane_rows::swiglu(from + begin, by + begin, to + begin, count);
-        });
+  if (detail::on_lanes(gate.scalar_type(), gate.numel(), [&]<class T>(T, std::int64_t begin, std::int64_t count) {
+        detail::lane_rows::swiglu(gate.const_data_ptr<T>() + begin, up.const_data_ptr<T>() + begin,
+                                  out.mutable_data_ptr<T>() + begin, count);
       }))
     return;
 #endif
@@ -109,13 +101,9 @@ RLALGO_INLINE void CpuOperations::swiglu(const Tensor& gate, const Tensor& up, c
 
 RLALGO_INLINE void CpuOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
 #if defined(__x86_64__)
-  if (detail::with_lane_type(gate.scalar_type(), [&]<class T>(T) {
-        const T* const g = grad.const_data_ptr<T>();
-        T* const gates = gate.mutable_data_ptr<T>();
-        T* const ups = up.mutable_data_ptr<T>();
-        return detail::on_lanes<T>(gate.numel(), [&](std::int64_t begin, std::int64_t count) {
-          detail::lane_rows::swiglu_backward(g + begin, gates + begin, ups + begin, count);
-        });
+  if (detail::on_lanes(gate.scalar_type(), gate.numel(), [&]<class T>(T, std::int64_t begin, std::int64_t count) {
+        detail::lane_rows::swiglu_backward(grad.const_data_ptr<T>() + begin, gate.mutable_data_ptr<T>() + begin,
+                                           up.mutable_data_ptr<T>() + begin, count);
       }))
     return;
 #endif

@@ -13,22 +13,19 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/tensor/attention.hpp>
-#include <rlalgo/tensor/detail/amx_products.hpp>
 #include <rlalgo/tensor/detail/attention_rows.hpp>
-#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/avx512_products.hpp>
+#include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
 #include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
-#include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor {
 
 RLALGO_INLINE bool has_attention(at::ScalarType type) {
-  return has_lanes() &&
-         (type == at::kFloat || (type == at::kBFloat16 && product_kernels(type) != ProductKernels::libtorch));
+  return type == at::kFloat ? has_lanes() : type == at::kBFloat16 && detail::has_bfloat16_kernel();
 }
 
 #if defined(__x86_64__)
@@ -177,8 +174,8 @@ struct AttentionHead {
           },
           [&](const SeenKeys& seen, std::int64_t query, std::int64_t n) {
             const std::int64_t row = piece.query_begin + query, most = seen.of(query + n - 1).end;
-            const float* left = Blocks::pack_left(Blocks::strided(q.row(row), q.stride, 1), n, width, room.left);
-            Blocks::multiply(n, left, keys, most, width, room.scores.data(), block_keys, false);
+            Blocks::multiply(Blocks::strided(q.row(row), q.stride, 1), n, keys, most, width, room.scores.data(),
+                             block_keys, false, room.left);
             float* const to = sums + (row - span.begin) * width;
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
@@ -187,8 +184,8 @@ struct AttentionHead {
                   room.running[static_cast<std::size_t>(row - span.begin + i)], room.weights.data() + i * block_keys);
               if (change != 1.0f) rows::multiply(to + i * width, change, width);
             }
-            left = Blocks::pack_left(Blocks::strided(room.weights.data(), block_keys, 1), n, most, room.left);
-            Blocks::multiply(n, left, values, width, most, to, width, true);
+            Blocks::multiply(Blocks::strided(room.weights.data(), block_keys, 1), n, values, width, most, to, width,
+                             true, room.left);
           });
     for (std::int64_t t = 0; t < count; ++t) {
       const rows::Running& run = room.running[static_cast<std::size_t>(t)];
@@ -228,10 +225,10 @@ struct AttentionHead {
           },
           [&](const SeenKeys& seen, std::int64_t query, std::int64_t n) {
             const std::int64_t row = piece.query_begin + query, most = seen.of(query + n - 1).end;
-            const float* left = Blocks::pack_left(Blocks::strided(q.row(row), q.stride, 1), n, width, room.left);
-            Blocks::multiply(n, left, keys, most, width, room.scores.data(), block_keys, false);
-            left = Blocks::pack_left(Blocks::strided(grad.row(row), grad.stride, 1), n, width, room.left);
-            Blocks::multiply(n, left, values, most, width, room.pulls.data(), block_keys, false);
+            Blocks::multiply(Blocks::strided(q.row(row), q.stride, 1), n, keys, most, width, room.scores.data(),
+                             block_keys, false, room.left);
+            Blocks::multiply(Blocks::strided(grad.row(row), grad.stride, 1), n, values, most, width, room.pulls.data(),
+                             block_keys, false, room.left);
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
               rows::differentiate<Number>(room.scores.data() + i * block_keys, room.pulls.data() + i * block_keys,
@@ -241,12 +238,12 @@ struct AttentionHead {
             }
             const auto queries = Blocks::pack_right(Blocks::strided(q.row(row), 1, q.stride), width, n, room.queries);
             const auto grads = Blocks::pack_right(Blocks::strided(grad.row(row), 1, grad.stride), width, n, room.grads);
-            left = Blocks::pack_left(Blocks::strided(room.weights.data(), 1, block_keys), most, n, room.left);
-            Blocks::multiply(most, left, grads, width, n, grad_v.row(first), width, true);
-            left = Blocks::pack_left(Blocks::strided(room.changes.data(), 1, block_keys), most, n, room.left);
-            Blocks::multiply(most, left, queries, width, n, grad_k.row(first), width, true);
-            left = Blocks::pack_left(Blocks::strided(room.changes.data(), block_keys, 1), n, most, room.left);
-            Blocks::multiply(n, left, keys_by_row, width, most, sums + (row - span.begin) * width, width, true);
+            Blocks::multiply(Blocks::strided(room.weights.data(), 1, block_keys), most, grads, width, n,
+                             grad_v.row(first), width, true, room.left);
+            Blocks::multiply(Blocks::strided(room.changes.data(), 1, block_keys), most, queries, width, n,
+                             grad_k.row(first), width, true, room.left);
+            Blocks::multiply(Blocks::strided(room.changes.data(), block_keys, 1), n, keys_by_row, width, most,
+                             sums + (row - span.begin) * width, width, true, room.left);
           });
     for (std::int64_t t = 0; t < count; ++t)
       rows::put<Number>(sums + t * width, 1.0f, further, grad_q.row(span.begin + t), width);
@@ -313,8 +310,7 @@ void attend_backward(const Tensor& grad, const AttentionOperands& in, const Tens
 template <class F>
 void with_attention_kernel(at::ScalarType type, const F& f) {
   if (type == at::kFloat) return f(avx512::Float32());
-  if (product_kernels(type) == ProductKernels::amx) return f(amx::Bfloat16());
-  f(avx512::Bfloat16());
+  with_bfloat16_kernel(f);
 }
 
 }  // namespace detail

@@ -10,18 +10,16 @@
 #include <cstdint>
 
 #include <rlalgo/tensor/detail/product_tiles.hpp>
+#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/turned.hpp>
 
 namespace rlalgo::tensor::avx512 {
 
+using lanes::first;
 using tiles::Destination;
 using tiles::Strided;
 
 #define RLALGO_AVX512 gnu::target("avx512f")
-
-[[nodiscard]] inline __mmask16 first(std::int64_t lanes) {
-  return lanes >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << std::max<std::int64_t>(lanes, 0)) - 1);
-}
 
 // out[c · ldo + r] = in[r · ldi + c] for 16 columns of four bytes of `Rows` rows; rows from `Rows` to 15 are zero. `some`: of each
 // row of out.

@@ -19,6 +19,7 @@
 
 namespace rlalgo::tensor::detail {
 
+// Where has_bfloat16_kernel().
 class Bfloat16Head {
  public:
   struct Options {
@@ -26,9 +27,6 @@ class Bfloat16Head {
     bool entropy, greedy;
     std::int64_t tile_tokens, tile_words;  // 0 = chosen from the shapes
   };
-
-  // Whether there are kernels here.
-  [[nodiscard]] static bool usable();
 
   // hidden [N, H], weight [V, H], contiguous; bias [V] float32 or undefined; targets [N] in host memory, 0 … V − 1.
   Bfloat16Head(Tensor hidden, Tensor weight, Tensor bias, const Tensor& targets, Options options);

@@ -10,25 +10,18 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/tensor/detail/amx_products.hpp>
 #include <rlalgo/tensor/detail/attention_rows.hpp>
-#include <rlalgo/tensor/detail/avx512_bf16_products.hpp>
 #include <rlalgo/tensor/detail/bfloat16_head.hpp>
+#include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/detail/block_products.hpp>
 #include <rlalgo/tensor/detail/logit_rows.hpp>
 #include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/functions.hpp>
-#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
-#include <rlalgo/tensor/products.hpp>
 
 namespace rlalgo::tensor::detail {
 
 inline constexpr std::int64_t block_words = 64, stretch_words = 512;
-
-RLALGO_INLINE bool Bfloat16Head::usable() {
-  return has_lanes() && product_kernels(at::kBFloat16) != ProductKernels::libtorch;
-}
 
 RLALGO_INLINE Bfloat16Head::Bfloat16Head(Tensor hidden, Tensor weight, Tensor bias, const Tensor& targets,
                                          Options options)
@@ -148,7 +141,8 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
     thread_local tiles::Room left_room, products, grad_room;
     float* const block = products.of(block_words * chunk_);
     Number* const own = slopes + at * stride;
-    const float* left = Blocks::pack_left(Blocks::strided(w + word * width_, width_, 1), count, width_, left_room);
+    const float* const left =
+        Blocks::pack_left(Blocks::strided(w + word * width_, width_, 1), count, width_, left_room);
     for (std::int64_t n = 0; n < tokens_; n += chunk_) {
       const std::int64_t some = std::min(chunk_, tokens_ - n);
       Blocks::multiply(count, left, hidden.from(n), some, width_, block, chunk_, false);
@@ -167,9 +161,8 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
       float* const grad = grad_room.of(block_words * width_);
       for (std::int64_t n = 0; n < tokens_; n += chunk_) {
         const std::int64_t some = std::min(chunk_, tokens_ - n);
-        left = Blocks::pack_left(Blocks::strided(own + n, stride, 1), count, some, left_room);
-        Blocks::multiply(count, left, {by_row + n / chunk_ * chunk_floats, chunk_panel}, width_, some, grad, width_,
-                         n > 0);
+        Blocks::multiply(Blocks::strided(own + n, stride, 1), count, {by_row + n / chunk_ * chunk_floats, chunk_panel},
+                         width_, some, grad, width_, n > 0, left_room);
       }
       auto* const out = gradients.weight.mutable_data_ptr<Number>() + word * width_;
       for (std::int64_t v = 0; v < count; ++v)
@@ -195,10 +188,9 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
       [[maybe_unused]] const typename Kernel::Scope scope;
       for (std::int64_t at = 0; at < end - begin; at += stretch) {
         const std::int64_t depth = std::min(stretch, end - begin - at);
-        const float* const left =
-            Blocks::pack_left(Blocks::strided(slopes + at * stride + from, 1, stride), to - from, depth, left_room);
-        Blocks::multiply(to - from, left, {turned + at / stretch * stretch_floats, stretch_panel}, width_, depth,
-                         grad_hidden + from * width_, width_, begin + at > 0);
+        Blocks::multiply(Blocks::strided(slopes + at * stride + from, 1, stride), to - from,
+                         {turned + at / stretch * stretch_floats, stretch_panel}, width_, depth,
+                         grad_hidden + from * width_, width_, begin + at > 0, left_room);
       }
     });
   }
@@ -206,13 +198,6 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
     for (std::int64_t n = 0; n < tokens_; ++n)
       rows::put<Number>(grad_hidden + n * width_, 1.0f, false, gradients.hidden.mutable_data_ptr<Number>() + n * width_,
                         width_);
-}
-
-// f(kernel) with the kernel for bfloat16.
-template <class F>
-void with_bfloat16_kernel(const F& f) {
-  if (product_kernels(at::kBFloat16) == ProductKernels::amx) return f(amx::Bfloat16());
-  f(avx512::Bfloat16());
 }
 
 RLALGO_INLINE Tensor Bfloat16Head::forward() {

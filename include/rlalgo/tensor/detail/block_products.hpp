@@ -69,6 +69,12 @@ struct BlockProducts {
                                sums(out + i * stride + n, stride, adds), std::min(width, columns - n));
   }
 
+  // With a left side that is packed for this product alone.
+  static void multiply(const tiles::Strided<Element>& a, std::int64_t rows, const Right& b, std::int64_t columns,
+                       std::int64_t depth, float* out, std::int64_t stride, bool adds, tiles::Room& room) {
+    multiply(rows, pack_left(a, rows, depth, room), b, columns, depth, out, stride, adds);
+  }
+
  private:
   static tiles::Destination<Element> sums(float* out, std::int64_t stride, bool adds) {
     if constexpr (sizeof(Element) == sizeof(float))

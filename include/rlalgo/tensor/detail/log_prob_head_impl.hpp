@@ -15,6 +15,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/custom_gradient.hpp>
+#include <rlalgo/tensor/detail/bfloat16_kernel.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/log_prob_head.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -47,7 +48,7 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
   tokens_ = hidden_.size(0);
   vocabulary_ = weight_.size(0);
   if (tokens_ > 0 && hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
-      weight.scalar_type() == c10::ScalarType::BFloat16 && weight_.is_contiguous() && Bfloat16Head::usable()) {
+      weight.scalar_type() == c10::ScalarType::BFloat16 && weight_.is_contiguous() && has_bfloat16_kernel()) {
     narrow_ = std::make_unique<Bfloat16Head>(
         hidden_.contiguous(), weight_, bias_.defined() ? widen(bias_) : Tensor(), targets_,
         Bfloat16Head::Options{options_.temperature, options_.entropy, options_.greedy, options_.tile_tokens,
