@@ -8,6 +8,7 @@
 #include <rlalgo/tensor/detail/bfloat16_head_impl.hpp>
 #include <rlalgo/tensor/detail/lanes_impl.hpp>
 #include <rlalgo/tensor/detail/log_prob_head_impl.hpp>
+#include <rlalgo/tensor/detail/large_pages_impl.hpp>
 #include <rlalgo/tensor/detail/on_threads_impl.hpp>
 #include <rlalgo/tensor/detail/products_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>

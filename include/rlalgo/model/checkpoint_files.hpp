@@ -36,6 +36,8 @@ class CheckpointFiles {
   [[nodiscard]] Tensor map(const std::string& name) const { return places_.at(name).file->map(name); }
   // In `dtype`; in the memory of the file where that is its dtype.
   [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
+  // Copied into `out`, of its shape and any dtype.
+  void fill(const std::string& name, const Tensor& out) const { places_.at(name).file->fill(name, out); }
 
  private:
   void add(std::unique_ptr<SafetensorsFile> file);

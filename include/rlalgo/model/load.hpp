@@ -1,7 +1,8 @@
 // Builds a decoder: from a Hugging Face directory, or with fresh random weights.
 //
-// Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time; tensors that have it already stay
-// in the file's memory, and pages of them are copied when they are trained. Fresh weights are those of
+// Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time. Weights lie in memory of their own
+// (tensor/large_pages.hpp), layer after layer; or, where they are asked for mapped, those of the compute dtype stay in the
+// file's memory, and pages of them are copied when they are trained. Fresh weights are those of
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
@@ -37,8 +38,14 @@ namespace detail {
 
 }  // namespace detail
 
+enum class WeightMemory {
+  resident,  // fastest to compute with
+  mapped,    // nothing is read before it is used: for a model of which each process keeps a part
+};
+
 [[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
-                                                    at::ScalarType dtype = at::ScalarType::Float);
+                                                    at::ScalarType dtype = at::ScalarType::Float,
+                                                    WeightMemory memory = WeightMemory::resident);
 
 // The decoder's shape comes from `hf` (parse_hf_config of a config.json, in a file or in code).
 [[nodiscard]] std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,

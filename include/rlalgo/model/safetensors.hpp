@@ -99,6 +99,9 @@ class SafetensorsFile {
   // One tensor in another dtype; the pages that the conversion read are given back.
   [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
 
+  // Copies one tensor into `out`, of its shape and any dtype; the pages that were read for it are given back.
+  void fill(const std::string& name, const Tensor& out) const;
+
   // A copy of one tensor in its stored dtype.
   [[nodiscard]] Tensor read(const std::string& name) const;
 

@@ -20,6 +20,7 @@
 
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/linear_strips.hpp>
 #include <rlalgo/inference/detail/turned.hpp>
 #include <rlalgo/tensor/amx.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -38,10 +39,12 @@ struct alignas(64) Sums {
   float at[4][16 * 16];  // yᵀ of tiles (W 0, x 0), (0, 1), (1, 0) and (1, 1)
 };
 
-// One or two tiles of rows of W, `steps` blocks of 32 columns.
+// One or two tiles of rows of W, `steps` blocks of 32 columns; at each of them `lines` cache lines are fetched from `ahead` on.
 struct Strip {
   const std::uint16_t *w0, *w1;
   std::int64_t row_bytes, steps;
+  const char* ahead;
+  std::int64_t lines;
 };
 
 // The sums of `Ws` tiles of rows of W and `Xs` of x.
@@ -51,7 +54,9 @@ template <int Ws, int Xs>
   if constexpr (Xs == 2) _tile_zero(1);
   if constexpr (Ws == 2) _tile_zero(2);
   if constexpr (Ws == 2 && Xs == 2) _tile_zero(3);
+  const char* ahead = w.ahead;
   for (std::int64_t s = 0; s < w.steps; ++s) {
+    for (std::int64_t line = 0; line < w.lines; ++line, ahead += cache_line) prefetch<1>(ahead);
     _tile_loadd(4, w.w0 + s * tile_columns, w.row_bytes);
     _tile_loadd(6, x0 + s, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -142,11 +147,14 @@ class Product {
     const bool whole = columns % 16 == 0 && a_.k % tile_columns == 0, two = columns > 16;
     const std::int64_t stride = whole ? a_.k : steps_ * tile_columns;
     const std::uint16_t* const w = whole ? rows : padded(rows, columns);
-    const Strip from{.w0 = w,
-                     .w1 = w + 16 * stride,
-                     .row_bytes = stride * static_cast<std::int64_t>(sizeof(std::uint16_t)),
-                     .steps = steps_};
-    for (std::int64_t b = 0; b < blocks_; b += 2) {
+    const std::int64_t passes = (blocks_ + 1) / 2, lines = 32 / passes;
+    Strip from{.w0 = w,
+               .w1 = w + 16 * stride,
+               .row_bytes = stride * static_cast<std::int64_t>(sizeof(std::uint16_t)),
+               .steps = steps_,
+               .ahead = reinterpret_cast<const char*>(rows + 32 * a_.k),
+               .lines = lines};
+    for (std::int64_t b = 0; b < blocks_; b += 2, from.ahead += steps_ * lines * cache_line) {
       const bool pair = b + 1 < blocks_;
       const Tile *const x0 = pairs_ + b * steps_, *const x1 = x0 + steps_;
       if (two)

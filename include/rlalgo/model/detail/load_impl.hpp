@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/large_pages.hpp>
 
 namespace rlalgo::model {
 
@@ -42,7 +44,8 @@ RLALGO_INLINE bool is_ignored_tensor(const std::string& name, const DecoderConfi
 
 }  // namespace detail
 
-RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory, at::ScalarType dtype) {
+RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory, at::ScalarType dtype,
+                                                    WeightMemory memory) {
   HfConfig hf = read_hf_config(directory);
   const CheckpointFiles files(directory);
   DecoderWeights weights;
@@ -82,10 +85,24 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                  .where = directory.string(),
                  .remedy = "config.json and the weights do not belong together"});
   }
-  visit_weights(hf.decoder, weights, [&](const std::string& name, Tensor& value, const auto&, WeightRole) {
+  std::size_t bytes = 0;
+  visit_weights(hf.decoder, weights,
+                [&](const std::string&, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
+                  bytes += tensor::LargePages::bytes_of(shape, dtype);
+                });
+  std::optional<tensor::LargePages> pages;
+  if (memory == WeightMemory::resident) pages.emplace(bytes);
+  const auto load = [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {
     core::stop_if_interrupted();
-    value = files.convert(name, dtype).requires_grad_(true);
-  });
+    if (pages) {
+      value = pages->take(shape, dtype);
+      files.fill(name, value);
+    } else {
+      value = files.convert(name, dtype);
+    }
+    value.requires_grad_(true);
+  };
+  visit_weights(hf.decoder, weights, load);
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
 }
 

@@ -188,12 +188,18 @@ RLALGO_INLINE Tensor SafetensorsFile::map(const std::string& name) const {
 
 RLALGO_INLINE Tensor SafetensorsFile::convert(const std::string& name, at::ScalarType dtype) const {
   const Entry& entry = this->entry(name);
-  Tensor out = map(name).to(dtype);
-  if (file_ != nullptr && entry.dtype != dtype) {
-    const auto start = static_cast<std::size_t>(data_.data() - file_->data());
-    file_->release(start + entry.begin, start + entry.end);
-  }
+  if (entry.dtype == dtype) return map(name);
+  Tensor out = tensor::empty(entry.shape, at::TensorOptions().dtype(dtype));
+  fill(name, out);
   return out;
+}
+
+RLALGO_INLINE void SafetensorsFile::fill(const std::string& name, const Tensor& out) const {
+  const Entry& entry = this->entry(name);
+  out.copy_(map(name));
+  if (file_ == nullptr) return;
+  const auto start = static_cast<std::size_t>(data_.data() - file_->data());
+  file_->release(start + entry.begin, start + entry.end);
 }
 
 RLALGO_INLINE Tensor SafetensorsFile::read(const std::string& name) const {
