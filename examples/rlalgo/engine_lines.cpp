@@ -13,7 +13,10 @@ namespace {
 class EngineLines {
  public:
   EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task)
-      : batch_(batch), task_(task), engine_(model.decoder->config(), {.max_slots = batch}) {
+      : batch_(batch),
+        task_(task),
+        engine_(model.decoder->config(),
+                inference::EngineConfig{.max_slots = batch}.with_cache_for(model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 

@@ -13,44 +13,48 @@ using namespace rlalgo;
 using inference::Row;
 
 TEST_CASE("a row's logits depend on its own sequence alone: not on the pass, the other rows or the pages") {
-  const model::DecoderConfig config = reference::tiny("qwen2");
-  const model::DecoderWeights tensors = reference::random_weights(config, 3);
-  inference::detail::DecoderWeightsView weights;
-  weights.view = inference::detail::DecoderViewer(config, tensors).view();
-  inference::KvCache cache(config.layers, config.kv_heads, config.head_dim);
-  core::ThreadPool pool(1);
-  inference::detail::DecoderForward decoder(config, cache, pool, 64, 3);
-  inference::Forward& forward = decoder;
-  CHECK(forward.max_rows() == 64);
-  CHECK(forward.max_logits() == 3);
-  forward.reserve(100);
-  const auto row = [](const inference::KvCache::Sequence& s, std::int64_t p, data::TokenId salt) {
-    return Row{static_cast<data::TokenId>((p * 7 + salt) % 101), p, s.pages.data()};
-  };
-  // 40 tokens in one pass.
-  inference::KvCache::Sequence whole;
-  cache.extend(whole, 40);
-  std::vector<Row> rows;
-  for (std::int64_t p = 0; p < 40; ++p) rows.push_back(row(whole, p, 1));
-  forward.run(weights, rows);
-  const std::vector<std::int64_t> wanted = {39, 11};
-  const float* logits = forward.logits(weights, wanted);
-  const std::vector<float> last(logits, logits + 101), eleventh(logits + 101, logits + 202);
-  const at::Tensor by_the_book = [&] {
-    std::vector<data::TokenId> ids;
-    for (const Row& one : rows) ids.push_back(one.token);
-    return reference::logits(config, tensors, ids)[39];
-  }();
-  for (std::int64_t v = 0; v < 101; ++v)
-    CHECK(last[static_cast<std::size_t>(v)] == Approx(by_the_book[v].item<double>()).margin(1e-3));
-  // The same one by one, on other pages, beside a sequence of other tokens.
-  inference::KvCache::Sequence other, again;
-  cache.extend(other, 40);
-  cache.extend(again, 40);
-  for (std::int64_t p = 0; p < 40; ++p) {
-    forward.run(weights, std::vector<Row>{row(other, p, 50), row(again, p, 1)});
-    if (p != 11 && p != 39) continue;
-    const float* const found = forward.logits(weights, std::vector<std::int64_t>{1});
-    CHECK(std::equal(found, found + 101, (p == 11 ? eleventh : last).begin()));
+  for (const auto element : {inference::CacheElement::float32, inference::CacheElement::bfloat16}) {
+    if (element == inference::CacheElement::bfloat16 && !inference::attends_to_bfloat16()) continue;
+    const model::DecoderConfig config = reference::tiny("qwen2");
+    const model::DecoderWeights tensors = reference::random_weights(config, 3);
+    inference::detail::DecoderWeightsView weights;
+    weights.view = inference::detail::DecoderViewer(config, tensors).view();
+    inference::KvCache cache(config.layers, config.kv_heads, config.head_dim, element);
+    core::ThreadPool pool(1);
+    inference::detail::DecoderForward decoder(config, cache, pool, 64, 3);
+    inference::Forward& forward = decoder;
+    CHECK(forward.max_rows() == 64);
+    CHECK(forward.max_logits() == 3);
+    forward.reserve(100);
+    const auto row = [](const inference::KvCache::Sequence& s, std::int64_t p, data::TokenId salt) {
+      return Row{static_cast<data::TokenId>((p * 7 + salt) % 101), p, s.pages.data()};
+    };
+    // 40 tokens in one pass.
+    inference::KvCache::Sequence whole;
+    cache.extend(whole, 40);
+    std::vector<Row> rows;
+    for (std::int64_t p = 0; p < 40; ++p) rows.push_back(row(whole, p, 1));
+    forward.run(weights, rows);
+    const std::vector<std::int64_t> wanted = {39, 11};
+    const float* logits = forward.logits(weights, wanted);
+    const std::vector<float> last(logits, logits + 101), eleventh(logits + 101, logits + 202);
+    const at::Tensor by_the_book = [&] {
+      std::vector<data::TokenId> ids;
+      for (const Row& one : rows) ids.push_back(one.token);
+      return reference::logits(config, tensors, ids)[39];
+    }();
+    const double tolerance = element == inference::CacheElement::float32 ? 1e-3 : 0.1;
+    for (std::int64_t v = 0; v < 101; ++v)
+      CHECK(last[static_cast<std::size_t>(v)] == Approx(by_the_book[v].item<double>()).margin(tolerance));
+    // The same one by one, on other pages, beside a sequence of other tokens.
+    inference::KvCache::Sequence other, again;
+    cache.extend(other, 40);
+    cache.extend(again, 40);
+    for (std::int64_t p = 0; p < 40; ++p) {
+      forward.run(weights, std::vector<Row>{row(other, p, 50), row(again, p, 1)});
+      if (p != 11 && p != 39) continue;
+      const float* const found = forward.logits(weights, std::vector<std::int64_t>{1});
+      CHECK(std::equal(found, found + 101, (p == 11 ? eleventh : last).begin()));
+    }
   }
 }

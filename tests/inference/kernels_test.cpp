@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -257,8 +258,9 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
           const std::int64_t count = (length + page_positions - 1) / page_positions, page = 2 * d * page_positions;
           std::vector<float> memory = random(count * page + 16, 4);
           const float nan = std::numeric_limits<float>::quiet_NaN();
-          std::vector<const float*> pages;
-          for (std::int64_t p = 0; p < count; ++p) pages.push_back(memory.data() + 16 + p * page);
+          std::vector<const std::byte*> pages;
+          for (std::int64_t p = 0; p < count; ++p)
+            pages.push_back(reinterpret_cast<const std::byte*>(memory.data() + 16 + p * page));
           for (std::int64_t t = length; t < count * page_positions; ++t)  // what lies behind the end must not matter
             for (std::int64_t j = 0; j < d; ++j) {
               float* base = memory.data() + 16 + t / page_positions * page;
@@ -274,7 +276,7 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
                               .d = d,
                               .pages = pages.data(),
                               .key_offset = 0,
-                              .value_offset = d * page_positions,
+                              .value_offset = d * page_positions * static_cast<std::int64_t>(sizeof(float)),
                               .length = length,
                               .scale = 0.7f,
                               .scores = scores.data(),
@@ -287,20 +289,98 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
               double score = 0;
               for (std::int64_t j = 0; j < d; ++j)
                 score += static_cast<double>(q[static_cast<std::size_t>(h * d + j)]) *
-                         pages[static_cast<std::size_t>(t / page_positions)][j * page_positions + t % page_positions];
+                         floats(pages[static_cast<std::size_t>(t / page_positions)],
+                                0)[j * page_positions + t % page_positions];
               p.push_back(std::exp(0.7 * score));
               total += p.back();
             }
             for (std::int64_t t = 0; t < length; ++t)
               for (std::int64_t j = 0; j < d; ++j)
                 expected[static_cast<std::size_t>(j)] += p[static_cast<std::size_t>(t)] / total *
-                                                         pages[static_cast<std::size_t>(t / page_positions)]
-                                                              [d * page_positions + t % page_positions * d + j];
+                                                         floats(pages[static_cast<std::size_t>(t / page_positions)],
+                                                                0)[d * page_positions + t % page_positions * d + j];
             for (std::int64_t j = 0; j < d; ++j)
               REQUIRE(out[static_cast<std::size_t>(h * d + j)] ==
                       Approx(expected[static_cast<std::size_t>(j)]).margin(2e-6));
           }
         }
+}
+
+TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each head as if alone") {
+  for (const Kernels* kernels : usable_kernels()) {
+    if (kernels->attention_bf16 == nullptr) continue;
+    CHECK(kernels->round != nullptr);
+    for (const std::int64_t d : {32, 64, 96, 160})
+      for (const std::int64_t group : {1, 2, 3, 4, 7, 17})
+        for (const std::int64_t length : {1, 2, 31, 32, 33, 100})
+          for (const std::int64_t first : {0, 1, 5}) {
+            if (first >= length) continue;
+            const std::int64_t count = (length + page_positions - 1) / page_positions, page = 2 * d * page_positions;
+            const std::vector<float> k = random(length * d, 4), v = random(length * d, 5), q = random(group * d, 6);
+            std::vector<std::uint16_t> memory(static_cast<std::size_t>(count * page), 0x7FC0);  // NaN behind the end
+            const auto bits = [](float x) {
+              return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U);
+            };
+            for (std::int64_t t = 0; t < length; ++t)
+              for (std::int64_t j = 0; j < d; ++j) {
+                std::uint16_t* const base = memory.data() + t / page_positions * page;
+                const std::int64_t s = t % page_positions;
+                base[(j / 2 * page_positions + s) * 2 + j % 2] = bits(rounded(k[static_cast<std::size_t>(t * d + j)]));
+                base[d * page_positions + (s / 2 * d + j) * 2 + s % 2] =
+                    bits(rounded(v[static_cast<std::size_t>(t * d + j)]));
+              }
+            std::vector<const std::byte*> pages;
+            for (std::int64_t p = 0; p < count; ++p)
+              pages.push_back(reinterpret_cast<const std::byte*>(memory.data() + p * page));
+            std::vector<std::uint16_t> q_bits(q.size());
+            kernels->round(q.data(), group * d, q_bits.data());
+            std::vector<float> scores(static_cast<std::size_t>(group * count * page_positions));
+            const auto attend = [&](std::int64_t head, std::int64_t heads) {
+              std::vector<float> out(static_cast<std::size_t>(heads * d));
+              kernels->attention_bf16({.q = nullptr,
+                                       .ldq = d,
+                                       .group = heads,
+                                       .d = d,
+                                       .pages = pages.data(),
+                                       .key_offset = 0,
+                                       .value_offset = d * page_positions * 2,
+                                       .length = length,
+                                       .first = first,
+                                       .scale = 0.7f,
+                                       .scores = scores.data(),
+                                       .out = out.data(),
+                                       .ldo = d,
+                                       .q_bf16 = q_bits.data() + head * d});
+              return out;
+            };
+            const std::vector<float> found = attend(0, group);
+            for (std::int64_t h = 0; h < group; ++h) {
+              INFO(kernels->name << " d " << d << " head " << h << " of " << group << " length " << length);
+              std::vector<double> score, expected(static_cast<std::size_t>(d));
+              for (std::int64_t t = first; t < length; ++t) {
+                double sum = 0;
+                for (std::int64_t j = 0; j < d; ++j)
+                  sum += static_cast<double>(rounded(q[static_cast<std::size_t>(h * d + j)])) *
+                         rounded(k[static_cast<std::size_t>(t * d + j)]);
+                score.push_back(0.7 * sum);
+              }
+              const double top = *std::max_element(score.begin(), score.end());
+              double total = 0;
+              for (std::int64_t t = first; t < length; ++t) {
+                const double p = std::exp(score[static_cast<std::size_t>(t - first)] - top);
+                total += p;
+                for (std::int64_t j = 0; j < d; ++j)
+                  expected[static_cast<std::size_t>(j)] += static_cast<double>(rounded(static_cast<float>(p))) *
+                                                           rounded(v[static_cast<std::size_t>(t * d + j)]);
+              }
+              for (std::int64_t j = 0; j < d; ++j)
+                REQUIRE(found[static_cast<std::size_t>(h * d + j)] ==
+                        Approx(expected[static_cast<std::size_t>(j)] / total).margin(5e-4));
+              const std::vector<float> alone = attend(h, 1);
+              REQUIRE(std::equal(alone.begin(), alone.end(), found.begin() + h * d));
+            }
+          }
+  }
 }
 
 TEST_CASE("norm and activation are their formulas at any length") {

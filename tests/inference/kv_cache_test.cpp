@@ -1,23 +1,34 @@
 #include <support/catch.hpp>
 
+#include <cstddef>
 #include <set>
 
 #include <rlalgo/inference/kv_cache.hpp>
 
+using rlalgo::inference::CacheElement;
 using rlalgo::inference::KvCache;
 
 TEST_CASE("keys and values of all layers and heads lie apart, inside the page") {
-  const KvCache cache(3, 2, 10);
-  CHECK(cache.padded_head_dim() == 16);
-  std::set<std::int64_t> offsets;
-  for (std::int64_t l = 0; l < 3; ++l)
-    for (std::int64_t h = 0; h < 2; ++h)
-      for (const std::int64_t offset : {cache.key_offset(l, h), cache.value_offset(l, h)}) {
-        CHECK(offset % (16 * 32) == 0);
-        CHECK(static_cast<std::size_t>(offset + 16 * 32) * sizeof(float) <= cache.page_bytes());
-        offsets.insert(offset);
-      }
-  CHECK(offsets.size() == 12);
+  struct Case {
+    CacheElement element;
+    std::int64_t padded, bytes;
+  };
+  for (const Case& c : {Case{CacheElement::float32, 16, 4}, Case{CacheElement::bfloat16, 32, 2}}) {
+    const KvCache cache(3, 2, 10, c.element);
+    CHECK(cache.element() == c.element);
+    CHECK(cache.padded_head_dim() == c.padded);
+    const std::int64_t size = c.padded * 32 * c.bytes;
+    std::set<std::int64_t> offsets;
+    for (std::int64_t l = 0; l < 3; ++l)
+      for (std::int64_t h = 0; h < 2; ++h)
+        for (const std::int64_t offset : {cache.key_offset(l, h), cache.value_offset(l, h)}) {
+          CHECK(offset % size == 0);
+          CHECK(static_cast<std::size_t>(offset + size) <= cache.page_bytes());
+          offsets.insert(offset);
+        }
+    CHECK(offsets.size() == 12);
+    CHECK(cache.page_bytes() == static_cast<std::size_t>(12 * size));
+  }
 }
 
 TEST_CASE("a fork shares full pages, copies the last one, and leaves the parent as it was") {
@@ -25,7 +36,7 @@ TEST_CASE("a fork shares full pages, copies the last one, and leaves the parent 
   KvCache::Sequence parent, first, second;
   cache.extend(parent, 70);
   REQUIRE(parent.pages.size() == 3);
-  parent.pages[2][5] = 42.0f;
+  parent.pages[2][5] = std::byte{42};
   cache.fork(parent, first);
   cache.fork(parent, second);
   CHECK(cache.pages_in_use() == 5);
@@ -34,10 +45,10 @@ TEST_CASE("a fork shares full pages, copies the last one, and leaves the parent 
   CHECK(first.pages[1] == second.pages[1]);
   CHECK(first.pages[2] != parent.pages[2]);
   CHECK(first.pages[2] != second.pages[2]);
-  CHECK(first.pages[2][5] == 42.0f);
-  first.pages[2][5] = 1.0f;
-  CHECK(parent.pages[2][5] == 42.0f);
-  CHECK(second.pages[2][5] == 42.0f);
+  CHECK(first.pages[2][5] == std::byte{42});
+  first.pages[2][5] = std::byte{1};
+  CHECK(parent.pages[2][5] == std::byte{42});
+  CHECK(second.pages[2][5] == std::byte{42});
 
   cache.extend(first, 26);
   CHECK(first.pages.size() == 3);
@@ -47,7 +58,7 @@ TEST_CASE("a fork shares full pages, copies the last one, and leaves the parent 
   cache.release(parent);  // the children keep what they share
   CHECK(cache.pages_in_use() == 5);
   KvCache::Sequence heir;
-  const std::vector<float*> pages = second.pages;
+  const std::vector<std::byte*> pages = second.pages;
   cache.transfer(second, heir);
   CHECK(heir.pages == pages);
   CHECK(heir.length == 70);
@@ -113,21 +124,21 @@ TEST_CASE("pages lie in the memory that they are given") {
   struct Counting final : rlalgo::inference::PageMemory {
     PageMemory& host = PageMemory::host();
     int live = 0, copies = 0;
-    float* allocate(std::size_t bytes) override {
+    std::byte* allocate(std::size_t bytes) override {
       ++live;
       return host.allocate(bytes);
     }
-    void free(float* page) noexcept override {
+    void free(std::byte* page) noexcept override {
       --live;
       host.free(page);
     }
-    void copy(const float* from, float* to, std::size_t bytes) override {
+    void copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
       ++copies;
       host.copy(from, to, bytes);
     }
   } memory;
   {
-    KvCache cache(1, 1, 8, memory);
+    KvCache cache(1, 1, 8, CacheElement::float32, memory);
     KvCache::Sequence a, b;
     cache.extend(a, 33);
     cache.fork(a, b);
@@ -142,7 +153,7 @@ TEST_CASE("pages lie in the memory that they are given") {
     CHECK(memory.live == 0);
     cache.extend(a, 17);
     CHECK(memory.live == 1);
-    for (float* page : a.pages) CHECK(page != nullptr);
+    for (std::byte* page : a.pages) CHECK(page != nullptr);
     cache.trim();
     CHECK(memory.live == 1);
     cache.release(a);

@@ -37,7 +37,7 @@ TEST_CASE("the longest known prefix is found, in whole pages and within the limi
   prefixes.insert(1, {a}, first);
   CHECK(prefixes.known() == 3);
   CHECK(first.indexed == 3);
-  const std::vector<float*> pages = first.pages;
+  const std::vector<std::byte*> pages = first.pages;
   cache.release(first);
   CHECK(prefixes.kept() == 3);
   CHECK(cache.pages_in_use() == 0);
@@ -155,8 +155,9 @@ TEST_CASE("a random life: what is found is what was put in") {
   const auto name = [](const std::vector<TokenId>& tokens, std::size_t page) {
     std::uint32_t h = 1;
     for (std::size_t i = 0; i < (page + 1) * 32; ++i) h = h * 31 + static_cast<std::uint32_t>(tokens[i]);
-    return static_cast<float>(h % 1000003);
+    return h;
   };
+  const auto first_of = [](std::byte* page) -> std::uint32_t& { return *reinterpret_cast<std::uint32_t*>(page); };
   std::int64_t hits = 0;
   std::vector<KvCache::Sequence> live;
   for (int round = 0; round < 4000; ++round) {
@@ -166,10 +167,10 @@ TEST_CASE("a random life: what is found is what was put in") {
     KvCache::Sequence s;
     const std::int64_t found = prefixes.match(7, {tokens}, static_cast<std::int64_t>(tokens.size()), s);
     hits += found;
-    for (std::size_t p = 0; p < s.pages.size(); ++p) REQUIRE(s.pages[p][0] == name(tokens, p));
+    for (std::size_t p = 0; p < s.pages.size(); ++p) REQUIRE(first_of(s.pages[p]) == name(tokens, p));
     if (cache.extend(s, static_cast<std::int64_t>(tokens.size()) - found)) {
       for (std::size_t p = static_cast<std::size_t>(found) / 32; (p + 1) * 32 <= tokens.size(); ++p)
-        s.pages[p][0] = name(tokens, p);
+        first_of(s.pages[p]) = name(tokens, p);
       prefixes.insert(7, {tokens}, s);
     }
     live.push_back(std::move(s));

@@ -2,6 +2,7 @@
 // page of somebody else, or one that was not filled, gives other tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -82,8 +83,8 @@ class ToyForward final : public inference::Forward {
 
  private:
   float* at(const inference::Row& row, std::int64_t position) const {
-    return row.pages[position / inference::detail::page_positions] + cache_.key_offset(0, 0) +
-           position % inference::detail::page_positions;
+    std::byte* const page = row.pages[position / inference::detail::page_positions];
+    return reinterpret_cast<float*>(page + cache_.key_offset(0, 0)) + position % inference::detail::page_positions;
   }
 
   const inference::KvCache& cache_;

@@ -6,7 +6,8 @@
 // that view() has read.
 //
 // f32 weights are computed with as they are; bf16 weights are widened in the inner loop, or multiply activations that
-// are rounded to bf16 where the CPU has such products (cpu_kernels.hpp). Activations and cache are always f32.
+// are rounded to bf16 where the CPU has such products (cpu_kernels.hpp). Activations are f32; keys and values are bf16 where
+// the weights are and the CPU attends to it (cache_element.hpp).
 // Reproducibility: see scheduler.hpp; on one kind of CPU.
 //
 // Errors: [rlalgo.inference.6] a weight tensor that cannot be read; [.7] an engine setting out of range; those of
@@ -23,6 +24,7 @@
 
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
@@ -42,6 +44,14 @@ struct EngineConfig {
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
   std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
   bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
+  // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
+  std::optional<CacheElement> cache_element = {};
+
+  [[nodiscard]] EngineConfig with_cache_for(const model::DecoderWeights& weights) const {
+    EngineConfig out = *this;
+    if (!out.cache_element) out.cache_element = cache_element_for(weights);
+    return out;
+  }
 };
 
 // What a caller may watch and stop while generate() runs. Both are called on the thread of generate().

@@ -10,6 +10,7 @@
 // detail/decoder_forward.hpp is the CPU's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +22,7 @@ namespace rlalgo::inference {
 struct Row {
   data::TokenId token;
   std::int64_t position;
-  float* const* pages;  // of its sequence, long enough for `position`
+  std::byte* const* pages;  // of its sequence, long enough for `position`
 };
 
 class Forward {

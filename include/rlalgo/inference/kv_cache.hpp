@@ -1,7 +1,9 @@
 // Keys and values of the running sequences, in pages of 32 positions that sequences with a common prefix share.
 //
-// A page holds, for every layer and kv head, keys [d, 32] (positions contiguous: one page of scores is d broadcasts)
-// and values [32, d], in f32, d padded to a multiple of 8. A sequence is a table of pages. fork() shares every full
+// A page holds, for every layer and kv head, keys and values of 32 positions. In float32: keys [d, 32] (positions contiguous:
+// one page of scores is d broadcasts) and values [32, d], d padded to a multiple of 8. In bfloat16, whose products take two
+// at a time: keys [d / 2, 32, 2] and values [16, d, 2], the last index the lower bit of what is summed over, d padded to a
+// multiple of 32. A sequence is a table of pages. fork() shares every full
 // page and copies the last, partly filled one, so that a prompt is stored once however many completions it has, and
 // stays in the CPU's cache while they are decoded one after the other. A page is freed with its last user, or kept by
 // the Keeper (the prefix cache) until somebody needs it, and is used again: a steady load allocates nothing.
@@ -14,6 +16,7 @@
 #include <new>
 #include <vector>
 
+#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 
 namespace rlalgo::inference {
@@ -22,9 +25,9 @@ namespace rlalgo::inference {
 class PageMemory {
  public:
   virtual ~PageMemory() = default;
-  virtual float* allocate(std::size_t bytes) = 0;
-  virtual void free(float* page) noexcept = 0;
-  virtual void copy(const float* from, float* to, std::size_t bytes) = 0;
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  virtual void free(std::byte* page) noexcept = 0;
+  virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
 
   // This machine's, in lines of the cache.
   static PageMemory& host();
@@ -35,7 +38,7 @@ class KvCache {
   using PageId = std::uint32_t;
 
   struct Sequence {
-    std::vector<float*> pages;
+    std::vector<std::byte*> pages;
     std::vector<PageId> ids;   // of `pages`
     std::int64_t length = 0;   // positions filled
     std::int64_t indexed = 0;  // its first pages that the prefix cache knows
@@ -50,7 +53,8 @@ class KvCache {
     [[nodiscard]] virtual std::size_t kept() const = 0;
   };
 
-  KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, PageMemory& memory = PageMemory::host());
+  KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim,
+          CacheElement element = CacheElement::float32, PageMemory& memory = PageMemory::host());
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
   ~KvCache();
@@ -61,13 +65,14 @@ class KvCache {
   // `keeper` outlives all use of the cache; null = pages are freed with their last user.
   void set_keeper(Keeper* keeper) noexcept { keeper_ = keeper; }
 
+  [[nodiscard]] CacheElement element() const noexcept { return element_; }
   [[nodiscard]] std::int64_t padded_head_dim() const noexcept { return head_dim_; }
-  // Offsets inside a page.
+  // Bytes from the beginning of a page.
   [[nodiscard]] std::int64_t key_offset(std::int64_t layer, std::int64_t head) const noexcept;
   [[nodiscard]] std::int64_t value_offset(std::int64_t layer, std::int64_t head) const noexcept;
   [[nodiscard]] std::size_t pages_in_use() const noexcept { return pages_.size() - free_.size() - kept(); }
   [[nodiscard]] std::size_t pages_allocated() const noexcept { return pages_.size(); }
-  [[nodiscard]] std::size_t page_bytes() const noexcept { return static_cast<std::size_t>(page_size_) * sizeof(float); }
+  [[nodiscard]] std::size_t page_bytes() const noexcept { return static_cast<std::size_t>(page_size_); }
   [[nodiscard]] static std::size_t pages_for(std::int64_t positions) noexcept;
   // Whether `count` pages could be had now.
   [[nodiscard]] bool available(std::size_t count) const noexcept;
@@ -93,7 +98,7 @@ class KvCache {
   void join(PageId page) noexcept { ++users_[page]; }
   void leave(PageId page);
   void free(PageId page) { free_.push_back(page); }
-  [[nodiscard]] float* data(PageId page) const noexcept { return pages_[page]; }
+  [[nodiscard]] std::byte* data(PageId page) const noexcept { return pages_[page]; }
   [[nodiscard]] std::uint32_t users(PageId page) const noexcept { return users_[page]; }
 
  private:
@@ -104,10 +109,12 @@ class KvCache {
   void grow();
 
   PageMemory& memory_;
-  std::int64_t kv_heads_, head_dim_, head_size_, page_size_;
+  CacheElement element_;
+  std::int64_t kv_heads_, head_dim_;
+  std::int64_t head_size_, page_size_;  // bytes of a head's keys, and of a page
   std::size_t limit_ = 0;
   Keeper* keeper_ = nullptr;
-  std::vector<float*> pages_;         // by id
+  std::vector<std::byte*> pages_;     // by id
   std::vector<std::uint32_t> users_;  // by id
   std::vector<PageId> free_;
 };

@@ -32,7 +32,9 @@ class SnapshotEngine {
   // `stop`: ends generate() within a token when it is asked to, with core::Interrupted.
   explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {},
                           std::stop_token stop = {})
-      : engine_(snapshots->decoder_config(), engine), snapshots_(std::move(snapshots)), stop_(std::move(stop)) {}
+      : engine_(snapshots->decoder_config(), engine.with_cache_for(snapshots->live())),
+        snapshots_(std::move(snapshots)),
+        stop_(std::move(stop)) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
 

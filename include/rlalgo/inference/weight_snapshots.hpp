@@ -60,6 +60,8 @@ class WeightSnapshots {
   [[nodiscard]] Handle acquire();
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return config_; }
+  // The trainer's, which change.
+  [[nodiscard]] const model::DecoderWeights& live() const noexcept { return live_; }
   // Bytes that the last publish() copied.
   [[nodiscard]] std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 

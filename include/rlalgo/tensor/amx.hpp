@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace rlalgo::tensor::amx {
@@ -20,12 +21,28 @@ struct alignas(64) TileConfiguration {
 };
 static_assert(sizeof(TileConfiguration) == 64);
 
+// Tiles 0 to 4 of `rows` rows.
+[[nodiscard]] constexpr TileConfiguration with_rows(std::uint8_t rows) {
+  TileConfiguration out;
+  for (std::size_t tile = 0; tile < 5; ++tile) out.rows[tile] = rows;
+  return out;
+}
+
 // While one lives its thread has those tiles, and before and after none. Only where has_amx() (bfloat16.hpp).
 class Tiles {
  public:
   [[gnu::target("amx-tile")]] Tiles() {
     static constexpr TileConfiguration configuration;
     _tile_loadconfig(&configuration);
+  }
+  // Sums and left sides, tiles 0 to 4, have `rows` (1 to 16) rows.
+  [[gnu::target("amx-tile")]] explicit Tiles(std::int64_t rows) {
+    static constexpr auto configurations = [] {
+      std::array<TileConfiguration, 16> out;
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = with_rows(static_cast<std::uint8_t>(i + 1));
+      return out;
+    }();
+    _tile_loadconfig(&configurations[static_cast<std::size_t>(rows - 1)]);
   }
   [[gnu::target("amx-tile")]] ~Tiles() { _tile_release(); }
   Tiles(const Tiles&) = delete;

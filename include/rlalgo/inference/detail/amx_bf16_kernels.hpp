@@ -18,6 +18,7 @@
 #include <cstring>
 #include <vector>
 
+#include <rlalgo/inference/detail/amx_bf16_attention.hpp>
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
@@ -194,6 +195,7 @@ inline constexpr Kernels kernels = [] {
   Kernels all = avx512_bf16::kernels;
   all.name = "amx_bf16";
   all.linear_bf16 = linear_bf16;
+  all.attention_bf16 = attention_bf16;
   return all;
 }();
 

@@ -55,7 +55,7 @@ template <int Heads, int Width>
 #pragma GCC unroll 4
     for (int c = 0; c < Width; ++c) sum[h][c] = _mm512_setzero_ps();
   for (std::int64_t first = 0; first < a.length; first += page_positions) {
-    const float* value = a.pages[first / page_positions] + a.value_offset + column;
+    const float* value = floats(a.pages[first / page_positions], a.value_offset) + column;
     const std::int64_t count = std::min(page_positions, a.length - first);
     for (std::int64_t t = 0; t < count; ++t, value += a.d) {
       if (next != nullptr && first == 0)
@@ -84,13 +84,14 @@ template <int Heads>
   const std::int64_t pages = (a.length + page_positions - 1) / page_positions;
   const std::int64_t lds = pages * page_positions;
   for (std::int64_t p = 0; p < pages; ++p)
-    page_scores<Heads>(a.q + head * a.ldq, a.ldq, a.pages[p] + a.key_offset, a.d, a.scores + p * page_positions, lds,
-                       a.pages[std::min(p + 1, pages - 1)] + a.key_offset, a.pages[p] + a.value_offset);
+    page_scores<Heads>(a.q + head * a.ldq, a.ldq, floats(a.pages[p], a.key_offset), a.d, a.scores + p * page_positions,
+                       lds, floats(a.pages[std::min(p + 1, pages - 1)], a.key_offset),
+                       floats(a.pages[p], a.value_offset));
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) inverse[h] = avx2::weigh(a, a.scores + h * lds);
   float* const out = a.out + head * a.ldo;
   std::int64_t column = 0;
-  const auto next = [&] { return head + Heads == a.group && column == 0 ? a.next : nullptr; };
+  const auto next = [&] { return head + Heads == a.group && column == 0 ? floats(a.next, 0) : nullptr; };
   for (; column + 64 <= a.d; column += 64) mix_values<Heads, 4>(a, a.scores, lds, inverse, column, out, next());
   for (; column + 16 <= a.d; column += 16) mix_values<Heads, 1>(a, a.scores, lds, inverse, column, out, next());
   for (; column < a.d; column += lane) avx2::mix_values<Heads, 1>(a, a.scores, lds, inverse, column, out, next());

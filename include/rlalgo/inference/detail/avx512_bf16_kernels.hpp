@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
+#include <rlalgo/inference/detail/avx512_bf16_attention.hpp>
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
@@ -119,6 +120,7 @@ inline constexpr Kernels kernels = [] {
   all.name = "avx512_bf16";
   all.linear_bf16 = linear_bf16;
   all.round = round;
+  all.attention_bf16 = attention_bf16;
   return all;
 }();
 

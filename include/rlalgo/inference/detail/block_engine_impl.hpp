@@ -23,7 +23,8 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
       weights_(weights),
       engine_(engine),
       pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
-      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
+      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim,
+             engine.cache_element.value_or(cache_element_for(weights))),
       forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),
       draws_(static_cast<std::size_t>(pool_.threads())) {
   if (engine.max_slots < 1 || engine.max_slots > 4096 || engine.prefill_rows < 1 || engine.prefill_rows > 4096)

@@ -35,7 +35,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
     : decoder_(decoder),
       engine_(checked(engine)),
       pool_(engine_.threads > 0 ? engine_.threads : tensor::available_threads()),
-      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim),
+      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine_.cache_element.value_or(CacheElement::float32)),
       forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows, engine_.max_slots),
       scheduler_(decoder_, forward_, cache_, pool_,
                  {.max_slots = engine_.max_slots,
@@ -92,6 +92,8 @@ RLALGO_INLINE EngineConfig DecoderEngine::checked(EngineConfig engine) {
   };
   require(engine.max_slots >= 1 && engine.max_slots <= 4096, "max_slots", engine.max_slots, "1 to 4096");
   require(engine.prefill_rows >= 1 && engine.prefill_rows <= 4096, "prefill_rows", engine.prefill_rows, "1 to 4096");
+  require(engine.cache_element != CacheElement::bfloat16 || attends_to_bfloat16(), "cache_element", 16,
+          "float32: this CPU, or the kernels that RLALGO_CPU names, do not attend to bfloat16");
   require(engine.threads >= 0 && engine.threads <= 1024, "threads", engine.threads, "0 (automatic) to 1024");
   return engine;
 }

@@ -43,11 +43,12 @@ class Activations {
     return rounded_.data()->elements.data() + i * stride_;
   }
 
- private:
   template <class T>
   struct alignas(64) Line {
     std::array<T, 64 / sizeof(T)> elements;
   };
+
+ private:
   std::int64_t stride_;
   std::vector<Line<float>> values_;           // [rows, stride]
   std::vector<Line<std::uint16_t>> rounded_;  // the same, or nothing
@@ -68,11 +69,12 @@ class DecoderForward final : public Forward {
         pool_(pool),
         rotary_(config.rope, config.head_dim),
         d_(cache.padded_head_dim()),
+        pairs_(cache.element() == CacheElement::bfloat16),
         x_(max_rows, config.hidden_size),
         normed_(max_rows, config.hidden_size, kernels_.round != nullptr),
         projected_(max_rows, config.hidden_size),
-        q_(max_rows, config.heads * d_),
-        kv_(max_rows, 2 * config.kv_heads * d_),
+        q_(max_rows, config.heads * d_, pairs_),
+        kv_(max_rows, 2 * config.kv_heads * d_, pairs_),
         attended_(max_rows, config.heads * config.head_dim, kernels_.round != nullptr),
         gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
@@ -92,7 +94,7 @@ class DecoderForward final : public Forward {
     const std::int64_t padded = (length + page_positions - 1) / page_positions * page_positions;
     const std::int64_t group = config_.heads / config_.kv_heads;
     for (Scratch& s : scratch_) {
-      s.scores.resize(std::max(s.scores.size(), static_cast<std::size_t>(group * padded)));
+      s.scores.resize(std::max(s.scores.size(), static_cast<std::size_t>(group * padded / 16)));
       s.out.resize(static_cast<std::size_t>(group * d_));
     }
   }
@@ -137,7 +139,8 @@ class DecoderForward final : public Forward {
 
  private:
   struct Scratch {
-    std::vector<float> scores, out;
+    std::vector<Activations::Line<float>> scores;
+    std::vector<float> out;
   };
   struct alignas(64) Next {
     std::atomic<std::int64_t> task;
@@ -285,6 +288,8 @@ class DecoderForward final : public Forward {
                for (std::int64_t item = begin; item < end; ++item) {
                  if (item < heads) {
                    project_head(layer.q, item, q_.row(0) + item * d_, q_.stride(), layer.q_norm, rotary);
+                   for (std::int64_t i = 0; i < m() && pairs_; ++i)
+                     kernels_.round(q_.row(i) + item * d_, d_, q_.rounded(i) + item * d_);
                    continue;
                  }
                  const std::int64_t h = (item - heads) % kv_heads;
@@ -293,7 +298,11 @@ class DecoderForward final : public Forward {
                  project_head(key ? layer.k : layer.v, h, out, kv_.stride(), key ? layer.k_norm : nullptr,
                               key && rotary);
                  const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
-                 for (std::int64_t i = 0; i < m(); ++i) store(row(i), out + i * kv_.stride(), offset, key);
+                 for (std::int64_t i = 0; i < m(); ++i)
+                   if (pairs_)
+                     store_pairs(row(i), out + i * kv_.stride(), kv_.rounded(i) + (item - heads) * d_, offset, key);
+                   else
+                     store(row(i), out + i * kv_.stride(), offset, key);
                }
              });
   }
@@ -311,13 +320,26 @@ class DecoderForward final : public Forward {
   }
 
   void store(const Row& row, const float* from, std::int64_t offset, bool key) const {
-    float* const base = row.pages[row.position / page_positions] + offset;
+    float* const base = reinterpret_cast<float*>(row.pages[row.position / page_positions] + offset);
     const std::int64_t t = row.position % page_positions;
     if (!key) {
       std::copy_n(from, d_, base + t * d_);
       return;
     }
     for (std::int64_t j = 0; j < d_; ++j) base[j * page_positions + t] = from[j];
+  }
+
+  // The same into a page of bfloat16. `rounded`: room for d_ of them.
+  void store_pairs(const Row& row, const float* from, std::uint16_t* rounded, std::int64_t offset, bool key) const {
+    kernels_.round(from, d_, rounded);
+    auto* const base = reinterpret_cast<std::uint16_t*>(row.pages[row.position / page_positions] + offset);
+    const std::int64_t t = row.position % page_positions;
+    if (key) {
+      for (std::int64_t j = 0; j < d_; j += 2) std::copy_n(rounded + j, 2, base + j * page_positions + 2 * t);
+    } else {
+      std::uint16_t* const to = base + t / 2 * 2 * d_ + t % 2;
+      for (std::int64_t j = 0; j < d_; ++j) to[2 * j] = rounded[j];
+    }
   }
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
@@ -334,6 +356,7 @@ class DecoderForward final : public Forward {
     std::int64_t positions = 0;
     for (const Row& row : rows_) positions += row.position + 1 - begin_of(row);
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+    const auto attention = pairs_ ? kernels_.attention_bf16 : kernels_.attention;
     const bool direct = d == d_;  // else the heads lie closer together than the kernel writes them
     parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()),
              [&](std::int64_t begin, std::int64_t end, int thread) {
@@ -342,20 +365,21 @@ class DecoderForward final : public Forward {
                  const std::int64_t h = item / m(), i = item % m();
                  float* const out = attended_.row(i) + h * group * d;
                  const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
-                 kernels_.attention({.q = q_.row(i) + h * group * d_,
-                                     .ldq = d_,
-                                     .group = group,
-                                     .d = d_,
-                                     .pages = row(i).pages + pages,
-                                     .key_offset = cache_.key_offset(l, h),
-                                     .value_offset = cache_.value_offset(l, h),
-                                     .length = row(i).position + 1 - pages * page_positions,
-                                     .first = hidden - pages * page_positions,
-                                     .scale = scale,
-                                     .scores = scratch.scores.data(),
-                                     .out = direct ? out : scratch.out.data(),
-                                     .ldo = d_,
-                                     .next = item + 1 < end ? first_keys(item + 1) : nullptr});
+                 attention({.q = q_.row(i) + h * group * d_,
+                            .ldq = d_,
+                            .group = group,
+                            .d = d_,
+                            .pages = row(i).pages + pages,
+                            .key_offset = cache_.key_offset(l, h),
+                            .value_offset = cache_.value_offset(l, h),
+                            .length = row(i).position + 1 - pages * page_positions,
+                            .first = hidden - pages * page_positions,
+                            .scale = scale,
+                            .scores = scratch.scores.data()->elements.data(),
+                            .out = direct ? out : scratch.out.data(),
+                            .ldo = d_,
+                            .next = item + 1 < end ? first_keys(item + 1) : nullptr,
+                            .q_bf16 = pairs_ ? q_.rounded(i) + h * group * d_ : nullptr});
                  for (std::int64_t g = 0; g < group && !direct; ++g)
                    std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
                  round(attended_, i, h * group * d, (h + 1) * group * d);
@@ -395,6 +419,7 @@ class DecoderForward final : public Forward {
   const Kernels& kernels_ = best_kernels();
   RotaryTable rotary_;
   std::int64_t d_;  // padded head dimension
+  bool pairs_;      // keys and values are bfloat16
   std::span<const Row> rows_;
   Activations x_, normed_, projected_;  // [max_rows, H]
   Activations q_;                       // [max_rows, heads · d_]

@@ -6,6 +6,7 @@
 // Shapes: x [m, k] with row stride ldx, W [n, k] row-major contiguous, y [m, n] with row stride ldy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,8 +14,8 @@ namespace rlalgo::inference::detail {
 
 // Positions per page of the KV cache; the attention kernels work on whole pages of keys.
 inline constexpr std::int64_t page_positions = 32;
-// Widths that kernels may assume: head dimensions in the cache are padded to a multiple of `lane`.
-inline constexpr std::int64_t lane = 8;
+// Widths that kernels may assume: head dimensions in the cache are padded to a multiple of `lane`, of bfloat16 of `pair_lane`.
+inline constexpr std::int64_t lane = 8, pair_lane = 32;
 
 struct LinearArgs {
   const float* x;  // [m, k], row stride ldx
@@ -34,17 +35,23 @@ struct LinearArgs {
 struct AttentionArgs {
   const float* q;  // [group, d], d a multiple of `lane`, row stride ldq
   std::int64_t ldq, group, d;
-  const float* const* pages;  // [ceil(length / page_positions)]
-  std::int64_t key_offset;    // in a page: keys of this layer and head, [d, page_positions]
-  std::int64_t value_offset;  // in a page: values, [page_positions, d]
+  const std::byte* const* pages;  // [ceil(length / page_positions)]
+  std::int64_t key_offset;        // in a page, bytes: keys of this layer and head, as kv_cache.hpp has them
+  std::int64_t value_offset;      // in a page, bytes: values
   std::int64_t length;
   std::int64_t first;  // in the first page: positions before it are not seen
   float scale;
   float* scores;  // scratch [group, ceil(length / page_positions) · page_positions]
   float* out;     // [group, d], row stride ldo
   std::int64_t ldo;
-  const float* next = nullptr;  // keys of the page that the next call reads first, to be fetched meanwhile
+  const std::byte* next = nullptr;        // keys of the page that the next call reads first, to be fetched meanwhile
+  const std::uint16_t* q_bf16 = nullptr;  // attention_bf16: q as Kernels::round rounds it, which is all it reads of q
 };
+
+// Keys or values of a page of float32.
+[[nodiscard]] inline const float* floats(const std::byte* page, std::int64_t offset) {
+  return reinterpret_cast<const float*>(page + offset);
+}
 
 struct MaxResult {
   float max;
@@ -66,6 +73,8 @@ struct Kernels {
   float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);
   // The bits of n elements as bfloat16, to nearest even; null where linear_bf16 has no use for LinearArgs::x_bf16.
   void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
+  // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
+  void (*attention_bf16)(const AttentionArgs&) = nullptr;
 };
 
 }  // namespace rlalgo::inference::detail

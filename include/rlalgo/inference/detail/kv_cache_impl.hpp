@@ -18,9 +18,11 @@ namespace rlalgo::inference {
 RLALGO_INLINE PageMemory& PageMemory::host() {
   class Host final : public PageMemory {
    public:
-    float* allocate(std::size_t bytes) override { return static_cast<float*>(::operator new(bytes, alignment)); }
-    void free(float* page) noexcept override { ::operator delete(page, alignment); }
-    void copy(const float* from, float* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+    std::byte* allocate(std::size_t bytes) override {
+      return static_cast<std::byte*>(::operator new(bytes, alignment));
+    }
+    void free(std::byte* page) noexcept override { ::operator delete(page, alignment); }
+    void copy(const std::byte* from, std::byte* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
    private:
     const std::align_val_t alignment{64};
@@ -29,15 +31,29 @@ RLALGO_INLINE PageMemory& PageMemory::host() {
   return host;
 }
 
-RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, PageMemory& memory)
+namespace detail {
+
+struct ElementSize {
+  std::int64_t bytes, padding;  // of a number; d is padded to a multiple of
+};
+inline ElementSize size_of(CacheElement element) {
+  return element == CacheElement::bfloat16 ? ElementSize{2, pair_lane} : ElementSize{4, lane};
+}
+
+}  // namespace detail
+
+RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim, CacheElement element,
+                               PageMemory& memory)
     : memory_(memory),
+      element_(element),
       kv_heads_(kv_heads),
-      head_dim_((head_dim + detail::lane - 1) / detail::lane * detail::lane),
-      head_size_(head_dim_ * detail::page_positions),
+      head_dim_((head_dim + detail::size_of(element).padding - 1) / detail::size_of(element).padding *
+                detail::size_of(element).padding),
+      head_size_(head_dim_ * detail::page_positions * detail::size_of(element).bytes),
       page_size_(layers * kv_heads * 2 * head_size_) {}
 
 RLALGO_INLINE KvCache::~KvCache() {
-  for (float* page : pages_)
+  for (std::byte* page : pages_)
     if (page != nullptr) memory_.free(page);
 }
 

@@ -81,7 +81,7 @@ inline void attention(const AttentionArgs& a) {
     const float* q = a.q + h * a.ldq;
     float* s = a.scores + h * lds;
     for (std::int64_t p = 0; p < pages; ++p) {
-      const float* keys = a.pages[p] + a.key_offset;
+      const float* keys = floats(a.pages[p], a.key_offset);
       float* page = s + p * page_positions;
       for (std::int64_t t = 0; t < page_positions; ++t) page[t] = 0.0f;
       for (std::int64_t j = 0; j < a.d; ++j)
@@ -93,7 +93,7 @@ inline void attention(const AttentionArgs& a) {
     float* out = a.out + h * a.ldo;
     for (std::int64_t j = 0; j < a.d; ++j) out[j] = 0.0f;
     for (std::int64_t t = 0; t < a.length; ++t) {
-      const float* value = a.pages[t / page_positions] + a.value_offset + (t % page_positions) * a.d;
+      const float* value = floats(a.pages[t / page_positions], a.value_offset) + (t % page_positions) * a.d;
       for (std::int64_t j = 0; j < a.d; ++j) out[j] += s[t] * value[j];
     }
     for (std::int64_t j = 0; j < a.d; ++j) out[j] *= inverse;

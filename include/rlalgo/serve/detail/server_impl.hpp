@@ -289,12 +289,14 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
                        .found = config.http.host,
                        .remedy = "give one (--api-key; VLLM_API_KEY in a training), or listen on 127.0.0.1"});
   config.http.tell = config.tell;
+  inference::EngineConfig& engine = config.engine.engine;
+  engine = engine.with_cache_for(model.weights != nullptr ? *model.weights : model.decoder->weights());
   // Memory for 1 GiB of keys and values, and for the longest request at least.
-  if (config.engine.engine.cache_bytes == 0) {
+  if (engine.cache_bytes == 0) {
     const model::DecoderConfig& decoder = model.decoder->config();
-    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim);
+    const inference::KvCache pages(decoder.layers, decoder.kv_heads, decoder.head_dim, *engine.cache_element);
     const std::size_t longest = (inference::KvCache::pages_for(model.length_limit()) + 2) * pages.page_bytes();
-    config.engine.engine.cache_bytes = std::max(std::size_t{1} << 30U, longest);
+    engine.cache_bytes = std::max(std::size_t{1} << 30U, longest);
   }
   return config;
 }

@@ -1,0 +1,26 @@
+// What keys and values of running sequences are stored as.
+//
+// bfloat16 halves what attention reads for a token and doubles the positions that fit into the memory; it is what a model in bfloat16 computes
+// its keys and values in anyway (vLLM's kv_cache_dtype "auto", and transformers'). Then queries and the weights of softmax are bfloat16, too, in
+// their products with keys and values; scores, their softmax and sums are float32.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/model/weights.hpp>
+
+namespace rlalgo::inference {
+
+enum class CacheElement { float32, bfloat16 };
+
+// Whether this CPU's kernels attend to bfloat16.
+[[nodiscard]] inline bool attends_to_bfloat16() { return detail::best_kernels().attention_bf16 != nullptr; }
+
+// bfloat16 for weights in bfloat16 where the CPU's kernels attend to it, else float32.
+[[nodiscard]] inline CacheElement cache_element_for(const model::DecoderWeights& weights) {
+  return weights.embedding.scalar_type() == at::kBFloat16 && attends_to_bfloat16() ? CacheElement::bfloat16
+                                                                                   : CacheElement::float32;
+}
+
+}  // namespace rlalgo::inference
