@@ -26,10 +26,10 @@ class PageMemory {
  public:
   virtual ~PageMemory() = default;
   virtual std::byte* allocate(std::size_t bytes) = 0;
-  virtual void free(std::byte* page) noexcept = 0;
+  virtual void free(std::byte* page, std::size_t bytes) noexcept = 0;
   virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
 
-  // This machine's, in lines of the cache.
+  // This machine's (detail/host_pages.hpp), from a cache line on.
   static PageMemory& host();
 };
 

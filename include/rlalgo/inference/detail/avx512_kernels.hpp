@@ -15,6 +15,7 @@
 #include <rlalgo/inference/detail/avx512_attention.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
+#include <rlalgo/tensor/lanes.hpp>
 
 namespace rlalgo::inference::detail::avx512 {
 
@@ -88,6 +89,17 @@ template <int Columns, int Rows>
 [[RLALGO_AVX512, gnu::always_inline]] inline __m512 load(const avx2::Bf16* p, __mmask16 some) {
   const __m512i bits = _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_maskz_loadu_epi16(some, p));
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, bits, 16));
+}
+
+[[RLALGO_AVX512]] inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
+  namespace lanes = tensor::lanes;
+  for (std::int64_t j = 0; j < n; j += lanes::count) {
+    const __mmask16 some = lanes::first(n - j);
+    const __m512 x = lanes::load(gate + j, some);
+    const __m512 e = lanes::exp(_mm512_sub_ps(_mm512_setzero_ps(), x));
+    const __m512 silu = _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
+    lanes::store(gate + j, some, _mm512_mul_ps(silu, lanes::load(up + j, some)));
+  }
 }
 
 template <class Weight>
@@ -165,6 +177,7 @@ inline constexpr Kernels kernels = [] {
   all.linear_f32 = linear<float>;
   all.linear_bf16 = linear<avx2::Bf16>;
   all.attention = attention;
+  all.silu_multiply = silu_multiply;
   return all;
 }();
 

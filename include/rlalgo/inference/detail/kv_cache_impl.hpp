@@ -4,30 +4,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/inference/detail/host_pages.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
 namespace rlalgo::inference {
 
 RLALGO_INLINE PageMemory& PageMemory::host() {
-  class Host final : public PageMemory {
-   public:
-    std::byte* allocate(std::size_t bytes) override {
-      return static_cast<std::byte*>(::operator new(bytes, alignment));
-    }
-    void free(std::byte* page) noexcept override { ::operator delete(page, alignment); }
-    void copy(const std::byte* from, std::byte* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-
-   private:
-    const std::align_val_t alignment{64};
-  };
-  static Host host;
+  static auto& host = *new detail::HostPages;  // outlives every cache
   return host;
 }
 
@@ -54,12 +42,12 @@ RLALGO_INLINE KvCache::KvCache(std::int64_t layers, std::int64_t kv_heads, std::
 
 RLALGO_INLINE KvCache::~KvCache() {
   for (std::byte* page : pages_)
-    if (page != nullptr) memory_.free(page);
+    if (page != nullptr) memory_.free(page, page_bytes());
 }
 
 RLALGO_INLINE void KvCache::trim() noexcept {
   for (const PageId id : free_)
-    if (pages_[id] != nullptr) memory_.free(std::exchange(pages_[id], nullptr));
+    if (pages_[id] != nullptr) memory_.free(std::exchange(pages_[id], nullptr), page_bytes());
 }
 
 RLALGO_INLINE std::int64_t KvCache::key_offset(std::int64_t layer, std::int64_t head) const noexcept {

@@ -37,8 +37,9 @@ class RotaryTable {
   }
 
   void rotate(float* x, std::int64_t position) const {
-    const float* c = cos_.data() + position * half_;
-    const float* s = sin_.data() + position * half_;
+    const float* const c = cos_.data() + position * half_;
+    const float* const s = sin_.data() + position * half_;
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < half_; ++i) {
       const float a = x[i];
       const float b = x[i + half_];
