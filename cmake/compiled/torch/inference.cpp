@@ -2,6 +2,7 @@
 #include <rlalgo/inference/detail/block_engine_impl.hpp>
 #include <rlalgo/inference/detail/decoder_engine_impl.hpp>
 #include <rlalgo/inference/detail/kv_cache_impl.hpp>
+#include <rlalgo/inference/detail/page_memory_impl.hpp>
 #include <rlalgo/inference/detail/prefix_cache_impl.hpp>
 #include <rlalgo/inference/detail/sampling_impl.hpp>
 #include <rlalgo/inference/detail/scheduler_impl.hpp>

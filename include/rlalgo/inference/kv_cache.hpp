@@ -13,25 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 #include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/page_memory.hpp>
 
 namespace rlalgo::inference {
-
-// Where pages lie: the memory of the device that computes with them.
-class PageMemory {
- public:
-  virtual ~PageMemory() = default;
-  virtual std::byte* allocate(std::size_t bytes) = 0;
-  virtual void free(std::byte* page, std::size_t bytes) noexcept = 0;
-  virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
-
-  // This machine's (detail/host_pages.hpp), from a cache line on.
-  static PageMemory& host();
-};
 
 class KvCache {
  public:

@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/large_pages.hpp>
 
 namespace rlalgo::inference {
 
@@ -83,6 +85,8 @@ class WeightSnapshots {
   void end_writing(int target, bool good);
 
   void copy(Buffer& buffer, std::int64_t version);
+  // For copies of all that is trained; nothing where that is not in this machine's memory.
+  std::optional<tensor::LargePages> room_for_copies();
   void fetch(Buffer& buffer);
 
   // That a tensor has, whatever lies in it at the time.

@@ -85,19 +85,21 @@ template <class T>
   return _mm512_maskz_scalef_ps(normal, p, n);
 }
 
-[[nodiscard, RLALGO_LANES, gnu::always_inline]] inline __m256 upper_half(__m512 x) {
-  return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, _mm512_castps_pd(x), 1));
+// The lower eight lanes (0) or the upper ones (1).
+template <int Which>
+[[nodiscard, RLALGO_LANES, gnu::always_inline]] inline __m256 half(__m512 x) {
+  return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, _mm512_castps_pd(x), Which));
 }
 
 [[nodiscard, RLALGO_LANES, gnu::always_inline]] inline float sum(__m512 x) {
-  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), upper_half(x));
+  const __m256 eight = _mm256_add_ps(half<0>(x), half<1>(x));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 [[nodiscard, RLALGO_LANES, gnu::always_inline]] inline float largest(__m512 x) {
-  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x), upper_half(x));
+  const __m256 eight = _mm256_max_ps(half<0>(x), half<1>(x));
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));

@@ -8,16 +8,10 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
-#include <rlalgo/inference/detail/host_pages.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 
 namespace rlalgo::inference {
-
-RLALGO_INLINE PageMemory& PageMemory::host() {
-  static auto& host = *new detail::HostPages;  // outlives every cache
-  return host;
-}
 
 namespace detail {
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/large_pages.hpp>
 
 namespace rlalgo::inference {
 
@@ -94,12 +96,14 @@ RLALGO_INLINE void WeightSnapshots::copy(Buffer& buffer, std::int64_t version) {
     buffer.snapshot.number = ++publications_;
     return;
   }
+  std::optional<tensor::LargePages> pages = buffer.own.empty() ? room_for_copies() : std::nullopt;
   std::size_t next = 0;
   visit(buffer.snapshot.weights, [&](tensor::Tensor& value) {
     if (!value.defined() || !value.requires_grad()) return;
     if (next == buffer.own.size()) buffer.own.emplace_back();
     tensor::Tensor& own = buffer.own[next++];
     const tensor::Tensor source = value.detach();
+    if (!own.defined() && pages) own = pages->take(source.sizes(), source.scalar_type());
     if (!own.defined() || own.sizes() != source.sizes() || own.scalar_type() != source.scalar_type())
       own = source.clone();
     else
@@ -110,6 +114,19 @@ RLALGO_INLINE void WeightSnapshots::copy(Buffer& buffer, std::int64_t version) {
   buffer.own.resize(next);
   buffer.snapshot.version = version;
   buffer.snapshot.number = ++publications_;
+}
+
+RLALGO_INLINE std::optional<tensor::LargePages> WeightSnapshots::room_for_copies() {
+  std::size_t bytes = 0;
+  bool here = true;
+  model::DecoderWeights weights = live_;
+  visit(weights, [&](const tensor::Tensor& value) {
+    if (!value.defined() || !value.requires_grad()) return;
+    bytes += tensor::LargePages::bytes_of(value.sizes(), value.scalar_type());
+    here = here && value.device().is_cpu();
+  });
+  if (!here) return std::nullopt;
+  return tensor::LargePages(bytes);
 }
 
 RLALGO_INLINE void WeightSnapshots::fetch(Buffer& buffer) {

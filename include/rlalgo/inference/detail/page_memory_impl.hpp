@@ -1,8 +1,4 @@
-// Pages of keys and values in this machine's memory.
-//
-// Pages of 64 KiB or more lie side by side in stretches of 16 MiB or more, for which the kernel is asked for pages of 2 MiB: attention reads a
-// few KiB of each of many pages, and finds them sooner. What is freed is given back to the system and its place used again; smaller pages
-// come from the heap.
+// Definitions of page_memory.hpp.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,9 +13,12 @@
 #include <new>
 #include <vector>
 
-#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/inference/page_memory.hpp>
 
-namespace rlalgo::inference::detail {
+namespace rlalgo::inference {
+
+namespace detail {
 
 class HostPages final : public PageMemory {
  public:
@@ -72,4 +71,11 @@ class HostPages final : public PageMemory {
   std::map<std::size_t, std::size_t> totals_;              // all that there are
 };
 
-}  // namespace rlalgo::inference::detail
+}  // namespace detail
+
+RLALGO_INLINE PageMemory& PageMemory::host() {
+  static auto& host = *new detail::HostPages;  // outlives every cache
+  return host;
+}
+
+}  // namespace rlalgo::inference
