@@ -37,14 +37,15 @@ class RotaryTable {
   }
 
   void rotate(float* x, std::int64_t position) const {
-    const float* const c = cos_.data() + position * half_;
-    const float* const s = sin_.data() + position * half_;
-#pragma GCC ivdep
+    const float* const __restrict c = cos_.data() + position * half_;
+    const float* const __restrict s = sin_.data() + position * half_;
+    float* const __restrict low = x;
+    float* const __restrict high = x + half_;
     for (std::int64_t i = 0; i < half_; ++i) {
-      const float a = x[i];
-      const float b = x[i + half_];
-      x[i] = a * c[i] - b * s[i];
-      x[i + half_] = b * c[i] + a * s[i];
+      const float a = low[i];
+      const float b = high[i];
+      low[i] = a * c[i] - b * s[i];
+      high[i] = b * c[i] + a * s[i];
     }
   }
 
