@@ -54,8 +54,7 @@ namespace rlalgo::config {
   std::shared_ptr<model::Decoder> network;
   if (c.ebft.feature_model) {
     const std::filesystem::path directory = resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model"));
-    network = model::load_decoder(directory, model.decoder->dtype(),
-                                  sharding == nullptr ? model::WeightMemory::resident : model::WeightMemory::mapped);
+    network = model::load_decoder(directory, model.decoder->dtype(), model::memory_of_weights(sharding != nullptr));
     network->set_trained(false);
     const std::int64_t found = network->config().vocab_size, expected = model.decoder->config().vocab_size;
     if (found != expected)

@@ -157,7 +157,7 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
 [[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places) {
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
-                          config.sharding.on() ? model::WeightMemory::mapped : model::WeightMemory::resident);
+                          model::memory_of_weights(config.sharding.on()));
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, places.adapter);
   return decoder;

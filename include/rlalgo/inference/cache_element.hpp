@@ -1,4 +1,4 @@
-// What keys and values of running sequences are stored as.
+// What keys and values of running sequences are stored as, by the weights that compute them.
 //
 // bfloat16 halves what attention reads for a token and doubles the positions that fit into the memory; it is what a model in bfloat16 computes
 // its keys and values in anyway (vLLM's kv_cache_dtype "auto", and transformers'). Then queries and the weights of softmax are bfloat16, too, in
@@ -8,11 +8,10 @@
 #include <c10/core/ScalarType.h>
 
 #include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/weights.hpp>
 
 namespace rlalgo::inference {
-
-enum class CacheElement { float32, bfloat16 };
 
 // Whether this CPU's kernels attend to bfloat16.
 [[nodiscard]] inline bool attends_to_bfloat16() { return detail::best_kernels().attention_bf16 != nullptr; }

@@ -15,11 +15,12 @@
 #include <cstdint>
 #include <vector>
 
-#include <rlalgo/inference/cache_element.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/page_memory.hpp>
 
 namespace rlalgo::inference {
+
+enum class CacheElement { float32, bfloat16 };
 
 class KvCache {
  public:

@@ -40,8 +40,12 @@ namespace detail {
 
 enum class WeightMemory {
   resident,  // fastest to compute with
-  mapped,    // nothing is read before it is used: for a model of which each process keeps a part
+  mapped,    // nothing is read before it is used
 };
+// Of a model that is read in this process; `in_slices`: it keeps a part of it.
+[[nodiscard]] constexpr WeightMemory memory_of_weights(bool in_slices) {
+  return in_slices ? WeightMemory::mapped : WeightMemory::resident;
+}
 
 [[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
                                                     at::ScalarType dtype = at::ScalarType::Float,

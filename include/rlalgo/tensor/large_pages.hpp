@@ -1,13 +1,12 @@
 // One stretch of memory for tensors that are read over and over: the weights of a model.
 //
-// Its pages are of 2 MiB where the kernel grants them (transparent huge pages: "always" or "madvise" in
-// /sys/kernel/mm/transparent_hugepage/enabled), of the usual size else. Decoding reads all weights for every token, and small pages, above all
-// those of a mapped file, give two thirds to half of the bandwidth of large ones (docs/performance.md).
+// Its pages are of 2 MiB where the kernel grants them (core/memory_stretch.hpp). Decoding reads all weights for every token, and small pages,
+// above all those of a mapped file, give two thirds to half of the bandwidth of large ones (docs/performance.md).
 //
 // Tensors lie one behind the other in the order of take(), each from a cache line on, filled with zeros. A tensor that dies gives its pages
 // back; the stretch is unmapped with the last one.
 //
-// Errors: [rlalgo.tensor.6] the system has no such stretch of memory; [.7] more is taken than was asked for.
+// Errors: [rlalgo.tensor.7] more is taken than was asked for; those of core/memory_stretch.hpp.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::tensor {
@@ -31,8 +31,7 @@ class LargePages {
   [[nodiscard]] Tensor take(at::IntArrayRef shape, at::ScalarType dtype);
 
  private:
-  struct Stretch;
-  std::shared_ptr<const Stretch> stretch_;
+  std::shared_ptr<const core::MemoryStretch> stretch_;
   std::size_t taken_ = 0;
 };
 

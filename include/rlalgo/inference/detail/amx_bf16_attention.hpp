@@ -46,9 +46,7 @@ class PairAttention {
   // Tiles 0 and 1: scores of the positions of a page. 4: q, 5 and 6: keys.
   [[RLALGO_AMX]] void score(std::int64_t p) const {
     const std::byte *const keys = a_.pages[p] + a_.key_offset, *const values = a_.pages[p] + a_.value_offset;
-    const std::byte* const soon = p + 1 < pages_       ? a_.pages[p + 1] + a_.key_offset
-                                  : a_.next != nullptr ? a_.next
-                                                       : keys;
+    const std::byte* const soon = keys_after(a_, p);
     const std::uint16_t* const q = a_.q_bf16 + head_ * a_.ldq;
     _tile_zero(0);
     _tile_zero(1);

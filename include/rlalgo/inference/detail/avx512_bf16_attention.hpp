@@ -118,13 +118,13 @@ template <int Heads>
 template <int Heads>
 [[RLALGO_AVX512_BF16]] inline void attend_pairs(const AttentionArgs& a, std::int64_t head) {
   const std::int64_t lds = padded(a.length), pages = lds / page_positions;
-  const auto keys = [&](std::int64_t p) { return pairs(a.pages[p], a.key_offset); };
-  for (std::int64_t p = 0; p < pages; ++p)
-    pair_scores<Heads>(a.q_bf16 + head * a.ldq, a.ldq, keys(p), a.d, a.scores + p * page_positions, lds,
-                       reinterpret_cast<const char*>(p + 1 < pages || a.next == nullptr
-                                                         ? a.pages[std::min(p + 1, pages - 1)] + a.key_offset
-                                                         : a.next),
+  const bool more = head + Heads < a.group;  // heads that read the first page again
+  for (std::int64_t p = 0; p < pages; ++p) {
+    const std::byte* const soon = more && p + 1 == pages ? a.pages[0] + a.key_offset : keys_after(a, p);
+    pair_scores<Heads>(a.q_bf16 + head * a.ldq, a.ldq, pairs(a.pages[p], a.key_offset), a.d,
+                       a.scores + p * page_positions, lds, reinterpret_cast<const char*>(soon),
                        reinterpret_cast<const char*>(a.pages[p] + a.value_offset));
+  }
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) inverse[h] = weigh_pairs(a, a.scores + h * lds);
   for (std::int64_t column = 0; column < a.d; column += pair_lane)

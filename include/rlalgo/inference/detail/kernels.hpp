@@ -48,6 +48,12 @@ struct AttentionArgs {
   const std::uint16_t* q_bf16 = nullptr;  // attention_bf16: q as Kernels::round rounds it, which is all it reads of q
 };
 
+// Keys that are read after those of page p, by this call or the next one; where nobody knows, those themselves.
+[[nodiscard]] inline const std::byte* keys_after(const AttentionArgs& a, std::int64_t p) {
+  if ((p + 1) * page_positions < a.length) return a.pages[p + 1] + a.key_offset;
+  return a.next != nullptr ? a.next : a.pages[p] + a.key_offset;
+}
+
 // Keys or values of a page of float32.
 [[nodiscard]] inline const float* floats(const std::byte* page, std::int64_t offset) {
   return reinterpret_cast<const float*>(page + offset);

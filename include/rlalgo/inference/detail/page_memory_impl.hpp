@@ -1,12 +1,8 @@
 // Definitions of page_memory.hpp.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -14,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/inference/page_memory.hpp>
 
 namespace rlalgo::inference {
@@ -34,10 +31,7 @@ class HostPages final : public PageMemory {
 
   void free(std::byte* page, std::size_t bytes) noexcept override {
     if (bytes < least) return ::operator delete(page, line);
-    const auto small = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto begin = reinterpret_cast<std::uintptr_t>(page);
-    const std::uintptr_t first = (begin + small - 1) / small * small, last = (begin + bytes) / small * small;
-    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    core::release_pages(page, bytes);
     const std::lock_guard lock(mutex_);
     places_[bytes].push_back(page);  // there is room: it was here before
   }
@@ -45,8 +39,7 @@ class HostPages final : public PageMemory {
   void copy(const std::byte* from, std::byte* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
  private:
-  static constexpr std::size_t least = std::size_t{64} << 10U, stretch = std::size_t{16} << 20U,
-                               large = std::size_t{2} << 20U;
+  static constexpr std::size_t least = std::size_t{64} << 10U, stretch = std::size_t{16} << 20U;
   static constexpr std::align_val_t line{64};
 
   // Stretches stay for good, as address space: whoever needs pages again finds their places.
@@ -54,19 +47,14 @@ class HostPages final : public PageMemory {
     const std::size_t each = (bytes + 63) / 64 * 64, count = std::max<std::size_t>(1, stretch / each);
     std::size_t& total = totals_[bytes];
     places.reserve(total + count);
-    void* const memory =
-        ::mmap(nullptr, count * each + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    auto* begin = static_cast<std::byte*>(memory);
-    begin += (large - reinterpret_cast<std::uintptr_t>(begin) % large) % large;
-#ifdef MADV_HUGEPAGE
-    ::madvise(begin, count * each, MADV_HUGEPAGE);  // where it is refused pages stay small
-#endif
+    stretches_.emplace_back(count * each);
+    std::byte* const begin = stretches_.back().begin();
     total += count;
     for (std::size_t i = count; i > 0; --i) places.push_back(begin + (i - 1) * each);
   }
 
   std::mutex mutex_;
+  std::vector<core::MemoryStretch> stretches_;
   std::map<std::size_t, std::vector<std::byte*>> places_;  // free ones, by bytes of a page
   std::map<std::size_t, std::size_t> totals_;              // all that there are
 };

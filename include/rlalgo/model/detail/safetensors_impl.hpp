@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,6 +26,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -63,10 +63,7 @@ RLALGO_INLINE MappedFile::~MappedFile() {
 }
 
 RLALGO_INLINE void MappedFile::release(std::size_t begin, std::size_t end) const {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  begin = (begin + page - 1) / page * page;
-  end = end / page * page;
-  if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+  if (begin < end) core::release_pages(data_ + begin, end - begin);
 }
 
 RLALGO_INLINE void MappedFile::fail(const char* what, const std::filesystem::path& path, const std::string& reason) {
