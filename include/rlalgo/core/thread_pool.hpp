@@ -33,7 +33,7 @@ class ThreadPool {
 
  public:
   // `threads` includes the caller; workers start at the first run that can use them.
-  explicit ThreadPool(int threads, double spin_seconds = 20e-6)
+  explicit ThreadPool(int threads, double spin_seconds = 50e-6)
       : threads_(threads < 1 ? 1 : threads),
         spin_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(spin_seconds))) {}
   ThreadPool(const ThreadPool&) = delete;

@@ -39,7 +39,7 @@ namespace rlalgo::inference {
 
 struct EngineConfig {
   std::int64_t max_slots = 32;        // completions decoded at the same time
-  std::int64_t prefill_rows = 64;     // prompt tokens added to one pass
+  std::int64_t prefill_rows = 256;    // prompt tokens added to one pass
   std::int64_t prefill_ahead = 2048;  // prompt tokens at most for which those that decode are held up; 0 = never
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
   std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's

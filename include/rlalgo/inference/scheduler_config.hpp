@@ -11,7 +11,7 @@ namespace rlalgo::inference {
 
 struct SchedulerConfig {
   std::int64_t max_slots = 32;         // completions decoded in one pass
-  std::int64_t prefill_rows = 64;      // prompt tokens added to one pass
+  std::int64_t prefill_rows = 256;     // prompt tokens added to one pass
   std::int64_t prefill_ahead = 2048;   // prompt tokens at most for which those that decode are held up; 0 = never
   std::size_t cache_bytes = 0;         // of keys and values; 0 = what running requests need at their peak
   bool prefix_cache = true;            // keep pages that nobody uses any more, as long as there is room

@@ -156,7 +156,7 @@ class DecoderForward final : public Forward {
   void parallel(std::int64_t items, std::int64_t flops_per_item, F&& f) {
     constexpr std::int64_t task_flops = 150'000;  // about 3 µs
     constexpr std::int64_t quantum = 16;          // columns; a multiple of the widest kernel tile
-    const std::int64_t wanted = std::min<std::int64_t>(items * flops_per_item / task_flops, 6 * pool_.threads());
+    const std::int64_t wanted = std::min<std::int64_t>(items * flops_per_item / task_flops, 12 * pool_.threads());
     if (pool_.threads() == 1 || wanted < 2) return f(0, items, 0);
     std::int64_t size = (items + wanted - 1) / wanted;
     if (items >= 8 * quantum) size = (size + quantum - 1) / quantum * quantum;
@@ -259,7 +259,8 @@ class DecoderForward final : public Forward {
   }
 
   void norm(const float* weight) {
-    parallel(m(), 4 * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
+    // An element takes as long as thirteen operations of a product do.
+    parallel(m(), 13 * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
         kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
         round(normed_, i, 0, config_.hidden_size);

@@ -1,6 +1,6 @@
 // y = x Wᵀ for few rows of x, by strips of W: a strip stays in L1 while the rows of x pass by, so that the weights are read
-// once, as they lie in memory. k is cut into blocks so that a strip and the rows of x fit. The sum of one output depends on
-// k only: blocks in order, each as the tile sums it.
+// once, as they lie in memory. k is cut into blocks so that a strip and the rows of x fit; where L1 has room, a strip is several tiles wide,
+// which all meet a tile of x before the next one comes. The sum of one output depends on k only: blocks in order, each as the tile sums it.
 //
 // What comes `prefetch_distance` later is fetched into L2 meanwhile, in the order of memory and as evenly as the tiles
 // compute: a few lines at each step of their inner loops. (A burst of prefetches fills the few buffers for misses, and
@@ -18,6 +18,8 @@
 //                          the same sums for one row of x and 1, 4 or 8 rows of W, in the order of memory
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -26,6 +28,15 @@
 namespace rlalgo::inference::detail {
 
 inline constexpr std::int64_t cache_line = 64, prefetch_distance = 32 * 1024;  // bytes
+
+// Bytes of L1 for data.
+[[nodiscard]] inline std::int64_t first_cache() {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  static const std::int64_t bytes = ::sysconf(_SC_LEVEL1_DCACHE_SIZE);
+  if (bytes > 0) return bytes;
+#endif
+  return 32 * 1024;
+}
 
 template <int Lines>
 [[gnu::always_inline]] inline void prefetch(const char* from) {
@@ -52,8 +63,10 @@ class LinearStrips {
       for (; n + 4 <= a_.end; n += 4) row_strip<4>(n);
       for (; n < a_.end; ++n) row_strip<1>(n);
     }
-    for (; n + 4 <= a_.end; n += 4) strip<4, Tile::rows>(n);
-    for (; n < a_.end; ++n) strip<1, Tile::rows>(n);
+    const std::int64_t wide = tiles_in_a_strip();
+    for (; n + 4 * wide <= a_.end; n += 4 * wide) strip<4, Tile::rows>(n, wide);
+    for (; n + 4 <= a_.end; n += 4) strip<4, Tile::rows>(n, 1);
+    for (; n < a_.end; ++n) strip<1, Tile::rows>(n, 1);
   }
 
  private:
@@ -66,9 +79,16 @@ class LinearStrips {
                                            a_.y + n - a_.begin, begin > 0);
   }
 
-  // `Columns` rows of W from n on, against all rows of x in tiles of at most `Rows`, over all of k.
+  // As many tiles of four rows of W as L1 holds beside a tile of x that is used and the one that comes next.
+  [[nodiscard]] std::int64_t tiles_in_a_strip() const {
+    const std::int64_t of_w = 4 * block_ * static_cast<std::int64_t>(sizeof(W)),
+                       of_x = Tile::rows * block_ * static_cast<std::int64_t>(sizeof(X));
+    return a_.m <= Tile::rows ? 1 : std::clamp<std::int64_t>((first_cache() - 2 * of_x) / of_w, 1, 4);
+  }
+
+  // `wide` tiles of `Columns` rows of W from n on, against all rows of x in tiles of at most `Rows`, over all of k.
   template <int Columns, int Rows>
-  void strip(std::int64_t n) const {
+  void strip(std::int64_t n, std::int64_t wide) const {
     const W* const w = static_cast<const W*>(a_.w) + n * a_.k;
     // Tiles of nearly the same height: a single leftover row would halve the speed of its tile.
     const std::int64_t tiles = (a_.m + Rows - 1) / Rows, rows = a_.m / tiles, higher = a_.m - rows * tiles;
@@ -76,17 +96,19 @@ class LinearStrips {
       const std::int64_t k = std::min(block_, a_.k - begin);
       const std::int64_t steps = std::max<std::int64_t>(1, k / Tile::columns_of_k);
       const std::int64_t lines = Columns * k * static_cast<std::int64_t>(sizeof(W)) / cache_line;
-      const char* ahead =
-          reinterpret_cast<const char*>(w) + prefetch_distance + Columns * begin * static_cast<std::int64_t>(sizeof(W));
+      const char* ahead = reinterpret_cast<const char*>(w) + prefetch_distance +
+                          wide * Columns * begin * static_cast<std::int64_t>(sizeof(W));
       std::int64_t due = 0;  // tiles · the lines that should have been fetched by the end of a tile and have not
       for (std::int64_t row = 0, t = 0; t < tiles; ++t) {
-        due += lines;
-        const int at_once = due <= 0 ? 0 : due <= steps * tiles ? 1 : due <= 2 * steps * tiles ? 2 : 4;  // a step
         const std::int64_t height = t < higher ? rows + 1 : rows;
-        tile<Columns, Rows>(height, at_once, x_ + row * ldx_ + begin, w + begin, k, a_.y + row * a_.ldy + n - a_.begin,
-                            begin > 0, ahead);
-        ahead += at_once * steps * cache_line;
-        due -= at_once * steps * tiles;
+        for (std::int64_t c = 0; c < wide * Columns; c += Columns) {
+          due += lines;
+          const int at_once = due <= 0 ? 0 : due <= steps * tiles ? 1 : due <= 2 * steps * tiles ? 2 : 4;  // a step
+          tile<Columns, Rows>(height, at_once, x_ + row * ldx_ + begin, w + c * a_.k + begin, k,
+                              a_.y + row * a_.ldy + n + c - a_.begin, begin > 0, ahead);
+          ahead += at_once * steps * cache_line;
+          due -= at_once * steps * tiles;
+        }
         row += height;
       }
     }
