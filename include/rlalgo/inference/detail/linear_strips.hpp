@@ -2,7 +2,7 @@
 // once, as they lie in memory. k is cut into blocks so that a strip and the rows of x fit; where L1 has room, a strip is several tiles wide,
 // which all meet a tile of x before the next one comes. The sum of one output depends on k only: blocks in order, each as the tile sums it.
 //
-// What comes `prefetch_distance` later is fetched into L2 meanwhile, in the order of memory and as evenly as the tiles
+// What comes `prefetch_distance` or a strip later is fetched into L2 meanwhile, in the order of memory and as evenly as the tiles
 // compute: a few lines at each step of their inner loops. (A burst of prefetches fills the few buffers for misses, and
 // what is computed behind it waits: 16 rows of x then cost the time of reading W and that of multiplying, one after the other.)
 //
@@ -92,11 +92,14 @@ class LinearStrips {
     const W* const w = static_cast<const W*>(a_.w) + n * a_.k;
     // Tiles of nearly the same height: a single leftover row would halve the speed of its tile.
     const std::int64_t tiles = (a_.m + Rows - 1) / Rows, rows = a_.m / tiles, higher = a_.m - rows * tiles;
+    // A block of the next strip is all over it.
+    const std::int64_t row_bytes = a_.k * static_cast<std::int64_t>(sizeof(W)),
+                       distance = std::max(prefetch_distance, wide * Columns * row_bytes);
     for (std::int64_t begin = 0; begin < a_.k; begin += block_) {
       const std::int64_t k = std::min(block_, a_.k - begin);
       const std::int64_t steps = std::max<std::int64_t>(1, k / Tile::columns_of_k);
       const std::int64_t lines = Columns * k * static_cast<std::int64_t>(sizeof(W)) / cache_line;
-      const char* ahead = reinterpret_cast<const char*>(w) + prefetch_distance +
+      const char* ahead = reinterpret_cast<const char*>(w) + distance +
                           wide * Columns * begin * static_cast<std::int64_t>(sizeof(W));
       std::int64_t due = 0;  // tiles · the lines that should have been fetched by the end of a tile and have not
       for (std::int64_t row = 0, t = 0; t < tiles; ++t) {
