@@ -1,7 +1,8 @@
 // y = x Wᵀ with AVX-512, for f32 weights and for bfloat16 ones, which are widened; all else as with AVX2, to the bit.
 //
 // A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, 10 loads for 24 multiply-adds. A block is
-// summed in sixteen lanes, added pairwise. (Every loop over the sums is unrolled: one that is not keeps
+// summed in sixteen lanes, added pairwise. Four steps of a tile stand in a row, since its loop is too short for the processor to see its end
+// coming. (Every loop over the sums is unrolled: one that is not keeps
 // them in memory and halves the speed.)
 #pragma once
 
@@ -118,6 +119,7 @@ struct Tile {
 #pragma GCC unroll 8
       for (int n = 0; n < Columns; ++n) sum[i][n] = _mm512_setzero_ps();
     std::int64_t j = 0;
+#pragma GCC unroll 4
     for (; j + columns_of_k <= k; j += columns_of_k, ahead += Lines * cache_line) {
       prefetch<Lines>(ahead);
       __m512 ws[Columns];
