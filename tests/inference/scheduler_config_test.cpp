@@ -12,7 +12,7 @@ TEST_CASE("the memory is whole pages, at least one; nothing said, what running r
   core::ThreadPool pool(1);
   const auto pages = [&](std::size_t bytes) {
     inference::KvCache cache(1, 1, 8);
-    toy::ToyForward forward(cache, 96, 32);
+    toy::ToyForward forward(cache, 288, 32);
     const inference::Scheduler scheduler(config, forward, cache, pool, {.cache_bytes = bytes});
     return cache.limit();
   };

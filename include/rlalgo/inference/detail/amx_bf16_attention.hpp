@@ -47,6 +47,7 @@ class PairAttention {
   [[RLALGO_AMX]] void score(std::int64_t p) const {
     const std::byte *const keys = a_.pages[p] + a_.key_offset, *const values = a_.pages[p] + a_.value_offset;
     const std::byte* const soon = keys_after(a_, p);
+    const std::int64_t seen = bytes_of_values(a_, p, sizeof(std::uint16_t));
     const std::uint16_t* const q = a_.q_bf16 + head_ * a_.ldq;
     _tile_zero(0);
     _tile_zero(1);
@@ -54,7 +55,7 @@ class PairAttention {
       const std::int64_t from = j / 2 * key_row;
       for (std::int64_t line = 0; line < 16 * key_row; line += cache_line) {
         prefetch<1>(reinterpret_cast<const char*>(soon + from + line));
-        prefetch<1>(reinterpret_cast<const char*>(values + from + line));
+        if (from + line < seen) prefetch<1>(reinterpret_cast<const char*>(values + from + line));
       }
       _tile_loadd(4, q + j, a_.ldq * 2);
       _tile_loadd(5, keys + from, key_row);

@@ -21,14 +21,15 @@ namespace rlalgo::inference::detail::avx512 {
 template <int Heads>
 [[RLALGO_AVX512, gnu::always_inline]] inline void page_scores(const float* q, std::int64_t ldq, const float* keys,
                                                               std::int64_t d, float* scores, std::int64_t lds,
-                                                              const float* soon, const float* later) {
+                                                              const float* soon, const float* later,
+                                                              std::int64_t later_bytes) {
   static_assert(page_positions == 32);
   __m512 sum[Heads][2];
 #pragma GCC unroll 4
   for (int h = 0; h < Heads; ++h) sum[h][0] = sum[h][1] = _mm512_setzero_ps();
   for (std::int64_t j = 0; j < d; ++j, keys += page_positions) {
     prefetch<2>(reinterpret_cast<const char*>(soon + j * page_positions));
-    prefetch<2>(reinterpret_cast<const char*>(later + j * page_positions));
+    if (4 * j * page_positions < later_bytes) prefetch<2>(reinterpret_cast<const char*>(later + j * page_positions));
     const __m512 low = _mm512_loadu_ps(keys), high = _mm512_loadu_ps(keys + 16);
 #pragma GCC unroll 4
     for (int h = 0; h < Heads; ++h) {
@@ -86,7 +87,7 @@ template <int Heads>
   for (std::int64_t p = 0; p < pages; ++p)
     page_scores<Heads>(a.q + head * a.ldq, a.ldq, floats(a.pages[p], a.key_offset), a.d, a.scores + p * page_positions,
                        lds, floats(a.pages[std::min(p + 1, pages - 1)], a.key_offset),
-                       floats(a.pages[p], a.value_offset));
+                       floats(a.pages[p], a.value_offset), bytes_of_values(a, p, sizeof(float)));
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) inverse[h] = avx2::weigh(a, a.scores + h * lds);
   float* const out = a.out + head * a.ldo;

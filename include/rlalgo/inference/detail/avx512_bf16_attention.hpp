@@ -60,14 +60,14 @@ template <int Heads>
 [[RLALGO_AVX512_BF16, gnu::always_inline]] inline void pair_scores(const std::uint16_t* q, std::int64_t ldq,
                                                                    const std::uint16_t* keys, std::int64_t d,
                                                                    float* scores, std::int64_t lds, const char* soon,
-                                                                   const char* later) {
+                                                                   const char* later, std::int64_t later_bytes) {
   static_assert(page_positions == 32);
   __m512 sum[Heads][2];
 #pragma GCC unroll 4
   for (int h = 0; h < Heads; ++h) sum[h][0] = sum[h][1] = _mm512_setzero_ps();
   for (std::int64_t j = 0; j < d; j += 2, keys += 2 * page_positions) {
     prefetch<2>(soon + j * page_positions * 2);
-    prefetch<2>(later + j * page_positions * 2);
+    if (2 * j * page_positions < later_bytes) prefetch<2>(later + j * page_positions * 2);
     const auto low = reinterpret_cast<__m512bh>(_mm512_loadu_si512(keys)),
                high = reinterpret_cast<__m512bh>(_mm512_loadu_si512(keys + 32));
 #pragma GCC unroll 4
@@ -123,7 +123,8 @@ template <int Heads>
     const std::byte* const soon = more && p + 1 == pages ? a.pages[0] + a.key_offset : keys_after(a, p);
     pair_scores<Heads>(a.q_bf16 + head * a.ldq, a.ldq, pairs(a.pages[p], a.key_offset), a.d,
                        a.scores + p * page_positions, lds, reinterpret_cast<const char*>(soon),
-                       reinterpret_cast<const char*>(a.pages[p] + a.value_offset));
+                       reinterpret_cast<const char*>(a.pages[p] + a.value_offset),
+                       bytes_of_values(a, p, sizeof(std::uint16_t)));
   }
   float inverse[Heads];
   for (int h = 0; h < Heads; ++h) inverse[h] = weigh_pairs(a, a.scores + h * lds);

@@ -1,4 +1,4 @@
-// y = x Wᵀ with AVX-512, for f32 weights and for bfloat16 ones, which are widened; all else as with AVX2, to the bit.
+// y = x Wᵀ with AVX-512, for f32 weights and for bfloat16 ones, which are widened; norms, attention and maxima as with AVX2, to the bit.
 //
 // A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, 10 loads for 24 multiply-adds. A block is
 // summed in sixteen lanes, added pairwise. Four steps of a tile stand in a row, since its loop is too short for the processor to see its end
@@ -11,6 +11,8 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_attention.hpp>
@@ -103,6 +105,32 @@ template <int Columns, int Rows>
   }
 }
 
+[[RLALGO_AVX512]] inline MaxResult maximum(const float* x, std::int64_t n) {
+  namespace lanes = tensor::lanes;
+  __m512 top = _mm512_set1_ps(-std::numeric_limits<float>::infinity()), zero = _mm512_setzero_ps();
+  for (std::int64_t j = 0; j < n; j += lanes::count) {
+    const __mmask16 some = lanes::first(n - j);
+    const __m512 v = lanes::load(x + j, some);
+    top = _mm512_mask_max_ps(top, some, top, v);
+    zero = _mm512_fmadd_ps(v, _mm512_setzero_ps(), zero);  // Σ 0·x: NaN as soon as one x is not finite
+  }
+  return {lanes::largest(top), lanes::sum(zero) == 0.0f};
+}
+
+[[RLALGO_AVX512]] inline float exp_sum(const float* x, float shift, float scale, float* out, std::int64_t n) {
+  namespace lanes = tensor::lanes;
+  const __m512 s = _mm512_set1_ps(shift), f = _mm512_set1_ps(scale);
+  __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (std::int64_t j = 0; j < n; j += lanes::count) {
+    const __mmask16 some = lanes::first(n - j);
+    const __m512 e = lanes::exp(_mm512_mul_ps(_mm512_sub_ps(lanes::load(x + j, some), s), f));
+    if (out != nullptr) lanes::store(out + j, some, e);
+    sum[1] = _mm512_mask_add_ps(sum[1], some, sum[1], e);
+    std::swap(sum[0], sum[1]);
+  }
+  return lanes::sum(_mm512_add_ps(sum[0], sum[1]));
+}
+
 template <class Weight>
 struct Tile {
   using X = float;
@@ -180,6 +208,8 @@ inline constexpr Kernels kernels = [] {
   all.linear_bf16 = linear<avx2::Bf16>;
   all.attention = attention;
   all.silu_multiply = silu_multiply;
+  all.maximum = maximum;
+  all.exp_sum = exp_sum;
   return all;
 }();
 

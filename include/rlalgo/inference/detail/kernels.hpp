@@ -6,6 +6,7 @@
 // Shapes: x [m, k] with row stride ldx, W [n, k] row-major contiguous, y [m, n] with row stride ldy.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -47,6 +48,12 @@ struct AttentionArgs {
   const std::byte* next = nullptr;        // keys of the page that the next call reads first, to be fetched meanwhile
   const std::uint16_t* q_bf16 = nullptr;  // attention_bf16: q as Kernels::round rounds it, which is all it reads of q
 };
+
+// Bytes of the values of page p that are seen, in rows of one position or two.
+[[nodiscard]] inline std::int64_t bytes_of_values(const AttentionArgs& a, std::int64_t p, std::int64_t element) {
+  const std::int64_t count = std::min(page_positions, a.length - p * page_positions);
+  return (count + count % 2) * a.d * element;
+}
 
 // Keys that are read after those of page p, by this call or the next one; where nobody knows, those themselves.
 [[nodiscard]] inline const std::byte* keys_after(const AttentionArgs& a, std::int64_t p) {

@@ -99,8 +99,8 @@ class LinearStrips {
       const std::int64_t k = std::min(block_, a_.k - begin);
       const std::int64_t steps = std::max<std::int64_t>(1, k / Tile::columns_of_k);
       const std::int64_t lines = Columns * k * static_cast<std::int64_t>(sizeof(W)) / cache_line;
-      const char* ahead = reinterpret_cast<const char*>(w) + distance +
-                          wide * Columns * begin * static_cast<std::int64_t>(sizeof(W));
+      const char* ahead =
+          reinterpret_cast<const char*>(w) + distance + wide * Columns * begin * static_cast<std::int64_t>(sizeof(W));
       std::int64_t due = 0;  // tiles · the lines that should have been fetched by the end of a tile and have not
       for (std::int64_t row = 0, t = 0; t < tiles; ++t) {
         const std::int64_t height = t < higher ? rows + 1 : rows;
