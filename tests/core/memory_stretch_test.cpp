@@ -4,26 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <utility>
 
 #include <support/catch.hpp>
+#include <support/resident.hpp>
+#include <support/scratch.hpp>
 
 using rlalgo::core::MemoryStretch;
 using rlalgo::core::release_pages;
-
-namespace {
-
-// Resident memory of this process, in bytes.
-std::int64_t resident() {
-  std::ifstream status("/proc/self/statm");
-  std::int64_t all = 0, pages = 0;
-  status >> all >> pages;
-  return pages * ::sysconf(_SC_PAGESIZE);
-}
-
-}  // namespace
+using rlalgo::support::number_raised_by;
+using rlalgo::support::resident;
 
 TEST_CASE("a stretch is zero, begins at 2 MiB, and can be written to its last byte") {
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{100000}, std::size_t{5} << 20U}) {
@@ -73,5 +64,5 @@ TEST_CASE("pages inside of a range are given back, those it shares are not") {
 }
 
 TEST_CASE("a stretch that there is not is refused") {
-  CHECK(rlalgo::support::number_raised_by([] { const MemoryStretch all(std::size_t{1} << 60U); }) == "core.10");
+  CHECK(number_raised_by([] { const MemoryStretch all(std::size_t{1} << 60U); }) == "core.10");
 }

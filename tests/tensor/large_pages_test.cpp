@@ -1,9 +1,6 @@
 #include <rlalgo/tensor/large_pages.hpp>
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,21 +8,15 @@
 #include <ATen/ATen.h>
 
 #include <support/catch.hpp>
+#include <support/resident.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
 using support::number_raised_by;
+using support::resident;
 using tensor::LargePages;
 
 namespace {
-
-// Resident memory of this process, in bytes.
-std::int64_t resident() {
-  std::ifstream status("/proc/self/statm");
-  std::int64_t all = 0, pages = 0;
-  status >> all >> pages;
-  return pages * ::sysconf(_SC_PAGESIZE);
-}
 
 std::uintptr_t address(const at::Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.const_data_ptr()); }
 

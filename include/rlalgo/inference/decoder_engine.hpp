@@ -32,15 +32,18 @@
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/scheduler.hpp>
+#include <rlalgo/inference/scheduler_config.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/weights.hpp>
 
 namespace rlalgo::inference {
 
 struct EngineConfig {
-  std::int64_t max_slots = 32;        // completions decoded at the same time
-  std::int64_t prefill_rows = 256;    // prompt tokens added to one pass
-  std::int64_t prefill_ahead = 2048;  // prompt tokens at most for which those that decode are held up; 0 = never
+  // As scheduler_config.hpp has them: completions decoded at the same time; prompt tokens added to one pass; prompt tokens at most for which
+  // those that decode are held up, 0 = never.
+  std::int64_t max_slots = SchedulerConfig{}.max_slots;
+  std::int64_t prefill_rows = SchedulerConfig{}.prefill_rows;
+  std::int64_t prefill_ahead = SchedulerConfig{}.prefill_ahead;
   int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
   std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
   bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
