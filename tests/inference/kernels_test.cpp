@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/core/philox.hpp>
@@ -33,11 +34,12 @@ float rounded(float x) {
 
 // Rows of x with five strangers between them, W in both formats with the same values, and what their product is.
 struct Product {
-  std::int64_t k, rows, n = 23;
+  std::int64_t k, rows, n;
   std::vector<float> x = random(rows * (k + 5), 1), w = random(n * k, 2);
   std::vector<std::uint16_t> half;
 
-  explicit Product(std::int64_t columns, std::int64_t count = 11) : k(columns), rows(count) {
+  explicit Product(std::int64_t columns, std::int64_t count = 11, std::int64_t outputs = 23)
+      : k(columns), rows(count), n(outputs) {
     for (float& value : w) {
       value = rounded(value);
       half.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
@@ -111,9 +113,9 @@ TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its b
 TEST_CASE("more rows than a kernel takes at a time are each what they are alone") {
   for (const Kernels* kernels : usable_kernels())
     for (const bool bf16 : {false, true}) {
-      const Product product(66, 150);
+      const Product product(bf16 ? 66 : 403, 150, 117);
       const std::vector<float> alone = product.alone(*kernels, bf16);
-      for (const std::int64_t m : {63, 64, 65, 129, 150}) {
+      for (const std::int64_t m : {9, 15, 16, 17, 31, 40, 48, 57, 63, 64, 65, 72, 80, 129, 150}) {
         std::vector<float> y(static_cast<std::size_t>(m * product.n), -7.0f);
         product.run(*kernels, bf16, 0, m, 0, product.n, y.data());
         INFO(kernels->name << " m " << m << " bf16 " << bf16);
@@ -163,6 +165,31 @@ TEST_CASE("what a thread has made of x is made anew once x has another version, 
       CHECK(right(3, 4));
       CHECK(right(0, 11));
       CHECK(right(0, 11));  // as the next turn begins
+    }
+  }
+}
+
+TEST_CASE("rows of float32 that a thread has turned are turned anew, too") {
+  for (const Kernels* kernels : usable_kernels()) {
+    Product product(70, 40);
+    for (std::uint64_t version = 1; version <= 3; ++version) {
+      for (float& value : product.x) value = -0.5f * value + 0.1f;
+      const std::vector<float> alone = product.alone(*kernels, false);
+      for (const auto& [first, m] : {std::pair{0, 40}, {0, 20}, {11, 20}, {0, 40}, {0, 40}}) {
+        std::vector<float> y(static_cast<std::size_t>(m * product.n));
+        kernels->linear_f32({.x = product.x.data() + first * (product.k + 5),
+                             .m = m,
+                             .k = product.k,
+                             .ldx = product.k + 5,
+                             .w = product.w.data(),
+                             .begin = 0,
+                             .end = product.n,
+                             .y = y.data(),
+                             .ldy = product.n,
+                             .x_version = version});
+        INFO(kernels->name << " version " << version << " rows " << m << " from " << first);
+        CHECK(std::equal(y.begin(), y.end(), alone.begin() + first * product.n));
+      }
     }
   }
 }

@@ -1,6 +1,6 @@
-// y = x Wᵀ with AVX-512, for f32 weights and for bfloat16 ones, which are widened; norms, attention and maxima as with AVX2, to the bit.
+// AVX-512: float32 weights by panels of rows (avx512_panels.hpp), bfloat16 ones widened; norms and attention as with AVX2, to the bit.
 //
-// A tile is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, 10 loads for 24 multiply-adds. A block is
+// A tile of widened weights is 4 rows of W by 6 rows of x: 24 running sums of sixteen lanes, 10 loads for 24 multiply-adds. A block is
 // summed in sixteen lanes, added pairwise. Four steps of a tile stand in a row, since its loop is too short for the processor to see its end
 // coming. (Every loop over the sums is unrolled: one that is not keeps
 // them in memory and halves the speed.)
@@ -16,6 +16,7 @@
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_attention.hpp>
+#include <rlalgo/inference/detail/avx512_panels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 #include <rlalgo/tensor/lanes.hpp>
@@ -131,10 +132,9 @@ template <int Columns, int Rows>
   return lanes::sum(_mm512_add_ps(sum[0], sum[1]));
 }
 
-template <class Weight>
 struct Tile {
   using X = float;
-  using W = Weight;
+  using W = avx2::Bf16;
   static constexpr std::int64_t columns_of_k = 16, largest_block = 640;
   static constexpr int rows = 6;
 
@@ -196,16 +196,14 @@ struct Tile {
 
 #undef RLALGO_AVX512
 
-template <class W>
-inline void linear(const LinearArgs& a) {
-  LinearStrips<Tile<W>>(a, a.x, a.ldx).run();
-}
+inline void linear_f32(const LinearArgs& a) { PanelProduct(a).run(); }
+inline void linear_bf16(const LinearArgs& a) { LinearStrips<Tile>(a, a.x, a.ldx).run(); }
 
 inline constexpr Kernels kernels = [] {
   Kernels all = avx2::kernels;
   all.name = "avx512";
-  all.linear_f32 = linear<float>;
-  all.linear_bf16 = linear<avx2::Bf16>;
+  all.linear_f32 = linear_f32;
+  all.linear_bf16 = linear_bf16;
   all.attention = attention;
   all.silu_multiply = silu_multiply;
   all.maximum = maximum;

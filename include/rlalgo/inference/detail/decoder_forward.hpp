@@ -129,7 +129,7 @@ class DecoderForward final : public Forward {
       std::copy_n(normed_.row(rows[static_cast<std::size_t>(i)]), config_.hidden_size, selected_.row(i));
       round(selected_, i, 0, config_.hidden_size);
     }
-    rounded_anew();
+    rows_anew();
     low_rank({&w}, selected_, m);
     parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
       multiply(w, selected_, m, begin, end, logits_.data() + begin, w.rows);
@@ -185,7 +185,7 @@ class DecoderForward final : public Forward {
                           .y = y,
                           .ldy = ldy,
                           .x_bf16 = rounds_ ? x.rounded(0) : nullptr,
-                          .x_version = rounds_ ? version_ : 0};
+                          .x_version = version_};
     w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
     if (w.rank > 0) add_low_rank(w, m, begin, end, y, ldy);
     if (w.bias == nullptr) return;
@@ -266,7 +266,7 @@ class DecoderForward final : public Forward {
         round(normed_, i, 0, config_.hidden_size);
       }
     });
-    rounded_anew();
+    rows_anew();
   }
 
   // Elements [begin, end) of row i, once for all the products that read them.
@@ -274,8 +274,8 @@ class DecoderForward final : public Forward {
     if (rounds_) kernels_.round(x.row(i) + begin, end - begin, x.rounded(i) + begin);
   }
 
-  // The rows rounded last are all there.
-  void rounded_anew() {
+  // The rows that the next products read are all there.
+  void rows_anew() {
     static std::atomic<std::uint64_t> versions{0};
     version_ = versions.fetch_add(1, std::memory_order_relaxed) + 1;
   }
@@ -386,7 +386,7 @@ class DecoderForward final : public Forward {
                  round(attended_, i, h * group * d, (h + 1) * group * d);
                }
              });
-    rounded_anew();
+    rows_anew();
   }
 
   // x += W · y
@@ -411,7 +411,7 @@ class DecoderForward final : public Forward {
         round(gate_, i, begin, end);
       }
     });
-    rounded_anew();
+    rows_anew();
   }
 
   const model::DecoderConfig& config_;
@@ -432,7 +432,7 @@ class DecoderForward final : public Forward {
   std::vector<float> logits_;           // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
   bool rounds_ = false;           // this pass's products read rows as bfloat16
-  std::uint64_t version_ = 0;     // of the rows that are rounded, of no other pass either
+  std::uint64_t version_ = 0;     // of the rows that products read, of no other pass either
   std::vector<Scratch> scratch_;  // per thread
   std::vector<Next> next_;        // of each part of a phase
 };

@@ -27,7 +27,7 @@ struct LinearArgs {
   std::int64_t ldy;
   // [m, k], row stride ldx: x as Kernels::round rounds it, where the caller has that
   const std::uint16_t* x_bf16 = nullptr;
-  // Of what x_bf16 holds, where somebody keeps count: what a thread has made of x serves until it changes. 0: nobody does.
+  // Of what x and x_bf16 hold, where somebody keeps count: what a thread has made of x serves until it changes. 0: nobody does.
   std::uint64_t x_version = 0;
 };
 
