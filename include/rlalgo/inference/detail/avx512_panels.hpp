@@ -1,10 +1,9 @@
 // y = x Wᵀ of float32 weights with AVX-512. A lane of a sum is a row of x or a row of W, so nothing is added across lanes, and every output is
 // one chain of multiply-adds in the order of k, whatever stands beside it.
 //
-// Rows of x are turned into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 24 rows of W, of which one element at a time
-// is in all lanes: 24 running sums, at most 25 loads for 24 multiply-adds. k is cut into blocks so that a block of a panel stays in L1
-// while a strip of W passes by. One to eight rows that are left, or alone, meet sixteen rows of W that are turned in registers instead; W's way
-// from memory takes longer than that.
+// Rows of x are turned into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 16 rows of W, of which one element at a time
+// is in all lanes: 16 to 24 running sums. k is cut into blocks so that a block of a panel stays in L1 while a strip of W passes by. A few
+// rows that are left, or alone, meet sixteen rows of W that are turned in registers instead; W's way from memory takes longer than that.
 //
 // W is read once, as it lies, a strip of `strip_rows` at a time; the next strip is fetched into L2 meanwhile, as evenly as the tiles compute.
 #pragma once
@@ -25,7 +24,16 @@ namespace rlalgo::inference::detail::avx512 {
 
 #define RLALGO_AVX512 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl")
 
-inline constexpr std::int64_t strip_rows = 48, widest_panel = 64, most_rows_left = 8;
+inline constexpr std::int64_t strip_rows = 48, widest_panel = 64;
+// Rows of W in a tile with 16·P rows of x, and in one of what is left of a strip.
+template <int P>
+inline constexpr int tile_columns = P == 1   ? 16
+                                    : P == 4 ? 6
+                                             : 8;
+template <int P>
+inline constexpr int short_tile_columns = P <= 2 ? 8 : 4;
+// Rows of x that are no panel: more of them take as long as sixteen do.
+inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
 
 [[RLALGO_AVX512, gnu::always_inline]] inline __mmask16 first_lanes(std::int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1U << std::max<std::int64_t>(n, 0)) - 1);
@@ -197,7 +205,10 @@ template <int Rows, bool Fetches>
 class PanelProduct {
  public:
   explicit PanelProduct(const LinearArgs& a)
-      : a_(a), left_(a.m % 16 <= most_rows_left ? a.m % 16 : 0), rows_(a.m - left_), panels_(rows_) {}
+      : a_(a),
+        left_(a.m % 16 <= (a.m < 16 ? most_rows_alone : most_rows_left) ? a.m % 16 : 0),
+        rows_(a.m - left_),
+        panels_(rows_) {}
 
   [[RLALGO_AVX512]] void run() {
     thread_local TurnedRows turned;
@@ -227,7 +238,7 @@ class PanelProduct {
       }
     }
     for (std::int64_t c = 0; c < columns && left_ > 0; c += 16)
-      rows_left<most_rows_left>(n + c, std::min<std::int64_t>(16, columns - c));
+      rows_left<most_rows_alone>(n + c, std::min<std::int64_t>(16, columns - c));
   }
 
   // A panel against a strip.
@@ -240,8 +251,9 @@ class PanelProduct {
       const float* const x = x_ + begin * a_.k + j * 16 * P;
       const std::int64_t k = std::min(block, a_.k - j);
       std::int64_t c = 0;
-      for (; c + 24 / P <= columns; c += 24 / P) tile<P, 24 / P>(x, n, c, j, k);
-      for (; c + 8 / ((P + 1) / 2) <= columns; c += 8 / ((P + 1) / 2)) tile<P, 8 / ((P + 1) / 2)>(x, n, c, j, k);
+      for (; c + tile_columns<P> <= columns; c += tile_columns<P>) tile<P, tile_columns<P>>(x, n, c, j, k);
+      for (; c + short_tile_columns<P> <= columns; c += short_tile_columns<P>)
+        tile<P, short_tile_columns<P>>(x, n, c, j, k);
       for (; c < columns; ++c) tile<P, 1>(x, n, c, j, k);
     }
     for (std::int64_t c = 0; c < columns; c += 16)
