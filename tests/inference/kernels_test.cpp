@@ -203,7 +203,7 @@ TEST_CASE("with bf16 weights x is used as it is, or rounded to the nearest bf16 
     if (kernels->name == "avx512_bf16" || kernels->name == "amx_bf16")
       CHECK(y == nearest.alone(*kernels, true));
     else
-      CHECK(y == product.alone(*kernels, false));
+      product.compare(y);  // a thousand times closer than what is rounded
   }
 }
 
