@@ -333,15 +333,16 @@ TEST_CASE(
   }
   const auto expected = job.run({.max_slots = 8});
   const bool rounds = inference::cpu_kernels() == "avx512_bf16" || inference::cpu_kernels() == "amx_bf16";
+  const bool one_order = !rounds && inference::cpu_kernels() != "avx512";  // of the sums with both formats
   double squares = 0, count = 0;
   for (std::size_t r = 0; r < found.size(); ++r)
     for (std::size_t j = 0; j < found[r].size(); ++j) {
-      if (!rounds) CHECK(same(found[r][j], expected[r][j]));
+      if (one_order) CHECK(same(found[r][j], expected[r][j]));
       REQUIRE(found[r][j].log_probs.size() == expected[r][j].log_probs.size());
       for (std::size_t n = 0; n < found[r][j].log_probs.size(); ++n, ++count)
         squares += std::pow(found[r][j].log_probs[n] - expected[r][j].log_probs[n], 2);
     }
-  CHECK(std::sqrt(squares / count) < 0.2);  // of log-probs down to −25
+  CHECK(std::sqrt(squares / count) < (rounds ? 0.2 : 1e-5));  // of log-probs down to −25
 }
 
 TEST_CASE("a stop id ends a completion and stays its last token") {
