@@ -46,7 +46,7 @@ struct Product {
     }
   }
   void run(const Kernels& kernels, bool bf16, std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end,
-           float* y) const {
+           float* y, std::uint64_t version = 0) const {
     std::vector<std::uint16_t> given(x.size());  // every second time the caller has rounded
     if (kernels.round != nullptr) kernels.round(x.data(), static_cast<std::int64_t>(x.size()), given.data());
     const LinearArgs args{.x = x.data() + first * (k + 5),
@@ -58,7 +58,8 @@ struct Product {
                           .end = end,
                           .y = y,
                           .ldy = n,
-                          .x_bf16 = kernels.round != nullptr && m % 2 == 0 ? given.data() + first * (k + 5) : nullptr};
+                          .x_bf16 = kernels.round != nullptr && m % 2 == 0 ? given.data() + first * (k + 5) : nullptr,
+                          .x_version = version};
     bf16 ? kernels.linear_bf16(args) : kernels.linear_f32(args);
   }
   // Each row alone: [rows, n].
@@ -177,16 +178,7 @@ TEST_CASE("rows of float32 that a thread has turned are turned anew, too") {
       const std::vector<float> alone = product.alone(*kernels, false);
       for (const auto& [first, m] : {std::pair{0, 40}, {0, 20}, {11, 20}, {0, 40}, {0, 40}}) {
         std::vector<float> y(static_cast<std::size_t>(m * product.n));
-        kernels->linear_f32({.x = product.x.data() + first * (product.k + 5),
-                             .m = m,
-                             .k = product.k,
-                             .ldx = product.k + 5,
-                             .w = product.w.data(),
-                             .begin = 0,
-                             .end = product.n,
-                             .y = y.data(),
-                             .ldy = product.n,
-                             .x_version = version});
+        product.run(*kernels, false, first, m, 0, product.n, y.data(), version);
         INFO(kernels->name << " version " << version << " rows " << m << " from " << first);
         CHECK(std::equal(y.begin(), y.end(), alone.begin() + first * product.n));
       }

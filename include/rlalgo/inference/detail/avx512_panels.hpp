@@ -18,6 +18,7 @@
 
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
+#include <rlalgo/tensor/lanes.hpp>
 #include <rlalgo/tensor/turned.hpp>
 
 namespace rlalgo::inference::detail::avx512 {
@@ -34,18 +35,6 @@ template <int P>
 inline constexpr int short_tile_columns = P <= 2 ? 8 : 4;
 // Rows of x that are no panel: more of them take as long as sixteen do.
 inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
-
-[[RLALGO_AVX512, gnu::always_inline]] inline __mmask16 first_lanes(std::int64_t n) {
-  return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1U << std::max<std::int64_t>(n, 0)) - 1);
-}
-
-// r[i] = columns [0, columns) of row i of `from`, for i < rows; all else 0.
-[[RLALGO_AVX512, gnu::always_inline]] inline void load_square(__m512 (&r)[16], const float* from, std::int64_t ld,
-                                                              std::int64_t rows, std::int64_t columns) {
-  const __mmask16 some = first_lanes(columns);
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_maskz_loadu_ps(i < rows ? some : 0, from + i * ld);
-}
 
 // r[j] = w[n, j] of sixteen rows n, for j < 4. Quarters of registers are put together as they are loaded, which leaves half of the shuffles that
 // turning whole rows takes.
@@ -74,13 +63,14 @@ inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
 // out[c · ldo + r] = in[r · ldi + c] for `rows` and `columns` up to 16; lanes from `rows` to 15 of out are zero, if `whole`, or stay.
 [[RLALGO_AVX512]] inline void turn_square(const float* in, std::int64_t ldi, std::int64_t rows, std::int64_t columns,
                                           float* out, std::int64_t ldo, bool whole) {
+  const __mmask16 read = tensor::lanes::first(columns), written = whole ? 0xFFFF : tensor::lanes::first(rows);
   __m512 r[16];
-  load_square(r, in, ldi, rows, columns);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_maskz_loadu_ps(i < rows ? read : 0, in + i * ldi);
   tensor::avx512::turn(r);
-  const __mmask16 some = whole ? 0xFFFF : first_lanes(rows);
 #pragma GCC unroll 16
   for (int c = 0; c < 16; ++c)
-    if (c < columns) _mm512_mask_storeu_ps(out + c * ldo, some, r[c]);
+    if (c < columns) _mm512_mask_storeu_ps(out + c * ldo, written, r[c]);
 }
 
 // `rows` rows of x, cut as evenly as sixteens allow into panels of at most widest_panel.
@@ -199,7 +189,7 @@ template <int Rows, bool Fetches>
         sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * ldx + j + c]), _mm512_loadu_ps(turned + 16 * c), sum[i]);
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < Rows; ++i) _mm512_mask_storeu_ps(y + i * ldy, first_lanes(columns), sum[i]);
+  for (int i = 0; i < Rows; ++i) _mm512_mask_storeu_ps(y + i * ldy, tensor::lanes::first(columns), sum[i]);
 }
 
 class PanelProduct {

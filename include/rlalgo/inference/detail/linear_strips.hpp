@@ -40,7 +40,7 @@ inline constexpr std::int64_t cache_line = 64, prefetch_distance = 32 * 1024;  /
 
 template <int Lines>
 [[gnu::always_inline]] inline void prefetch(const char* from) {
-#pragma GCC unroll 16
+#pragma GCC unroll 8
   for (int line = 0; line < Lines; ++line) __builtin_prefetch(from + line * cache_line, 0, 2);
 }
 
