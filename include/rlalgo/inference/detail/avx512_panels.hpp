@@ -13,6 +13,8 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -93,7 +95,7 @@ class TurnedRows {
   [[RLALGO_AVX512]] const float* of(const LinearArgs& a, std::int64_t rows) {
     if (a.x_version != 0 && a.x_version == version_ && a.x == x_ && rows == rows_ && a.k == k_) return turned();
     const Panels panels(rows);
-    room_.resize(std::max(room_.size(), static_cast<std::size_t>(16 * panels.sixteens() * a.k + line_floats)));
+    grow(static_cast<std::size_t>(16 * panels.sixteens() * a.k + line_floats));
     for (std::int64_t p = 0; p < panels.count(); ++p) {
       const std::int64_t begin = panels.begin(p), width = panels.begin(p + 1) - begin;
       float* const out = turned() + begin * a.k;
@@ -109,12 +111,20 @@ class TurnedRows {
  private:
   static constexpr std::int64_t line_floats = cache_line / sizeof(float);
 
-  // From a cache line on.
-  [[nodiscard]] float* turned() {
-    const auto at = reinterpret_cast<std::uintptr_t>(room_.data());
-    return room_.data() + (cache_line - at % cache_line) % cache_line / sizeof(float);
+  // A thread may meet its first or longest rows late, and a warm engine allocates nothing: small ones have room from the start.
+  void grow(std::size_t floats) {
+    if (floats > small && floats > room_.size()) room_.resize(std::bit_ceil(floats));
   }
 
+  // From a cache line on.
+  [[nodiscard]] float* turned() {
+    float* const room = room_.empty() ? few_ : room_.data();
+    const auto at = reinterpret_cast<std::uintptr_t>(room);
+    return room + (cache_line - at % cache_line) % cache_line / sizeof(float);
+  }
+
+  static constexpr std::size_t small = 16 * 1024;
+  float few_[small] = {};
   std::vector<float> room_;
   std::uint64_t version_ = 0;
   const float* x_ = nullptr;
