@@ -97,12 +97,17 @@ class Spread:
         return middle if self.count == 1 else f"{middle} ({low}–{high})"
 
 
+REST_SECONDS = 0.5
+
+
 def interleaved(ours, theirs, repeats):
-    """Both sides `repeats` times in turns, ours first in the even ones: a drift of the machine's speed favours neither.
+    """Both sides `repeats` times in turns, ours first in the even ones: a drift of the machine's speed favours neither. A turn
+    begins when the other side's threads rest: those of OpenMP spin for 0.2 s after their last work.
     → what each returned, by repeat."""
     found = ([], [])
     for number in range(repeats):
         for side in (0, 1) if number % 2 == 0 else (1, 0):
+            time.sleep(REST_SECONDS)
             found[side].append((ours, theirs)[side]())
     return found
 
