@@ -71,6 +71,14 @@ def misspelt_words(c):
 
 
 @case
+def kernels_that_no_processor_has_are_refused(c):
+    for words in (["version"], ["generate", "--model", MODEL]):
+        done = subprocess.run([c.program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "RLALGO_CPU": "avx1024"})
+        assert (done.returncode, done.stdout) == (1, "") and "[rlalgo.inference.16]" in done.stderr, (words, done)
+
+
+@case
 def underscores_and_equals_signs(c):
     row = json.dumps({"prompt": "3 + 4 =", "max_new_tokens": 3, "temperature": 0}) + "\n"
     plain = c.run("generate", "--model", MODEL, stdin=row).expect(0).out

@@ -402,7 +402,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
   }
 }
 
-TEST_CASE("norm and activation are their formulas at any length") {
+TEST_CASE("norm, activation and sum are their formulas at any length") {
   for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t n : {1, 8, 10, 16, 37, 576}) {
       const std::vector<float> x = random(n, 6), w = random(n, 7);
@@ -421,5 +421,10 @@ TEST_CASE("norm and activation are their formulas at any length") {
         REQUIRE(
             gate[j] ==
             Approx(before[j] / (1.0 + std::exp(-static_cast<double>(before[j]))) * w[j]).epsilon(1e-5).margin(1e-7));
+      std::vector<float> sums = x;
+      sums.push_back(5.0f);
+      kernels->add(sums.data(), w.data(), n);
+      for (std::size_t j = 0; j < x.size(); ++j) REQUIRE(sums[j] == x[j] + w[j]);
+      REQUIRE(sums.back() == 5.0f);
     }
 }

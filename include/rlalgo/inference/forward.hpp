@@ -1,8 +1,9 @@
 // One pass of a model over rows of any sequences, on some device: the lower half of the engine.
 //
 // A row is one token at one position of one sequence. All rows of a pass write their keys and values first, then each
-// attends to the positions up to its own, so consecutive positions of one sequence may stand in one pass. Decoding and
-// prompts differ in nothing but the number of rows.
+// attends to the positions up to its own, so consecutive positions of one sequence may stand in one pass, one row after
+// the other. What a row writes is read in that pass by rows of its own sequence alone. Decoding and prompts differ in
+// nothing but the number of rows.
 //
 // What a scheduler relies on: the numbers of a row depend on the weights and on the tokens up to its position, on
 // nothing else, bit for bit; neither on the other rows nor on the pages where keys and values lie.

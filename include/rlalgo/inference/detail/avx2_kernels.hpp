@@ -205,8 +205,15 @@ template <int Heads>
   }
 }
 
-inline constexpr Kernels kernels{"avx2",   linear<float>, linear<Bf16>, attention,
-                                 rms_norm, silu_multiply, maximum,      exp_sum};
+[[gnu::target("avx2,fma")]] inline void add(float* x, const float* y, std::int64_t n) {
+  std::int64_t j = 0;
+  for (; j + lane <= n; j += lane)
+    _mm256_storeu_ps(x + j, _mm256_add_ps(_mm256_loadu_ps(x + j), _mm256_loadu_ps(y + j)));
+  for (; j < n; ++j) x[j] += y[j];
+}
+
+inline constexpr Kernels kernels{"avx2",        linear<float>, linear<Bf16>, attention, rms_norm,
+                                 silu_multiply, add,           maximum,      exp_sum};
 
 [[nodiscard]] inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 

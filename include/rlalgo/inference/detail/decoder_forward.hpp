@@ -104,6 +104,8 @@ class DecoderForward final : public Forward {
     rows_ = rows;
     if (rows.empty()) return;
     rounds_ = view.bf16 && kernels_.round != nullptr;
+    alone_ = std::adjacent_find(rows.begin(), rows.end(),
+                                [](const Row& a, const Row& b) { return a.pages == b.pages; }) == rows.end();
     if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
@@ -280,68 +282,87 @@ class DecoderForward final : public Forward {
     version_ = versions.fetch_add(1, std::memory_order_relaxed) + 1;
   }
 
-  // One item = one head of q, k or v for all rows: projected, normalised, rotated, and stored.
+  // One item = one head of q, k or v for all rows: projected, normalised, rotated, rounded, and, where another row may
+  // read it, stored.
   void project_heads(const LayerView& layer, std::int64_t l) {
     const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
     const bool rotary = config_.layer_kind(static_cast<std::size_t>(l)).rotary;
     parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * config_.head_dim,
              [&](std::int64_t begin, std::int64_t end, int) {
                for (std::int64_t item = begin; item < end; ++item) {
-                 if (item < heads) {
-                   project_head(layer.q, item, q_.row(0) + item * d_, q_.stride(), layer.q_norm, rotary);
-                   for (std::int64_t i = 0; i < m() && pairs_; ++i)
-                     kernels_.round(q_.row(i) + item * d_, d_, q_.rounded(i) + item * d_);
+                 const std::int64_t of_kv = item - heads;
+                 if (of_kv < 0) {
+                   project_head(layer.q, item, q_, item * d_, layer.q_norm, rotary);
                    continue;
                  }
-                 const std::int64_t h = (item - heads) % kv_heads;
-                 const bool key = item < heads + kv_heads;
-                 float* const out = kv_.row(0) + (item - heads) * d_;
-                 project_head(key ? layer.k : layer.v, h, out, kv_.stride(), key ? layer.k_norm : nullptr,
-                              key && rotary);
-                 const std::int64_t offset = key ? cache_.key_offset(l, h) : cache_.value_offset(l, h);
-                 for (std::int64_t i = 0; i < m(); ++i)
-                   if (pairs_)
-                     store_pairs(row(i), out + i * kv_.stride(), kv_.rounded(i) + (item - heads) * d_, offset, key);
-                   else
-                     store(row(i), out + i * kv_.stride(), offset, key);
+                 const bool keys = of_kv < kv_heads;
+                 const std::int64_t h = of_kv % kv_heads;
+                 project_head(keys ? layer.k : layer.v, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr,
+                              keys && rotary);
+                 for (std::int64_t i = 0; i < m() && !alone_; ++i) keys ? store_key(l, h, i) : store_value(l, h, i);
                }
              });
   }
 
-  void project_head(const Matrix& w, std::int64_t head, float* out, std::int64_t ld, const float* norm_weight,
+  // Columns [column, column + d_) of `out`, and rounded where attention reads that.
+  void project_head(const Matrix& w, std::int64_t head, Activations& out, std::int64_t column, const float* norm_weight,
                     bool rotate) {
     const std::int64_t d = config_.head_dim;
-    multiply(w, normed_, m(), head * d, (head + 1) * d, out, ld);
+    multiply(w, normed_, m(), head * d, (head + 1) * d, out.row(0) + column, out.stride());
     for (std::int64_t i = 0; i < m(); ++i) {
-      float* const x = out + i * ld;
+      float* const x = out.row(i) + column;
       if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
       if (rotate) rotary_.rotate(x, row(i).position);
       std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
+      if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
     }
   }
 
-  void store(const Row& row, const float* from, std::int64_t offset, bool key) const {
-    float* const base = reinterpret_cast<float*>(row.pages[row.position / page_positions] + offset);
-    const std::int64_t t = row.position % page_positions;
-    if (!key) {
-      std::copy_n(from, d_, base + t * d_);
+  // Where the newest key (below: value) of row i is in its page: in rows of all positions of a dimension, or of a pair of them.
+  [[nodiscard]] std::byte* key_place(std::int64_t l, std::int64_t h, std::int64_t i) const {
+    const std::int64_t t = row(i).position % page_positions;
+    return row(i).pages[row(i).position / page_positions] + cache_.key_offset(l, h) + 4 * t;
+  }
+  [[nodiscard]] std::byte* value_place(std::int64_t l, std::int64_t h, std::int64_t i) const {
+    const std::int64_t t = row(i).position % page_positions;
+    return row(i).pages[row(i).position / page_positions] + cache_.value_offset(l, h) + 4 * d_ * (pairs_ ? t / 2 : t);
+  }
+
+  void store_key(std::int64_t l, std::int64_t h, std::int64_t i) {
+    std::byte* to = key_place(l, h, i);
+    const auto* from = pairs_ ? reinterpret_cast<const std::byte*>(kv_.rounded(i) + h * d_)
+                              : reinterpret_cast<const std::byte*>(kv_.row(i) + h * d_);
+    for (std::int64_t row = 0; row < key_rows(); ++row, to += key_row_bytes, from += 4) std::memcpy(to, from, 4);
+  }
+
+  void store_value(std::int64_t l, std::int64_t h, std::int64_t i) {
+    std::byte* const to = value_place(l, h, i);
+    const std::int64_t column = (config_.kv_heads + h) * d_;
+    if (!pairs_) {
+      std::memcpy(to, kv_.row(i) + column, 4 * static_cast<std::size_t>(d_));
       return;
     }
-    for (std::int64_t j = 0; j < d_; ++j) base[j * page_positions + t] = from[j];
-  }
-
-  // The same into a page of bfloat16. `rounded`: room for d_ of them.
-  void store_pairs(const Row& row, const float* from, std::uint16_t* rounded, std::int64_t offset, bool key) const {
-    kernels_.round(from, d_, rounded);
-    auto* const base = reinterpret_cast<std::uint16_t*>(row.pages[row.position / page_positions] + offset);
-    const std::int64_t t = row.position % page_positions;
-    if (key) {
-      for (std::int64_t j = 0; j < d_; j += 2) std::copy_n(rounded + j, 2, base + j * page_positions + 2 * t);
-    } else {
-      std::uint16_t* const to = base + t / 2 * 2 * d_ + t % 2;
-      for (std::int64_t j = 0; j < d_; ++j) to[2 * j] = rounded[j];
+    const std::uint16_t* const from = kv_.rounded(i) + column;
+    const bool upper = row(i).position % 2 == 1;
+    const std::uint32_t other = upper ? 0x0000FFFF : 0xFFFF0000;
+    const int shift = upper ? 16 : 0;
+    for (std::int64_t j = 0; j < d_; ++j) {
+      std::uint32_t two;
+      std::memcpy(&two, to + 4 * j, 4);
+      two = (two & other) | static_cast<std::uint32_t>(from[j]) << shift;
+      std::memcpy(to + 4 * j, &two, 4);
     }
   }
+
+  // The lines that store_key() and store_value() write.
+  void fetch_places(std::int64_t l, std::int64_t h, std::int64_t i) const {
+    const std::byte *const key = key_place(l, h, i), *const value = value_place(l, h, i);
+    for (std::int64_t row = 0; row < key_rows(); ++row) __builtin_prefetch(key + row * key_row_bytes, 1);
+    for (std::int64_t byte = 0; byte < 4 * d_; byte += 64) __builtin_prefetch(value + byte, 1);
+  }
+
+  static constexpr std::int64_t key_row_bytes = 4 * page_positions;
+  [[nodiscard]] std::int64_t key_rows() const { return pairs_ ? d_ / 2 : d_; }
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
   void attend(std::int64_t l) {
@@ -365,6 +386,11 @@ class DecoderForward final : public Forward {
                for (std::int64_t item = begin; item < end; ++item) {
                  const std::int64_t h = item / m(), i = item % m();
                  float* const out = attended_.row(i) + h * group * d;
+                 if (alone_) {  // by the thread that reads those lines next
+                   store_key(l, h, i);
+                   store_value(l, h, i);
+                   if (item + 1 < end) fetch_places(l, (item + 1) / m(), (item + 1) % m());
+                 }
                  const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
                  attention({.q = q_.row(i) + h * group * d_,
                             .ldq = d_,
@@ -394,11 +420,7 @@ class DecoderForward final : public Forward {
     low_rank({&w}, y, m());
     parallel(config_.hidden_size, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
       multiply(w, y, m(), begin, end, projected_.row(0) + begin, projected_.stride());
-      for (std::int64_t i = 0; i < m(); ++i) {
-        float* const x = x_.row(i);
-        const float* const p = projected_.row(i);
-        for (std::int64_t n = begin; n < end; ++n) x[n] += p[n];
-      }
+      for (std::int64_t i = 0; i < m(); ++i) kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
     });
   }
 
@@ -431,6 +453,7 @@ class DecoderForward final : public Forward {
   Activations selected_;                // [max_logits, H]
   std::vector<float> logits_;           // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
+  bool alone_ = false;            // rows of this pass are of different sequences: none reads what another one stores
   bool rounds_ = false;           // this pass's products read rows as bfloat16
   std::uint64_t version_ = 0;     // of the rows that products read, of no other pass either
   std::vector<Scratch> scratch_;  // per thread

@@ -81,6 +81,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   // gate = silu(gate) · up
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n);
+  // x += y
+  void (*add)(float* x, const float* y, std::int64_t n);
   MaxResult (*maximum)(const float* x, std::int64_t n);
   // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.
   float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);

@@ -111,7 +111,11 @@ inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) gate[j] = gate[j] / (1.0f + exp_of(-gate[j])) * up[j];
 }
 
-inline constexpr Kernels kernels{"portable", linear<float>, linear<Bf16>, attention,
-                                 rms_norm,   silu_multiply, maximum,      exp_sum};
+inline void add(float* x, const float* y, std::int64_t n) {
+  for (std::int64_t j = 0; j < n; ++j) x[j] += y[j];
+}
+
+inline constexpr Kernels kernels{"portable",    linear<float>, linear<Bf16>, attention, rms_norm,
+                                 silu_multiply, add,           maximum,      exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable
