@@ -41,8 +41,6 @@ class PairAttention {
   }
 
  private:
-  static constexpr std::int64_t key_row = page_positions * 4;  // bytes of all positions of a pair of dimensions
-
   // Tiles 0 and 1: scores of the positions of a page. 4: q, 5 and 6: keys.
   [[RLALGO_AMX]] void score(std::int64_t p) const {
     const std::byte *const keys = a_.pages[p] + a_.key_offset, *const values = a_.pages[p] + a_.value_offset;
@@ -52,14 +50,14 @@ class PairAttention {
     _tile_zero(0);
     _tile_zero(1);
     for (std::int64_t j = 0; j < a_.d; j += pair_lane) {
-      const std::int64_t from = j / 2 * key_row;
-      for (std::int64_t line = 0; line < 16 * key_row; line += cache_line) {
+      const std::int64_t from = j / 2 * key_row_bytes;
+      for (std::int64_t line = 0; line < 16 * key_row_bytes; line += cache_line) {
         prefetch<1>(reinterpret_cast<const char*>(soon + from + line));
         if (from + line < seen) prefetch<1>(reinterpret_cast<const char*>(values + from + line));
       }
       _tile_loadd(4, q + j, a_.ldq * 2);
-      _tile_loadd(5, keys + from, key_row);
-      _tile_loadd(6, keys + from + 64, key_row);
+      _tile_loadd(5, keys + from, key_row_bytes);
+      _tile_loadd(6, keys + from + 64, key_row_bytes);
       _tile_dpbf16ps(0, 4, 5);
       _tile_dpbf16ps(1, 4, 6);
     }

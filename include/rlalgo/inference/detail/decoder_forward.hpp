@@ -299,7 +299,8 @@ class DecoderForward final : public Forward {
                  const std::int64_t h = of_kv % kv_heads;
                  project_head(keys ? layer.k : layer.v, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr,
                               keys && rotary);
-                 for (std::int64_t i = 0; i < m() && !alone_; ++i) keys ? store_key(l, h, i) : store_value(l, h, i);
+                 if (alone_) continue;
+                 for (std::int64_t i = 0; i < m(); ++i) keys ? store_key(l, h, i) : store_value(l, h, i);
                }
              });
   }
@@ -325,7 +326,8 @@ class DecoderForward final : public Forward {
   }
   [[nodiscard]] std::byte* value_place(std::int64_t l, std::int64_t h, std::int64_t i) const {
     const std::int64_t t = row(i).position % page_positions;
-    return row(i).pages[row(i).position / page_positions] + cache_.value_offset(l, h) + 4 * d_ * (pairs_ ? t / 2 : t);
+    return row(i).pages[row(i).position / page_positions] + cache_.value_offset(l, h) +
+           (pairs_ ? t / 2 * 4 * d_ + t % 2 * 2 : t * 4 * d_);
   }
 
   void store_key(std::int64_t l, std::int64_t h, std::int64_t i) {
@@ -337,21 +339,13 @@ class DecoderForward final : public Forward {
 
   void store_value(std::int64_t l, std::int64_t h, std::int64_t i) {
     std::byte* const to = value_place(l, h, i);
-    const std::int64_t column = (config_.kv_heads + h) * d_;
+    const std::int64_t d = d_, column = (config_.kv_heads + h) * d;
     if (!pairs_) {
-      std::memcpy(to, kv_.row(i) + column, 4 * static_cast<std::size_t>(d_));
+      std::memcpy(to, kv_.row(i) + column, 4 * static_cast<std::size_t>(d));
       return;
     }
     const std::uint16_t* const from = kv_.rounded(i) + column;
-    const bool upper = row(i).position % 2 == 1;
-    const std::uint32_t other = upper ? 0x0000FFFF : 0xFFFF0000;
-    const int shift = upper ? 16 : 0;
-    for (std::int64_t j = 0; j < d_; ++j) {
-      std::uint32_t two;
-      std::memcpy(&two, to + 4 * j, 4);
-      two = (two & other) | static_cast<std::uint32_t>(from[j]) << shift;
-      std::memcpy(to + 4 * j, &two, 4);
-    }
+    for (std::int64_t j = 0; j < d; ++j) std::memcpy(to + 4 * j, from + j, 2);
   }
 
   // The lines that store_key() and store_value() write.
@@ -361,7 +355,6 @@ class DecoderForward final : public Forward {
     for (std::int64_t byte = 0; byte < 4 * d_; byte += 64) __builtin_prefetch(value + byte, 1);
   }
 
-  static constexpr std::int64_t key_row_bytes = 4 * page_positions;
   [[nodiscard]] std::int64_t key_rows() const { return pairs_ ? d_ / 2 : d_; }
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.

@@ -15,6 +15,8 @@ namespace rlalgo::inference::detail {
 
 // Positions per page of the KV cache; the attention kernels work on whole pages of keys.
 inline constexpr std::int64_t page_positions = 32;
+// Bytes of all positions of a dimension of keys in float32, or of a pair of dimensions in bfloat16.
+inline constexpr std::int64_t key_row_bytes = 4 * page_positions;
 // Widths that kernels may assume: head dimensions in the cache are padded to a multiple of `lane`, of bfloat16 of `pair_lane`.
 inline constexpr std::int64_t lane = 8, pair_lane = 32;
 
