@@ -58,3 +58,41 @@ TEST_CASE("a row's logits depend on its own sequence alone: not on the pass, the
     }
   }
 }
+
+TEST_CASE("rows divided among threads have the bits of rows that all threads share") {
+  const model::DecoderConfig config = reference::tiny("qwen2");
+  const model::DecoderWeights tensors = reference::random_weights(config, 3);
+  inference::detail::DecoderWeightsView weights;
+  weights.view = inference::detail::DecoderViewer(config, tensors).view();
+  constexpr std::int64_t sequences = 192, words = 101;
+  std::vector<std::vector<float>> found;
+  for (const int threads : {1, 2, 3}) {
+    inference::KvCache cache(config.layers, config.kv_heads, config.head_dim, inference::CacheElement::float32);
+    core::ThreadPool pool(threads);
+    inference::detail::DecoderForward forward(config, cache, pool, sequences, sequences);
+    forward.reserve(64);
+    std::vector<inference::KvCache::Sequence> of(sequences);
+    std::vector<std::int64_t> all;
+    for (inference::KvCache::Sequence& sequence : of) cache.extend(sequence, 40);
+    std::vector<float> logits;
+    const auto pass = [&](const std::vector<Row>& rows) {
+      forward.run(weights, rows);
+      std::vector<std::int64_t> wanted;
+      for (std::size_t i = 0; i < rows.size(); ++i) wanted.push_back(static_cast<std::int64_t>(i));
+      const float* const some = forward.logits(weights, wanted);
+      logits.insert(logits.end(), some, some + static_cast<std::int64_t>(rows.size()) * words);
+    };
+    // Rows of six sequences, 32 each, which read what another thread stored; then one of each sequence.
+    std::vector<Row> rows;
+    for (std::size_t s = 0; s < 6; ++s)
+      for (std::int64_t p = 0; p < 32; ++p) rows.push_back({static_cast<data::TokenId>(p + 3), p, of[s].pages.data()});
+    pass(rows);
+    rows.clear();
+    for (std::size_t s = 0; s < sequences; ++s)
+      rows.push_back({static_cast<data::TokenId>(s % words), s < 6 ? 32 : 0, of[s].pages.data()});
+    pass(rows);
+    found.push_back(logits);
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(found[0] == found[2]);
+}

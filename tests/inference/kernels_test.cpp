@@ -428,3 +428,37 @@ TEST_CASE("norm, activation and sum are their formulas at any length") {
       REQUIRE(sums.back() == 5.0f);
     }
 }
+
+TEST_CASE("rotation is the same to the bit in every kernel set and writes nothing behind its rows") {
+  for (const Kernels* kernels : usable_kernels())
+    for (const std::int64_t half : {1, 7, 8, 12, 32, 40}) {
+      std::vector<float> x = random(2 * half + 1, 8);
+      const std::vector<float> before = x, angles = random(half, 9);
+      std::vector<float> cosines, sines;
+      for (const float angle : angles) cosines.push_back(std::cos(angle)), sines.push_back(std::sin(angle));
+      kernels->rotate(x.data(), cosines.data(), sines.data(), half);
+      for (std::int64_t i = 0; i < half; ++i) {
+        const auto low = static_cast<std::size_t>(i), high = static_cast<std::size_t>(half + i);
+        const double a = before[low], b = before[high], c = cosines[low], s = sines[low];
+        REQUIRE(x[low] == Approx(a * c - b * s).epsilon(1e-6).margin(1e-6));
+        REQUIRE(x[high] == Approx(b * c + a * s).epsilon(1e-6).margin(1e-6));
+      }
+      REQUIRE(x.back() == before.back());
+      std::vector<float> portable = before;
+      usable_kernels().back()->rotate(portable.data(), cosines.data(), sines.data(), half);
+      REQUIRE(x == portable);
+    }
+}
+
+TEST_CASE("rounding is to the nearest bfloat16 at any length and writes nothing behind it") {
+  for (const Kernels* kernels : usable_kernels()) {
+    if (kernels->round == nullptr) continue;
+    for (const std::int64_t n : {1, 5, 7, 8, 9, 15, 16, 31, 64, 577}) {
+      const std::vector<float> x = random(n, 10);
+      std::vector<std::uint16_t> out(static_cast<std::size_t>(n + 1), 0xABCD);
+      kernels->round(x.data(), n, out.data());
+      for (std::size_t j = 0; j < x.size(); ++j) REQUIRE(out[j] == std::bit_cast<std::uint32_t>(rounded(x[j])) >> 16U);
+      REQUIRE(out.back() == 0xABCD);
+    }
+  }
+}

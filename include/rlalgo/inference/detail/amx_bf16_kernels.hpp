@@ -196,6 +196,8 @@ inline constexpr Kernels kernels = [] {
   all.name = "amx_bf16";
   all.linear_bf16 = linear_bf16;
   all.attention_bf16 = attention_bf16;
+  all.rows_apart_f32 = avx512::kernels.rows_apart_f32;
+  all.rows_apart_bf16 = 0;  // W takes longer to read than to multiply, whatever the rows
   return all;
 }();
 

@@ -92,12 +92,16 @@ struct Tile {
   }
 };
 
+// Eight at a time: x was often just stored by registers of eight, and a load that spans two stores waits for both to be in the cache.
 [[RLALGO_AVX512_BF16]] inline void round(const float* x, std::int64_t n, std::uint16_t* out) {
-  for (std::int64_t j = 0; j < n; j += 16) {
-    const __mmask16 some = n - j >= 16 ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << (n - j)) - 1);
-    const __m256i bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + j)));
-    _mm256_mask_storeu_epi16(out + j, some, bits);
-  }
+  std::int64_t j = 0;
+  for (; j + 8 <= n; j += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + j),
+                     reinterpret_cast<__m128i>(_mm256_cvtneps_pbh(_mm256_loadu_ps(x + j))));
+  if (j == n) return;
+  const auto some = static_cast<__mmask8>((1U << (n - j)) - 1);
+  _mm_mask_storeu_epi16(out + j, some,
+                        reinterpret_cast<__m128i>(_mm256_cvtneps_pbh(_mm256_maskz_loadu_ps(some, x + j))));
 }
 
 #undef RLALGO_AVX512_BF16
@@ -121,6 +125,7 @@ inline constexpr Kernels kernels = [] {
   all.linear_bf16 = linear_bf16;
   all.round = round;
   all.attention_bf16 = attention_bf16;
+  all.rows_apart_f32 = avx2::kernels.rows_apart_f32;
   return all;
 }();
 

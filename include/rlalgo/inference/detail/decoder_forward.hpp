@@ -16,6 +16,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
@@ -66,7 +67,7 @@ class DecoderForward final : public Forward {
                  std::int64_t max_rows, std::int64_t max_logits)
       : config_(config),
         cache_(cache),
-        pool_(pool),
+        phases_(pool),
         rotary_(config.rope, config.head_dim),
         d_(cache.padded_head_dim()),
         pairs_(cache.element() == CacheElement::bfloat16),
@@ -82,8 +83,7 @@ class DecoderForward final : public Forward {
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
         max_logits_(max_logits),
-        scratch_(static_cast<std::size_t>(pool.threads())),
-        next_(static_cast<std::size_t>(pool.threads())) {}
+        scratch_(static_cast<std::size_t>(pool.threads())) {}
 
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
   [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
@@ -104,6 +104,7 @@ class DecoderForward final : public Forward {
     rows_ = rows;
     if (rows.empty()) return;
     rounds_ = view.bf16 && kernels_.round != nullptr;
+    phases_.divide_rows_from(view.bf16 ? kernels_.rows_apart_bf16 : kernels_.rows_apart_f32);
     alone_ = std::adjacent_find(rows.begin(), rows.end(),
                                 [](const Row& a, const Row& b) { return a.pages == b.pages; }) == rows.end();
     if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
@@ -133,9 +134,10 @@ class DecoderForward final : public Forward {
     }
     rows_anew();
     low_rank({&w}, selected_, m);
-    parallel(w.rows, 2 * m * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(w, selected_, m, begin, end, logits_.data() + begin, w.rows);
-    });
+    phases_.run(m, {.columns = w.rows, .flops = 2 * w.columns},
+                [&](PhaseRows of, std::int64_t begin, std::int64_t end, int) {
+                  multiply(w, selected_, of, begin, end, logits_.data() + of.first * w.rows + begin, w.rows);
+                });
     return logits_.data();
   }
 
@@ -144,41 +146,16 @@ class DecoderForward final : public Forward {
     std::vector<Activations::Line<float>> scores;
     std::vector<float> out;
   };
-  struct alignas(64) Next {
-    std::atomic<std::int64_t> task;
-  };
 
   [[nodiscard]] std::int64_t m() const { return static_cast<std::int64_t>(rows_.size()); }
   [[nodiscard]] const Row& row(std::int64_t i) const { return rows_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] float epsilon() const { return static_cast<float>(config_.rms_norm_eps); }
 
-  // f(begin, end, thread) over [0, items) in tasks of at least `task_flops`; little work stays on this thread. A thread goes
-  // through a part of its own in the order of memory, which is what prefetching asks for, and then helps with the others'.
-  template <class F>
-  void parallel(std::int64_t items, std::int64_t flops_per_item, F&& f) {
-    constexpr std::int64_t task_flops = 150'000;  // about 3 µs
-    constexpr std::int64_t quantum = 16;          // columns; a multiple of the widest kernel tile
-    const std::int64_t wanted = std::min<std::int64_t>(items * flops_per_item / task_flops, 12 * pool_.threads());
-    if (pool_.threads() == 1 || wanted < 2) return f(0, items, 0);
-    std::int64_t size = (items + wanted - 1) / wanted;
-    if (items >= 8 * quantum) size = (size + quantum - 1) / quantum * quantum;
-    const std::int64_t tasks = (items + size - 1) / size;
-    const auto parts = static_cast<std::uint32_t>(std::min<std::int64_t>(tasks, pool_.threads()));
-    for (std::uint32_t part = 0; part < parts; ++part) next_[part].task.store(tasks * part / parts);
-    pool_.run(parts, [&](std::uint32_t own, int thread) {
-      for (std::uint32_t k = 0; k < parts; ++k) {
-        const std::uint32_t part = (own + k) % parts;
-        for (std::int64_t task; (task = next_[part].task.fetch_add(1)) < tasks * (part + 1) / parts;)
-          f(task * size, std::min(items, (task + 1) * size), thread);
-      }
-    });
-  }
-
-  // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end).
-  void multiply(const Matrix& w, Activations& x, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+  // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end); y is where the first of the rows has its column `begin`.
+  void multiply(const Matrix& w, Activations& x, PhaseRows rows, std::int64_t begin, std::int64_t end, float* y,
                 std::int64_t ldy) const {
-    const LinearArgs args{.x = x.row(0),
-                          .m = m,
+    const LinearArgs args{.x = x.row(rows.first),
+                          .m = rows.count,
                           .k = w.columns,
                           .ldx = x.stride(),
                           .w = w.data,
@@ -186,12 +163,12 @@ class DecoderForward final : public Forward {
                           .end = end,
                           .y = y,
                           .ldy = ldy,
-                          .x_bf16 = rounds_ ? x.rounded(0) : nullptr,
+                          .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
                           .x_version = version_};
     w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
-    if (w.rank > 0) add_low_rank(w, m, begin, end, y, ldy);
+    if (w.rank > 0) add_low_rank(w, rows, begin, end, y, ldy);
     if (w.bias == nullptr) return;
-    for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t i = 0; i < rows.count; ++i)
       for (std::int64_t n = begin; n < end; ++n) y[i * ldy + n - begin] += w.bias[n];
   }
 
@@ -203,34 +180,35 @@ class DecoderForward final : public Forward {
       columns = map->columns;
     }
     if (total == 0) return;
-    parallel(total, 2 * m * columns, [&](std::int64_t begin, std::int64_t end, int) {
-      for (const Matrix* map : maps) {
-        const std::int64_t first = std::max(begin, map->rank_offset);
-        const std::int64_t last = std::min(end, map->rank_offset + map->rank);
-        if (first >= last) continue;
-        kernels_.linear_f32({.x = x.row(0),
-                             .m = m,
-                             .k = map->columns,
-                             .ldx = x.stride(),
-                             .w = map->lora_a,
-                             .begin = first - map->rank_offset,
-                             .end = last - map->rank_offset,
-                             .y = rank_.row(0) + first,
-                             .ldy = rank_.stride()});
-      }
-    });
+    phases_.run(m, {.columns = total, .flops = 2 * columns},
+                [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+                  for (const Matrix* map : maps) {
+                    const std::int64_t first = std::max(begin, map->rank_offset);
+                    const std::int64_t last = std::min(end, map->rank_offset + map->rank);
+                    if (first >= last) continue;
+                    kernels_.linear_f32({.x = x.row(rows.first),
+                                         .m = rows.count,
+                                         .k = map->columns,
+                                         .ldx = x.stride(),
+                                         .w = map->lora_a,
+                                         .begin = first - map->rank_offset,
+                                         .end = last - map->rank_offset,
+                                         .y = rank_.row(rows.first) + first,
+                                         .ldy = rank_.stride()});
+                  }
+                });
   }
 
   // y ← row_scale ⊙ (y + scale · rank_ Bᵀ) in small blocks.
-  void add_low_rank(const Matrix& w, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+  void add_low_rank(const Matrix& w, PhaseRows of, std::int64_t begin, std::int64_t end, float* y,
                     std::int64_t ldy) const {
     constexpr std::int64_t block_rows = 16, block_columns = 64;
     float block[block_rows * block_columns];
-    for (std::int64_t i = 0; i < m; i += block_rows) {
-      const std::int64_t rows = std::min(block_rows, m - i);
+    for (std::int64_t i = 0; i < of.count; i += block_rows) {
+      const std::int64_t rows = std::min(block_rows, of.count - i);
       for (std::int64_t n = begin; n < end; n += block_columns) {
         const std::int64_t columns = std::min(block_columns, end - n);
-        kernels_.linear_f32({.x = rank_.row(i) + w.rank_offset,
+        kernels_.linear_f32({.x = rank_.row(of.first + i) + w.rank_offset,
                              .m = rows,
                              .k = w.rank,
                              .ldx = rank_.stride(),
@@ -262,8 +240,9 @@ class DecoderForward final : public Forward {
 
   void norm(const float* weight) {
     // An element takes as long as thirteen operations of a product do.
-    parallel(m(), 13 * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = begin; i < end; ++i) {
+    const PhaseWork work{.each = 1, .flops = 13 * config_.hidden_size};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
         kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
         round(normed_, i, 0, config_.hidden_size);
       }
@@ -287,33 +266,33 @@ class DecoderForward final : public Forward {
   void project_heads(const LayerView& layer, std::int64_t l) {
     const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
     const bool rotary = config_.layer_kind(static_cast<std::size_t>(l)).rotary;
-    parallel(heads + 2 * kv_heads, 2 * m() * config_.hidden_size * config_.head_dim,
-             [&](std::int64_t begin, std::int64_t end, int) {
-               for (std::int64_t item = begin; item < end; ++item) {
-                 const std::int64_t of_kv = item - heads;
-                 if (of_kv < 0) {
-                   project_head(layer.q, item, q_, item * d_, layer.q_norm, rotary);
-                   continue;
-                 }
-                 const bool keys = of_kv < kv_heads;
-                 const std::int64_t h = of_kv % kv_heads;
-                 project_head(keys ? layer.k : layer.v, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr,
-                              keys && rotary);
-                 if (alone_) continue;
-                 for (std::int64_t i = 0; i < m(); ++i) keys ? store_key(l, h, i) : store_value(l, h, i);
-               }
-             });
+    const PhaseWork work{.columns = heads + 2 * kv_heads, .flops = 2 * config_.hidden_size * config_.head_dim};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::int64_t of_kv = item - heads;
+        if (of_kv < 0) {
+          project_head(layer.q, rows, item, q_, item * d_, layer.q_norm, rotary);
+          continue;
+        }
+        const bool keys = of_kv < kv_heads;
+        const std::int64_t h = of_kv % kv_heads;
+        project_head(keys ? layer.k : layer.v, rows, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr, keys && rotary);
+        if (alone_) continue;
+        for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
+          keys ? store_key(l, h, i) : store_value(l, h, i);
+      }
+    });
   }
 
   // Columns [column, column + d_) of `out`, and rounded where attention reads that.
-  void project_head(const Matrix& w, std::int64_t head, Activations& out, std::int64_t column, const float* norm_weight,
-                    bool rotate) {
+  void project_head(const Matrix& w, PhaseRows rows, std::int64_t head, Activations& out, std::int64_t column,
+                    const float* norm_weight, bool rotate) {
     const std::int64_t d = config_.head_dim;
-    multiply(w, normed_, m(), head * d, (head + 1) * d, out.row(0) + column, out.stride());
-    for (std::int64_t i = 0; i < m(); ++i) {
+    multiply(w, normed_, rows, head * d, (head + 1) * d, out.row(rows.first) + column, out.stride());
+    for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
       float* const x = out.row(i) + column;
       if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
-      if (rotate) rotary_.rotate(x, row(i).position);
+      if (rotate) kernels_.rotate(x, rotary_.cosines(row(i).position), rotary_.sines(row(i).position), rotary_.half());
       std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
       if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
     }
@@ -364,64 +343,68 @@ class DecoderForward final : public Forward {
     const auto begin_of = [&](const Row& row) {
       return window > 0 ? std::max<std::int64_t>(0, row.position + 1 - window) : 0;
     };
-    const auto first_keys = [&](std::int64_t item) {
-      const Row& of = row(item % m());
-      return of.pages[begin_of(of) / page_positions] + cache_.key_offset(l, item / m());
-    };
     std::int64_t positions = 0;
     for (const Row& row : rows_) positions += row.position + 1 - begin_of(row);
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
     const auto attention = pairs_ ? kernels_.attention_bf16 : kernels_.attention;
     const bool direct = d == d_;  // else the heads lie closer together than the kernel writes them
-    parallel(kv_heads * m(), 4 * group * d * positions / std::max<std::int64_t>(1, m()),
-             [&](std::int64_t begin, std::int64_t end, int thread) {
-               Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
-               for (std::int64_t item = begin; item < end; ++item) {
-                 const std::int64_t h = item / m(), i = item % m();
-                 float* const out = attended_.row(i) + h * group * d;
-                 if (alone_) {  // by the thread that reads those lines next
-                   store_key(l, h, i);
-                   store_value(l, h, i);
-                   if (item + 1 < end) fetch_places(l, (item + 1) / m(), (item + 1) % m());
-                 }
-                 const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
-                 attention({.q = q_.row(i) + h * group * d_,
-                            .ldq = d_,
-                            .group = group,
-                            .d = d_,
-                            .pages = row(i).pages + pages,
-                            .key_offset = cache_.key_offset(l, h),
-                            .value_offset = cache_.value_offset(l, h),
-                            .length = row(i).position + 1 - pages * page_positions,
-                            .first = hidden - pages * page_positions,
-                            .scale = scale,
-                            .scores = scratch.scores.data()->elements.data(),
-                            .out = direct ? out : scratch.out.data(),
-                            .ldo = d_,
-                            .next = item + 1 < end ? first_keys(item + 1) : nullptr,
-                            .q_bf16 = pairs_ ? q_.rounded(i) + h * group * d_ : nullptr});
-                 for (std::int64_t g = 0; g < group && !direct; ++g)
-                   std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
-                 round(attended_, i, h * group * d, (h + 1) * group * d);
-               }
-             });
+    const PhaseWork work{.each = kv_heads, .flops = 4 * group * d * positions / std::max<std::int64_t>(1, m())};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int thread) {
+      Scratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+      const auto head_of = [&](std::int64_t item) { return item / rows.count; };
+      const auto row_of = [&](std::int64_t item) { return rows.first + item % rows.count; };
+      const auto first_keys = [&](std::int64_t item) {
+        const Row& of = row(row_of(item));
+        return of.pages[begin_of(of) / page_positions] + cache_.key_offset(l, head_of(item));
+      };
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::int64_t h = head_of(item), i = row_of(item);
+        float* const out = attended_.row(i) + h * group * d;
+        if (alone_) {  // by the thread that reads those lines next
+          store_key(l, h, i);
+          store_value(l, h, i);
+          if (item + 1 < end) fetch_places(l, head_of(item + 1), row_of(item + 1));
+        }
+        const std::int64_t hidden = begin_of(row(i)), pages = hidden / page_positions;  // left out
+        attention({.q = q_.row(i) + h * group * d_,
+                   .ldq = d_,
+                   .group = group,
+                   .d = d_,
+                   .pages = row(i).pages + pages,
+                   .key_offset = cache_.key_offset(l, h),
+                   .value_offset = cache_.value_offset(l, h),
+                   .length = row(i).position + 1 - pages * page_positions,
+                   .first = hidden - pages * page_positions,
+                   .scale = scale,
+                   .scores = scratch.scores.data()->elements.data(),
+                   .out = direct ? out : scratch.out.data(),
+                   .ldo = d_,
+                   .next = item + 1 < end ? first_keys(item + 1) : nullptr,
+                   .q_bf16 = pairs_ ? q_.rounded(i) + h * group * d_ : nullptr});
+        for (std::int64_t g = 0; g < group && !direct; ++g) std::copy_n(scratch.out.data() + g * d_, d, out + g * d);
+        round(attended_, i, h * group * d, (h + 1) * group * d);
+      }
+    });
     rows_anew();
   }
 
   // x += W · y
   void add_projection(const Matrix& w, Activations& y) {
     low_rank({&w}, y, m());
-    parallel(config_.hidden_size, 2 * m() * w.columns, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(w, y, m(), begin, end, projected_.row(0) + begin, projected_.stride());
-      for (std::int64_t i = 0; i < m(); ++i) kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
+    const PhaseWork work{.columns = config_.hidden_size, .flops = 2 * w.columns};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      multiply(w, y, rows, begin, end, projected_.row(rows.first) + begin, projected_.stride());
+      for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
+        kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
     });
   }
 
   void gate_up(const LayerView& layer) {
-    parallel(config_.intermediate_size, 4 * m() * config_.hidden_size, [&](std::int64_t begin, std::int64_t end, int) {
-      multiply(layer.gate, normed_, m(), begin, end, gate_.row(0) + begin, gate_.stride());
-      multiply(layer.up, normed_, m(), begin, end, up_.row(0) + begin, up_.stride());
-      for (std::int64_t i = 0; i < m(); ++i) {
+    const PhaseWork work{.columns = config_.intermediate_size, .flops = 4 * config_.hidden_size};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      multiply(layer.gate, normed_, rows, begin, end, gate_.row(rows.first) + begin, gate_.stride());
+      multiply(layer.up, normed_, rows, begin, end, up_.row(rows.first) + begin, up_.stride());
+      for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
         kernels_.silu_multiply(gate_.row(i) + begin, up_.row(i) + begin, end - begin);
         round(gate_, i, begin, end);
       }
@@ -431,7 +414,7 @@ class DecoderForward final : public Forward {
 
   const model::DecoderConfig& config_;
   const KvCache& cache_;
-  core::ThreadPool& pool_;
+  Phases phases_;
   const Kernels& kernels_ = best_kernels();
   RotaryTable rotary_;
   std::int64_t d_;  // padded head dimension
@@ -450,7 +433,6 @@ class DecoderForward final : public Forward {
   bool rounds_ = false;           // this pass's products read rows as bfloat16
   std::uint64_t version_ = 0;     // of the rows that products read, of no other pass either
   std::vector<Scratch> scratch_;  // per thread
-  std::vector<Next> next_;        // of each part of a phase
 };
 
 }  // namespace rlalgo::inference::detail

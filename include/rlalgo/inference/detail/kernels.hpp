@@ -85,6 +85,8 @@ struct Kernels {
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
+  // (x[i], x[half + i]) turned by the angle whose cosine and sine are the i-th
+  void (*rotate)(float* x, const float* cosines, const float* sines, std::int64_t half);
   MaxResult (*maximum)(const float* x, std::int64_t n);
   // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.
   float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);
@@ -92,6 +94,8 @@ struct Kernels {
   void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
   // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
   void (*attention_bf16)(const AttentionArgs&) = nullptr;
+  // From how many rows on a thread multiplies all of W for longer than it reads it, so that rows can be divided instead of columns; 0: never.
+  std::int64_t rows_apart_f32 = 24, rows_apart_bf16 = 24;
 };
 
 }  // namespace rlalgo::inference::detail

@@ -115,7 +115,15 @@ inline void add(float* x, const float* y, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) x[j] += y[j];
 }
 
+inline void rotate(float* x, const float* cosines, const float* sines, std::int64_t half) {
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float a = x[i], b = x[half + i];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[half + i] = b * cosines[i] + a * sines[i];
+  }
+}
+
 inline constexpr Kernels kernels{"portable",    linear<float>, linear<Bf16>, attention, rms_norm,
-                                 silu_multiply, add,           maximum,      exp_sum};
+                                 silu_multiply, add,           rotate,       maximum,   exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable

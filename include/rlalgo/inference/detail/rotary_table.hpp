@@ -36,18 +36,10 @@ class RotaryTable {
       }
   }
 
-  void rotate(float* x, std::int64_t position) const {
-    const float* const __restrict c = cos_.data() + position * half_;
-    const float* const __restrict s = sin_.data() + position * half_;
-    float* const __restrict low = x;
-    float* const __restrict high = x + half_;
-    for (std::int64_t i = 0; i < half_; ++i) {
-      const float a = low[i];
-      const float b = high[i];
-      low[i] = a * c[i] - b * s[i];
-      high[i] = b * c[i] + a * s[i];
-    }
-  }
+  // [D/2] each, of the angles at a position.
+  [[nodiscard]] const float* cosines(std::int64_t position) const { return cos_.data() + position * half_; }
+  [[nodiscard]] const float* sines(std::int64_t position) const { return sin_.data() + position * half_; }
+  [[nodiscard]] std::int64_t half() const { return half_; }
 
  private:
   tensor::Tensor frequencies_;  // [D/2]
