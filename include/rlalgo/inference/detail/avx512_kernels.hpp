@@ -208,8 +208,8 @@ inline constexpr Kernels kernels = [] {
   all.silu_multiply = silu_multiply;
   all.maximum = maximum;
   all.exp_sum = exp_sum;
-  all.rows_apart_f32 =
-      64;  // panels of 64 rows: narrower ones are slower where a core multiplies two registers at a time
+  // Panels of fewer rows are slower where a core multiplies two registers at a time.
+  all.rows_apart_f32 = widest_panel;
   return all;
 }();
 
