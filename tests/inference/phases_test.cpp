@@ -86,5 +86,5 @@ TEST_CASE("with rows divided a thread begins with its own rows") {
   phases.run(64, {.columns = 576, .flops = 100'000}, [&](PhaseRows rows, std::int64_t, std::int64_t, int thread) {
     if (thread == 0 && first < 0) first = rows.first;
   });
-  CHECK(first == 0);
+  CHECK(first <= 0);  // −1: the other one was so fast that it took them all
 }
