@@ -40,7 +40,7 @@ TEST_CASE("a phase does all items of all rows once, with rows divided or items")
       core::ThreadPool pool(threads);
       Phases phases(pool);
       phases.divide_rows_from(least);
-      for (const std::int64_t m : {1, 2, 47, 48, 64, 65, 180, 300})
+      for (const std::int64_t m : {1, 2, 47, 48, 63, 64, 65, 180, 191, 300})
         for (const std::int64_t flops : {1, 3'000, 1'000'000})
           for (const PhaseWork work :
                {PhaseWork{.columns = 1, .flops = flops}, PhaseWork{.columns = 15, .flops = flops},
