@@ -72,7 +72,6 @@ TEST_CASE("rows divided among threads have the bits of rows that all threads sha
     inference::detail::DecoderForward forward(config, cache, pool, sequences, sequences);
     forward.reserve(64);
     std::vector<inference::KvCache::Sequence> of(sequences);
-    std::vector<std::int64_t> all;
     for (inference::KvCache::Sequence& sequence : of) cache.extend(sequence, 40);
     std::vector<float> logits;
     const auto pass = [&](const std::vector<Row>& rows) {

@@ -12,6 +12,7 @@
 
 #include <rlalgo/inference/detail/avx2_linear.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/portable_kernels.hpp>
 
 namespace rlalgo::inference::detail::avx2 {
 
@@ -213,19 +214,16 @@ template <int Heads>
 }
 
 // Without FMA, which would round otherwise than the portable one.
-[[gnu::target("avx2")]] inline void rotate(float* x, const float* cosines, const float* sines, std::int64_t half) {
+[[gnu::target("avx2")]] inline void rotate(float* x, float* y, const float* cosines, const float* sines,
+                                           std::int64_t n) {
   std::int64_t i = 0;
-  for (; i + lane <= half; i += lane) {
-    const __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + half + i);
+  for (; i + lane <= n; i += lane) {
+    const __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(y + i);
     const __m256 c = _mm256_loadu_ps(cosines + i), s = _mm256_loadu_ps(sines + i);
     _mm256_storeu_ps(x + i, _mm256_sub_ps(_mm256_mul_ps(a, c), _mm256_mul_ps(b, s)));
-    _mm256_storeu_ps(x + half + i, _mm256_add_ps(_mm256_mul_ps(b, c), _mm256_mul_ps(a, s)));
+    _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_mul_ps(b, c), _mm256_mul_ps(a, s)));
   }
-  for (; i < half; ++i) {
-    const float a = x[i], b = x[half + i];
-    x[i] = a * cosines[i] - b * sines[i];
-    x[half + i] = b * cosines[i] + a * sines[i];
-  }
+  portable::rotate(x + i, y + i, cosines + i, sines + i, n - i);
 }
 
 inline constexpr Kernels kernels{"avx2",        linear<float>, linear<Bf16>, attention, rms_norm,

@@ -18,6 +18,7 @@
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
+#include <rlalgo/tensor/lanes.hpp>
 
 namespace rlalgo::inference::detail::avx512_bf16 {
 
@@ -99,7 +100,7 @@ struct Tile {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + j),
                      reinterpret_cast<__m128i>(_mm256_cvtneps_pbh(_mm256_loadu_ps(x + j))));
   if (j == n) return;
-  const auto some = static_cast<__mmask8>((1U << (n - j)) - 1);
+  const auto some = static_cast<__mmask8>(tensor::lanes::first(n - j));
   _mm_mask_storeu_epi16(out + j, some,
                         reinterpret_cast<__m128i>(_mm256_cvtneps_pbh(_mm256_maskz_loadu_ps(some, x + j))));
 }
@@ -125,7 +126,7 @@ inline constexpr Kernels kernels = [] {
   all.linear_bf16 = linear_bf16;
   all.round = round;
   all.attention_bf16 = attention_bf16;
-  all.rows_apart_f32 = avx2::kernels.rows_apart_f32;
+  all.rows_apart_f32 = avx2::kernels.rows_apart_f32;  // without AMX such a core multiplies a register at a time
   return all;
 }();
 

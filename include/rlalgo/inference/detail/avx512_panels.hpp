@@ -211,7 +211,7 @@ class PanelProduct {
         panels_(rows_) {}
 
   [[RLALGO_AVX512]] void run() {
-    // Rows that nobody counts (an adapter's) come between tasks whose rows are the same.
+    // Rows that nobody counts (what an adapter made of x) come between tasks whose rows are the same.
     thread_local TurnedRows counted, passing;
     if (rows_ > 0) x_ = (a_.x_version != 0 ? counted : passing).of(a_, rows_);
     for (std::int64_t n = a_.begin; n < a_.end; n += strip_rows) strip(n, std::min(strip_rows, a_.end - n));

@@ -194,7 +194,8 @@ class DecoderForward final : public Forward {
                                          .begin = first - map->rank_offset,
                                          .end = last - map->rank_offset,
                                          .y = rank_.row(rows.first) + first,
-                                         .ldy = rank_.stride()});
+                                         .ldy = rank_.stride(),
+                                         .x_version = version_});
                   }
                 });
   }
@@ -292,7 +293,10 @@ class DecoderForward final : public Forward {
     for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
       float* const x = out.row(i) + column;
       if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
-      if (rotate) kernels_.rotate(x, rotary_.cosines(row(i).position), rotary_.sines(row(i).position), rotary_.half());
+      if (rotate) {
+        const std::int64_t position = row(i).position, half = rotary_.half();
+        kernels_.rotate(x, x + half, rotary_.cosines(position), rotary_.sines(position), half);
+      }
       std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
       if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
     }

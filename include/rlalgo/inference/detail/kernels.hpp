@@ -85,8 +85,8 @@ struct Kernels {
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
-  // (x[i], x[half + i]) turned by the angle whose cosine and sine are the i-th
-  void (*rotate)(float* x, const float* cosines, const float* sines, std::int64_t half);
+  // (x[i], y[i]) turned by the angle whose cosine and sine are the i-th
+  void (*rotate)(float* x, float* y, const float* cosines, const float* sines, std::int64_t n);
   MaxResult (*maximum)(const float* x, std::int64_t n);
   // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.
   float (*exp_sum)(const float* x, float shift, float scale, float* out, std::int64_t n);

@@ -115,11 +115,11 @@ inline void add(float* x, const float* y, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) x[j] += y[j];
 }
 
-inline void rotate(float* x, const float* cosines, const float* sines, std::int64_t half) {
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float a = x[i], b = x[half + i];
+inline void rotate(float* x, float* y, const float* cosines, const float* sines, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float a = x[i], b = y[i];
     x[i] = a * cosines[i] - b * sines[i];
-    x[half + i] = b * cosines[i] + a * sines[i];
+    y[i] = b * cosines[i] + a * sines[i];
   }
 }
 
