@@ -12,11 +12,12 @@ namespace {
 
 class EngineLines {
  public:
-  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task)
+  EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, inference::Quantization quantization)
       : batch_(batch),
         task_(task),
         engine_(model.decoder->config(),
-                inference::EngineConfig{.max_slots = batch}.with_cache_for(model.decoder->weights())) {
+                inference::EngineConfig{.max_slots = batch, .quantization = quantization}.with_cache_for(
+                    model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 
@@ -73,8 +74,9 @@ class EngineLines {
 
 }  // namespace
 
-int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task) {
-  return EngineLines(model, batch, task).run();
+int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
+                     inference::Quantization quantization) {
+  return EngineLines(model, batch, task, quantization).run();
 }
 
 }  // namespace rlalgo::cli

@@ -21,6 +21,7 @@ struct EngineWork {
 using EngineTask = std::function<std::optional<EngineWork>(const Line&, Answers::Turn&)>;
 
 // `batch`: completions under way at a time. As many again wait their turn, so that a slot that becomes free is taken.
-int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task);
+int answer_by_engine(const LineModel& model, std::int64_t batch, const EngineTask& task,
+                     inference::Quantization quantization = inference::Quantization::none);
 
 }  // namespace rlalgo::cli

@@ -50,12 +50,14 @@ inference::RequestSpec read_request(const Line& line, const LineModel& model) {
 
 struct GenerateOptions : ModelOptions {
   double batch = 32;
+  std::string quantization = "none";
 };
 
 int generate_lines(const GenerateOptions& options) {
   const std::int64_t batch = whole_option("--batch", options.batch, 1, 4096);
+  const inference::Quantization quantization = quantization_of(options.quantization);
   const LineModel model = load_model(options, "generate");
-  return answer_by_engine(model, batch, [&](const Line& line, Answers::Turn&) {
+  const EngineTask task = [&](const Line& line, Answers::Turn&) {
     return EngineWork{read_request(line, model),
                       [&model, index = line.number - 1](Answers::Turn& turn, inference::RequestResult&& result) {
                         for (std::size_t k = 0; k < result.completions.size(); ++k) {
@@ -68,7 +70,8 @@ int generate_lines(const GenerateOptions& options) {
                                     {"sample", k}});
                         }
                       }};
-  });
+  };
+  return answer_by_engine(model, batch, task, quantization);
 }
 
 }  // namespace
@@ -77,6 +80,7 @@ Run generate(CLI::App& app) {
   const auto options = std::make_shared<GenerateOptions>();
   add_model_options(app, *options);
   add_dtype_option(app, options->dtype);
+  add_quantization_option(app, options->quantization);
   app.add_option("--batch", options->batch, "completions under way at a time, of all lines together, at most")
       ->capture_default_str();
   app.footer(R"(

@@ -24,7 +24,7 @@ namespace rlalgo::cli {
 namespace {
 
 struct InferenceOptions {
-  std::string model, lora_model_dir, dtype = "auto", system;
+  std::string model, lora_model_dir, dtype = "auto", quantization = "none", system;
   bool chat = false;
   double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
          seed = 42;
@@ -69,6 +69,7 @@ int complete(const InferenceOptions& options) {
   const std::int64_t max_new_tokens = whole_option("--max-new-tokens", options.max_new_tokens, 1, most);
   const std::int64_t top_k = whole_option("--top-k", options.top_k, 0, most);
   const std::int64_t seed = whole_option("--seed", options.seed, 0, std::int64_t{1} << 53U);
+  const rlalgo::inference::Quantization quantization = quantization_of(options.quantization);
   const config::LanguageModel model = config::load_language_model(model_of(options));
   std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
@@ -88,7 +89,8 @@ int complete(const InferenceOptions& options) {
                                                       .max_new_tokens = max_new_tokens,
                                                       .stop_ids = model.stop_ids};
 
-  rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(), {.max_slots = 1});
+  rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(),
+                                        {.max_slots = 1, .quantization = quantization});
   text::StreamDecoder stream(model.tokenizer);
   run::Interrupt interrupt;
   rlalgo::inference::GenerateHooks hooks;
@@ -108,6 +110,7 @@ Run inference(CLI::App& app) {
       ->type_name("");
   app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
   add_dtype_option(app, o->dtype);
+  add_quantization_option(app, o->quantization);
   app.add_flag("--chat", o->chat, "the input is a user's message and goes through the chat template");
   app.add_option("--system", o->system, "with --chat: a system message before it");
   app.add_option("--max-new-tokens", o->max_new_tokens, "the completion's length, at most")->capture_default_str();

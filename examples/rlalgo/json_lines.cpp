@@ -205,6 +205,16 @@ void choose_dtype(const std::string& dtype, config::RunConfig& run) {
   run.bfloat16 = dtype == "bfloat16";
 }
 
+void add_quantization_option(CLI::App& app, std::string& quantization) {
+  app.add_option("--quantization", quantization,
+                 "of weights and of what they are multiplied with: none, or int8 (groups of 32 with a scale each)")
+      ->capture_default_str();
+}
+
+inference::Quantization quantization_of(const std::string& quantization) {
+  return inference::quantization_named(quantization, "--quantization");
+}
+
 LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights) {
   if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/inference/quantization.hpp>
 
 #include "verbs.hpp"
 
@@ -133,6 +134,9 @@ void add_model_options(CLI::App& app, ModelOptions& options);
 void add_dtype_option(CLI::App& app, std::string& dtype);
 // What the option says of the weights; auto leaves it to the configuration. Raises cli.7 where it has no such value.
 void choose_dtype(const std::string& dtype, config::RunConfig& run);
+void add_quantization_option(CLI::App& app, std::string& quantization);
+// What that option says; raises where it has no such value.
+inference::Quantization quantization_of(const std::string& quantization);
 
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
 struct LineModel {

@@ -32,7 +32,7 @@ namespace {
 
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
-  std::string model, name, dtype = "auto", generation_config = "auto", api_key, weight_transfer;
+  std::string model, name, dtype = "auto", quantization = "none", generation_config = "auto", api_key, weight_transfer;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;
@@ -126,6 +126,7 @@ int serve_until_stopped(ServeOptions options) {
   if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
   for (const std::string& path : options.allowed_paths)
     config.allowed_paths.emplace_back(core::expand_home(path, "--allowed-path"));
+  config.engine.engine.quantization = quantization_of(options.quantization);
   config.engine.engine.cache_bytes = static_cast<std::size_t>(options.cache_megabytes) << 20U;
   std::mutex telling;
   config.tell = [&telling](const std::string& line) {
@@ -170,6 +171,7 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
   app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
   add_dtype_option(app, o->dtype);
+  add_quantization_option(app, o->quantization);
   app.add_option(
          "--generation-config", o->generation_config,
          "sampling that OpenAI's routes are not told: auto (the model's generation_config.json), vllm (none), or "

@@ -97,6 +97,33 @@ def resume_after_kill(c):
 
 
 @case
+def quantized_generation(c):
+    """With weights in 8 bits: another policy draws, the loss corrects for it, and a run that is resumed is the same run."""
+    run = {"max_steps": 4, "save_steps": 2, "save_strategy": "steps", "micro_batch_size": 32, "learning_rate": 1e-3,
+           "trl": {"generation_quantization": "int8", "max_completion_length": 32}}
+    c.train(run).expect(0)
+    (c.folder / "out").rename(c.folder / "whole")
+    records = c.metrics("whole")
+    for record in records:
+        if "reward" in record:
+            assert 0 < record["sampling/sampling_logp_difference/mean"] < 0.05, record
+            low, high = (record[f"sampling/importance_sampling_ratio/raw_{end}"] for end in ("min", "max"))
+            assert low < 1 < high, record
+    shutil.copytree(c.folder / "whole/checkpoint-2", c.folder / "out/checkpoint-2")
+    c.train({**run, "resume_from_checkpoint": "out/checkpoint-2"}).expect(0)
+    same_files(c.folder / "whole", c.folder / "out", only=["model.safetensors", "checkpoint-4/optimizer.safetensors"])
+    c.train({**run, "output_dir": "plain", "trl": {**run["trl"], "generation_quantization": "none"}}).expect(0)
+    assert "sampling/sampling_logp_difference/mean" not in c.metrics("plain")[0]
+    assert (c.folder / "plain/model.safetensors").read_bytes() != (c.folder / "whole/model.safetensors").read_bytes()
+    c.train({**run, "resume_from_checkpoint": "out/checkpoint-2", "trl": {**run["trl"], "generation_quantization": "none"}}).expect(
+        1, "generation_quantization")
+    for name, more in {"beside": {"trl": {"async_prefetch": True}}, "adapter": {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}}.items():
+        trl = {**run["trl"], **more.pop("trl", {})}
+        c.train({**run, **more, "trl": trl, "output_dir": name}).expect(0)
+        assert c.metrics(name)[0]["sampling/sampling_logp_difference/mean"] > 0
+
+
+@case
 def finished_run_again(c):
     """The last step is not logged on schedule and evaluated at the end: run again, nothing is lost and nothing is there twice."""
     run = {"max_steps": 5, "logging_steps": 3, "save_steps": 2, "save_strategy": "steps", "val_set_size": 0.004, "eval_steps": 2,

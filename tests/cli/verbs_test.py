@@ -159,6 +159,24 @@ def a_bad_line_costs_no_other_line_its_answer(c):
         c.run("generate", "--model", MODEL, stdin=json.dumps(row) + "\n").expect(1, "[rlalgo.", "line 1", "1 of 1")
 
 
+@case
+def weights_in_8_bits(c):
+    rows = rows_of_many_kinds()
+    exact, quantized = ask(c, "generate", rows), ask(c, "generate", rows, "--quantization", "int8")
+    assert ask(c, "generate", rows, "--quantization", "none") == exact
+    assert ask(c, "generate", rows, "--quantization", "int8", "--batch", "5") == quantized, "--batch changes a completion"
+    # Temperature 1 and no other setting: what score gives of the same tokens is near, and another policy's.
+    prompt = {"prompt": "3 + 4 ="}
+    drawn = ask(c, "generate", [dict(prompt, max_new_tokens=20, seed=seed) for seed in range(8)], "--quantization", "int8")
+    scored = ask(c, "score", [dict(prompt, completion_ids=o["ids"]) for o in drawn])
+    apart = [abs(a - b) for o, s in zip(drawn, scored) for a, b in zip(o["log_probs"], s["log_probs"])]
+    assert 0 < max(apart) < 0.5 and sum(apart) / len(apart) < 0.02, apart
+    for verb, model in (("generate", ("--model", MODEL)), ("inference", (MODEL,)), ("vllm-serve", (MODEL, "--port", "0"))):
+        c.run(verb, *model, "--quantization", "int4").expect(2, "[rlalgo.inference.18]", "'int4'", "none or int8", "--quantization")
+    chat = lambda *more: c.run("inference", MODEL, "--temperature", "0", "--max-new-tokens", "8", *more, stdin="3 + 4 =").expect(0).out
+    assert chat("--quantization", "int8").strip() and chat("--quantization", "none") == chat()
+
+
 def rows_of_many_kinds():
     """24 lines of different prompts, lengths and settings."""
     return [{"ids": [5 + (7 * r + t * t) % 400 for t in range(3 + 5 * (r % 7))], "max_new_tokens": 4 + 3 * (r % 9),

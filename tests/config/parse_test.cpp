@@ -384,6 +384,9 @@ TEST_CASE("feature matching: contradictions") {
     CHECK(lacks(error_of(matching + "  mode: strided\n  embed_method: " + method + "\n"),
                 {"config.8: ", method, "c.yaml:8"}) == "");
   CHECK(lacks(error_of(matching + "  mode: strided\n  n_samples_per_prompt: 1\n"), {"config.8: ", "reinforce"}) == "");
+  const std::string quantized = "trl: {generation_quantization: int8}\n";
+  CHECK(lacks(error_of(matching + "  mode: strided\n" + quantized), {"generation_quantization"}) == "");
+  CHECK(parse(matching + "  mode: structured\n" + quantized).trl.quantizes());
   CHECK_NOTHROW(parse(matching + "  mode: strided\n  n_samples_per_prompt: 1\n  advantage_estimator: reinforce\n"));
   const std::string alone = "trl: {num_generations: 1}\n";
   CHECK(lacks(error_of(matching + "  mode: structured\n" + alone), {"config.8: ", "reinforce"}) == "");
@@ -773,6 +776,32 @@ TEST_CASE("generation beside training: what is read, what follows from it, what 
     CHECK_FALSE(parse(minimal).settings.contains(key));  // a run without it has the settings that it had
     CHECK((parse(beside).settings.contains(key)) == (std::string(key) != "trl.use_data_producer"));
   }
+}
+
+TEST_CASE("quantized generation: its correction, where it has no effect, and with what it does not go") {
+  const std::string quantized = minimal + "  generation_quantization: int8\n";
+  const RunConfig config = parse(quantized);
+  CHECK(config.warnings.empty());
+  CHECK(config.trl.quantizes());
+  CHECK(config.trl.may_correct());
+  CHECK(config.trl.vllm_importance_sampling_mode == "token_truncate");
+  CHECK(config.trl.vllm_importance_sampling_clip_min == 1.0 / 3.0);
+  CHECK(config.settings.contains("trl.generation_quantization"));
+  CHECK_FALSE(
+      parse(minimal).settings.contains("trl.generation_quantization"));  // a run without it has the settings it had
+  CHECK_FALSE(parse(minimal + "  generation_quantization: none\n").trl.may_correct());
+  CHECK(parse(quantized + "  async_prefetch: true\n").trl.quantizes());
+  const RunConfig elsewhere = parse(quantized + "  use_vllm: true\n");
+  CHECK_FALSE(elsewhere.trl.quantizes());
+  CHECK(elsewhere.trl.vllm_importance_sampling_mode == "sequence_mask");
+  REQUIRE(elsewhere.warnings.size() == 1);
+  CHECK(lacks(elsewhere.warnings[0], {"trl.generation_quantization", "no effect", "server"}) == "");
+  CHECK(lacks(error_of(minimal + "  generation_quantization: fp8\n"),
+              {"config.6", "generation_quantization", "int8"}) == "");
+  std::string rloo = quantized;
+  rloo.replace(rloo.find("rl: grpo"), 8, "rl: rloo");
+  CHECK(lacks(error_of(rloo), {"config.8", "trl.generation_quantization does not go with rl: rloo"}) == "");
+  CHECK(lacks(error_of(minimal + "  generation_quantisation: int8\n"), {"generation_quantization"}) == "");
 }
 
 TEST_CASE("streaming: what is read, and which methods need their whole batch") {

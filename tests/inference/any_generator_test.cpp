@@ -15,4 +15,18 @@ TEST_CASE("any generator behind one type answers as the one it stands for") {
   CHECK(out[1][0].ids == std::vector<data::TokenId>{1, 0});
   STATIC_REQUIRE(inference::AnyGenerator::weights == inference::WeightSource::erased);
   CHECK(inference::source_of(any) == inference::WeightSource::shared);  // of the one inside
+  CHECK_FALSE(any.quantizes());
+}
+
+TEST_CASE("whether any generator draws as the trained policy is said by the one it stands for") {
+  struct Quantized : rlalgo::support::TableGenerator {
+    using TableGenerator::TableGenerator;
+    [[nodiscard]] bool quantizes() const { return true; }
+  };
+  Quantized quantized({{rlalgo::support::completion({1})}});
+  inference::AnyGenerator any(quantized);
+  CHECK(any.quantizes());
+  CHECK_FALSE(inference::draws_as_trained(any));
+  rlalgo::support::TableGenerator table({{rlalgo::support::completion({1})}});
+  CHECK(inference::draws_as_trained(inference::AnyGenerator(table)));
 }

@@ -12,6 +12,7 @@
 
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/inference/detail/int8_matrix.hpp>
 
 using namespace rlalgo;
 using namespace rlalgo::inference::detail;
@@ -83,6 +84,73 @@ struct Product {
   }
 };
 
+// x and W in groups of 32 as quantization.hpp has them, in another way than the kernels: whole numbers by division, sums in f64.
+struct Int8Product : Product {
+  std::vector<std::byte> room;
+  std::byte* packed;
+
+  explicit Int8Product(std::int64_t columns, std::int64_t count = 11, std::int64_t outputs = 23)
+      : Product(columns, count, outputs) {
+    const std::size_t bytes = Int8Layout(k).bytes(n);
+    room.resize(bytes + 64);
+    packed = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
+    const std::int64_t blocks = Int8Layout::blocks(n);
+    pack_int8(w.data(), n, k, blocks / 2, blocks, packed);
+    pack_int8(half.data(), n, k, 0, blocks / 2, packed);  // the same values
+  }
+  void run(const Kernels& kernels, std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end, float* y,
+           std::uint64_t version = 0) const {
+    kernels.linear_int8({.x = x.data() + first * (k + 5),
+                         .m = m,
+                         .k = k,
+                         .ldx = k + 5,
+                         .w = packed,
+                         .begin = begin,
+                         .end = end,
+                         .y = y,
+                         .ldy = n,
+                         .x_version = version});
+  }
+  [[nodiscard]] std::vector<float> alone(const Kernels& kernels) const {
+    std::vector<float> y(static_cast<std::size_t>(rows * n));
+    for (std::int64_t i = 0; i < rows; ++i) run(kernels, i, 1, 0, n, y.data() + i * n);
+    return y;
+  }
+  static std::vector<double> quantized(const float* row, std::int64_t count) {
+    std::vector<double> out;
+    for (std::int64_t g = 0; g < count; g += 32) {
+      const std::int64_t end = std::min(count, g + 32);
+      double most = 0;
+      for (std::int64_t j = g; j < end; ++j) most = std::max(most, std::abs(static_cast<double>(row[j])));
+      for (std::int64_t j = g; j < end; ++j)
+        out.push_back(most == 0 ? 0 : std::nearbyint(row[j] * 127.0 / most) * most / 127.0);
+    }
+    return out;
+  }
+  // Of y to the sums of quantized numbers, relative to the sum of magnitudes; and of those to the sums of x and w themselves, in
+  // two rows without outliers.
+  [[nodiscard]] std::pair<double, double> apart(const std::vector<float>& y) const {
+    double rounding = 0, quantizing = 0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::vector<double> xs = quantized(x.data() + i * (k + 5), k);
+      for (std::int64_t c = 0; c < n; ++c) {
+        const std::vector<double> ws = quantized(w.data() + c * k, k);
+        double sum = 0, size = 0, whole = 0;
+        for (std::int64_t j = 0; j < k; ++j) {
+          const auto at = static_cast<std::size_t>(j);
+          sum += xs[at] * ws[at];
+          size += std::abs(xs[at] * ws[at]);
+          whole += static_cast<double>(x[static_cast<std::size_t>(i * (k + 5) + j)]) *
+                   w[static_cast<std::size_t>(c * k + j)];
+        }
+        rounding = std::max(rounding, std::abs(y[static_cast<std::size_t>(i * n + c)] - sum) / (size + 1e-12));
+        if (i < 2) quantizing = std::max(quantizing, std::abs(sum - whole) / (size + 1e-12));
+      }
+    }
+    return {rounding, quantizing};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
@@ -123,6 +191,84 @@ TEST_CASE("more rows than a kernel takes at a time are each what they are alone"
         REQUIRE(std::equal(y.begin(), y.end(), alone.begin()));
       }
     }
+}
+
+TEST_CASE(
+    "the product in 8 bits is that of quantized numbers, the same bits on every CPU, and does not see its batch") {
+  for (const std::int64_t k : {1, 3, 31, 32, 33, 36, 64, 100, 576, 641}) {
+    Int8Product product(k);
+    std::fill_n(product.x.begin() + 2 * (k + 5), k, 0.0f);    // a row without a scale
+    product.x[static_cast<std::size_t>(3 * (k + 5))] = 1e3f;  // one whose first group is far larger than the others
+    const std::vector<float> portable = product.alone(kernels_named("portable"));
+    const auto [rounding, quantizing] = product.apart(portable);
+    INFO("k " << k);
+    // Here and there a number lies between two whole ones, and float32 takes the other.
+    CHECK(rounding < (k < 64 ? 1e-2 : 1e-3));
+    CHECK(quantizing < 5e-2);
+    for (const Kernels* kernels : usable_kernels())
+      for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 11})
+        for (const std::int64_t begin : {0, 5, 16}) {
+          const std::int64_t n = product.n, end = begin == 0 ? n : n - 2;
+          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
+          product.run(*kernels, 0, m, begin, end, y.data() + begin);
+          bool same = true;
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t c = 0; c < n; ++c) {
+              const auto at = static_cast<std::size_t>(i * n + c);
+              same = same && y[at] == (c >= begin && c < end ? portable[at] : -7.0f);  // nothing else is written
+            }
+          INFO(kernels->name << " m " << m << " begin " << begin);
+          REQUIRE(same);
+        }
+  }
+}
+
+TEST_CASE("in 8 bits, more rows and columns than a tile has are each what they are alone") {
+  const Int8Product product(403, 150, 150);
+  const std::vector<float> portable = product.alone(kernels_named("portable"));
+  for (const Kernels* kernels : usable_kernels())
+    for (const std::int64_t m : {1, 9, 16, 17, 31, 64, 80, 150}) {
+      std::vector<float> y(static_cast<std::size_t>(m * product.n), -7.0f);
+      product.run(*kernels, 0, m, 0, product.n, y.data());
+      INFO(kernels->name << " m " << m);
+      REQUIRE(std::equal(y.begin(), y.end(), portable.begin()));
+    }
+}
+
+TEST_CASE("in 8 bits, rows are quantized anew once x has another version, other rows or another place") {
+  for (const Kernels* kernels : usable_kernels()) {
+    Int8Product product(70);
+    std::vector<float> y(static_cast<std::size_t>(product.n));
+    const auto right = [&](std::int64_t row, std::uint64_t version, const std::vector<float>& alone) {
+      product.run(*kernels, row, 1, 0, product.n, y.data(), version);
+      return std::equal(y.begin(), y.end(), alone.begin() + row * product.n);
+    };
+    const std::vector<float> before = product.alone(*kernels);
+    CHECK(right(0, 1, before));
+    CHECK(right(1, 1, before));  // of the same version, another place
+    CHECK(right(0, 2, before));
+    for (float& value : product.x) value = 0.3f - value * value;
+    CHECK(right(0, 2, before));  // what it has made of that version
+    const std::vector<float> after = product.alone(*kernels);
+    CHECK(right(0, 3, after));
+  }
+}
+
+TEST_CASE("in 8 bits, what is not finite stays so, in its rows alone, and what is too small for a scale is zero") {
+  for (const Kernels* kernels : usable_kernels()) {
+    Int8Product product(70, 4, 20);
+    const std::vector<float> before = product.alone(*kernels);
+    const auto row = [&](std::int64_t i) { return product.x.data() + i * 75; };
+    row(0)[3] = std::numeric_limits<float>::quiet_NaN();
+    row(1)[69] = -std::numeric_limits<float>::infinity();
+    for (std::int64_t j = 0; j < 70; ++j) row(2)[j] = 1e-38f;
+    std::vector<float> y(80);
+    product.run(*kernels, 0, 4, 0, 20, y.data());
+    INFO(kernels->name);
+    CHECK(std::all_of(y.begin(), y.begin() + 40, [](float v) { return !std::isfinite(v); }));
+    CHECK(std::all_of(y.begin() + 40, y.begin() + 60, [](float v) { return v == 0.0f; }));
+    CHECK(std::equal(y.begin() + 60, y.end(), before.begin() + 60));
+  }
 }
 
 TEST_CASE("what a thread has made of x is made anew once x has another version, other rows or another place") {

@@ -26,6 +26,7 @@ using data::TokenId;
 using inference::DrawKey;
 using inference::EngineConfig;
 using inference::LocalEngine;
+using inference::Quantization;
 using inference::Request;
 using inference::SamplingConfig;
 
@@ -494,8 +495,11 @@ TEST_CASE("a cancelled call keeps what was drawn and marks what was not finished
 
 TEST_CASE("a step allocates nothing once the engine is warm") {
   Job job;
-  for (const int threads : {1, 2}) {
-    LocalEngine engine(job.config, job.weights, {.max_slots = 16, .prefill_rows = 16, .threads = threads});
+  for (const auto& [threads, quantization] :
+       {std::pair(1, Quantization::none), {2, Quantization::none}, {2, Quantization::int8}}) {
+    LocalEngine engine(
+        job.config, job.weights,
+        {.max_slots = 16, .prefill_rows = 16, .threads = threads, .keep_prefixes = true, .quantization = quantization});
     SamplingConfig plain;
     plain.max_new_tokens = 45;
     for (const SamplingConfig& sampling : {plain, job.sampling}) {

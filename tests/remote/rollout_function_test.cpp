@@ -43,6 +43,7 @@ struct Counting {
   std::vector<inference::Request> asked;
   std::vector<inference::SamplingConfig> samplings;
   inference::WeightSource where = inference::WeightSource::shared;
+  bool quantized = false;
 
   std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request> requests,
                                                       const inference::SamplingConfig& sampling, inference::DrawKey) {
@@ -65,6 +66,7 @@ struct Counting {
     return out;
   }
   [[nodiscard]] inference::WeightSource source() const { return where; }
+  [[nodiscard]] bool quantizes() const { return quantized; }
 };
 
 remote::RolloutTexts byte_texts() {
@@ -99,12 +101,14 @@ struct Played {
 
 // The function `name` of `source` over two prompts with two completions each.
 Played play(const std::string& source, const std::string& name,
-            inference::WeightSource where = inference::WeightSource::shared, double seconds = 30) {
+            inference::WeightSource where = inference::WeightSource::shared, double seconds = 30,
+            bool quantized = false) {
   const support::ScratchDirectory folder;
   folder.write("rollouts.py", source);
   RolloutFunction function("rollouts." + name, {.search_paths = {folder.path()}, .call_seconds = seconds});
   Played out;
   out.generator.where = where;
+  out.generator.quantized = quantized;
   inference::AnyGenerator any(out.generator);
   function.draw_from(any, byte_texts());
   const data::TokenizedPrompt chat{.row = 3,
@@ -173,8 +177,10 @@ TEST_CASE("a function that returns texts: template, generate and decode are the 
   CHECK(played.generator.samplings[0].stop_ids == std::vector<TokenId>{end_id});
 }
 
-TEST_CASE("texts drawn by a copy of the weights get the log-probs of that copy") {
-  const Played played = play(steps, "f", inference::WeightSource::snapshot);
+TEST_CASE("texts drawn by a copy of the weights, or by quantized ones, get the log-probs of those") {
+  const bool quantized = GENERATE(false, true);
+  const Played played =
+      play(steps, "f", quantized ? inference::WeightSource::shared : inference::WeightSource::snapshot, 30, quantized);
   const data::Completion& first = played.groups[0][0];
   REQUIRE(first.log_probs.size() == first.ids.size());
   CHECK(first.log_probs[2] == -1.5f);

@@ -191,8 +191,8 @@ class CompletionSource {
   CompletionSource(const RunConfig& c, const LanguageModel& model, std::ostream& log, const std::stop_source& stop)
       : CompletionSource(c.trl.serves()                ? served(c, model, log, stop.get_token())
                          : c.trl.generates_elsewhere() ? server(c, model, log, stop.get_token())
-                         : c.trl.generates_beside()    ? snapshot(model, stop.get_token())
-                                                       : local(model),
+                         : c.trl.generates_beside()    ? snapshot(c, model, stop.get_token())
+                                                       : local(c, model),
                          stop) {}
   CompletionSource(Parts parts, std::stop_source stop)
       : stop_(std::move(stop)),
@@ -209,11 +209,13 @@ class CompletionSource {
         hands_over_(parts.hands_over) {}
 
   // Copies of what is trained, and an engine with half of the processors: the others train.
-  static Parts snapshot(const LanguageModel& model, std::stop_token stop) {
+  static Parts snapshot(const RunConfig& c, const LanguageModel& model, std::stop_token stop) {
     const auto snapshots =
         std::make_shared<inference::WeightSnapshots>(model.decoder->config(), model.decoder->weights());
     const auto engine = std::make_shared<inference::SnapshotEngine>(
-        snapshots, inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2)}, std::move(stop));
+        snapshots,
+        inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2), .quantization = quantization(c)},
+        std::move(stop));
     return {engine,
             inference::AnyGenerator(*engine),
             sync::AnySync(sync::SnapshotWeights(snapshots)),
@@ -225,9 +227,14 @@ class CompletionSource {
             snapshots};
   }
 
-  static Parts local(const LanguageModel& model) {
-    const auto engine = std::make_shared<inference::LocalEngine>(model.decoder->config(), model.decoder->weights(),
-                                                                 inference::EngineConfig{.keep_prefixes = true});
+  static inference::Quantization quantization(const RunConfig& c) {
+    return inference::quantization_named(c.trl.generation_quantization, "trl.generation_quantization");
+  }
+
+  static Parts local(const RunConfig& c, const LanguageModel& model) {
+    const auto engine = std::make_shared<inference::LocalEngine>(
+        model.decoder->config(), model.decoder->weights(),
+        inference::EngineConfig{.keep_prefixes = true, .quantization = quantization(c)});
     return {engine,
             inference::AnyGenerator(*engine),
             sync::AnySync(
@@ -268,7 +275,8 @@ class CompletionSource {
           served_model(c, model),
           serve::ServerConfig{
               .http = {.host = t.vllm_server_host, .port = static_cast<std::uint16_t>(t.vllm_server_port)},
-              .engine = {.engine = {.threads = t.generates_beside() ? std::max(1, core::usable_processors() / 2) : 0}},
+              .engine = {.engine = {.threads = t.generates_beside() ? std::max(1, core::usable_processors() / 2) : 0,
+                                    .quantization = quantization(c)}},
               .api_key = key != nullptr ? key : "",
               .drawn_log_probs = true,
               .seed = c.seed,

@@ -404,9 +404,12 @@ struct RecognisedKey {
 [[nodiscard]] inline std::span<const RecognisedKey> idle_server_keys() {
   static constexpr std::string_view colocated = "it concerns vllm_mode: colocate";
   static const std::vector<RecognisedKey> keys = {
-      {"vllm_enable_sleep_mode", colocated},      {"vllm_model_impl", colocated},
-      {"vllm_gpu_memory_utilization", colocated}, {"vllm_max_model_length", colocated},
+      {"vllm_enable_sleep_mode", colocated},
+      {"vllm_model_impl", colocated},
+      {"vllm_gpu_memory_utilization", colocated},
+      {"vllm_max_model_length", colocated},
       {"vllm_tensor_parallel_size", colocated},
+      {"generation_quantization", "it concerns completions of this process, and a server makes them"},
   };
   return keys;
 }

@@ -98,6 +98,8 @@ struct TrlConfig {
   std::optional<double> vllm_importance_sampling_clip_min;
   std::optional<double> vllm_importance_sampling_clip_max = 3.0;
   [[nodiscard]] bool generates_elsewhere() const { return use_vllm && vllm_mode == "server"; }
+  std::string generation_quantization = "none";  // of the engine of this process: none, int8 (rlalgo's own key)
+  [[nodiscard]] bool quantizes() const { return generation_quantization != "none"; }
   bool agents = false;  // of a Gym make them (nemo_gym_multi_turn), who ask a server
   // Whether that server is this process.
   [[nodiscard]] bool serves() const { return agents && !generates_elsewhere(); }
@@ -129,7 +131,7 @@ struct TrlConfig {
   }
   // Whether the ratio of a row may have to be corrected for the generator that drew it.
   [[nodiscard]] bool may_correct() const {
-    return generates_elsewhere() || serves() || generates_beside() ||
+    return generates_elsewhere() || serves() || generates_beside() || quantizes() ||
            (replay_buffer_size > 0 && replay_recompute_logps.value_or(false));
   }
 

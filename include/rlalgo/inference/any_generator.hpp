@@ -23,18 +23,21 @@ class AnyGenerator {
       : generate_([&generator](std::span<const Request> requests, const SamplingConfig& sampling, DrawKey key) {
           return generator.generate(requests, sampling, key);
         }),
-        source_(source_of(generator)) {}
+        source_(source_of(generator)),
+        quantizes_(inference::quantizes(generator)) {}
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key) {
     return generate_(requests, sampling, key);
   }
   [[nodiscard]] WeightSource source() const noexcept { return source_; }
+  [[nodiscard]] bool quantizes() const noexcept { return quantizes_; }
 
  private:
   std::function<std::vector<std::vector<data::Completion>>(std::span<const Request>, const SamplingConfig&, DrawKey)>
       generate_;
   WeightSource source_;
+  bool quantizes_;
 };
 
 static_assert(Generator<AnyGenerator>);

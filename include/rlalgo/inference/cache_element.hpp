@@ -16,10 +16,14 @@ namespace rlalgo::inference {
 // Whether this CPU's kernels attend to bfloat16.
 [[nodiscard]] inline bool attends_to_bfloat16() { return detail::best_kernels().attention_bf16 != nullptr; }
 
-// bfloat16 for weights in bfloat16 where the CPU's kernels attend to it, else float32.
+// bfloat16 where the CPU's kernels attend to it, else float32.
+[[nodiscard]] inline CacheElement smallest_cache_element() {
+  return attends_to_bfloat16() ? CacheElement::bfloat16 : CacheElement::float32;
+}
+
+// That for weights in bfloat16, float32 for others.
 [[nodiscard]] inline CacheElement cache_element_for(const model::DecoderWeights& weights) {
-  return weights.embedding.scalar_type() == at::kBFloat16 && attends_to_bfloat16() ? CacheElement::bfloat16
-                                                                                   : CacheElement::float32;
+  return weights.embedding.scalar_type() == at::kBFloat16 ? smallest_cache_element() : CacheElement::float32;
 }
 
 }  // namespace rlalgo::inference

@@ -28,8 +28,10 @@
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/int8_weights.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/inference/quantization.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/inference/scheduler_config.hpp>
@@ -49,10 +51,12 @@ struct EngineConfig {
   bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
   // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
   std::optional<CacheElement> cache_element = {};
+  Quantization quantization = Quantization::none;  // of the weights that are generated with (quantization.hpp)
 
   [[nodiscard]] EngineConfig with_cache_for(const model::DecoderWeights& weights) const {
     EngineConfig out = *this;
-    if (!out.cache_element) out.cache_element = cache_element_for(weights);
+    if (!out.cache_element)
+      out.cache_element = quantization == Quantization::none ? cache_element_for(weights) : smallest_cache_element();
     return out;
   }
 };
@@ -100,6 +104,9 @@ class DecoderEngine {
   model::DecoderConfig decoder_;
   EngineConfig engine_;
   core::ThreadPool pool_;
+  detail::Int8Weights int8_;
+  detail::Int8Weights::Held int8_held_;         // of the view made last, for the next one of the same values
+  std::optional<std::uint64_t> int8_contents_;  // their number, where they have one
   KvCache cache_;
   detail::DecoderForward forward_;
   Scheduler scheduler_;

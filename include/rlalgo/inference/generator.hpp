@@ -72,4 +72,19 @@ template <DrawsFromWeights G>
     return G::weights;
 }
 
+// Whether its weights are quantized (quantization.hpp): then log-probs that it reports are not the trainer's but for rounding.
+template <DrawsFromWeights G>
+[[nodiscard]] bool quantizes(const G& generator) {
+  if constexpr (requires { generator.quantizes(); })
+    return generator.quantizes();
+  else
+    return false;
+}
+
+// Whether it draws with the policy of its weights in this process, whose log-probs the trainer's are but for rounding.
+template <DrawsFromWeights G>
+[[nodiscard]] bool draws_as_trained(const G& generator) {
+  return source_of(generator) != WeightSource::remote && !quantizes(generator);
+}
+
 }  // namespace rlalgo::inference

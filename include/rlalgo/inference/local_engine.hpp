@@ -38,6 +38,7 @@ class LocalEngine {
       : engine_(decoder, engine.with_cache_for(weights)), weights_(weights) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
+  [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantization != Quantization::none; }
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks = {}) {

@@ -87,6 +87,7 @@ class MultiTurn {
     return out;
   }
   [[nodiscard]] WeightSource source() const { return source_of(*generator_); }
+  [[nodiscard]] bool quantizes() const { return inference::quantizes(*generator_); }
 
  private:
   struct Playing {

@@ -71,6 +71,7 @@ class RolloutFunction {
                                                       const inference::SamplingConfig& sampling,
                                                       inference::DrawKey key);
   [[nodiscard]] inference::WeightSource source() const { return generator_->source(); }
+  [[nodiscard]] bool quantizes() const { return generator_->quantizes(); }
 
  private:
   struct Call;  // one call of the function: what it drew

@@ -288,7 +288,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Of the rows [begin, end).
   void settle(Generation& generation, std::size_t begin, std::size_t end, std::int64_t step) const {
-    if (inference::source_of(root().generator()) == inference::WeightSource::remote) return;
+    if (!inference::draws_as_trained(root().generator())) return;
     detail::forget_sampling(generation, begin, end, step);
   }
 

@@ -143,7 +143,7 @@ class Replay : public GenerationBatches<Replay<S>> {
                     [&](const Entry& e) { return now - e.group->rollouts.front().weights_version > config_.max_age; });
     const std::size_t replaced = replace(generation, empty, made.number);
     for (Entry& entry : fresh) add(std::move(entry));
-    if (config_.recompute_log_probs && inference::source_of(root().generator()) != inference::WeightSource::remote)
+    if (config_.recompute_log_probs && inference::draws_as_trained(root().generator()))
       detail::forget_sampling(generation, 0, generation.rollouts.size(), step);
     made.about.metrics.mean("replay_buffer_replacements", static_cast<double>(replaced), 1.0);
     made.about.metrics.last("replay_buffer_size", static_cast<double>(entries_.size()));

@@ -102,6 +102,7 @@ class TurnsGenerator {
     }
   }
   [[nodiscard]] inference::WeightSource source() const { return inference::source_of(*generator_); }
+  [[nodiscard]] bool quantizes() const { return inference::quantizes(*generator_); }
 
  private:
   using Completions = std::vector<std::vector<data::Completion>>;

@@ -192,6 +192,7 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"min_p", online},
                                                   {"repetition_penalty", online},
                                                   {"generation_kwargs", online},
+                                                  {"generation_quantization", online},
                                                   {"epsilon", online},
                                                   {"epsilon_high", online},
                                                   {"delta", online},

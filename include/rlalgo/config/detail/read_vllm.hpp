@@ -8,10 +8,10 @@ namespace rlalgo::config::detail {
 
 // vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process. With agents
 // of a Gym it is a server in this process, which they ask: host and port are where it listens.
-// What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older weights. Of
-// generation beside training, and of completions of this process that are trained on again, axolotl's defaults hold.
+// What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older or quantized weights. Of
+// generation beside training, of completions of this process that are trained on again and of its quantized weights, axolotl's defaults hold.
 inline void read_correction(Reader& reader, TrlConfig& trl) {
-  const bool older = trl.generates_beside() || !(trl.generates_elsewhere() || trl.serves());
+  const bool older = trl.generates_beside() || trl.quantizes() || !(trl.generates_elsewhere() || trl.serves());
   if (older) trl.vllm_importance_sampling_mode = "token_truncate";
   reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);
   reader.read_choice("vllm_importance_sampling_mode", trl.vllm_importance_sampling_mode,
@@ -31,6 +31,11 @@ inline void read_correction(Reader& reader, TrlConfig& trl) {
 inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
   if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
+  // A key that is absent is no setting of the run.
+  if (reader.section().find("generation_quantization") == nullptr)
+    reader.recognise("generation_quantization");
+  else if (!trl.generates_elsewhere())
+    reader.read_choice("generation_quantization", trl.generation_quantization, {"none", "int8"});
   if (trl.serves()) {
     if (reader.read("vllm_server_host", trl.vllm_server_host);
         trl.vllm_server_host.empty() || !reader.given("vllm_server_host"))

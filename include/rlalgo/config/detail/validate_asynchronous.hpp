@@ -36,6 +36,17 @@ inline void validate_correction(const RunConfig& c) {
                        .remedy = "set trl.vllm_importance_sampling_clip_max"});
 }
 
+// Whether the method can do with completions of quantized weights.
+inline void validate_quantization(const RunConfig& c) {
+  if (!c.trl.quantizes() || !(is_strided(c) || recipe_of(c).plain)) return;
+  core::raise_usage("config", 8,
+                    {.what = "trl.generation_quantization does not go with " +
+                             (is_strided(c) ? std::string("ebft.mode: strided") : "rl: " + c.rl) +
+                             ": its loss corrects for no other policy than the one that is trained",
+                     .where = c.place("trl.generation_quantization"),
+                     .remedy = "remove the key"});
+}
+
 // Which methods can be trained on while their completions are made (trainer/streaming.hpp).
 inline void validate_streaming(const RunConfig& c) {
   const TrlConfig& t = c.trl;
@@ -75,6 +86,7 @@ inline void require_hand_over(const RunConfig& c, std::int64_t steps) {
 
 inline void validate_asynchronous(const RunConfig& c) {
   const TrlConfig& t = c.trl;
+  validate_quantization(c);
   if (!is_strided(c)) validate_correction(c);
   for (const char* key : {"trl.async_prefetch", "trl.use_data_producer"})
     if (c.was_set(key) && (t.async_prefetch || t.use_data_producer) && is_strided(c))

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <rlalgo/inference/detail/avx2_int8.hpp>
 #include <rlalgo/inference/detail/avx2_linear.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/portable_kernels.hpp>
@@ -226,8 +227,8 @@ template <int Heads>
   portable::rotate(x + i, y + i, cosines + i, sines + i, n - i);
 }
 
-inline constexpr Kernels kernels{"avx2",        linear<float>, linear<Bf16>, attention, rms_norm,
-                                 silu_multiply, add,           rotate,       maximum,   exp_sum};
+inline constexpr Kernels kernels{"avx2",        linear<float>, linear<Bf16>, linear_int8, attention, rms_norm,
+                                 silu_multiply, add,           rotate,       maximum,     exp_sum};
 
 [[nodiscard]] inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 

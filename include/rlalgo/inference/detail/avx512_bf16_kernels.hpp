@@ -15,6 +15,7 @@
 
 #include <rlalgo/inference/detail/avx2_kernels.hpp>
 #include <rlalgo/inference/detail/avx512_bf16_attention.hpp>
+#include <rlalgo/inference/detail/avx512_int8.hpp>
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
@@ -124,13 +125,16 @@ inline constexpr Kernels kernels = [] {
   Kernels all = avx512::kernels;
   all.name = "avx512_bf16";
   all.linear_bf16 = linear_bf16;
+  all.linear_int8 = avx512_vnni::linear_int8;
   all.round = round;
   all.attention_bf16 = attention_bf16;
   all.rows_apart_f32 = avx2::kernels.rows_apart_f32;  // without AMX such a core multiplies a register at a time
   return all;
 }();
 
-[[nodiscard]] inline bool supported() { return avx512::supported() && __builtin_cpu_supports("avx512bf16"); }
+[[nodiscard]] inline bool supported() {
+  return avx512::supported() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+}
 
 }  // namespace rlalgo::inference::detail::avx512_bf16
 

@@ -50,6 +50,12 @@ RLALGO_INLINE Forward::WeightsHandle DecoderEngine::view(const model::DecoderWei
                                                          std::optional<std::uint64_t> contents) {
   auto out = std::make_shared<detail::DecoderWeightsView>();
   out->view = detail::DecoderViewer(decoder_, weights).view();
+  if (engine_.quantization == Quantization::int8) {
+    if (contents != int8_contents_) int8_held_.clear();
+    out->int8 = int8_.quantize(out->view, pool_);
+    if (contents) int8_held_ = out->int8;
+    int8_contents_ = contents;
+  }
   out->owner = std::move(owner);
   out->version = version;
   out->contents = contents ? *contents : next_contents_++;

@@ -16,6 +16,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/int8_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -59,6 +60,7 @@ class Activations {
 struct DecoderWeightsView final : Forward::Weights {
   DecoderView view;
   std::shared_ptr<const void> owner;  // keeps the tensors; null = somebody else does
+  Int8Weights::Held int8;             // what the view has of them in 8 bits
 };
 
 class DecoderForward final : public Forward {
@@ -103,8 +105,10 @@ class DecoderForward final : public Forward {
     const DecoderView& view = static_cast<const DecoderWeightsView&>(weights).view;
     rows_ = rows;
     if (rows.empty()) return;
-    rounds_ = view.bf16 && kernels_.round != nullptr;
-    phases_.divide_rows_from(view.bf16 ? kernels_.rows_apart_bf16 : kernels_.rows_apart_f32);
+    rounds_ = view.bf16 && !view.int8 && kernels_.round != nullptr;
+    phases_.divide_rows_from(view.int8   ? kernels_.rows_apart_int8
+                             : view.bf16 ? kernels_.rows_apart_bf16
+                                         : kernels_.rows_apart_f32);
     alone_ = std::adjacent_find(rows.begin(), rows.end(),
                                 [](const Row& a, const Row& b) { return a.pages == b.pages; }) == rows.end();
     if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
@@ -158,14 +162,15 @@ class DecoderForward final : public Forward {
                           .m = rows.count,
                           .k = w.columns,
                           .ldx = x.stride(),
-                          .w = w.data,
+                          .w = w.int8 != nullptr ? w.int8 : w.data,
                           .begin = begin,
                           .end = end,
                           .y = y,
                           .ldy = ldy,
                           .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
                           .x_version = version_};
-    w.bf16 ? kernels_.linear_bf16(args) : kernels_.linear_f32(args);
+    const auto linear = w.int8 != nullptr ? kernels_.linear_int8 : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
+    linear(args);
     if (w.rank > 0) add_low_rank(w, rows, begin, end, y, ldy);
     if (w.bias == nullptr) return;
     for (std::int64_t i = 0; i < rows.count; ++i)

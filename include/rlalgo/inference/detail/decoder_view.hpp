@@ -6,6 +6,7 @@
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
@@ -24,6 +25,7 @@ namespace rlalgo::inference::detail {
 struct Matrix {
   const void* data = nullptr;  // [rows, columns] row-major
   bool bf16 = false;
+  const std::byte* int8 = nullptr;  // the same in 8 bits, as int8_matrix.hpp has it, or null
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  // [rows] or null
@@ -48,6 +50,7 @@ struct DecoderView {
   std::vector<LayerView> layers;
   std::int64_t most_ranks = 0;             // adapter columns of one input
   bool bf16 = false;                       // of some matrix
+  bool int8 = false;                       // of all matrices of products
   std::deque<std::vector<float>> widened;  // owns what bf16 vectors and norms became
 };
 

@@ -23,7 +23,7 @@ inline constexpr std::int64_t lane = 8, pair_lane = 32;
 struct LinearArgs {
   const float* x;  // [m, k], row stride ldx
   std::int64_t m, k, ldx;
-  const void* w;            // [·, k] float or bfloat16, contiguous
+  const void* w;            // [·, k] float or bfloat16, contiguous; or in 8 bits
   std::int64_t begin, end;  // output columns = rows of W
   float* y;                 // column n of row i is y[i·ldy + n − begin]
   std::int64_t ldy;
@@ -78,6 +78,8 @@ struct Kernels {
   void (*linear_f32)(const LinearArgs&);
   // A CPU that multiplies bfloat16 may round x to it.
   void (*linear_bf16)(const LinearArgs&);
+  // W as int8_matrix.hpp has it; x is quantized here (x_bf16 is not read).
+  void (*linear_int8)(const LinearArgs&);
   void (*attention)(const AttentionArgs&);
   // out = x / sqrt(mean(x²) + eps) · weight over n elements
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
@@ -95,7 +97,7 @@ struct Kernels {
   // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
   void (*attention_bf16)(const AttentionArgs&) = nullptr;
   // From how many rows on a thread multiplies all of W for longer than it reads it, so that rows can be divided instead of columns; 0: never.
-  std::int64_t rows_apart_f32 = 24, rows_apart_bf16 = 24;
+  std::int64_t rows_apart_f32 = 24, rows_apart_bf16 = 24, rows_apart_int8 = 24;
 };
 
 }  // namespace rlalgo::inference::detail

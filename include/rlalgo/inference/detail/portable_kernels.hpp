@@ -8,6 +8,7 @@
 #include <limits>
 
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/portable_int8.hpp>
 
 namespace rlalgo::inference::detail::portable {
 
@@ -123,7 +124,7 @@ inline void rotate(float* x, float* y, const float* cosines, const float* sines,
   }
 }
 
-inline constexpr Kernels kernels{"portable",    linear<float>, linear<Bf16>, attention, rms_norm,
-                                 silu_multiply, add,           rotate,       maximum,   exp_sum};
+inline constexpr Kernels kernels{"portable",    linear<float>, linear<Bf16>, linear_int8, attention, rms_norm,
+                                 silu_multiply, add,           rotate,       maximum,     exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable

@@ -124,7 +124,7 @@ RLALGO_INLINE std::vector<std::vector<data::Completion>> RolloutFunction::genera
   for (std::size_t r = 0; r < requests.size(); ++r)
     for (std::int64_t j = 0; j < requests[r].count; ++j, ++at)
       out[r].push_back(completion_of(call, completions[at], columns[at], requests[r]));
-  if (texts_form_ && source() == inference::WeightSource::snapshot) score(call, out, requests);
+  if (texts_form_ && (source() == inference::WeightSource::snapshot || quantizes())) score(call, out, requests);
   return out;
 }
 

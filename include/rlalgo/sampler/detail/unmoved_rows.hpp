@@ -1,4 +1,4 @@
-// Rows of the very weights that are trained, drawn in this process: their generator's log-probs and the trainer's are the
+// Rows of the very weights that are trained, drawn in this process (inference::draws_as_trained): their generator's log-probs and the trainer's are the
 // same but for rounding. NaN in their place lets a correction (loss::SamplingCorrection) give exactly 1.
 #pragma once
 
