@@ -81,7 +81,7 @@ struct Int8Out {
 
 // Rows [first, first + Rows) of x by `Columns` blocks of W. Fetches what lies `ahead` bytes behind each `period`-th group, from `phase` on.
 template <int Columns, int Rows>
-[[RLALGO_AVX512_VNNI]] inline void int8_tile(const Int8Rows& x, std::int64_t first, const std::byte* w,
+[[RLALGO_AVX512_VNNI]] inline void int8_tile(const Int8Rows<>& x, std::int64_t first, const std::byte* w,
                                              std::int64_t block_bytes, const Int8Out& out, std::int64_t ahead,
                                              std::int64_t phase, std::int64_t period) {
   const std::int64_t groups = x.groups;
@@ -142,7 +142,7 @@ template <int Columns, int Rows>
 class Int8Product {
  public:
   explicit Int8Product(const LinearArgs& a)
-      : a_(a), x_(int8_rows(a, quantize_row)), block_bytes_(Int8Layout(a.k).block_bytes()) {}
+      : a_(a), x_(int8_rows<std::int8_t>(a, quantize_row)), block_bytes_(Int8Layout(a.k).block_bytes()) {}
 
   void run() const {
     std::int64_t block = a_.begin / Int8Layout::rows;
@@ -184,7 +184,7 @@ class Int8Product {
   }
 
   const LinearArgs& a_;
-  Int8Rows x_;
+  Int8Rows<> x_;
   std::int64_t block_bytes_;
 };
 

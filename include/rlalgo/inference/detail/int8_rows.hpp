@@ -11,23 +11,27 @@
 
 namespace rlalgo::inference::detail {
 
+// Value: std::int8_t, or another type with the same numbers where a kernel wants that.
+template <class Value = std::int8_t>
 struct Int8Rows {
-  const std::int8_t* values;  // [m, 32 · groups], zero beyond k
-  const float* scales;        // [m, groups]
+  const Value* values;  // [m, 32 · groups], zero beyond k
+  const float* scales;  // [m, groups]
   const std::int32_t*
       offsets;  // [m, groups]: −128 · the sum of a group, what the 128 that W's bytes are too large by comes to
   std::int64_t groups;
 
-  [[nodiscard]] const std::int8_t* row(std::int64_t i) const { return values + i * groups * Int8Layout::group; }
+  [[nodiscard]] const Value* row(std::int64_t i) const { return values + i * groups * Int8Layout::group; }
 };
 
 // A row of k elements, as whole groups.
-using QuantizeRow = void (*)(const float* x, std::int64_t k, std::int8_t* values, float* scales, std::int32_t* offsets);
+template <class Value>
+using QuantizeRow = void (*)(const float* x, std::int64_t k, Value* values, float* scales, std::int32_t* offsets);
 
 // What a thread has made of x. It may meet its first or longest rows late, and a warm engine allocates nothing: few rows have room from the start.
+template <class Value>
 class QuantizedRows {
  public:
-  Int8Rows of(const LinearArgs& a, QuantizeRow quantize) {
+  Int8Rows<Value> of(const LinearArgs& a, QuantizeRow<Value> quantize) {
     const std::int64_t groups = Int8Layout(a.k).groups;
     const bool made =
         a.x_version != 0 && a.x_version == version_ && a.x == x_ && a.m == rows_ && a.k == k_ && a.ldx == ldx_;
@@ -51,14 +55,14 @@ class QuantizedRows {
     more_scales_.resize(room);
     more_offsets_.resize(room);
   }
-  [[nodiscard]] std::int8_t* values() { return more_values_.empty() ? few_values_ : more_values_.data(); }
+  [[nodiscard]] Value* values() { return more_values_.empty() ? few_values_ : more_values_.data(); }
   [[nodiscard]] float* scales() { return more_scales_.empty() ? few_scales_ : more_scales_.data(); }
   [[nodiscard]] std::int32_t* offsets() { return more_offsets_.empty() ? few_offsets_ : more_offsets_.data(); }
 
-  std::int8_t few_values_[few * Int8Layout::group] = {};
+  Value few_values_[few * Int8Layout::group] = {};
   float few_scales_[few] = {};
   std::int32_t few_offsets_[few] = {};
-  std::vector<std::int8_t> more_values_;
+  std::vector<Value> more_values_;
   std::vector<float> more_scales_;
   std::vector<std::int32_t> more_offsets_;
   std::uint64_t version_ = 0;
@@ -67,8 +71,9 @@ class QuantizedRows {
 };
 
 // Of a.x; until the next call on this thread.
-[[nodiscard]] inline Int8Rows int8_rows(const LinearArgs& a, QuantizeRow quantize) {
-  thread_local QuantizedRows rows;
+template <class Value>
+[[nodiscard]] Int8Rows<Value> int8_rows(const LinearArgs& a, QuantizeRow<Value> quantize) {
+  thread_local QuantizedRows<Value> rows;
   return rows.of(a, quantize);
 }
 

@@ -31,7 +31,7 @@ inline void quantize_row(const float* x, std::int64_t k, std::int8_t* values, fl
 namespace portable {
 
 inline void linear_int8(const LinearArgs& a) {
-  const Int8Rows x = int8_rows(a, quantize_row);
+  const Int8Rows<> x = int8_rows<std::int8_t>(a, quantize_row);
   const Int8Layout layout(a.k);
   for (std::int64_t n = a.begin; n < a.end; ++n) {
     const std::int64_t row = n % Int8Layout::rows;
