@@ -87,7 +87,8 @@ def learns_the_same(c, changes, *options):
     trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
            "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
     base = {"max_steps": 3, "logging_steps": 1, "warmup_steps": 0, "learning_rate": 1e-3, **changes}
-    c.train({**base, "output_dir": "here", "trl": trl}).expect(0)
+    own = {"generation_quantization": "int8", "vllm_importance_sampling_correction": False} if "--quantization" in options else {}
+    c.train({**base, "output_dir": "here", "trl": {**trl, **own}}).expect(0)
     server = Server(c, *options)
     try:
         done = c.train({**base, "output_dir": "there", "trl": {**trl, **remote(server.port, vllm_importance_sampling_correction=False)}}).expect(0)
@@ -204,6 +205,15 @@ def as_vllm_it_gets_weights_over_nccl(c):
 @case
 def an_adapter_in_files_learns_as_one_in_place(c):
     learns_the_same(c, {"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_modules": ["q_proj", "v_proj"]})
+
+
+@case
+def weights_in_8_bits_are_made_anew_of_what_a_trainer_sends(c):
+    learns_the_same(c, {}, "--quantization", "int8")
+    c.folder.joinpath("here").rename(c.folder / "full")
+    c.folder.joinpath("there").rename(c.folder / "full there")
+    adapter = {"adapter": "lora", "lora_r": 4, "lora_alpha": 64, "lora_target_modules": ["q_proj", "v_proj"]}
+    learns_the_same(c, adapter, "--quantization", "int8")
 
 
 @case
