@@ -56,7 +56,7 @@ struct GenerateOptions : ModelOptions {
 int generate_lines(const GenerateOptions& options) {
   const std::int64_t batch = whole_option("--batch", options.batch, 1, 4096);
   const inference::Quantization quantization = quantization_of(options.quantization);
-  const LineModel model = load_model(options, "generate");
+  const LineModel model = load_model(options, "generate", true, quantization);
   const EngineTask task = [&](const Line& line, Answers::Turn&) {
     return EngineWork{read_request(line, model),
                       [&model, index = line.number - 1](Answers::Turn& turn, inference::RequestResult&& result) {

@@ -70,7 +70,8 @@ int complete(const InferenceOptions& options) {
   const std::int64_t top_k = whole_option("--top-k", options.top_k, 0, most);
   const std::int64_t seed = whole_option("--seed", options.seed, 0, std::int64_t{1} << 53U);
   const rlalgo::inference::Quantization quantization = quantization_of(options.quantization);
-  const config::LanguageModel model = config::load_language_model(model_of(options));
+  const config::RunConfig run = model_of(options);
+  const config::LanguageModel model = config::load_language_model(run, engine_memory(run, quantization));
   std::string input = read_prompt();
   if (!input.empty() && input.back() == '\n') input.pop_back();
   if (input.empty()) return 0;

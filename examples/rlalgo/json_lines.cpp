@@ -14,6 +14,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/cpu_kernels.hpp>
 
 #include "log.hpp"
 
@@ -215,7 +216,13 @@ inference::Quantization quantization_of(const std::string& quantization) {
   return inference::quantization_named(quantization, "--quantization");
 }
 
-LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights) {
+model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quantization quantization) {
+  const bool copies = quantization != inference::Quantization::none || (run.bfloat16 && inference::packs_bfloat16());
+  return copies ? model::WeightMemory::mapped : model::WeightMemory::resident;
+}
+
+LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights,
+                     std::optional<inference::Quantization> engine) {
   if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;
   run.base_model = options.model;
@@ -227,7 +234,8 @@ LineModel load_model(const ModelOptions& options, const std::string& verb, bool 
     out.tokenizer = text::Tokenizer::from_directory(directory);
   out.chat_template = text::ChatTemplate::from_directory(directory);
   if (weights) {
-    out.decoder = config::load_decoder(run, out.places);
+    out.decoder =
+        config::load_decoder(run, out.places, engine ? std::optional(engine_memory(run, *engine)) : std::nullopt);
     out.stop_ids = config::stop_ids(out.places.base, out.tokenizer ? &*out.tokenizer : nullptr);
   }
   return out;

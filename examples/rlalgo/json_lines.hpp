@@ -137,6 +137,8 @@ void choose_dtype(const std::string& dtype, config::RunConfig& run);
 void add_quantization_option(CLI::App& app, std::string& quantization);
 // What that option says; raises where it has no such value.
 inference::Quantization quantization_of(const std::string& quantization);
+// Of a model that an engine alone reads, and not for long: what it makes copies of stays in its file.
+model::WeightMemory engine_memory(const config::RunConfig& run, inference::Quantization quantization);
 
 // What --model and --lora-model-dir name. Lines of ids need no tokenizer, so a directory may lack one.
 struct LineModel {
@@ -149,7 +151,9 @@ struct LineModel {
   // The tokenizer; without one, the error that names its directory.
   [[nodiscard]] const text::Tokenizer& needed_tokenizer() const;
 };
-[[nodiscard]] LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights = true);
+// `engine`: what an engine quantizes, where it alone reads the weights.
+[[nodiscard]] LineModel load_model(const ModelOptions& options, const std::string& verb, bool weights = true,
+                                   std::optional<inference::Quantization> engine = {});
 
 // The token ids of what a line prompts with: "ids", "messages" (through the chat template, with
 // "add_generation_prompt", default `generation_prompt`, "tools", "chat_template_kwargs"), or the text under `text_key`.

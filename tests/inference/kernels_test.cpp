@@ -193,6 +193,55 @@ TEST_CASE("more rows than a kernel takes at a time are each what they are alone"
     }
 }
 
+TEST_CASE("the product of packed bfloat16 is the matrix product, and does not see its batch") {
+  for (const Kernels* kernels : usable_kernels()) {
+    CHECK((kernels->linear_packed_bf16 == nullptr) == (kernels->pack_bf16 == nullptr));
+    if (kernels->linear_packed_bf16 == nullptr) continue;
+    for (const auto& [columns, outputs] :
+         {std::pair(1, 23), {2, 16}, {31, 23}, {32, 40}, {33, 70}, {100, 129}, {576, 112}, {641, 23}}) {
+      Product product(columns, 20, outputs);
+      const std::int64_t k = product.k, n = product.n;
+      for (float& value : product.x) value = rounded(value);
+      std::vector<std::uint16_t> x(product.x.size());
+      kernels->round(product.x.data(), static_cast<std::int64_t>(x.size()), x.data());
+      const std::int64_t blocks = (n + 15) / 16, bytes = kernels->packed_block_bytes(k);
+      std::vector<std::byte> room(static_cast<std::size_t>(blocks * bytes + 64), std::byte{0xFF});
+      std::byte* const packed = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
+      kernels->pack_bf16(product.half.data(), n, k, blocks / 2, blocks, packed);
+      kernels->pack_bf16(product.half.data(), n, k, 0, blocks / 2, packed);
+      const auto run = [&](std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end, float* y) {
+        kernels->linear_packed_bf16({.x = nullptr,
+                                     .m = m,
+                                     .k = k,
+                                     .ldx = k + 5,
+                                     .w = packed,
+                                     .begin = begin,
+                                     .end = end,
+                                     .y = y,
+                                     .ldy = n,
+                                     .x_bf16 = x.data() + first * (k + 5)});
+      };
+      std::vector<float> alone(static_cast<std::size_t>(product.rows * n));
+      for (std::int64_t i = 0; i < product.rows; ++i) run(i, 1, 0, n, alone.data() + i * n);
+      product.compare(alone);
+      for (std::int64_t m = 1; m <= product.rows; ++m)
+        for (const std::int64_t begin : {0, 5, 16}) {
+          const std::int64_t end = begin == 0 ? n : std::max(begin, n - 2);
+          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
+          if (begin < end) run(0, m, begin, end, y.data() + begin);
+          bool same = true;
+          for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t c = 0; c < n; ++c) {
+              const auto at = static_cast<std::size_t>(i * n + c);
+              same = same && y[at] == (c >= begin && c < end ? alone[at] : -7.0f);  // nothing else is written
+            }
+          INFO(kernels->name << " k " << k << " n " << n << " m " << m << " begin " << begin);
+          REQUIRE(same);
+        }
+    }
+  }
+}
+
 TEST_CASE(
     "the product in 8 bits is that of quantized numbers, the same bits on every CPU, and does not see its batch") {
   for (const std::int64_t k : {1, 3, 31, 32, 33, 36, 64, 100, 576, 641}) {

@@ -151,7 +151,7 @@ TEST_CASE("adapters over one base share its weights in 8 bits while somebody has
   map.lora.scale = 0.5;
   adapted.layers[1].q_proj.weight = adapted.layers[1].q_proj.weight.clone();
   auto other = engine.view(adapted);
-  const auto at = [](const auto& view, std::size_t layer) { return view_of(view).layers[layer].q.int8; };
+  const auto at = [](const auto& view, std::size_t layer) { return view_of(view).layers[layer].q.packed; };
   CHECK(at(base, 0) != nullptr);
   CHECK(at(base, 0) == at(other, 0));
   CHECK(at(base, 1) != at(other, 1));

@@ -154,10 +154,12 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
 
 }  // namespace detail
 
-[[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places) {
+// `memory`: of the weights; unset: as a training wants it.
+[[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places,
+                                                                  std::optional<model::WeightMemory> memory = {}) {
   std::shared_ptr<model::Decoder> decoder =
       model::load_decoder(places.base, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
-                          model::memory_of_weights(config.sharding.on()));
+                          memory.value_or(model::memory_of_weights(config.sharding.on())));
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, places.adapter);
   return decoder;
@@ -194,10 +196,11 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
   return out;
 }
 
-[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config) {
+[[nodiscard]] inline LanguageModel load_language_model(const RunConfig& config,
+                                                       std::optional<model::WeightMemory> memory = {}) {
   const ModelPlaces places = find_model(config);
   LanguageModel out = load_text_half(config, places);
-  out.decoder = load_decoder(config, places);
+  out.decoder = load_decoder(config, places, memory);
   return out;
 }
 

@@ -26,6 +26,7 @@
 #include <rlalgo/inference/block_generator.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
+#include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/sampling.hpp>
@@ -78,6 +79,7 @@ class BlockEngine {
   const model::DecoderWeights& weights_;
   EngineConfig engine_;
   core::ThreadPool pool_;
+  detail::PackedWeights packed_;
   KvCache cache_;
   detail::DecoderForward forward_;
   std::vector<TokenDraw> draws_;  // per thread

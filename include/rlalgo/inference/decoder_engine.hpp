@@ -28,7 +28,7 @@
 #include <rlalgo/inference/detail/check_request.hpp>
 #include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/int8_weights.hpp>
+#include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/quantization.hpp>
@@ -84,11 +84,14 @@ class DecoderEngine {
   [[nodiscard]] const EngineConfig& config() const noexcept { return engine_; }
   [[nodiscard]] Scheduler& scheduler() noexcept { return scheduler_; }
 
-  // Reads the tensors' pointers; nothing is copied but small bf16 vectors. The tensors must stay as they are while
-  // requests on them run. `owner` keeps them; `contents`: the number of an earlier view of the same values.
+  // Reads the tensors' pointers; copied are small bf16 vectors, and matrices where the CPU reads packed ones faster or they are quantized
+  // (detail/packed_weights.hpp). The tensors must stay as they are while requests on them run. `owner` keeps them; `contents`: the number of an earlier view of the same values.
   [[nodiscard]] Forward::WeightsHandle view(const model::DecoderWeights& weights, std::int64_t version = -1,
                                             std::shared_ptr<const void> owner = nullptr,
                                             std::optional<std::uint64_t> contents = {});
+
+  // Gives back the memory of keys and values and of packed weights that nobody has.
+  void release_memory();
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
                                                       DrawKey key, const GenerateHooks& hooks,
@@ -104,9 +107,9 @@ class DecoderEngine {
   model::DecoderConfig decoder_;
   EngineConfig engine_;
   core::ThreadPool pool_;
-  detail::Int8Weights int8_;
-  detail::Int8Weights::Held int8_held_;         // of the view made last, for the next one of the same values
-  std::optional<std::uint64_t> int8_contents_;  // their number, where they have one
+  detail::PackedWeights packed_;
+  detail::PackedWeights::Held held_;            // of the view made last, for the next one of the same values
+  std::optional<std::uint64_t> held_contents_;  // their number, where they have one
   KvCache cache_;
   detail::DecoderForward forward_;
   Scheduler scheduler_;

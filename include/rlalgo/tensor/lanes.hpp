@@ -30,6 +30,11 @@ inline constexpr std::int64_t count = 16;
   return n >= count ? __mmask16{0xFFFF} : static_cast<__mmask16>((1U << (n > 0 ? n : 0)) - 1);
 }
 
+// Those of sixteen numbers, `first_number` and the next ones, that lie in [begin, end).
+[[nodiscard]] inline __mmask16 within(std::int64_t first_number, std::int64_t begin, std::int64_t end) {
+  return static_cast<__mmask16>(first(end - first_number) & ~first(begin - first_number));
+}
+
 // Of `some`; the others are 0.
 [[nodiscard, RLALGO_LANES, gnu::always_inline]] inline __m512 load(const float* p, __mmask16 some) {
   return _mm512_maskz_loadu_ps(some, p);

@@ -17,6 +17,7 @@
 #include <rlalgo/inference/detail/avx512_bf16_attention.hpp>
 #include <rlalgo/inference/detail/avx512_int8.hpp>
 #include <rlalgo/inference/detail/avx512_kernels.hpp>
+#include <rlalgo/inference/detail/avx512_packed.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 #include <rlalgo/tensor/lanes.hpp>
@@ -126,6 +127,9 @@ inline constexpr Kernels kernels = [] {
   all.name = "avx512_bf16";
   all.linear_bf16 = linear_bf16;
   all.linear_int8 = avx512_vnni::linear_int8;
+  all.linear_packed_bf16 = linear_packed;
+  all.packed_block_bytes = packed_block_bytes;
+  all.pack_bf16 = pack;
   all.round = round;
   all.attention_bf16 = attention_bf16;
   all.rows_apart_f32 = avx2::kernels.rows_apart_f32;  // without AMX such a core multiplies a register at a time

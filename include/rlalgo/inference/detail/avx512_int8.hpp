@@ -163,12 +163,8 @@ class Int8Product {
     const std::int64_t ahead = std::max(prefetch_distance / Columns, Columns * block_bytes_);
     const auto* const w = static_cast<const std::byte*>(a_.w) + block * block_bytes_;
     Int8Out out{.y = a_.y + block * Int8Layout::rows - a_.begin, .ldy = a_.ldy, .some = {}};
-    for (std::int64_t n = 0; n < Columns; ++n) {
-      const std::int64_t first = (block + n) * Int8Layout::rows;
-      out.some[n] = static_cast<__mmask16>(
-          tensor::lanes::first(std::min(Int8Layout::rows, a_.end - first)) &
-          ~tensor::lanes::first(std::clamp<std::int64_t>(a_.begin - first, 0, Int8Layout::rows)));
-    }
+    for (std::int64_t n = 0; n < Columns; ++n)
+      out.some[n] = tensor::lanes::within((block + n) * Int8Layout::rows, a_.begin, a_.end);
     for (std::int64_t row = 0, t = 0; t < tiles; ++t) {
       const std::int64_t height = t < higher ? rows + 1 : rows;
       tile<Columns, Rows>(height, row, w, out, ahead, t, tiles);

@@ -23,6 +23,7 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
       weights_(weights),
       engine_(engine),
       pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
+      packed_(engine.quantization),
       cache_(decoder.layers, decoder.kv_heads, decoder.head_dim,
              engine.cache_element.value_or(cache_element_for(weights))),
       forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),
@@ -63,6 +64,7 @@ RLALGO_INLINE BlockSamples BlockEngine::generate(const BlockRequest& request, co
   if (request.starts.empty() || request.count < 1 || request.length < 1) return out;
   detail::DecoderWeightsView view;
   view.view = detail::DecoderViewer(decoder_, weights_).view();
+  view.packed = packed_.pack(view.view, pool_);
   forward_.reserve(request.starts.back() + request.length);
 
   KvCache::Sequence document;

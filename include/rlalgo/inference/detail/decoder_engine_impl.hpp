@@ -35,6 +35,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
     : decoder_(decoder),
       engine_(checked(engine)),
       pool_(engine_.threads > 0 ? engine_.threads : tensor::available_threads()),
+      packed_(engine_.quantization),
       cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine_.cache_element.value_or(CacheElement::float32)),
       forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows, engine_.max_slots),
       scheduler_(decoder_, forward_, cache_, pool_,
@@ -50,16 +51,21 @@ RLALGO_INLINE Forward::WeightsHandle DecoderEngine::view(const model::DecoderWei
                                                          std::optional<std::uint64_t> contents) {
   auto out = std::make_shared<detail::DecoderWeightsView>();
   out->view = detail::DecoderViewer(decoder_, weights).view();
-  if (engine_.quantization == Quantization::int8) {
-    if (contents != int8_contents_) int8_held_.clear();
-    out->int8 = int8_.quantize(out->view, pool_);
-    if (contents) int8_held_ = out->int8;
-    int8_contents_ = contents;
-  }
+  if (contents != held_contents_) held_.clear();
+  out->packed = packed_.pack(out->view, pool_);
+  if (contents) held_ = out->packed;
+  held_contents_ = contents;
   out->owner = std::move(owner);
   out->version = version;
   out->contents = contents ? *contents : next_contents_++;
   return out;
+}
+
+RLALGO_INLINE void DecoderEngine::release_memory() {
+  scheduler_.release_memory();
+  held_.clear();
+  held_contents_.reset();
+  packed_.release();
 }
 
 RLALGO_INLINE std::vector<std::vector<data::Completion>> DecoderEngine::generate(

@@ -16,7 +16,7 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
-#include <rlalgo/inference/detail/int8_weights.hpp>
+#include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
 #include <rlalgo/inference/forward.hpp>
@@ -60,7 +60,7 @@ class Activations {
 struct DecoderWeightsView final : Forward::Weights {
   DecoderView view;
   std::shared_ptr<const void> owner;  // keeps the tensors; null = somebody else does
-  Int8Weights::Held int8;             // what the view has of them in 8 bits
+  PackedWeights::Held packed;         // what the view has of their copies
 };
 
 class DecoderForward final : public Forward {
@@ -106,6 +106,7 @@ class DecoderForward final : public Forward {
     rows_ = rows;
     if (rows.empty()) return;
     rounds_ = view.bf16 && !view.int8 && kernels_.round != nullptr;
+    packed_linear_ = view.int8 ? kernels_.linear_int8 : kernels_.linear_packed_bf16;
     phases_.divide_rows_from(view.int8   ? kernels_.rows_apart_int8
                              : view.bf16 ? kernels_.rows_apart_bf16
                                          : kernels_.rows_apart_f32);
@@ -162,14 +163,14 @@ class DecoderForward final : public Forward {
                           .m = rows.count,
                           .k = w.columns,
                           .ldx = x.stride(),
-                          .w = w.int8 != nullptr ? w.int8 : w.data,
+                          .w = w.packed != nullptr ? w.packed : w.data,
                           .begin = begin,
                           .end = end,
                           .y = y,
                           .ldy = ldy,
                           .x_bf16 = rounds_ ? x.rounded(rows.first) : nullptr,
                           .x_version = version_};
-    const auto linear = w.int8 != nullptr ? kernels_.linear_int8 : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
+    const auto linear = w.packed != nullptr ? packed_linear_ : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
     linear(args);
     if (w.rank > 0) add_low_rank(w, rows, begin, end, y, ldy);
     if (w.bias == nullptr) return;
@@ -438,10 +439,11 @@ class DecoderForward final : public Forward {
   Activations selected_;                // [max_logits, H]
   std::vector<float> logits_;           // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
-  bool alone_ = false;            // rows of this pass are of different sequences: none reads what another one stores
-  bool rounds_ = false;           // this pass's products read rows as bfloat16
-  std::uint64_t version_ = 0;     // of the rows that products read, of no other pass either
-  std::vector<Scratch> scratch_;  // per thread
+  bool alone_ = false;   // rows of this pass are of different sequences: none reads what another one stores
+  bool rounds_ = false;  // this pass's products read rows as bfloat16
+  void (*packed_linear_)(const LinearArgs&) = nullptr;  // of its packed weights
+  std::uint64_t version_ = 0;                           // of the rows that products read, of no other pass either
+  std::vector<Scratch> scratch_;                        // per thread
 };
 
 }  // namespace rlalgo::inference::detail

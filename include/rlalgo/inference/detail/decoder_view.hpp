@@ -25,7 +25,7 @@ namespace rlalgo::inference::detail {
 struct Matrix {
   const void* data = nullptr;  // [rows, columns] row-major
   bool bf16 = false;
-  const std::byte* int8 = nullptr;  // the same in 8 bits, as int8_matrix.hpp has it, or null
+  const std::byte* packed = nullptr;  // the same as PackedWeights has made it, or null
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  // [rows] or null
@@ -50,7 +50,7 @@ struct DecoderView {
   std::vector<LayerView> layers;
   std::int64_t most_ranks = 0;             // adapter columns of one input
   bool bf16 = false;                       // of some matrix
-  bool int8 = false;                       // of all matrices of products
+  bool int8 = false;                       // what is packed is in 8 bits
   std::deque<std::vector<float>> widened;  // owns what bf16 vectors and norms became
 };
 

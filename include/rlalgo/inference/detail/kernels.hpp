@@ -23,7 +23,7 @@ inline constexpr std::int64_t lane = 8, pair_lane = 32;
 struct LinearArgs {
   const float* x;  // [m, k], row stride ldx
   std::int64_t m, k, ldx;
-  const void* w;            // [·, k] float or bfloat16, contiguous; or in 8 bits
+  const void* w;            // [·, k] float or bfloat16, contiguous; or packed (packed_weights.hpp)
   std::int64_t begin, end;  // output columns = rows of W
   float* y;                 // column n of row i is y[i·ldy + n − begin]
   std::int64_t ldy;
@@ -96,6 +96,12 @@ struct Kernels {
   void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
   // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
   void (*attention_bf16)(const AttentionArgs&) = nullptr;
+  // W in blocks of sixteen rows, in another order; x is x_bf16. Null where W is read as well as it lies. With `round`.
+  void (*linear_packed_bf16)(const LinearArgs&) = nullptr;
+  std::int64_t (*packed_block_bytes)(std::int64_t k) = nullptr;
+  // Blocks [begin, end) of w [rows, k], row-major, into their places of `out`
+  void (*pack_bf16)(const std::uint16_t* w, std::int64_t rows, std::int64_t k, std::int64_t begin, std::int64_t end,
+                    std::byte* out) = nullptr;
   // From how many rows on a thread multiplies all of W for longer than it reads it, so that rows can be divided instead of columns; 0: never.
   std::int64_t rows_apart_f32 = 24, rows_apart_bf16 = 24, rows_apart_int8 = 24;
 };
