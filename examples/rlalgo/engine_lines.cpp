@@ -16,8 +16,8 @@ class EngineLines {
       : batch_(batch),
         task_(task),
         engine_(model.decoder->config(),
-                inference::EngineConfig{.max_slots = batch, .quantization = quantization}.with_cache_for(
-                    model.decoder->weights())) {
+                inference::EngineConfig{.max_slots = batch, .quantization = quantization, .pack_weights = true}
+                    .with_cache_for(model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 

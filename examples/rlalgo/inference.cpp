@@ -91,7 +91,7 @@ int complete(const InferenceOptions& options) {
                                                       .stop_ids = model.stop_ids};
 
   rlalgo::inference::LocalEngine engine(model.decoder->config(), model.decoder->weights(),
-                                        {.max_slots = 1, .quantization = quantization});
+                                        {.max_slots = 1, .quantization = quantization, .pack_weights = true});
   text::StreamDecoder stream(model.tokenizer);
   run::Interrupt interrupt;
   rlalgo::inference::GenerateHooks hooks;

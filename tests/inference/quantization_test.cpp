@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
@@ -165,4 +166,27 @@ TEST_CASE("adapters over one base share its weights in 8 bits while somebody has
   const auto anew = engine.view(job.weights);
   CHECK(std::to_integer<int>(at(anew, 0)[0]) - 128 == 128 - std::to_integer<int>(first));
   CHECK(first != std::byte{128});
+}
+
+TEST_CASE("packed weights in bfloat16 give log-probs to rounding, and no neighbour changes a bit") {
+  const Job job("qwen3", at::kBFloat16);
+  const EngineConfig packed{.max_slots = 12, .threads = 2, .pack_weights = true};
+  const Completions drawn = job.run(packed);
+  EngineConfig alone = packed;
+  alone.max_slots = 1, alone.prefill_rows = 3, alone.threads = 1;
+  CHECK(same(job.run(alone), drawn));
+  inference::DecoderEngine engine(job.config, packed);
+  CHECK((view_of(engine.view(job.weights)).layers[0].down.packed != nullptr) == inference::packs_bfloat16());
+  CHECK(view_of(inference::DecoderEngine(job.config).view(job.weights)).layers[0].down.packed == nullptr);
+  inference::LocalEngine plain(job.config, job.weights,
+                               {.cache_element = packed.with_cache_for(job.weights).cache_element});
+  double apart = 0, count = 0;
+  for (std::size_t r = 0; r < drawn.size(); ++r)
+    for (const data::Completion& one : drawn[r]) {
+      const Request given{.prompt = job.requests[r].prompt, .given = one.ids};
+      const data::Completion scored = plain.generate(std::vector{given}, job.sampling, {})[0][0];
+      for (std::size_t t = 0; t < one.ids.size(); ++t, ++count)
+        apart += std::abs(static_cast<double>(one.log_probs[t]) - scored.log_probs[t]);
+    }
+  CHECK(apart / count < 0.05);  // sums in another order are rounded to other neighbours in bfloat16
 }

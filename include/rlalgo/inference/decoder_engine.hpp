@@ -52,6 +52,9 @@ struct EngineConfig {
   // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
   std::optional<CacheElement> cache_element = {};
   Quantization quantization = Quantization::none;  // of the weights that are generated with (quantization.hpp)
+  // Multiplies by copies of weights in bfloat16, in the order that kernels read best, where the CPU's have one (packs_bfloat16() of cpu_kernels.hpp):
+  // for as much memory as the weights take. Log-probs differ in rounding.
+  bool pack_weights = false;
 
   [[nodiscard]] EngineConfig with_cache_for(const model::DecoderWeights& weights) const {
     EngineConfig out = *this;
@@ -84,7 +87,7 @@ class DecoderEngine {
   [[nodiscard]] const EngineConfig& config() const noexcept { return engine_; }
   [[nodiscard]] Scheduler& scheduler() noexcept { return scheduler_; }
 
-  // Reads the tensors' pointers; copied are small bf16 vectors, and matrices where the CPU reads packed ones faster or they are quantized
+  // Reads the tensors' pointers; copied are small bf16 vectors, and matrices that are packed or quantized
   // (detail/packed_weights.hpp). The tensors must stay as they are while requests on them run. `owner` keeps them; `contents`: the number of an earlier view of the same values.
   [[nodiscard]] Forward::WeightsHandle view(const model::DecoderWeights& weights, std::int64_t version = -1,
                                             std::shared_ptr<const void> owner = nullptr,

@@ -1,4 +1,4 @@
-// Generates with the trainer's own weights: nothing is copied, but where the CPU reads packed weights faster (decoder_engine.hpp).
+// Generates with the trainer's own weights: nothing is copied, unless it is asked for (quantization, pack_weights of decoder_engine.hpp).
 //
 // The engine reads the weight tensors where they are at every call of generate(), so an optimizer that updates them in
 // place between calls needs no synchronisation; `weights` must outlive the engine. With EngineConfig::keep_prefixes the

@@ -23,7 +23,7 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
       weights_(weights),
       engine_(engine),
       pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
-      packed_(engine.quantization),
+      packed_(engine.quantization, engine.pack_weights),
       cache_(decoder.layers, decoder.kv_heads, decoder.head_dim,
              engine.cache_element.value_or(cache_element_for(weights))),
       forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),

@@ -24,9 +24,11 @@ class PackedWeights {
   // Whose memory a view must hold for as long as it is read.
   using Held = std::vector<std::shared_ptr<const std::byte>>;
 
-  explicit PackedWeights(Quantization quantization) : int8_(quantization == Quantization::int8) {}
+  // `blocks`: bfloat16 in blocks, where it is not quantized.
+  PackedWeights(Quantization quantization, bool blocks)
+      : int8_(quantization == Quantization::int8), blocks_(blocks && kernels_.pack_bf16 != nullptr) {}
 
-  // For every product of `view` that has such a kernel: what a living view of the same tensor has, else made here. Tensors of living views
+  // For every product of `view` that is to have one: what a living view of the same tensor has, else made here. Tensors of living views
   // do not change.
   [[nodiscard]] Held pack(DecoderView& view, core::ThreadPool& pool) {
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
@@ -74,7 +76,7 @@ class PackedWeights {
   [[nodiscard]] std::vector<Matrix*> products(DecoderView& view) const {
     std::vector<Matrix*> out;
     const auto add = [&](Matrix& matrix) {
-      if (int8_ || (matrix.bf16 && kernels_.pack_bf16 != nullptr)) out.push_back(&matrix);
+      if (int8_ || (matrix.bf16 && blocks_)) out.push_back(&matrix);
     };
     for (LayerView& layer : view.layers)
       for (Matrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) add(*matrix);
@@ -106,8 +108,8 @@ class PackedWeights {
     return room_;
   }
 
-  bool int8_;
   const Kernels& kernels_ = best_kernels();
+  bool int8_, blocks_;
   std::map<const void*, std::weak_ptr<const std::byte>> known_;  // by where the tensor lies
   std::shared_ptr<core::MemoryStretch> room_;
 };
