@@ -174,7 +174,8 @@ int score_lines(const ScoreOptions& options) {
                       {.what = "--temperature must be above 0", .found = std::to_string(options.temperature)});
   const auto most_lines = static_cast<std::int64_t>(options.most_lines());
   (void)options.most_tokens();
-  const LineModel model = load_model(options, "score");
+  const LineModel model =
+      load_model(options, "score", true, options.engine ? std::optional(inference::Quantization::none) : std::nullopt);
   const c10::AutoGradMode no_gradient(false);
   if (!options.engine) return ScorePasses(model, options).run();
   return answer_by_engine(model, most_lines, [&](const Line& line, Answers::Turn& turn) {
