@@ -96,7 +96,7 @@ struct Kernels {
   void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
   // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
   void (*attention_bf16)(const AttentionArgs&) = nullptr;
-  // W in blocks of sixteen rows, in another order; x is x_bf16. Null where W is read as well as it lies. With `round`.
+  // W in blocks of sixteen rows, in another order; x is x_bf16, of which the element behind an odd k is read, too. Null where W is read as well as it lies. With `round`.
   void (*linear_packed_bf16)(const LinearArgs&) = nullptr;
   std::int64_t (*packed_block_bytes)(std::int64_t k) = nullptr;
   // Blocks [begin, end) of w [rows, k], row-major, into their places of `out`

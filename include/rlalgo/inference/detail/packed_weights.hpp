@@ -13,6 +13,7 @@
 #include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
+#include <rlalgo/inference/detail/block_product.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/int8_matrix.hpp>
 #include <rlalgo/inference/quantization.hpp>
@@ -66,7 +67,7 @@ class PackedWeights {
   void release() { room_ = nullptr; }
 
  private:
-  static constexpr std::int64_t rows_of_a_block = 16, blocks_of_a_task = 16;
+  static constexpr std::int64_t blocks_of_a_task = 16;
   struct Part {
     const Matrix* matrix;
     std::int64_t begin, end;  // blocks
