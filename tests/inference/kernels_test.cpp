@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -91,10 +92,10 @@ struct Int8Product : Product {
 
   explicit Int8Product(std::int64_t columns, std::int64_t count = 11, std::int64_t outputs = 23)
       : Product(columns, count, outputs) {
-    const std::size_t bytes = Int8Layout(k).bytes(n);
+    const auto bytes = static_cast<std::size_t>(blocks_of(n) * Int8Layout(k).block_bytes());
     room.resize(bytes + 64);
     packed = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
-    const std::int64_t blocks = Int8Layout::blocks(n);
+    const std::int64_t blocks = blocks_of(n);
     pack_int8(w.data(), n, k, blocks / 2, blocks, packed);
     pack_int8(half.data(), n, k, 0, blocks / 2, packed);  // the same values
   }
@@ -151,6 +152,33 @@ struct Int8Product : Product {
   }
 };
 
+// Products of the first rows, by so many at a time, have the bits that each row has alone, and nothing else is written: for all columns, and for
+// those from 5 or 16 to the last but two.
+template <class Run>
+void check_batches(const std::vector<float>& alone, std::int64_t n, const std::vector<std::int64_t>& counts,
+                   const std::string& what, Run&& run) {
+  for (const std::int64_t m : counts)
+    for (const std::int64_t begin : {0, 5, 16}) {
+      const std::int64_t end = begin == 0 ? n : n - 2;
+      std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
+      if (begin < end) run(m, begin, end, y.data() + begin);
+      bool same = true;
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t c = 0; c < n; ++c) {
+          const auto at = static_cast<std::size_t>(i * n + c);
+          same = same && y[at] == (c >= begin && c < end ? alone[at] : -7.0f);
+        }
+      INFO(what << " m " << m << " begin " << begin);
+      REQUIRE(same);
+    }
+}
+
+std::vector<std::int64_t> up_to(std::int64_t rows) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t m = 1; m <= rows; ++m) out.push_back(m);
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its batch") {
@@ -162,20 +190,11 @@ TEST_CASE("linear is the matrix product, in f32 and bf16, and does not see its b
           for (float& value : product.x) value = rounded(value);
         const std::vector<float> alone = product.alone(*kernels, bf16);
         product.compare(alone);
-        for (std::int64_t m = 1; m <= product.rows; ++m)
-          for (const std::int64_t begin : {0, 5}) {
-            const std::int64_t n = product.n, end = begin == 0 ? n : n - 2;
-            std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
-            product.run(*kernels, bf16, 0, m, begin, end, y.data() + begin);
-            bool same = true;
-            for (std::int64_t i = 0; i < m; ++i)
-              for (std::int64_t c = 0; c < n; ++c) {
-                const std::size_t at = static_cast<std::size_t>(i * n + c);
-                same = same && y[at] == (c >= begin && c < end ? alone[at] : -7.0f);  // nothing else is written
-              }
-            INFO(kernels->name << " k " << k << " m " << m << " begin " << begin << " bf16 " << bf16);
-            REQUIRE(same);
-          }
+        check_batches(alone, product.n, up_to(product.rows),
+                      std::string(kernels->name) + " k " + std::to_string(k) + (bf16 ? " bf16" : ""),
+                      [&](std::int64_t m, std::int64_t begin, std::int64_t end, float* y) {
+                        product.run(*kernels, bf16, 0, m, begin, end, y);
+                      });
       }
 }
 
@@ -195,8 +214,7 @@ TEST_CASE("more rows than a kernel takes at a time are each what they are alone"
 
 TEST_CASE("the product of packed bfloat16 is the matrix product, and does not see its batch") {
   for (const Kernels* kernels : usable_kernels()) {
-    CHECK((kernels->linear_packed_bf16 == nullptr) == (kernels->pack_bf16 == nullptr));
-    if (kernels->linear_packed_bf16 == nullptr) continue;
+    if (kernels->blocks_bf16 == nullptr) continue;
     for (const auto& [columns, outputs] :
          {std::pair(1, 23), {2, 16}, {31, 23}, {32, 40}, {33, 70}, {100, 129}, {576, 112}, {641, 23}}) {
       Product product(columns, 20, outputs);
@@ -204,40 +222,29 @@ TEST_CASE("the product of packed bfloat16 is the matrix product, and does not se
       for (float& value : product.x) value = rounded(value);
       std::vector<std::uint16_t> x(product.x.size());
       kernels->round(product.x.data(), static_cast<std::int64_t>(x.size()), x.data());
-      const std::int64_t blocks = (n + 15) / 16, bytes = kernels->packed_block_bytes(k);
+      const std::int64_t blocks = blocks_of(n), bytes = kernels->blocks_bf16->block_bytes(k);
       std::vector<std::byte> room(static_cast<std::size_t>(blocks * bytes + 64), std::byte{0xFF});
       std::byte* const packed = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
-      kernels->pack_bf16(product.half.data(), n, k, blocks / 2, blocks, packed);
-      kernels->pack_bf16(product.half.data(), n, k, 0, blocks / 2, packed);
+      kernels->blocks_bf16->pack(product.half.data(), n, k, blocks / 2, blocks, packed);
+      kernels->blocks_bf16->pack(product.half.data(), n, k, 0, blocks / 2, packed);
       const auto run = [&](std::int64_t first, std::int64_t m, std::int64_t begin, std::int64_t end, float* y) {
-        kernels->linear_packed_bf16({.x = nullptr,
-                                     .m = m,
-                                     .k = k,
-                                     .ldx = k + 5,
-                                     .w = packed,
-                                     .begin = begin,
-                                     .end = end,
-                                     .y = y,
-                                     .ldy = n,
-                                     .x_bf16 = x.data() + first * (k + 5)});
+        kernels->blocks_bf16->linear({.x = nullptr,
+                                      .m = m,
+                                      .k = k,
+                                      .ldx = k + 5,
+                                      .w = packed,
+                                      .begin = begin,
+                                      .end = end,
+                                      .y = y,
+                                      .ldy = n,
+                                      .x_bf16 = x.data() + first * (k + 5)});
       };
       std::vector<float> alone(static_cast<std::size_t>(product.rows * n));
       for (std::int64_t i = 0; i < product.rows; ++i) run(i, 1, 0, n, alone.data() + i * n);
       product.compare(alone);
-      for (std::int64_t m = 1; m <= product.rows; ++m)
-        for (const std::int64_t begin : {0, 5, 16}) {
-          const std::int64_t end = begin == 0 ? n : std::max(begin, n - 2);
-          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
-          if (begin < end) run(0, m, begin, end, y.data() + begin);
-          bool same = true;
-          for (std::int64_t i = 0; i < m; ++i)
-            for (std::int64_t c = 0; c < n; ++c) {
-              const auto at = static_cast<std::size_t>(i * n + c);
-              same = same && y[at] == (c >= begin && c < end ? alone[at] : -7.0f);  // nothing else is written
-            }
-          INFO(kernels->name << " k " << k << " n " << n << " m " << m << " begin " << begin);
-          REQUIRE(same);
-        }
+      check_batches(alone, n, up_to(product.rows),
+                    std::string(kernels->name) + " k " + std::to_string(k) + " n " + std::to_string(n),
+                    [&](std::int64_t m, std::int64_t begin, std::int64_t end, float* y) { run(0, m, begin, end, y); });
     }
   }
 }
@@ -255,20 +262,10 @@ TEST_CASE(
     CHECK(rounding < (k < 64 ? 1e-2 : 1e-3));
     CHECK(quantizing < 5e-2);
     for (const Kernels* kernels : usable_kernels())
-      for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 11})
-        for (const std::int64_t begin : {0, 5, 16}) {
-          const std::int64_t n = product.n, end = begin == 0 ? n : n - 2;
-          std::vector<float> y(static_cast<std::size_t>(m * n), -7.0f);
-          product.run(*kernels, 0, m, begin, end, y.data() + begin);
-          bool same = true;
-          for (std::int64_t i = 0; i < m; ++i)
-            for (std::int64_t c = 0; c < n; ++c) {
-              const auto at = static_cast<std::size_t>(i * n + c);
-              same = same && y[at] == (c >= begin && c < end ? portable[at] : -7.0f);  // nothing else is written
-            }
-          INFO(kernels->name << " m " << m << " begin " << begin);
-          REQUIRE(same);
-        }
+      check_batches(portable, product.n, {1, 2, 3, 4, 5, 6, 7, 8, 11}, std::string(kernels->name),
+                    [&](std::int64_t m, std::int64_t begin, std::int64_t end, float* y) {
+                      product.run(*kernels, 0, m, begin, end, y);
+                    });
   }
 }
 

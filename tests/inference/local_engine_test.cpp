@@ -497,9 +497,8 @@ TEST_CASE("a step allocates nothing once the engine is warm") {
   Job job;
   for (const auto& [threads, quantization] :
        {std::pair(1, Quantization::none), {2, Quantization::none}, {2, Quantization::int8}}) {
-    LocalEngine engine(
-        job.config, job.weights,
-        {.max_slots = 16, .prefill_rows = 16, .threads = threads, .keep_prefixes = true, .quantization = quantization});
+    LocalEngine engine(job.config, job.weights,
+                       {.max_slots = 16, .prefill_rows = 16, .threads = threads, .quantization = quantization});
     SamplingConfig plain;
     plain.max_new_tokens = 45;
     for (const SamplingConfig& sampling : {plain, job.sampling}) {

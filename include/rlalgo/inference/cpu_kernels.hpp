@@ -14,6 +14,6 @@ namespace rlalgo::inference {
 [[nodiscard]] inline std::string_view cpu_kernels() { return detail::best_kernels().name; }
 
 // Whether there are kernels for packed copies of weights in bfloat16 (EngineConfig::pack_weights).
-[[nodiscard]] inline bool packs_bfloat16() { return detail::best_kernels().pack_bf16 != nullptr; }
+[[nodiscard]] inline bool packs_bfloat16() { return detail::best_kernels().blocks_bf16 != nullptr; }
 
 }  // namespace rlalgo::inference

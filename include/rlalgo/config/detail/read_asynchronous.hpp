@@ -7,15 +7,6 @@
 
 namespace rlalgo::config::detail {
 
-// A key that is absent is no setting of the run: runs without it are what they were.
-template <class T>
-void read_if_there(Reader& reader, const std::string& key, T& out) {
-  if (reader.section().find(key) != nullptr)
-    reader.read(key, out);
-  else
-    reader.recognise(key);
-}
-
 inline void read_asynchronous(Reader& reader, TrlConfig& trl) {
   read_if_there(reader, "use_data_producer", trl.use_data_producer);
   read_if_there(reader, "async_prefetch", trl.async_prefetch);

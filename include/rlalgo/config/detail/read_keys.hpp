@@ -52,6 +52,17 @@ inline void apply_idle(Reader& reader, std::span<const RecognisedKey> keys) {
   }
 }
 
+// A key that is absent is no setting of the run: runs without it are what they were. With `known`: one of these.
+template <class T, class... Known>
+void read_if_there(Reader& reader, const std::string& key, T& out, const Known&... known) {
+  if (reader.section().find(key) == nullptr)
+    reader.recognise(key);
+  else if constexpr (sizeof...(Known) > 0)
+    reader.read_choice(key, out, known...);
+  else
+    reader.read(key, out);
+}
+
 inline void apply_prefixes(Reader& reader, std::span<const RecognisedKey> prefixes) {
   for (const Member& member : reader.section().members) {
     for (const RecognisedKey& entry : prefixes) {

@@ -31,11 +31,9 @@ inline void read_correction(Reader& reader, TrlConfig& trl) {
 inline void read_vllm(Reader& reader, TrlConfig& trl) {
   reader.read("use_vllm", trl.use_vllm);
   if (trl.use_vllm) reader.read_choice("vllm_mode", trl.vllm_mode, {"server", "colocate"});
-  // A key that is absent is no setting of the run.
-  if (reader.section().find("generation_quantization") == nullptr)
-    reader.recognise("generation_quantization");
-  else if (!trl.generates_elsewhere())
-    reader.read_choice("generation_quantization", trl.generation_quantization, {"none", "int8"});
+  if (!trl.generates_elsewhere())
+    read_if_there(reader, "generation_quantization", trl.generation_quantization,
+                  std::vector<std::string>{"none", "int8"});
   if (trl.serves()) {
     if (reader.read("vllm_server_host", trl.vllm_server_host);
         trl.vllm_server_host.empty() || !reader.given("vllm_server_host"))

@@ -91,7 +91,7 @@ struct PackedTile {
       }
       step(j, ~0U);
     }
-    if (k % 2 == 1) step(k / 2, 0xFFFFU);  // the last column has no neighbour
+    if (k % 2 == 1) step(pairs, 0xFFFFU);  // the last column has no neighbour
 #pragma GCC unroll 8
     for (int n = 0; n < Blocks; ++n) {
       const __mmask16 some = tensor::lanes::within(16 * n, out.begin, out.end);
@@ -110,6 +110,8 @@ inline void linear_packed(const LinearArgs& a) {
   const PackedTile tile{a.x_bf16, a.ldx, a.k};
   BlockProduct(a, tile).run();
 }
+
+inline constexpr BlockKernels block_kernels{linear_packed, packed_block_bytes, pack};
 
 }  // namespace rlalgo::inference::detail::avx512_bf16
 

@@ -18,8 +18,6 @@
 
 namespace rlalgo::inference::detail {
 
-inline constexpr std::int64_t rows_of_a_block = 16;
-
 // Where a tile writes: column c, from `begin` to `end`, of row i is y[i · ldy + c]; columns of its blocks are numbered from 0.
 struct BlockOut {
   float* y;
@@ -37,8 +35,7 @@ class BlockProduct {
   BlockProduct(const LinearArgs& a, const Tile& tile) : a_(a), tile_(tile) {}
 
   void run() const {
-    const std::int64_t most = Tile::most_blocks(std::min<std::int64_t>(a_.m, Tile::most_rows)),
-                       end = (a_.end + rows_of_a_block - 1) / rows_of_a_block;
+    const std::int64_t most = Tile::most_blocks(std::min<std::int64_t>(a_.m, Tile::most_rows)), end = blocks_of(a_.end);
     for (std::int64_t block = a_.begin / rows_of_a_block; block < end; block += most)
       meet<4>(std::min(most, end - block), block);
   }

@@ -106,7 +106,7 @@ class DecoderForward final : public Forward {
     rows_ = rows;
     if (rows.empty()) return;
     rounds_ = view.bf16 && !view.int8 && kernels_.round != nullptr;
-    packed_linear_ = view.int8 ? kernels_.linear_int8 : kernels_.linear_packed_bf16;
+    packed_linear_ = view.packed_linear;
     phases_.divide_rows_from(view.int8   ? kernels_.rows_apart_int8
                              : view.bf16 ? kernels_.rows_apart_bf16
                                          : kernels_.rows_apart_f32);

@@ -19,16 +19,12 @@
 namespace rlalgo::inference::detail {
 
 struct Int8Layout {
-  static constexpr std::int64_t group = 32, rows = 16, steps = group / 4;
-  static constexpr std::int64_t scales_at = group * rows, group_bytes = scales_at + rows * 4;
+  static constexpr std::int64_t group = 32, steps = group / 4;
+  static constexpr std::int64_t scales_at = group * rows_of_a_block, group_bytes = scales_at + rows_of_a_block * 4;
 
   explicit Int8Layout(std::int64_t columns) : groups((columns + group - 1) / group) {}
 
-  [[nodiscard]] static std::int64_t blocks(std::int64_t rows_of_w) { return (rows_of_w + rows - 1) / rows; }
   [[nodiscard]] std::int64_t block_bytes() const { return groups * group_bytes; }
-  [[nodiscard]] std::size_t bytes(std::int64_t rows_of_w) const {
-    return static_cast<std::size_t>(blocks(rows_of_w) * block_bytes());
-  }
 
   std::int64_t groups;
 };
@@ -72,9 +68,9 @@ inline void pack_int8(const W* w, std::int64_t rows, std::int64_t columns, std::
     for (std::int64_t g = 0; g < layout.groups; ++g) {
       std::byte* const at = out + b * layout.block_bytes() + g * Int8Layout::group_bytes;
       const std::int64_t some = std::min(Int8Layout::group, columns - g * Int8Layout::group);
-      float scales[Int8Layout::rows];
-      for (std::int64_t r = 0; r < Int8Layout::rows; ++r) {
-        const std::int64_t row = b * Int8Layout::rows + r;
+      float scales[rows_of_a_block];
+      for (std::int64_t r = 0; r < rows_of_a_block; ++r) {
+        const std::int64_t row = b * rows_of_a_block + r;
         float x[Int8Layout::group] = {};
         if (row < rows)
           for (std::int64_t j = 0; j < some; ++j) x[j] = as_float(w[row * columns + g * Int8Layout::group + j]);
@@ -82,7 +78,7 @@ inline void pack_int8(const W* w, std::int64_t rows, std::int64_t columns, std::
         scales[r] = quantize_group(x, values);
         for (std::int64_t step = 0; step < Int8Layout::steps; ++step)
           for (std::int64_t j = 0; j < 4; ++j)
-            at[(step * Int8Layout::rows + r) * 4 + j] = static_cast<std::byte>(values[4 * step + j] + 128);
+            at[(step * rows_of_a_block + r) * 4 + j] = static_cast<std::byte>(values[4 * step + j] + 128);
       }
       std::memcpy(at + Int8Layout::scales_at, scales, sizeof scales);
     }

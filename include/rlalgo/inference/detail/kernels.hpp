@@ -73,6 +73,21 @@ struct MaxResult {
   bool finite;  // every element is finite
 };
 
+// Rows of W in a block of packed weights (block_product.hpp), and blocks of so many rows.
+inline constexpr std::int64_t rows_of_a_block = 16;
+[[nodiscard]] constexpr std::int64_t blocks_of(std::int64_t rows) {
+  return (rows + rows_of_a_block - 1) / rows_of_a_block;
+}
+
+// Of bfloat16 in blocks, in the order that `linear` reads; x is x_bf16, of which the element behind an odd k is read, too.
+struct BlockKernels {
+  void (*linear)(const LinearArgs&);
+  std::int64_t (*block_bytes)(std::int64_t k);
+  // Blocks [begin, end) of w [rows, k], row-major, into their places of `out`
+  void (*pack)(const std::uint16_t* w, std::int64_t rows, std::int64_t k, std::int64_t begin, std::int64_t end,
+               std::byte* out);
+};
+
 struct Kernels {
   std::string_view name;
   void (*linear_f32)(const LinearArgs&);
@@ -96,12 +111,8 @@ struct Kernels {
   void (*round)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
   // Over pages of bfloat16: the weights of softmax are rounded to it, too; null where the CPU has no such products. With `round`.
   void (*attention_bf16)(const AttentionArgs&) = nullptr;
-  // W in blocks of sixteen rows, in another order; x is x_bf16, of which the element behind an odd k is read, too. Null where W is read as well as it lies. With `round`.
-  void (*linear_packed_bf16)(const LinearArgs&) = nullptr;
-  std::int64_t (*packed_block_bytes)(std::int64_t k) = nullptr;
-  // Blocks [begin, end) of w [rows, k], row-major, into their places of `out`
-  void (*pack_bf16)(const std::uint16_t* w, std::int64_t rows, std::int64_t k, std::int64_t begin, std::int64_t end,
-                    std::byte* out) = nullptr;
+  // Null where W is read as well as it lies. With `round`.
+  const BlockKernels* blocks_bf16 = nullptr;
   // From how many rows on a thread multiplies all of W for longer than it reads it, so that rows can be divided instead of columns; 0: never.
   std::int64_t rows_apart_f32 = 24, rows_apart_bf16 = 24, rows_apart_int8 = 24;
 };

@@ -13,9 +13,9 @@
 #include <rlalgo/core/memory_stretch.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
-#include <rlalgo/inference/detail/block_product.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/int8_matrix.hpp>
+#include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/quantization.hpp>
 
 namespace rlalgo::inference::detail {
@@ -27,13 +27,17 @@ class PackedWeights {
 
   // `blocks`: bfloat16 in blocks, where it is not quantized.
   PackedWeights(Quantization quantization, bool blocks)
-      : int8_(quantization == Quantization::int8), blocks_(blocks && kernels_.pack_bf16 != nullptr) {}
+      : int8_(quantization == Quantization::int8), blocks_(blocks && kernels_.blocks_bf16 != nullptr) {}
 
   // For every product of `view` that is to have one: what a living view of the same tensor has, else made here. Tensors of living views
   // do not change.
   [[nodiscard]] Held pack(DecoderView& view, core::ThreadPool& pool) {
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
     view.int8 = int8_;
+    if (int8_)
+      view.packed_linear = kernels_.linear_int8;
+    else if (blocks_)
+      view.packed_linear = kernels_.blocks_bf16->linear;
     Held held;
     std::vector<Matrix*> missing;
     std::size_t bytes = 0;
@@ -54,7 +58,7 @@ class PackedWeights {
     for (Matrix* matrix : missing) {
       matrix->packed = next;
       known_[matrix->data] = held.emplace_back(copies, next);
-      const std::int64_t blocks = (matrix->rows + rows_of_a_block - 1) / rows_of_a_block;
+      const std::int64_t blocks = blocks_of(matrix->rows);
       for (std::int64_t begin = 0; begin < blocks; begin += blocks_of_a_task)
         parts.push_back({matrix, begin, std::min(blocks, begin + blocks_of_a_task), next});
       next += bytes_of(*matrix);
@@ -86,16 +90,16 @@ class PackedWeights {
   }
 
   [[nodiscard]] std::size_t bytes_of(const Matrix& m) const {
-    if (int8_) return Int8Layout(m.columns).bytes(m.rows);
-    return static_cast<std::size_t>((m.rows + rows_of_a_block - 1) / rows_of_a_block *
-                                    kernels_.packed_block_bytes(m.columns));
+    const std::int64_t bytes =
+        int8_ ? Int8Layout(m.columns).block_bytes() : kernels_.blocks_bf16->block_bytes(m.columns);
+    return static_cast<std::size_t>(blocks_of(m.rows) * bytes);
   }
 
   void write(const Part& part) const {
     const Matrix& m = *part.matrix;
     const auto* const bf16 = static_cast<const std::uint16_t*>(m.data);
     if (!int8_)
-      kernels_.pack_bf16(bf16, m.rows, m.columns, part.begin, part.end, part.out);
+      kernels_.blocks_bf16->pack(bf16, m.rows, m.columns, part.begin, part.end, part.out);
     else if (m.bf16)
       pack_int8(bf16, m.rows, m.columns, part.begin, part.end, part.out);
     else

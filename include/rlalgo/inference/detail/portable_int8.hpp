@@ -34,8 +34,8 @@ inline void linear_int8(const LinearArgs& a) {
   const Int8Rows<> x = int8_rows<std::int8_t>(a, quantize_row);
   const Int8Layout layout(a.k);
   for (std::int64_t n = a.begin; n < a.end; ++n) {
-    const std::int64_t row = n % Int8Layout::rows;
-    const auto* const block = static_cast<const std::byte*>(a.w) + n / Int8Layout::rows * layout.block_bytes();
+    const std::int64_t row = n % rows_of_a_block;
+    const auto* const block = static_cast<const std::byte*>(a.w) + n / rows_of_a_block * layout.block_bytes();
     for (std::int64_t i = 0; i < a.m; ++i) {
       float sum = 0.0f;
       for (std::int64_t g = 0; g < layout.groups; ++g) {
@@ -43,7 +43,7 @@ inline void linear_int8(const LinearArgs& a) {
         std::int32_t whole = x.offsets[i * layout.groups + g];
         for (std::int64_t j = 0; j < Int8Layout::group; ++j)
           whole += x.row(i)[g * Int8Layout::group + j] *
-                   std::to_integer<std::int32_t>(at[(j / 4 * Int8Layout::rows + row) * 4 + j % 4]);
+                   std::to_integer<std::int32_t>(at[(j / 4 * rows_of_a_block + row) * 4 + j % 4]);
         const auto* const scales = reinterpret_cast<const float*>(at + Int8Layout::scales_at);
         sum = std::fma(static_cast<float>(whole), scales[row] * x.scales[i * layout.groups + g], sum);
       }
