@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Where the processor time of a training step goes, and what share of the machine's peak its matrix products reach.
 
-    benchmarks/compare/step_profile.py --model DIR --data GSM8K/train.jsonl [--rl grpo|dpo] [--steps 2] [--threads 2] [--table docs/performance.md]
+    benchmarks/compare/step_profile.py --model DIR --data GSM8K/train.jsonl [--rl grpo|dpo] [--dtype float32] [--steps 2] [--threads 2] [--table docs/performance.md]
 
 The steps are those of trl_grpo.py and trl_dpo.py. `perf record -e cpu-clock` samples `rlalgo train` (of a process that also loads
 and generates), and every sample falls into one class by its symbol. GFLOP/s are of one processor and one second of processor time, so other
 programs change them little: the arithmetic that forward and backward need by the shape of the model (benchmarks/distributed/plan.py: 6 per token and weight; the
 head for completion tokens only), over the time in LibTorch's matrix products, and over all time but the engine's. Peak: fused multiply-adds in registers,
-compiled here with `c++ -O3 -march=native`. (Not named profile.py: it would hide a module of Python.)
+compiled here with `c++ -O3 -march=native`; of bfloat16 no share of it is told. (Not named profile.py: it would hide a module of Python.)
 """
 import collections
 import datetime
@@ -142,7 +142,7 @@ def flops_of(model, tree, scored):
 def job(arguments, folder):
     """(configuration, floating-point operations of a step)"""
     rows = trl_steps.rows_of(arguments.data, trl_dpo.PAIRS + 1)
-    common = {"base_model": str(pathlib.Path(arguments.model).resolve()), "learning_rate": 1e-6}
+    common = {"base_model": str(pathlib.Path(arguments.model).resolve()), "learning_rate": 1e-6, "bf16": arguments.dtype == "bfloat16"}
     if arguments.rl == "dpo":
         pairs = trl_dpo.pairs(rows)
         config = {**common, **trl_dpo.configuration(compare.write_rows(folder / "pairs.jsonl", pairs))}
@@ -163,6 +163,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--rl", default="grpo", choices=["grpo", "dpo"])
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--top", type=int, default=12, help="symbols to print")
     arguments = parser.parse_args()
@@ -186,8 +187,9 @@ def main():
     times = f"{parts['step']:.3g}: " + ", ".join(f"{k} {v:.3g}" for k, v in parts.items() if k != "step" and v)
     done = flops * len(records) / 1e9
     rates = done / (ran.processor * found["matrix products"]), done / (ran.processor * (1 - found[ENGINE]))
-    row = [f"{arguments.rl}, {trl_steps.name_of(arguments.model)}", str(arguments.threads), times, said, *map(compare.figure, (*rates, peak)),
-           ", ".join(f"{rate / peak:.0%}" for rate in rates), datetime.date.today().isoformat()]
+    bfloat16 = arguments.dtype == "bfloat16"
+    row = [f"{arguments.rl}, {trl_steps.name_of(arguments.model)}{', bfloat16' if bfloat16 else ''}", str(arguments.threads), times, said, *map(compare.figure, (*rates, peak)),
+           "–" if bfloat16 else ", ".join(f"{rate / peak:.0%}" for rate in rates), datetime.date.today().isoformat()]
     compare.finish(arguments, [row], TABLE)
 
 

@@ -7,9 +7,7 @@
 
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include <rlalgo/tensor/detail/avx512_products.hpp>
 
@@ -37,14 +35,14 @@ struct Bfloat16 {
         }
       return;
     }
-    if (count == Width)
-      for (; j + 32 <= k; j += 32, out += 16 * Width) turn_tile<Width>(x, j, out);
-    for (; j < k; j += 2, out += Width)
-      for (std::int64_t i = 0; i < Width; ++i) {
-        Element pair[2] = {0, 0};
-        if (i < count)
-          std::memcpy(pair, x.at(i, j), sizeof(Element) * static_cast<std::size_t>(std::min<std::int64_t>(2, k - j)));
-        std::memcpy(out + i, pair, sizeof(pair));
+    for (; j < k; j += 32, out += 16 * Width)
+      for (int part = 0; 16 * part < Width; ++part) {
+        constexpr int rows = Width < 16 ? Width : 16;
+        const __mmask16 stored = first(Width - 16 * part);
+        if (count - 16 * part >= rows && j + 32 <= k)
+          turn<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
+        else
+          pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, out + 16 * part, Width, stored);
       }
   }
 
@@ -93,6 +91,17 @@ struct Bfloat16 {
   }
 
  private:
+  // Of at most 16 rows and 32 columns.
+  [[RLALGO_AVX512_BF16]] static void pack_some(const Element* x, std::int64_t ldx, std::int64_t rows,
+                                               std::int64_t columns, float* out, std::int64_t ldo, __mmask16 stored) {
+    const __mmask32 some = columns >= 32 ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
+    __m512 r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      r[i] = i < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(some, x + i * ldx)) : _mm512_setzero_ps();
+    turn_some(r, (columns + 1) / 2, out, ldo, stored);
+  }
+
   // The elements of `some` in the low halves of sixteen lanes.
   [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512i wide(const Element* p, __mmask16 some) {
     return _mm512_maskz_cvtepu16_epi32(some, _mm256_maskz_loadu_epi16(some, p));

@@ -33,12 +33,13 @@ template <int Rows, class T>
   for (int i = 0; i < 16; ++i) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
-// out[j · Width + i] = the four bytes number j of row i of x, counted from column `from`, for sixteen j and `Width` rows.
-template <int Width, class T>
-[[RLALGO_AVX512]] inline void turn_tile(const Strided<T>& x, std::int64_t from, float* out) {
-  constexpr int rows = Width < 16 ? Width : 16;
-  for (int part = 0; 16 * part < Width; ++part)
-    turn<rows>(x.at(16 * part, from), x.rows, out + 16 * part, Width, first(rows));
+// Turns sixteen rows and writes the first `columns` of their columns.
+[[RLALGO_AVX512, gnu::always_inline]] inline void turn_some(__m512 (&r)[16], std::int64_t columns, float* out,
+                                                            std::int64_t ldo, __mmask16 some) {
+  turn(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i)
+    if (i < columns) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
 struct Float32 {
@@ -57,10 +58,16 @@ struct Float32 {
                                 _mm512_maskz_loadu_ps(from[part], x.at(16 * part, j)));
       return;
     }
-    if (count == Width)
-      for (; j + 16 <= k; j += 16) turn_tile<Width>(x, j, out + j * Width);
-    for (; j < k; ++j)
-      for (std::int64_t i = 0; i < Width; ++i) out[j * Width + i] = i < count ? *x.at(i, j) : 0.0f;
+    for (; j < k; j += 16)
+      for (int part = 0; 16 * part < Width; ++part) {
+        constexpr int rows = Width < 16 ? Width : 16;
+        const __mmask16 stored = first(Width - 16 * part);
+        float* const to = out + j * Width + 16 * part;
+        if (count - 16 * part >= rows && j + 16 <= k)
+          turn<rows>(x.at(16 * part, j), x.rows, to, Width, stored);
+        else
+          pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, to, Width, stored);
+      }
   }
 
   template <int Rows>
@@ -92,6 +99,17 @@ struct Float32 {
       _mm512_mask_storeu_ps(c, low, c0);
       _mm512_mask_storeu_ps(c + 16, high, c1);
     }
+  }
+
+ private:
+  // Of at most 16 rows and columns.
+  [[RLALGO_AVX512]] static void pack_some(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t columns,
+                                          float* out, std::int64_t ldo, __mmask16 stored) {
+    const __mmask16 some = first(columns);
+    __m512 r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = i < rows ? _mm512_maskz_loadu_ps(some, x + i * ldx) : _mm512_setzero_ps();
+    turn_some(r, columns, out, ldo, stored);
   }
 };
 
