@@ -6,7 +6,6 @@
 
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include <rlalgo/tensor/detail/product_tiles.hpp>
