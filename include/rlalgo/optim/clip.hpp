@@ -9,13 +9,16 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <span>
+#include <vector>
 
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/tensor/tensor.hpp>
+
+// Need the tensor type before them.
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 
 namespace rlalgo::optim {
 
@@ -34,11 +37,10 @@ inline double clip_grad_norm(std::span<Tensor> gradients, double max_norm) {
     const c10::ScalarType own = norm_type(g);
     dtype = dtype == c10::ScalarType::Undefined ? own : c10::promoteTypes(dtype, own);
   }
-  const Tensor norms = gradients[0].new_empty({static_cast<std::int64_t>(gradients.size())},
-                                              gradients[0].options().dtype(dtype).requires_grad(false));  // [k]
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    norms.select(0, static_cast<std::int64_t>(i)).copy_(gradients[i].norm(2, norm_type(gradients[i])));
-  const Tensor total = norms.norm();  // []
+  std::vector<Tensor> norms;
+  norms.reserve(gradients.size());
+  for (const Tensor& g : gradients) norms.push_back(at::linalg_vector_norm(g, 2, {}, false, norm_type(g)).to(dtype));
+  const Tensor total = at::stack(norms).norm();  // []
   const double norm = total.item<double>();
   if (max_norm <= 0 || !std::isfinite(norm)) return norm;
   const Tensor coefficient = total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0);

@@ -15,8 +15,11 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/detail/master_update.hpp>
 #include <rlalgo/optim/detail/named_state.hpp>
 #include <rlalgo/optim/master_weight.hpp>
+#include <rlalgo/tensor/lanes.hpp>
+#include <rlalgo/tensor/on_threads.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 // Needs the tensor type before it.
@@ -76,6 +79,25 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
                                   /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
                                   /*found_inf=*/std::nullopt);
   };
+#if defined(__x86_64__)
+  // Of a bfloat16 weight whose gradient lies as it does, by a kernel of our own.
+  const auto update_at_once = [&](Entry& e, const Tensor& gradient) {
+    const Tensor& value = e.parameter.value;
+    if (value.scalar_type() != c10::ScalarType::BFloat16 || gradient.scalar_type() != value.scalar_type() ||
+        !value.device().is_cpu() || !gradient.is_contiguous() || !tensor::has_lanes())
+      return false;
+    const double t = *e.updates.data_ptr<float>();
+    const detail::AdamWNumbers numbers(learning_rate, config_.beta1, config_.beta2, config_.epsilon,
+                                       decayed ? config_.weight_decay : 0.0, t);
+    const detail::MasterMemory memory{
+        gradient.const_data_ptr<c10::BFloat16>(), e.weight.master().mutable_data_ptr<float>(),
+        e.exp_avg.mutable_data_ptr<float>(), e.exp_avg_sq.mutable_data_ptr<float>(), value.mutable_data_ptr<c10::BFloat16>()};
+    tensor::on_stretches(gradient.numel(), std::int64_t{1} << 16U, [&](std::int64_t begin, std::int64_t end) {
+      detail::update_masters(memory, begin, end, numbers);
+    });
+    return true;
+  };
+#endif
   // With a master piece by piece, of which gradient, master and rounding pass through the cache once, and for whose gradients in
   // the master's precision the same memory serves.
   constexpr std::int64_t most = std::int64_t{1} << 20U;
@@ -97,6 +119,9 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
     if (e.parameter.weight_decay != decayed || !gradient.defined()) continue;
     e.updates.add_(1.0);
     if (e.weight.separate()) {
+#if defined(__x86_64__)
+      if (update_at_once(e, gradient)) continue;
+#endif
       update_pieces(e, gradient);
       continue;
     }
