@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -19,6 +18,7 @@
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
+#include <rlalgo/inference/detail/widen.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -241,8 +241,7 @@ class DecoderForward final : public Forward {
       return;
     }
     const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
-    for (std::int64_t j = 0; j < table.columns; ++j)
-      out[j] = std::bit_cast<float>(static_cast<std::uint32_t>(from[j]) << 16U);
+    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = widen(from[j]);
   }
 
   void norm(const float* weight) {

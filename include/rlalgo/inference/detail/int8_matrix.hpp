@@ -15,6 +15,7 @@
 #include <limits>
 
 #include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/widen.hpp>
 
 namespace rlalgo::inference::detail {
 
@@ -54,11 +55,6 @@ inline float quantize_group(const float* x, std::int32_t* values) {
   return scale_of_group(most);
 }
 
-[[nodiscard]] inline float as_float(float x) { return x; }
-[[nodiscard]] inline float as_float(std::uint16_t bf16) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16U);
-}
-
 // Blocks [begin, end) of w [rows, columns], float or the bits of bfloat16, row-major, into their places of `out`.
 template <class W>
 inline void pack_int8(const W* w, std::int64_t rows, std::int64_t columns, std::int64_t begin, std::int64_t end,
@@ -73,7 +69,7 @@ inline void pack_int8(const W* w, std::int64_t rows, std::int64_t columns, std::
         const std::int64_t row = b * rows_of_a_block + r;
         float x[Int8Layout::group] = {};
         if (row < rows)
-          for (std::int64_t j = 0; j < some; ++j) x[j] = as_float(w[row * columns + g * Int8Layout::group + j]);
+          for (std::int64_t j = 0; j < some; ++j) x[j] = widen(w[row * columns + g * Int8Layout::group + j]);
         std::int32_t values[Int8Layout::group];
         scales[r] = quantize_group(x, values);
         for (std::int64_t step = 0; step < Int8Layout::steps; ++step)

@@ -9,14 +9,9 @@
 
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/portable_int8.hpp>
+#include <rlalgo/inference/detail/widen.hpp>
 
 namespace rlalgo::inference::detail::portable {
-
-struct Bf16 {
-  std::uint16_t bits;
-};
-inline float widen(float x) { return x; }
-inline float widen(Bf16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16U); }
 
 // The sum of eight lanes, always in this order.
 inline float sum_lanes(const float* s) { return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])); }
@@ -124,7 +119,7 @@ inline void rotate(float* x, float* y, const float* cosines, const float* sines,
   }
 }
 
-inline constexpr Kernels kernels{"portable",    linear<float>, linear<Bf16>, linear_int8, attention, rms_norm,
+inline constexpr Kernels kernels{"portable",    linear<float>, linear<std::uint16_t>, linear_int8, attention, rms_norm,
                                  silu_multiply, add,           rotate,       maximum,     exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable
