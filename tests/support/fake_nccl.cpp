@@ -9,8 +9,9 @@
 // stream uses it ends the program. Host memory is copied before a copy from it returns, and after the end of one to it.
 //
 // Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
-// FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…), FAKE_NCCL_ABORT_SECONDS (that an abort takes), FAKE_CUDA_COPY_SECONDS
-// (that a copy to the GPU takes).
+// FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…, at once), FAKE_NCCL_JOIN_ERROR (the same while a non-blocking communicator
+// begins, where the real one finds two ranks on one GPU), FAKE_NCCL_ABORT_SECONDS (that an abort takes),
+// FAKE_CUDA_COPY_SECONDS (that a copy to the GPU takes).
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -41,7 +42,8 @@
 namespace {
 
 namespace abi = rlalgo::distributed::abi;
-constexpr int system_error = 2, invalid_argument = 4, invalid_usage = 5, remote_error = 6;
+constexpr int invalid_argument = 4, invalid_usage = 5;
+using abi::system_error, abi::remote_error;
 constexpr int no_device = 100, invalid_value = 1;
 
 int number(const char* variable, int otherwise) {
@@ -348,7 +350,10 @@ int begin(void** out, int size, const abi::UniqueId& id, int rank, bool blocking
     communicator->meet(name);
     return communicator->state;
   }
-  std::thread([communicator, name] { communicator->meet(name); }).detach();
+  std::thread([communicator, name] {
+    if (const int error = number("FAKE_NCCL_JOIN_ERROR", 0); error != 0) return communicator->fail(error);
+    communicator->meet(name);
+  }).detach();
   return abi::in_progress;
 }
 

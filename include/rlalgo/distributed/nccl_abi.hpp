@@ -26,6 +26,7 @@ struct Config {
 };
 
 constexpr int success = 0;  // of both
+constexpr int system_error = 2, remote_error = 6;  // ncclResult_t: of a connection
 constexpr int in_progress = 7;
 constexpr int not_ready = 600;  // cudaErrorNotReady
 constexpr int host_to_device = 1, device_to_host = 2;

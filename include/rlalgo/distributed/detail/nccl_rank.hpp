@@ -89,7 +89,7 @@ class NcclRank {
     abi::Config config;
     const int begun = nccl().init_rank(&communicator_, size_, id, rank_, &config);
     if (begun != abi::in_progress) checked(begun, "ncclCommInitRankConfig");
-    wait("ncclCommInitRank", seconds);
+    wait("ncclCommInitRank", seconds, true);
   }
 
   void begin(const char* operation, double seconds) const {
@@ -138,17 +138,19 @@ class NcclRank {
   // Of an operation that NCCL has been told to do: returns when it is done.
   void finish(int result, const char* operation, double seconds) {
     if (result != abi::success && result != abi::in_progress) {
-      const std::string why = nccl().error_text(result);
+      const std::string why = words_of(result);
       (void)abort();
       group_failed(operation, why, seconds);
     }
     wait(operation, seconds);
   }
 
-  // Until NCCL and the stream are done.
-  void wait(const char* operation, double seconds) {
+  // Until NCCL and the stream are done. `joining`: a communicator that does not block begins in the background, and only here tells what
+  // it refuses (two ranks on one GPU, say).
+  void wait(const char* operation, double seconds, bool joining = false) {
     const core::Stopwatch waited;
     auto pause = std::chrono::microseconds(20);
+    bool refused = false;
     for (std::string why;;) {
       int state = abi::success;
       const int asked = nccl().async_error(communicator_, &state);
@@ -158,12 +160,14 @@ class NcclRank {
         if (query == abi::success) return;
         if (query != abi::not_ready) why = cuda().error_text(query);
       } else if (state != abi::in_progress) {
-        why = nccl().error_text(state);
+        why = words_of(state);
+        refused = joining && state != abi::system_error && state != abi::remote_error;
       }
       if (why.empty() && stopped_) why = "it was given up";
       if (why.empty() && waited.seconds() >= seconds) why = "not done in time";
       if (!why.empty()) {
         (void)abort();
+        if (refused) call_failed(operation, why);
         group_failed(operation, why, seconds);
       }
       std::this_thread::sleep_for(pause);
@@ -175,13 +179,18 @@ class NcclRank {
 
   void checked(int result, const char* call) const {
     if (result == abi::success) return;
-    const char* const detail = nccl().last_error(nullptr);
-    call_failed(call, std::string(nccl().error_text(result)) +
-                          (detail != nullptr && *detail != '\0' ? std::string(": ") + detail : std::string()));
+    call_failed(call, words_of(result));
   }
 
  private:
   [[nodiscard]] const abi::Cuda& cuda() const { return library_->cuda(); }
+
+  // An error's name, and what NCCL last wrote about one.
+  [[nodiscard]] std::string words_of(int result) const {
+    const char* const detail = nccl().last_error(nullptr);
+    return std::string(nccl().error_text(result)) +
+           (detail != nullptr && *detail != '\0' ? std::string(": ") + detail : std::string());
+  }
 
   // The device is a thread's.
   void enter() const { checked_cuda(cuda().set_device(device_), "cudaSetDevice"); }
