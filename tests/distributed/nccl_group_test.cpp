@@ -227,7 +227,8 @@ TEST_CASE("operations of different sizes, a call that fails, and an id that is n
     CHECK(told.find("of the fake library") != std::string::npos);
   }
   // What NCCL finds while the ranks meet: a refusal, with its own words, or a connection that ended.
-  for (const auto& [error, number] : {std::pair("5", "distributed.18"), {"1", "distributed.18"}, {"6", "distributed.3"}}) {
+  for (const auto& [error, number] :
+       {std::pair("5", "distributed.18"), {"1", "distributed.18"}, {"6", "distributed.3"}}) {
     const Environment broken("FAKE_NCCL_JOIN_ERROR", error);
     const Store store = Store::listen("127.0.0.1", 0);
     CHECK(said([&] { (void)join_nccl(store, library, 0, 2, seconds); }, &told) == number);

@@ -25,7 +25,7 @@ struct Config {
   int blocking = 0;
 };
 
-constexpr int success = 0;  // of both
+constexpr int success = 0;                         // of both
 constexpr int system_error = 2, remote_error = 6;  // ncclResult_t: of a connection
 constexpr int in_progress = 7;
 constexpr int not_ready = 600;  // cudaErrorNotReady

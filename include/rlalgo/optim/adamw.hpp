@@ -4,7 +4,8 @@
 //   p ← p·(1 − lr·λ) − lr·m̂/(√v̂ + ε),   m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
 //
 // Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, algorithm 2. The update is
-// ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`). λ applies where
+// ATen's fused kernel, which torch.optim.AdamW(fused=True) runs (`adamw_torch_fused`); bfloat16 weights with masters have one of
+// our own where there are sixteen lanes (tensor/lanes.hpp), whose bits are the same. λ applies where
 // model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp): float32 where the model
 // computes in bfloat16. Moments have its dtype and shape; a parameter without gradient in a step is left alone and its
 // t does not advance. Element-wise, so neither threads nor order can change a bit.

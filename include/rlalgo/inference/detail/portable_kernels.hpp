@@ -119,7 +119,8 @@ inline void rotate(float* x, float* y, const float* cosines, const float* sines,
   }
 }
 
-inline constexpr Kernels kernels{"portable",    linear<float>, linear<std::uint16_t>, linear_int8, attention, rms_norm,
-                                 silu_multiply, add,           rotate,       maximum,     exp_sum};
+inline constexpr Kernels kernels{
+    "portable", linear<float>, linear<std::uint16_t>, linear_int8, attention, rms_norm, silu_multiply, add, rotate,
+    maximum,    exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable

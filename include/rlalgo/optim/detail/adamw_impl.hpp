@@ -89,9 +89,9 @@ RLALGO_INLINE void AdamW::update(double learning_rate, bool decayed) {
     const double t = *e.updates.data_ptr<float>();
     const detail::AdamWNumbers numbers(learning_rate, config_.beta1, config_.beta2, config_.epsilon,
                                        decayed ? config_.weight_decay : 0.0, t);
-    const detail::MasterMemory memory{
-        gradient.const_data_ptr<c10::BFloat16>(), e.weight.master().mutable_data_ptr<float>(),
-        e.exp_avg.mutable_data_ptr<float>(), e.exp_avg_sq.mutable_data_ptr<float>(), value.mutable_data_ptr<c10::BFloat16>()};
+    const detail::MasterMemory memory{gradient.const_data_ptr<c10::BFloat16>(),
+                                      e.weight.master().mutable_data_ptr<float>(), e.exp_avg.mutable_data_ptr<float>(),
+                                      e.exp_avg_sq.mutable_data_ptr<float>(), value.mutable_data_ptr<c10::BFloat16>()};
     tensor::on_stretches(gradient.numel(), std::int64_t{1} << 16U, [&](std::int64_t begin, std::int64_t end) {
       detail::update_masters(memory, begin, end, numbers);
     });

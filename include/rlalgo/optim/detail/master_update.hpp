@@ -19,12 +19,12 @@ struct MasterMemory {
 
 // An update's numbers in float32: those of ATen's kernel.
 struct AdamWNumbers {
-  float kept;              // 1 − lr·λ
-  float weight_of_new;     // 1 − β₁
-  float beta2, new_square; // β₂, 1 − β₂
-  float correction;        // √(1 − β₂ᵗ)
+  float kept;               // 1 − lr·λ
+  float weight_of_new;      // 1 − β₁
+  float beta2, new_square;  // β₂, 1 − β₂
+  float correction;         // √(1 − β₂ᵗ)
   float epsilon;
-  float step;              // −lr / (1 − β₁ᵗ)
+  float step;  // −lr / (1 − β₁ᵗ)
 
   AdamWNumbers(double learning_rate, double beta1, double b2, double eps, double decay, double t)
       : kept(static_cast<float>(1.0 - learning_rate * decay)),
@@ -52,7 +52,8 @@ namespace lanes = tensor::lanes;
     const __mmask16 some = lanes::first(end - i);
     const __m512 g = lanes::load(all.gradient + i, some), old = lanes::load(all.m + i, some);
     const __m512 m = _mm512_fmadd_ps(share, _mm512_sub_ps(g, old), near_m ? old : g);
-    const __m512 v = _mm512_fmadd_ps(_mm512_mul_ps(new_square, g), g, _mm512_mul_ps(lanes::load(all.v + i, some), beta2));
+    const __m512 v =
+        _mm512_fmadd_ps(_mm512_mul_ps(new_square, g), g, _mm512_mul_ps(lanes::load(all.v + i, some), beta2));
     const __m512 root = _mm512_maskz_sqrt_ps(some, v);
     const __m512 below = _mm512_add_ps(_mm512_div_ps(root, correction), epsilon);
     // (maskz: g++ makes one operation of a product and a sum otherwise.)
