@@ -25,9 +25,11 @@ struct Config {
   int blocking = 0;
 };
 
-constexpr int success = 0;                         // of both
-constexpr int system_error = 2, remote_error = 6;  // ncclResult_t: of a connection
+constexpr int success = 0;  // of both
 constexpr int in_progress = 7;
+// ncclResult_t of a connection that failed.
+constexpr int system_error = 2;
+constexpr int remote_error = 6;
 constexpr int not_ready = 600;  // cudaErrorNotReady
 constexpr int host_to_device = 1, device_to_host = 2;
 constexpr unsigned int non_blocking_stream = 1;

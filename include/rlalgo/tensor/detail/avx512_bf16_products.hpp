@@ -23,27 +23,26 @@ struct Bfloat16 {
   // A step is the pair x[i, 2 s], x[i, 2 s + 1].
   template <int Width>
   [[RLALGO_AVX512_BF16]] static void pack(const Strided<Element>& x, std::int64_t count, std::int64_t k, float* out) {
-    std::int64_t j = 0;
-    if (x.rows == 1) {
-      for (; j < k; j += 2, out += Width)
-        for (int part = 0; 16 * part < Width; ++part) {
-          const __mmask16 some = first(count - 16 * part);
-          const __m512i even = wide(x.at(16 * part, j), some);
-          const __m512i odd = j + 1 < k ? wide(x.at(16 * part, j + 1), some) : _mm512_setzero_si512();
-          _mm512_mask_storeu_epi32(out + 16 * part, first(Width - 16 * part),
-                                   _mm512_or_si512(even, _mm512_maskz_slli_epi32(0xFFFF, odd, 16)));
-        }
-      return;
-    }
-    for (; j < k; j += 32, out += 16 * Width)
+    if (x.rows != 1) return pack_turned<Bfloat16, Width>(x, count, k, out);
+    for (std::int64_t j = 0; j < k; j += 2, out += Width)
       for (int part = 0; 16 * part < Width; ++part) {
-        constexpr int rows = Width < 16 ? Width : 16;
-        const __mmask16 stored = first(Width - 16 * part);
-        if (count - 16 * part >= rows && j + 32 <= k)
-          turn<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
-        else
-          pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, out + 16 * part, Width, stored);
+        const __mmask16 some = first(count - 16 * part);
+        const __m512i even = wide(x.at(16 * part, j), some);
+        const __m512i odd = j + 1 < k ? wide(x.at(16 * part, j + 1), some) : _mm512_setzero_si512();
+        _mm512_mask_storeu_epi32(out + 16 * part, first(Width - 16 * part),
+                                 _mm512_or_si512(even, _mm512_maskz_slli_epi32(0xFFFF, odd, 16)));
       }
+  }
+
+  // Of at most 16 rows and 32 columns.
+  [[RLALGO_AVX512_BF16]] static void pack_some(const Element* x, std::int64_t ldx, std::int64_t rows,
+                                               std::int64_t columns, float* out, std::int64_t ldo, __mmask16 stored) {
+    const __mmask32 some = columns >= 32 ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
+    __m512 r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      r[i] = i < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(some, x + i * ldx)) : _mm512_setzero_ps();
+    turn_some(r, (columns + 1) / 2, out, ldo, stored);
   }
 
   template <int Rows>
@@ -91,17 +90,6 @@ struct Bfloat16 {
   }
 
  private:
-  // Of at most 16 rows and 32 columns.
-  [[RLALGO_AVX512_BF16]] static void pack_some(const Element* x, std::int64_t ldx, std::int64_t rows,
-                                               std::int64_t columns, float* out, std::int64_t ldo, __mmask16 stored) {
-    const __mmask32 some = columns >= 32 ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
-    __m512 r[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i)
-      r[i] = i < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(some, x + i * ldx)) : _mm512_setzero_ps();
-    turn_some(r, (columns + 1) / 2, out, ldo, stored);
-  }
-
   // The elements of `some` in the low halves of sixteen lanes.
   [[RLALGO_AVX512_BF16, gnu::always_inline]] static __m512i wide(const Element* p, __mmask16 some) {
     return _mm512_maskz_cvtepu16_epi32(some, _mm256_maskz_loadu_epi16(some, p));

@@ -41,6 +41,22 @@ template <int Rows, class T>
     if (i < columns) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
+// Kernel::pack of an x that lies in rows; Kernel::pack_some does what has fewer than sixteen rows or steps.
+template <class Kernel, int Width>
+[[RLALGO_AVX512]] inline void pack_turned(const Strided<typename Kernel::Element>& x, std::int64_t count,
+                                          std::int64_t k, float* out) {
+  constexpr std::int64_t elements = 16 * Kernel::per_step;
+  constexpr int rows = Width < 16 ? Width : 16;
+  for (std::int64_t j = 0; j < k; j += elements, out += 16 * Width)
+    for (int part = 0; 16 * part < Width; ++part) {
+      const __mmask16 stored = first(Width - 16 * part);
+      if (count - 16 * part >= rows && j + elements <= k)
+        turn<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
+      else
+        Kernel::pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, out + 16 * part, Width, stored);
+    }
+}
+
 struct Float32 {
   using Element = float;
   using Scope = tiles::Nothing;
@@ -48,25 +64,22 @@ struct Float32 {
 
   template <int Width>
   [[RLALGO_AVX512]] static void pack(const Strided<float>& x, std::int64_t count, std::int64_t k, float* out) {
-    std::int64_t j = 0;
-    if (x.rows == 1) {
-      const __mmask16 from[2] = {first(count), first(count - 16)};
-      for (; j < k; ++j)
-        for (int part = 0; 16 * part < Width; ++part)
-          _mm512_mask_storeu_ps(out + j * Width + 16 * part, first(Width - 16 * part),
-                                _mm512_maskz_loadu_ps(from[part], x.at(16 * part, j)));
-      return;
-    }
-    for (; j < k; j += 16)
-      for (int part = 0; 16 * part < Width; ++part) {
-        constexpr int rows = Width < 16 ? Width : 16;
-        const __mmask16 stored = first(Width - 16 * part);
-        float* const to = out + j * Width + 16 * part;
-        if (count - 16 * part >= rows && j + 16 <= k)
-          turn<rows>(x.at(16 * part, j), x.rows, to, Width, stored);
-        else
-          pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, to, Width, stored);
-      }
+    if (x.rows != 1) return pack_turned<Float32, Width>(x, count, k, out);
+    const __mmask16 from[2] = {first(count), first(count - 16)};
+    for (std::int64_t j = 0; j < k; ++j)
+      for (int part = 0; 16 * part < Width; ++part)
+        _mm512_mask_storeu_ps(out + j * Width + 16 * part, first(Width - 16 * part),
+                              _mm512_maskz_loadu_ps(from[part], x.at(16 * part, j)));
+  }
+
+  // Of at most 16 rows and columns.
+  [[RLALGO_AVX512]] static void pack_some(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t columns,
+                                          float* out, std::int64_t ldo, __mmask16 stored) {
+    const __mmask16 some = first(columns);
+    __m512 r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = i < rows ? _mm512_maskz_loadu_ps(some, x + i * ldx) : _mm512_setzero_ps();
+    turn_some(r, columns, out, ldo, stored);
   }
 
   template <int Rows>
@@ -98,17 +111,6 @@ struct Float32 {
       _mm512_mask_storeu_ps(c, low, c0);
       _mm512_mask_storeu_ps(c + 16, high, c1);
     }
-  }
-
- private:
-  // Of at most 16 rows and columns.
-  [[RLALGO_AVX512]] static void pack_some(const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t columns,
-                                          float* out, std::int64_t ldo, __mmask16 stored) {
-    const __mmask16 some = first(columns);
-    __m512 r[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) r[i] = i < rows ? _mm512_maskz_loadu_ps(some, x + i * ldx) : _mm512_setzero_ps();
-    turn_some(r, columns, out, ldo, stored);
   }
 };
 
