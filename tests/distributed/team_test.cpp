@@ -2,9 +2,14 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,6 +23,7 @@
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
 #include <support/process_ranks.hpp>
+#include <support/recorded_streams.hpp>
 #include <support/scratch.hpp>
 #include <support/thread_world.hpp>
 
@@ -304,6 +310,53 @@ TEST_CASE("a sum over NCCL is in the order of the ranks: the bits are those of G
       RANK_CHECK(tensors[3].item<double>() == 0.0 + 0.1 + 0.2);
     }
   });
+}
+
+TEST_CASE("what the caller's stream was given comes before an operation on a GPU, and its own kernels before its end") {
+  const OverNccl here;
+  auto& streams = support::RecordedStreams::of(gpu);
+  with_ranks(2, [&](const std::shared_ptr<World>& world) {
+    const auto team = world->convene(everybody(*world), at::Device(gpu));
+    const Tensor received = at::zeros({2}, at::kFloat);
+    world->barrier("both are there");
+    if (world->rank() == 0) (void)streams.take();
+    world->barrier("nothing is written down");
+    team->shift(received, row({1.0F, 2.0F})).wait();
+    world->barrier("both have it");
+    if (world->rank() == 0) {
+      const auto calls = streams.take();  // of two ranks, each a thread and its team's thread
+      std::map<std::thread::id, std::string> by_thread;
+      for (const auto& one : calls) by_thread[one.thread] += one.what + "; ";
+      std::multiset<std::string> told;
+      for (const auto& [thread, words] : by_thread) told.insert(words);
+      const std::string beside = "wait for the mark; wait for the stream; ";
+      RANK_CHECK(told == std::multiset<std::string>{"mark; ", "mark; ", beside, beside});
+      RANK_CHECK(calls.front().what == "mark");
+    }
+    world->barrier("the end");
+  });
+}
+
+TEST_CASE("a rank leaves a team when the network has what it sent, and gives up where that fails") {
+  const OverNccl here;
+  const support::ScratchDirectory scratch;
+  const std::string file = scratch.path() / "left";
+  const support::Environment left("FAKE_NCCL_LEFT", file);
+  for (const bool fails : {false, true}) {
+    std::filesystem::remove(file);
+    const support::Environment broken("FAKE_NCCL_FINALIZE_ERROR", fails ? "3" : "");
+    with_ranks(2, [&](const std::shared_ptr<World>& world) {
+      const Tensor received = at::zeros({2}, at::kFloat);
+      auto team = world->convene(everybody(*world), at::Device(gpu));
+      team->shift(received, row({1.0F, 2.0F})).wait();
+      team.reset();
+      world->barrier("the end");
+    });
+    std::ifstream in(file);
+    std::multiset<std::string> words{std::istream_iterator<std::string>(in), {}};
+    const std::string end = fails ? "abort" : "destroy";
+    CHECK(words == std::multiset<std::string>{"finalize", "finalize", end, end});
+  }
 }
 
 TEST_CASE("over NCCL, too, a rank that fails, is silent or has another list ends the others' wait") {

@@ -11,7 +11,8 @@
 // Faults, from the environment when a function is called: FAKE_NCCL_VERSION (22800), FAKE_CUDA_DEVICES (1),
 // FAKE_NCCL_INIT_ERROR (of ncclCommInitRank…, at once), FAKE_NCCL_JOIN_ERROR (the same while a non-blocking communicator
 // begins, where the real one finds two ranks on one GPU), FAKE_NCCL_ABORT_SECONDS (that an abort takes),
-// FAKE_CUDA_COPY_SECONDS (that a copy to the GPU takes).
+// FAKE_CUDA_COPY_SECONDS (that a copy to the GPU takes), FAKE_NCCL_FINALIZE_ERROR; FAKE_NCCL_LEFT names a file to which is
+// appended how communicators end.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -411,6 +413,21 @@ int transferred(const Transfer& one, void* communicator, void* stream) {
   return abi::success;
 }
 
+// The end of a communicator: what waits ends, what is queued or begins holds it.
+void end(void* communicator) {
+  std::this_thread::sleep_for(std::chrono::seconds(number("FAKE_NCCL_ABORT_SECONDS", 0)));
+  shared(communicator)->abort();
+  delete &shared(communicator);
+}
+
+void note_leaving(const char* how) {
+  const char* const file = std::getenv("FAKE_NCCL_LEFT");
+  if (file == nullptr || *file == '\0') return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::ofstream(file, std::ios::app) << how << '\n';
+}
+
 }  // namespace
 
 extern "C" {
@@ -434,13 +451,21 @@ int ncclCommGetAsyncError(void* communicator, int* state) {
   *state = shared(communicator)->state;
   return abi::success;
 }
+int ncclCommFinalize(void* communicator) {
+  note_leaving("finalize");
+  const int error = number("FAKE_NCCL_FINALIZE_ERROR", 0);
+  return error != 0 ? error : shared(communicator)->state.load();
+}
 int ncclCommAbort(void* communicator) {
-  std::this_thread::sleep_for(std::chrono::seconds(number("FAKE_NCCL_ABORT_SECONDS", 0)));
-  shared(communicator)->abort();
-  delete &shared(communicator);  // what is queued or begins holds it, too
+  note_leaving("abort");
+  end(communicator);
   return abi::success;
 }
-int ncclCommDestroy(void* communicator) { return ncclCommAbort(communicator); }
+int ncclCommDestroy(void* communicator) {
+  note_leaving("destroy");
+  end(communicator);
+  return abi::success;
+}
 int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, void* communicator, void* stream) {
   const std::size_t bytes = count * bytes_of(type);
   return queued(communicator, stream, to, [=](Communicator& c) { c.broadcast(from, to, bytes, root); });
@@ -504,7 +529,6 @@ int cudaGetDeviceProperties(void* properties, int) {
     static_cast<unsigned char*>(properties)[abi::uuid_offset + i] = static_cast<unsigned char>(16 * i + i);
   return abi::success;
 }
-int cudaDeviceSynchronize() { return abi::success; }
 int cudaMalloc(void** out, std::size_t size) {
   *out = std::malloc(size);
   return *out != nullptr ? abi::success : 2;

@@ -46,6 +46,8 @@ struct Nccl {
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*init_rank)(Communicator*, int size, UniqueId, int rank, Config*) = nullptr;
   int (*async_error)(Communicator, int*) = nullptr;
+  int (*finalize)(Communicator) = nullptr;
+  int (*destroy)(Communicator) = nullptr;
   int (*abort)(Communicator) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, Communicator, Stream) = nullptr;
   int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, Communicator, Stream) = nullptr;
@@ -61,7 +63,6 @@ struct Cuda {
   int (*device_count)(int*) = nullptr;
   int (*set_device)(int) = nullptr;
   int (*device_properties)(void*, int) = nullptr;
-  int (*synchronize)() = nullptr;
   int (*allocate)(void**, std::size_t) = nullptr;
   int (*release)(void*) = nullptr;
   int (*copy)(void*, const void*, std::size_t, int kind, Stream) = nullptr;
@@ -78,6 +79,8 @@ void each_function(Nccl& t, const F& each) {
   each(t.get_unique_id, "ncclGetUniqueId");
   each(t.init_rank, "ncclCommInitRankConfig");
   each(t.async_error, "ncclCommGetAsyncError");
+  each(t.finalize, "ncclCommFinalize");
+  each(t.destroy, "ncclCommDestroy");
   each(t.abort, "ncclCommAbort");
   each(t.broadcast, "ncclBroadcast");
   each(t.all_reduce, "ncclAllReduce");
@@ -93,7 +96,6 @@ void each_function(Cuda& t, const F& each) {
   each(t.device_count, "cudaGetDeviceCount");
   each(t.set_device, "cudaSetDevice");
   each(t.device_properties, "cudaGetDeviceProperties");
-  each(t.synchronize, "cudaDeviceSynchronize");
   each(t.allocate, "cudaMalloc");
   each(t.release, "cudaFree");
   each(t.copy, "cudaMemcpyAsync");

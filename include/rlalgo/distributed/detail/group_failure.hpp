@@ -7,11 +7,16 @@
 
 namespace rlalgo::distributed::detail {
 
+// Seconds allowed where who waits for the operation has the deadline.
+inline constexpr double unbounded = 30.0 * 24 * 3600;
+
 [[noreturn]] inline void group_failed(const std::string& operation, const std::string& found, double seconds) {
-  core::raise("distributed", 4,
-              {.what = "a collective operation failed",
-               .found = found,
-               .where = operation + ", " + std::to_string(static_cast<int>(seconds)) + " s allowed"});
+  core::raise(
+      "distributed", 4,
+      {.what = "a collective operation failed",
+       .found = found,
+       .where = seconds < unbounded ? operation + ", " + std::to_string(static_cast<int>(seconds)) + " s allowed"
+                                    : operation});
 }
 
 }  // namespace rlalgo::distributed::detail

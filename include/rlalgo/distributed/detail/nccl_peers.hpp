@@ -15,6 +15,7 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/distributed/detail/group_failure.hpp>
 #include <rlalgo/distributed/detail/nccl_rank.hpp>
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
@@ -73,8 +74,6 @@ class NcclPeers final : public Peers {
   }
 
  private:
-  static constexpr double unbounded = 30.0 * 24 * 3600;  // who waits for the thread of the team has a deadline
-
   NcclRank own_;
   const tensor::Tensor nothing_ = tensor::empty({0}, at::TensorOptions().dtype(at::kByte));
 };

@@ -24,6 +24,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/detail/group_failure.hpp>
 #include <rlalgo/distributed/nccl_library.hpp>
+#include <rlalgo/tensor/streams.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
 namespace rlalgo::distributed::detail {
@@ -58,10 +59,9 @@ class NcclRank {
       : library_(std::move(library)), rank_(rank), size_(size), device_(device) {}
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
-  // As vLLM leaves: ncclCommDestroy would wait for the others.
   ~NcclRank() {
     (void)cuda().set_device(device_);
-    if (communicator_ != nullptr) (void)abort();
+    if (communicator_ != nullptr) (void)leave(&flush);
     if (!clean_) return;  // what the GPU may still use stays where it is
     if (stream_ != nullptr) (void)cuda().destroy_stream(stream_);
     if (buffer_ != nullptr) (void)cuda().release(buffer_);  // waits for what the stream still does with it
@@ -101,7 +101,7 @@ class NcclRank {
   [[nodiscard]] std::vector<void*> places_of(const std::vector<tensor::Tensor>& tensors) {
     constexpr std::size_t step = 256;
     std::vector<void*> out;
-    std::size_t bytes = 1;
+    std::size_t bytes = 0;
     for (const tensor::Tensor& one : tensors)
       if (one.is_cpu()) bytes += (one.nbytes() + step - 1) / step * step;
     if (bytes > room_) {
@@ -117,10 +117,9 @@ class NcclRank {
     }
     return out;
   }
-  // What writes or reads a tensor of the GPU is on another stream.
-  void ready(const tensor::Tensor& tensor) const {
-    if (!tensor.is_cpu()) checked_cuda(cuda().synchronize(), "cudaDeviceSynchronize");
-  }
+  // What writes or reads a tensor of the GPU is on the calling thread's stream. The device's other streams are not waited for: other
+  // communicators' operations may be on them, which wait for a rank that waits for this one.
+  static void ready(const tensor::Tensor& tensor) { tensor::finish_stream(tensor.device()); }
   void upload(const tensor::Tensor& tensor, void* place) const {
     if (tensor.is_cpu())
       checked_cuda(cuda().copy(place, tensor.const_data_ptr(), tensor.nbytes(), abi::host_to_device, stream_),
@@ -206,13 +205,29 @@ class NcclRank {
     if (result != abi::success) call_failed(call, cuda().error_text(result));
   }
 
-  // Ends the communicator; false where that itself does not end, and is left to its thread.
+  // Until the network has what was sent, which may be later than the end of the operation; false: it will not.
+  static bool flush(const abi::Nccl& nccl, abi::Communicator communicator) {
+    const core::Stopwatch waited;
+    int state = nccl.finalize(communicator);
+    while (state == abi::in_progress && waited.seconds() < 3.0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if (const int asked = nccl.async_error(communicator, &state); asked != abi::success) state = asked;
+    }
+    return state == abi::success;
+  }
   bool abort() noexcept {
+    return leave([](const abi::Nccl&, abi::Communicator) { return false; });
+  }
+  // Ends the communicator, without the operation under way unless that can be flushed; false where that itself does not end, and is left
+  // to its thread.
+  bool leave(bool (*flushed)(const abi::Nccl&, abi::Communicator)) noexcept {
     try {
       const auto done = std::make_shared<std::promise<void>>();
-      std::thread([library = library_, device = device_, done, communicator = std::exchange(communicator_, nullptr)] {
+      std::thread([library = library_, device = device_, done, flushed,
+                   communicator = std::exchange(communicator_, nullptr)] {
         (void)library->cuda().set_device(device);
-        (void)library->nccl().abort(communicator);
+        const abi::Nccl& nccl = library->nccl();
+        (void)(flushed(nccl, communicator) ? nccl.destroy : nccl.abort)(communicator);
         done->set_value();
       }).detach();
       clean_ = done->get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready;

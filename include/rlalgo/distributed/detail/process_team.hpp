@@ -20,6 +20,7 @@
 #include <rlalgo/distributed/detail/peers.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/distributed/team.hpp>
+#include <rlalgo/tensor/streams.hpp>
 
 namespace rlalgo::distributed::detail {
 
@@ -186,7 +187,14 @@ class ProcessTeam final : public Team {
   }
   Pending start(const std::string& operation, TeamThread::Work work) {
     (void)order();
-    return Pending(std::make_shared<Operation>(operation, thread_, thread_->begin(std::move(work)), world_));
+    // It begins after the kernels that the caller has started, and has ended when those of its own arithmetic have.
+    const auto task =
+        thread_->begin([before = tensor::StreamMark(device_), device = device_, work = std::move(work)](Peers& peers) {
+          before.finish();
+          work(peers);
+          tensor::finish_stream(device);
+        });
+    return Pending(std::make_shared<Operation>(operation, thread_, task, world_));
   }
 
   std::string name_;

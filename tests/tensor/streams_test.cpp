@@ -1,0 +1,32 @@
+#include <rlalgo/tensor/streams.hpp>
+
+#include <thread>
+
+#include <support/catch.hpp>
+#include <support/recorded_streams.hpp>
+
+using namespace rlalgo;
+
+TEST_CASE("nothing is waited for on the CPU, nor on a device that nobody serves") {
+  for (const auto type : {at::kCPU, at::kXPU}) {
+    tensor::finish_stream(at::Device(type));
+    tensor::StreamMark{at::Device(type)}.finish();
+  }
+}
+
+TEST_CASE("a mark is set where it is made, and waited for in another thread") {
+  auto& streams = support::RecordedStreams::of(at::kPrivateUse1);
+  const at::Device device(at::kPrivateUse1, 0);
+  const tensor::StreamMark mark(device);
+  std::thread other([copy = mark] { copy.finish(); });
+  const auto id = other.get_id();
+  other.join();
+  tensor::finish_stream(device);
+  const auto calls = streams.take();
+  REQUIRE(calls.size() == 3);
+  CHECK(calls[0].what == "mark");
+  CHECK(calls[0].thread == std::this_thread::get_id());
+  CHECK(calls[1].what == "wait for the mark");
+  CHECK(calls[1].thread == id);
+  CHECK(calls[2].what == "wait for the stream");
+}
