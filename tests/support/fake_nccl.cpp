@@ -454,7 +454,9 @@ int ncclCommGetAsyncError(void* communicator, int* state) {
 int ncclCommFinalize(void* communicator) {
   note_leaving("finalize");
   const int error = number("FAKE_NCCL_FINALIZE_ERROR", 0);
-  return error != 0 ? error : shared(communicator)->state.load();
+  if (error != 0) return error;
+  const int state = shared(communicator)->state;
+  return state == abi::success ? abi::in_progress : state;  // asked again it is done
 }
 int ncclCommAbort(void* communicator) {
   note_leaving("abort");

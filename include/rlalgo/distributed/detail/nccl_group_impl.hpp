@@ -38,10 +38,7 @@ class NcclGroup final : public ProcessGroup {
     const int type = nccl_type(tensor.scalar_type());
     const auto count = static_cast<std::size_t>(tensor.numel());
     void* const place = own_.places_of({tensor}).front();
-    if (root == rank())
-      own_.upload(tensor, place);
-    else
-      own_.ready(tensor);
+    if (root == rank()) own_.upload(tensor, place);
     own_.finish(own_.nccl().broadcast(place, place, count, type, root, own_.communicator(), own_.stream()), "broadcast",
                 seconds);
     if (root != rank()) fetch(tensor, place, "broadcast", seconds);

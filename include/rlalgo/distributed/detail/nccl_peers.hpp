@@ -47,10 +47,8 @@ class NcclPeers final : public Peers {
     for (const auto* side : {&received, &sent})
       for (const tensor::Tensor& one : *side) all.push_back(one.defined() ? one : tensor::Tensor(nothing_));
     const std::vector<void*> places = own_.places_of(all);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      if (all[r].nbytes() > 0) own_.ready(all[r]);
-      if (all[ranks + r].nbytes() > 0) own_.upload(all[ranks + r], places[ranks + r]);
-    }
+    for (std::size_t r = ranks; r < all.size(); ++r)
+      if (all[r].nbytes() > 0) own_.upload(all[r], places[r]);
     const abi::Nccl& nccl = own_.nccl();
     own_.checked(nccl.group_start(), "ncclGroupStart");
     int result = abi::success;

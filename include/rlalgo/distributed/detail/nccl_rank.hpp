@@ -61,7 +61,7 @@ class NcclRank {
   NcclRank& operator=(const NcclRank&) = delete;
   ~NcclRank() {
     (void)cuda().set_device(device_);
-    if (communicator_ != nullptr) (void)leave(&flush);
+    if (communicator_ != nullptr) end(true);
     if (!clean_) return;  // what the GPU may still use stays where it is
     if (stream_ != nullptr) (void)cuda().destroy_stream(stream_);
     if (buffer_ != nullptr) (void)cuda().release(buffer_);  // waits for what the stream still does with it
@@ -97,7 +97,9 @@ class NcclRank {
     enter();
   }
 
-  // Where NCCL finds tensors on the GPU: in their own places, or in the buffer, whose old contents are lost.
+  // Where NCCL finds tensors on the GPU: in their own places, when the calling thread's stream has written and read them, or in the
+  // buffer, whose old contents are lost. The device's other streams are not waited for: other communicators' operations may be on
+  // them, which wait for a rank that waits for this one.
   [[nodiscard]] std::vector<void*> places_of(const std::vector<tensor::Tensor>& tensors) {
     constexpr std::size_t step = 256;
     std::vector<void*> out;
@@ -110,6 +112,8 @@ class NcclRank {
       checked_cuda(cuda().allocate(&buffer_, bytes), "cudaMalloc");
       room_ = bytes;
     }
+    const auto on_gpu = std::find_if(tensors.begin(), tensors.end(), [](const auto& one) { return !one.is_cpu(); });
+    if (on_gpu != tensors.end()) tensor::finish_stream(on_gpu->device());
     std::size_t at = 0;
     for (const tensor::Tensor& one : tensors) {
       out.push_back(one.is_cpu() ? static_cast<char*>(buffer_) + at : one.mutable_data_ptr());
@@ -117,15 +121,10 @@ class NcclRank {
     }
     return out;
   }
-  // What writes or reads a tensor of the GPU is on the calling thread's stream. The device's other streams are not waited for: other
-  // communicators' operations may be on them, which wait for a rank that waits for this one.
-  static void ready(const tensor::Tensor& tensor) { tensor::finish_stream(tensor.device()); }
   void upload(const tensor::Tensor& tensor, void* place) const {
     if (tensor.is_cpu())
       checked_cuda(cuda().copy(place, tensor.const_data_ptr(), tensor.nbytes(), abi::host_to_device, stream_),
                    "cudaMemcpyAsync");
-    else
-      ready(tensor);
   }
   // To be waited for.
   void download(const tensor::Tensor& tensor, const void* place) const {
@@ -138,7 +137,7 @@ class NcclRank {
   void finish(int result, const char* operation, double seconds) {
     if (result != abi::success && result != abi::in_progress) {
       const std::string why = words_of(result);
-      (void)abort();
+      end(false);
       group_failed(operation, why, seconds);
     }
     wait(operation, seconds);
@@ -165,7 +164,7 @@ class NcclRank {
       if (why.empty() && stopped_) why = "it was given up";
       if (why.empty() && waited.seconds() >= seconds) why = "not done in time";
       if (!why.empty()) {
-        (void)abort();
+        end(false);
         if (refused) call_failed(operation, why);
         group_failed(operation, why, seconds);
       }
@@ -215,26 +214,22 @@ class NcclRank {
     }
     return state == abi::success;
   }
-  bool abort() noexcept {
-    return leave([](const abi::Nccl&, abi::Communicator) { return false; });
-  }
-  // Ends the communicator, without the operation under way unless that can be flushed; false where that itself does not end, and is left
-  // to its thread.
-  bool leave(bool (*flushed)(const abi::Nccl&, abi::Communicator)) noexcept {
+  // Ends the communicator: after a flush, or with what is under way. Where that itself does not end it is left to its thread, and the
+  // GPU's memory to what uses it.
+  void end(bool flushing) noexcept {
     try {
       const auto done = std::make_shared<std::promise<void>>();
-      std::thread([library = library_, device = device_, done, flushed,
+      std::thread([library = library_, device = device_, done, flushing,
                    communicator = std::exchange(communicator_, nullptr)] {
         (void)library->cuda().set_device(device);
         const abi::Nccl& nccl = library->nccl();
-        (void)(flushed(nccl, communicator) ? nccl.destroy : nccl.abort)(communicator);
+        (void)(flushing && flush(nccl, communicator) ? nccl.destroy : nccl.abort)(communicator);
         done->set_value();
       }).detach();
       clean_ = done->get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready;
     } catch (const std::exception&) {  // no thread to be had
       clean_ = false;
     }
-    return clean_;
   }
 
   std::shared_ptr<const NcclLibrary> library_;
