@@ -1,5 +1,7 @@
 #include <sys/stat.h>
 
+#include <string_view>
+
 #include <support/scratch.hpp>
 
 #include <rlalgo/config/document.hpp>
@@ -126,4 +128,71 @@ TEST_CASE("deep nesting is refused, whoever notices it") {
     CHECK(lacks(error_of(text), {"config.2: ", "c.yaml"}) == "");
   }
   CHECK(lacks(error_of("x: " + std::string(70, '[') + std::string(70, ']')), {"config.2: ", "64 deep"}) == "");
+}
+
+TEST_CASE("what stands behind the end of the document is an error with its place, at once") {
+  CHECK(lacks(error_of("{\"base_model\": \"./model\", \"rl\": \"grpo\"},\n"),
+              {"config.2: ", "c.yaml:1:40", "behind the end", ": ,", "comma"}) == "");
+  CHECK(lacks(error_of("{\"a\": 1, \"trl\": {\"beta\": 0.1}},\n \"rate\": 1e-6}\n"), {"config.2: ", "c.yaml:1:31"}) ==
+        "");
+  CHECK(lacks(error_of("\"\"9\n? "), {"config.2: ", "c.yaml:1:3", "9"}) == "");
+  CHECK(lacks(error_of("{a: 1}}\n"), {"config.2: ", "c.yaml:1:7"}) == "");
+  CHECK(lacks(error_of("a: [1, 2]]\n"), {"config.2: ", "c.yaml:1:10"}) == "");
+  CHECK(lacks(error_of("a: 1\n...\nb: 2\n"), {"config.2: ", "c.yaml:3:1", "b: 2"}) == "");
+  CHECK(error_of("a: 1\n...\n# the end\n") == "nothing");
+  CHECK(error_of("--- # begins\na: 1\n") == "nothing");
+  const auto value = [](const std::string& text) {
+    return raised_by([&] { (void)parse_value(text, {.option = "--x"}); });
+  };
+  CHECK(lacks(value("[1, 2]]"), {"config.2: ", "command line --x", "closes nothing"}) == "");
+  CHECK(lacks(value("{a: 1},"), {"config.2: ", "command line --x"}) == "");
+  CHECK(lacks(value("{a: 1"), {"config.2: ", "command line --x", "{ that is not closed"}) == "");
+}
+
+TEST_CASE("every edit of one character gives a document or a numbered error") {
+  const std::string json =
+      "{\"base_model\": \"./m\", \"rl\": \"dpo\", \"datasets\": [{\"path\": \"r.jsonl\"}],\n"
+      " \"trl\": {\"reward_funcs\": [\"a.b\"], \"beta\": 0.1},\n \"learning_rate\": 1e-6}\n";
+  const std::string yaml =
+      "base_model: &m ./m\nrl: grpo\ndatasets:\n  - path: r.jsonl\n    type: a.b\n# a comment\ntrl:\n"
+      "  reward_funcs: [a.f, \"a.g\"]\n  <<: {beta: 0.1}\n  text: |\n    one\n    two\n\"learning_rate\": 1e-6\n"
+      "output_dir: 'out'\nagain: *m\n";
+  constexpr std::string_view letters(",{}[]:?-#&*!|>'\"%@ \n\t\\a\0\xff", 25);
+  std::size_t edits = 0, refused = 0;
+  std::string odd;
+  const auto look = [&](const std::string& text, const char* file) {
+    const std::string error = raised_by([&] { (void)parse_document(text, file); });
+    ++edits;
+    if (error == "nothing") return;
+    ++refused;
+    if (!error.starts_with("config.2: ") && !error.starts_with("config.3: ") && odd.empty()) odd = error + "\n" + text;
+  };
+  for (const auto& [text, file] : {std::pair(json, "c.json"), std::pair(yaml, "c.yaml")}) {
+    look(text, file);
+    for (std::size_t at = 0; at <= text.size(); ++at) {
+      if (at < text.size()) look(text.substr(0, at) + text.substr(at + 1), file);
+      look(text.substr(0, at), file);
+      for (const char letter : letters) {
+        look(text.substr(0, at) + letter + text.substr(at), file);
+        if (at < text.size()) look(text.substr(0, at) + letter + text.substr(at + 1), file);
+      }
+    }
+  }
+  CHECK(odd == "");
+  CHECK(edits > 15000);
+  CHECK(refused > edits / 10);
+  CHECK(refused < edits);
+}
+
+TEST_CASE("reading costs what the text has: quotes, equal keys and merges") {
+  std::string quoted = "a: [";
+  for (int i = 0; i < 90000; ++i) quoted += "\"x\",";
+  CHECK(error_of(quoted + "]\n") == "nothing");
+  std::string twice = "a:\n";
+  for (int round = 0; round < 5; ++round)
+    for (int i = 0; i < 9000; ++i) twice += "  k" + std::to_string(i) + ": 1\n";
+  const Document document = parse_document(twice, "c.yaml");
+  CHECK(document.root.find("a")->members.size() == 9000);
+  CHECK(document.warnings.size() == 36000);
+  CHECK(lacks(error_of("a: " + std::string(2000000, 'x')), {"config.28: ", "bytes"}) == "");
 }
