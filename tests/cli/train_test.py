@@ -315,6 +315,28 @@ def python_reward(c):
     assert abs(record["reward"] - weighted) < 1e-9
 
 
+@case
+def metrics_of_a_function_by_the_runs_names(c):
+    """Whatever a function logs, the run's own numbers are what they are without it."""
+    (c.folder / "quiet.py").write_text(
+        "def f(completions, **kwargs):\n    return [0.1 * (i % 4) for i in range(len(completions))]\n")
+    changes = {"trl": {"reward_funcs": ["quiet.f"], "beta": 0.02}}
+    c.train({**changes, "output_dir": "quiet"}).expect(0)
+    names = sorted({name for record in c.metrics("quiet") for name in record})
+    (c.folder / "quiet.py").write_text(
+        "def f(completions, log_metric, **kwargs):\n"
+        f"    for name in {names!r}:\n        log_metric(name, 1e6)\n"
+        "    log_metric('mine', 2.0)\n"
+        "    return [0.1 * (i % 4) for i in range(len(completions))]\n")
+    result = c.train({**changes, "output_dir": "loud"}).expect(0, "logs a metric by the name 'loss'", "logged/loss")
+    assert result.err.count("by the name 'loss'") + result.out.count("by the name 'loss'") == 1, result.err
+    quiet, loud = without_times(c.metrics("quiet")), without_times(c.metrics("loud"))
+    for one, other in zip(quiet, loud):
+        assert all(other[name] == value for name, value in one.items()), (one, other)
+        assert other["mine"] == 2.0 and other["logged/step"] == 1e6 and other["logged/reward"] == 1e6, other
+    c.run("report", "loud").expect(0)
+
+
 GAME = """
 import os, time
 

@@ -122,7 +122,7 @@ TEST_CASE("a completion whose environment failed is not in its group") {
     auto out = (*rewards.alignment)(view);
     const auto diversity = (*rewards.diversity)(view);
     out.insert(out.end(), diversity.begin(), diversity.end());
-    return std::pair(out, call.log.metrics);
+    return std::pair(out, call.log.own_metrics);
   };
   const auto [few, few_metrics] = values(Call({"abc"}, 3, {"fg", "h", "ii"}, {"fg"}), {});
   const auto [gaps, gap_metrics] = values(Call({"abc"}, 4, {"fg", "", "h", "ii"}, {"fg"}), {0, 1, 0, 0});
@@ -154,7 +154,7 @@ TEST_CASE("alignment and diversity as two reward functions") {
   CHECK(al[1] == Approx(first.alignment[1]));
   CHECK(dv[0] == Approx(first.diversity[0]));
   const auto logged = [&](const std::string& name) {
-    for (const auto& [key, value] : call.log.metrics)
+    for (const auto& [key, value] : call.log.own_metrics)
       if (key == name) return value;
     return std::nan("");
   };

@@ -166,6 +166,10 @@ TEST_CASE("what is no row of ours has failed, in a way that is counted, and carr
   reply["response"]["output"][0]["generation_log_probs"] = {-0.25};
   CHECK(failure_of(reply) == "no_token_ids");
   reply = played();
+  reply["response"]["output"][0]["generation_log_probs"] =
+      std::vector<float>(reply["response"]["output"][0]["generation_token_ids"].size(), 0.5f);
+  CHECK(failure_of(reply) == "malformed");
+  reply = played();
   reply["response"]["output"][2]["generation_token_ids"][0] = 100;
   CHECK(failure_of(reply) == "foreign_ids");
   reply = played();

@@ -286,6 +286,16 @@ TEST_CASE("what a function gets wrong is said with its place") {
         "");
   CHECK(lacks(error(ids + "[[1]] * 4, 'logprobs': [[0.0, 0.0]] * 4}\n"), {"remote.63", "2 entries for 1 tokens"}) ==
         "");
+  const std::string probs = ids + "[[1, 2]] * 4, 'logprobs': [[-1.0, -0.5]] * 2 + ";
+  CHECK(lacks(error(probs + "[[-1.0, 0.5], [0, 0]]}\n"),
+              {"remote.63", "logprobs of row 2 holds 0.5 at token 1", "at most 0"}) == "");
+  CHECK(lacks(error(probs + "[[0, 0], [float('nan'), 0]]}\n"),
+              {"remote.63", "logprobs of row 3 holds nan at token 0"}) == "");
+  CHECK(lacks(error(probs + "[[0, 0], [0, float('-inf')]]}\n"), {"remote.63", "row 3 holds -inf at token 1"}) == "");
+  CHECK(lacks(error(ids + "[[1, 2]] * 4, 'env_mask': [[1, 257]] * 4}\n"),
+              {"remote.63", "env_mask of row 0 holds 257 at token 1", "0 or 1"}) == "");
+  CHECK(lacks(error(ids + "[[1, float('nan')]] * 4}\n"),
+              {"remote.63", "completion_ids of row 0 holds nan at token 1"}) == "");
   CHECK(lacks(error("import os\ndef f(model, prompts):\n  os._exit(3)\n"), {"remote.65", "3"}) == "");
   CHECK(lacks(error("def f(model, prompts):\n  return [model.generate([[1] * 200])]\n"),
               {"remote.62", "200 tokens", "room for 200"}) == "");

@@ -57,7 +57,7 @@ TEST_CASE("error: the failure stops the run") {
   CHECK_THROWS_WITH(score(OnFailure::error, {"a", "bad"}, &log),
                     Catch::Contains("[rlalgo.reward.2]") && Catch::Contains("a bad text"));
   CHECK(score(OnFailure::error, {"a", "bb"}, &log) == std::vector<double>{1, 2});
-  CHECK(log.metrics.empty());
+  CHECK(log.own_metrics.empty());
 }
 
 TEST_CASE("nan and zero: only the completions that fail lose their value") {
@@ -65,9 +65,9 @@ TEST_CASE("nan and zero: only the completions that fail lose their value") {
   reward::RewardLog log;
   const auto zero = score(OnFailure::zero, texts, &log);
   CHECK(zero == std::vector<double>{1, 2, 0, 4, 5, 0, 0});
-  REQUIRE(log.metrics.size() == 1);
-  CHECK(log.metrics[0].first == "rewards/fussy/failed");
-  CHECK(log.metrics[0].second == Approx(3.0 / 7));
+  REQUIRE(log.own_metrics.size() == 1);
+  CHECK(log.own_metrics[0].first == "rewards/fussy/failed");
+  CHECK(log.own_metrics[0].second == Approx(3.0 / 7));
   REQUIRE(log.warnings.size() == 1);
   CHECK_THAT(log.warnings[0], Catch::Contains("failed for 3 of 7") && Catch::Contains("a bad text"));
   REQUIRE(log.extras.size() == 1);
@@ -79,7 +79,7 @@ TEST_CASE("nan and zero: only the completions that fail lose their value") {
 TEST_CASE("nothing fails: the share is written as 0, nothing is warned of") {
   reward::RewardLog log;
   CHECK(score(OnFailure::nan, {"a"}, &log) == std::vector<double>{1});
-  CHECK(log.metrics.at(0).second == 0.0);
+  CHECK(log.own_metrics.at(0).second == 0.0);
   CHECK(log.warnings.empty());
   CHECK(score(OnFailure::nan, {}, &log).empty());
 }
@@ -146,8 +146,8 @@ TEST_CASE("infinite and too large values are failures of their own completion") 
     CHECK(scored.values[0] == 1);
     CHECK(scored.values[3] == -3.4e38);
     CHECK(std::isnan(scored.values[6]));
-    REQUIRE(scored.log.metrics.size() == 1);
-    CHECK(scored.log.metrics[0].second == Approx(4.0 / 7));
+    REQUIRE(scored.log.own_metrics.size() == 1);
+    CHECK(scored.log.own_metrics[0].second == Approx(4.0 / 7));
     REQUIRE(scored.log.warnings.size() == 1);
     CHECK_THAT(scored.log.warnings[0], Catch::Contains("failed for 4 of 7") && Catch::Contains("it returned -inf"));
   }
@@ -162,6 +162,6 @@ TEST_CASE("a step with several calls is warned of once, and counted each time") 
   CHECK(given(guarded, 1, 0).log.warnings.size() == 1);
   const Scored again = given(guarded, 1, 0);
   CHECK(again.log.warnings.empty());
-  CHECK(again.log.metrics.at(0).second == 1.0);
+  CHECK(again.log.own_metrics.at(0).second == 1.0);
   CHECK(given(guarded, 1, 1).log.warnings.size() == 1);
 }

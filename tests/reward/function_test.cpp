@@ -26,6 +26,32 @@ struct Fake final : reward::RewardFunction {
 };
 }  // namespace
 
+TEST_CASE("a metric by a name that the run has stands apart, and a warning says so") {
+  class Logs final : public reward::RewardFunction {
+   public:
+    [[nodiscard]] std::string name() const override { return "loud"; }
+    std::vector<double> operator()(const reward::RewardCall& call) override {
+      for (const char* name : {"loss", "step", "rewards/loud/mean", "mine", "loss"})
+        call.log->metrics.emplace_back(name, 1e6);
+      call.log->own_metrics.emplace_back("rewards/loud/failed", 0.0);
+      return std::vector<double>(call.size(), 1.0);
+    }
+  };
+  Logs loud;
+  reward::RewardLog log;
+  log.metrics.emplace_back("loss", 1.0);  // of somebody before
+  (void)reward::evaluate(loud, {.texts = {}, .log = &log});
+  std::vector<std::string> names;
+  for (const auto& [name, value] : log.metrics) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"loss", "logged/loss", "logged/step", "logged/rewards/loud/mean", "mine",
+                                          "logged/loss"});
+  CHECK(log.own_metrics.at(0).first == "rewards/loud/failed");
+  REQUIRE(log.warnings.size() == 3);
+  CHECK(
+      log.warnings[0] ==
+      "the reward function 'loud' logs a metric by the name 'loss', which is the run's own: it stands as logged/loss");
+}
+
 TEST_CASE("a call returns one value per completion or fails with a number") {
   const std::vector<std::string> texts = {"a", "b"};
   reward::RewardCall call;

@@ -42,8 +42,8 @@ class Guarded final : public RewardFunction {
                              std::to_string(call.size()) + " completions, which count as " +
                              (policy_ == OnFailure::nan ? "not scored" : "0") + ": " + failures.first);
     if (call.size() > 0)
-      log.metrics.emplace_back("rewards/" + name() + "/failed",
-                               static_cast<double>(failures.rows) / static_cast<double>(call.size()));
+      log.own_metrics.emplace_back("rewards/" + name() + "/failed",
+                                   static_cast<double>(failures.rows) / static_cast<double>(call.size()));
     call.log->append(std::move(log));
     return values;
   }

@@ -28,14 +28,17 @@ using Json = nlohmann::ordered_json;
 
 // What reward functions may log beside their values.
 struct RewardLog {
-  std::vector<std::pair<std::string, double>> metrics;  // log_metric(name, value)
-  std::vector<std::pair<std::string, Json>> extras;     // log_extra(column, one entry per completion)
-  std::vector<std::string> warnings;                    // one line each, for the log
+  // log_metric(name, value) of a user's function; a name that the run has itself becomes logged/<name>.
+  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, double>> own_metrics;  // of the run's own functions, by any name
+  std::vector<std::pair<std::string, Json>> extras;         // log_extra(column, one entry per completion)
+  std::vector<std::string> warnings;                        // one line each, for the log
   // Completions whose environment failed: they leave their group, whatever other functions say of them. Ascending.
   std::vector<std::size_t> failed;
 
   void append(RewardLog other) {
     metrics.insert(metrics.end(), other.metrics.begin(), other.metrics.end());
+    own_metrics.insert(own_metrics.end(), other.own_metrics.begin(), other.own_metrics.end());
     extras.insert(extras.end(), other.extras.begin(), other.extras.end());
     warnings.insert(warnings.end(), other.warnings.begin(), other.warnings.end());
     failed.insert(failed.end(), other.failed.begin(), other.failed.end());

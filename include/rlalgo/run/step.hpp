@@ -30,7 +30,7 @@ struct StepResult {
   core::Metrics metrics;                                // the method's metrics, exact over the step
   std::vector<std::pair<std::string, double>> seconds;  // parts of the step, logged as time/<name>
   std::int64_t tokens = 0;                              // prompt + completion tokens handled, for tokens/s
-  std::vector<std::string> warnings;                    // for the user, shown once each step
+  std::vector<std::string> warnings;                    // for the user; of equal ones the first is shown
 };
 
 // One line of metrics.jsonl. NaN and infinite values print as null.

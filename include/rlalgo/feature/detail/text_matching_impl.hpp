@@ -137,10 +137,10 @@ class AlignmentReward final : public reward::RewardFunction {
       call.log->extras.emplace_back("ground_truth", std::move(truths));
       const double al = core::moments(alignment).mean, dv = core::moments(columns_->diversity).mean;
       const TextMatchingConfig& c = columns_->matching.config();
-      call.log->metrics.emplace_back("ebft/alignment", al);
-      call.log->metrics.emplace_back("ebft/diversity", dv);
-      call.log->metrics.emplace_back("ebft/reward", c.alignment_coef * al - c.diversity_coef * dv);
-      call.log->metrics.emplace_back("ebft/cfm_loss", core::moments(mismatch).mean);
+      call.log->own_metrics.emplace_back("ebft/alignment", al);
+      call.log->own_metrics.emplace_back("ebft/diversity", dv);
+      call.log->own_metrics.emplace_back("ebft/reward", c.alignment_coef * al - c.diversity_coef * dv);
+      call.log->own_metrics.emplace_back("ebft/cfm_loss", core::moments(mismatch).mean);
     }
     return alignment;
   }

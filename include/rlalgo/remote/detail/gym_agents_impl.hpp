@@ -188,7 +188,7 @@ RLALGO_INLINE data::Completion gym_episode(const nlohmann::ordered_json& reply, 
       for (const data::TokenId id : *ids)
         if (id < 0 || id >= config.vocab_size) return failed("foreign_ids");
     for (const float p : log_probs)
-      if (!std::isfinite(p)) return failed("malformed");
+      if (!std::isfinite(p) || p > 1e-3F) return failed("malformed");  // rounding of a probability of 1
     if (rows.empty() || !detail::repeats(rows.back(), shown)) {
       rows.emplace_back();
       rows.back().prompt_ids = shown;

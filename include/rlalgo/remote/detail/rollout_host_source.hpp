@@ -364,10 +364,20 @@ def numbers(values, at, name, kind):
     for one in unwrapped(values):
         if isinstance(one, list):  # of the likeliest tokens, the drawn one first
             one = one[0] if one else None
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or (kind is int and one != int(one)):
-            raise Refusal("value", "%s of row %d holds %r" % (name, at, one), row=at)
+        if (isinstance(one, bool) or not isinstance(one, (int, float)) or not math.isfinite(one)
+                or (kind is int and one != int(one))):
+            raise Refusal("value", "%s of row %d holds %r at token %d" % (name, at, one, len(out)), row=at)
         out.append(kind(one))
     return out
+
+
+def allowed(values, at, name):
+    # Log-probs of probabilities, 1 rounded up among them; a mask of 0 and 1.
+    for t, one in enumerate(values):
+        if one > 1e-3 if name == "logprobs" else one not in (0, 1):
+            expected = "a log-prob, at most 0" if name == "logprobs" else "0 or 1"
+            raise Refusal("value", "%s of row %d holds %r at token %d, not %s" % (name, at, one, t, expected), row=at)
+    return values
 
 
 def plain(value):
@@ -409,7 +419,7 @@ def rows_of(result, count):
                "ids": numbers(made["completion_ids"][i], i, "completion_ids", int)}
         for name, key, kind in (("logprobs", "log_probs", float), ("env_mask", "mask", int)):
             if name in made and made[name][i] is not None:
-                one[key] = numbers(made[name][i], i, name, kind)
+                one[key] = allowed(numbers(made[name][i], i, name, kind), i, name)
                 if len(one[key]) != len(one["ids"]):
                     raise Refusal("value", "%s of row %d has %d entries for %d tokens" % (name, i, len(one[key]), len(one["ids"])), row=i)
         completions.append(one)

@@ -15,6 +15,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/metric_names.hpp>
 #include <rlalgo/reward/function.hpp>
 
 namespace rlalgo::reward {
@@ -26,6 +27,7 @@ RLALGO_INLINE void join_logs(const std::vector<std::pair<std::size_t, RewardLog>
     for (const std::size_t row : log.failed) out.failed.push_back(first + row);
     first += rows;
     out.metrics.insert(out.metrics.end(), log.metrics.begin(), log.metrics.end());
+    out.own_metrics.insert(out.own_metrics.end(), log.own_metrics.begin(), log.own_metrics.end());
     out.warnings.insert(out.warnings.end(), log.warnings.begin(), log.warnings.end());
     for (const auto& [column, entries] : log.extras)
       if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
@@ -54,6 +56,7 @@ RLALGO_INLINE std::string detail::number_text(double value) {
 RLALGO_INLINE std::vector<double> detail::values_of(RewardFunction& function, const RewardCall& call) {
   std::vector<double> values;
   const std::size_t logged_before = call.log == nullptr ? 0 : call.log->extras.size();
+  const std::size_t metrics_before = call.log == nullptr ? 0 : call.log->metrics.size();
   try {
     values = function(call);
   } catch (const core::Error&) {
@@ -72,6 +75,16 @@ RLALGO_INLINE std::vector<double> detail::values_of(RewardFunction& function, co
                  .expected = std::to_string(call.size()) + ", one per completion",
                  .where = "step " + std::to_string(call.step)});
   if (call.log == nullptr) return values;
+  for (std::size_t k = metrics_before; k < call.log->metrics.size(); ++k) {
+    std::string& name = call.log->metrics[k].first;
+    if (!core::is_run_metric(name)) continue;
+    const std::string shown = core::logged_name(name);
+    std::string warning = "the reward function '" + function.name() + "' logs a metric by the name '" + name +
+                          "', which is the run's own: it stands as " + shown;
+    if (std::find(call.log->warnings.begin(), call.log->warnings.end(), warning) == call.log->warnings.end())
+      call.log->warnings.push_back(std::move(warning));
+    name = shown;
+  }
   for (std::size_t k = logged_before; k < call.log->extras.size(); ++k) {
     const auto& [column, entries] = call.log->extras[k];
     if (!entries.is_array() || entries.size() != call.size())

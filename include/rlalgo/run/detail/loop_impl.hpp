@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,6 +126,8 @@ class Loop::Body {
   std::int64_t saved_ = -1;       // step of the newest checkpoint of this run
   std::int64_t evaluated_ = -1;   // the step of the last evaluation
   double epoch_ = 0.0;
+  static constexpr std::size_t most_warned = 10'000;
+  std::set<std::string> warned_;  // what was said once need not be said each step
   bool announced_ = false;
   std::string started_ = utc_now();
   core::Stopwatch runtime_;
@@ -283,7 +286,8 @@ RLALGO_INLINE void Loop::Body::one_step() {
   totals_.loss += result.loss;
   totals_.tokens += result.tokens;
   window_.add(result, seconds);
-  for (const std::string& warning : result.warnings) message("warning: " + warning);
+  for (const std::string& warning : result.warnings)
+    if (warned_.size() >= most_warned || warned_.insert(warning).second) message("warning: " + warning);
   for (Observer* o : observers_) o->on_step({step_, config_.max_steps, seconds, result});
   if (step_ % config_.logging_steps == 0 || (config_.logging_first_step && step_ == 1)) emit_window();
   if (config_.eval.due(step_, epoch_before, epoch_)) evaluate();

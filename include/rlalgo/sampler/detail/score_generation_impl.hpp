@@ -74,8 +74,8 @@ inline void note_failed_episodes(const Generation& generation, reward::RewardLog
   }
   if (episodes == 0) return;
   const auto n = static_cast<double>(episodes);
-  log.metrics.emplace_back("rollout/failed", static_cast<double>(failed) / n);
-  for (const auto& [kind, count] : kinds) log.metrics.emplace_back("rollout/failed/" + kind, count / n);
+  log.own_metrics.emplace_back("rollout/failed", static_cast<double>(failed) / n);
+  for (const auto& [kind, count] : kinds) log.own_metrics.emplace_back("rollout/failed/" + kind, count / n);
 }
 
 RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedReward> rewards, std::int64_t step,
@@ -137,8 +137,9 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     for (std::size_t k = 0; k < rewards.size(); ++k) row.push_back(generation.rewards(i, k));
   }
   batch.warnings.insert(batch.warnings.end(), log.warnings.begin(), log.warnings.end());
-  for (const auto& [name, value] : log.metrics)
-    if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
+  for (const auto* logged : {&log.own_metrics, &log.metrics})
+    for (const auto& [name, value] : *logged)
+      if (!std::isnan(value)) batch.metrics.mean(name, value, 1.0);
   for (const auto& [column, entries] : log.extras)
     for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
