@@ -175,3 +175,29 @@ TEST_CASE("any text is read in bounded time and depth") {
   }
   SUCCEED();
 }
+
+TEST_CASE("what an answer costs is bounded, and what is given up is said") {
+  std::string numbers, sums;
+  for (int i = 0; i < 20000; ++i) numbers += std::to_string(i % 10) + " ";
+  for (int i = 0; i < 20000; ++i) sums += "1+1 ";
+  bool gave_up = false;
+  CHECK(reward::solution_answer(numbers, &gave_up)->text == "9");
+  CHECK(reward::solution_answer(numbers + "1+1x", &gave_up)->read());
+  CHECK(reward::solution_answer(sums, &gave_up).has_value());
+  CHECK_FALSE(gave_up);
+  for (const std::string piece : {"\\[", "$$", "$", "\\boxed{", "\\boxed{1}", "answer: $", "\\dfrac{1}{2} and ",
+                                  "final answer ", "1 1+", " [", "( ", "\\left"}) {
+    std::string text;
+    while (text.size() < 60'000) text += piece;
+    (void)reward::solution_answer(text);
+    (void)reward::completion_answer(text);
+    (void)reward::completion_answer("\\boxed{" + text + "}");
+  }
+  std::string factorials;
+  for (int i = 0; i < 190; ++i) factorials += (i > 0 ? "," : "") + std::string("99") + std::to_string(100 + i) + "!";
+  const auto gold = reward::solution_answer("$" + factorials + "$");
+  REQUIRE(gold);
+  REQUIRE(gold->read());
+  CHECK(reward::agrees(*gold, reward::completion_answer("\\boxed{" + factorials + ",5}"), &gave_up) == false);
+  CHECK(gave_up);
+}

@@ -43,6 +43,7 @@ inline constexpr double not_applicable = std::numeric_limits<double>::quiet_NaN(
 struct Judged {
   std::vector<double> values;  // 1, 0, NaN
   std::vector<std::string> gold, answer;
+  std::size_t given_up = 0;  // rows whose solution or answer takes too long to read or to compare
 };
 
 // Column `solution` as text; null where the row has none.
@@ -65,32 +66,50 @@ inline std::string shown(const MathsAnswer& answer) {
 // Solutions repeat within a group: each text is read once per call.
 class SolutionCache {
  public:
-  const std::optional<MathsAnswer>& operator()(const std::string& text) {
-    const auto found = cache_.find(text);
-    if (found != cache_.end()) return found->second;
-    return cache_.emplace(text, solution_answer(text)).first->second;
+  struct Entry {
+    std::optional<MathsAnswer> answer;
+    bool gave_up = false;
+  };
+  const Entry& operator()(const std::optional<std::string>& text) {
+    static const Entry none;
+    if (!text) return none;
+    const auto [at, added] = cache_.try_emplace(*text);
+    if (added) at->second.answer = solution_answer(*text, &at->second.gave_up);
+    return at->second;
   }
 
  private:
-  std::map<std::string, std::optional<MathsAnswer>> cache_;
+  std::map<std::string, Entry> cache_;
 };
 
-inline void judge(std::string_view text, const std::optional<MathsAnswer>& gold, Judged& out) {
+inline void judge(std::string_view text, const SolutionCache::Entry& solution, Judged& out) {
+  const std::optional<MathsAnswer>& gold = solution.answer;
   if (!gold) {
+    out.given_up += solution.gave_up ? 1 : 0;
     out.values.push_back(not_applicable);
     out.gold.emplace_back("[unparseable]");
     out.answer.emplace_back("[skipped]");
     return;
   }
-  const std::optional<MathsAnswer> answer = completion_answer(text);
-  const std::optional<bool> right = agrees(*gold, answer);
+  bool gave_up = false;
+  const std::optional<MathsAnswer> answer = completion_answer(text, &gave_up);
+  const std::optional<bool> right = agrees(*gold, answer, &gave_up);
+  out.given_up += gave_up ? 1 : 0;
   out.values.push_back(right ? (*right ? 1.0 : 0.0) : not_applicable);
   out.gold.push_back(shown(*gold));
   out.answer.push_back(answer ? shown(*answer) : "[unparseable]");
 }
 
+inline void warn_of_given_up(const RewardCall& call, const Judged& judged, const char* who) {
+  if (call.log == nullptr || judged.given_up == 0) return;
+  call.log->warnings.push_back(
+      std::string(who) + ": " + std::to_string(judged.given_up) + " of " + std::to_string(call.size()) +
+      " rows take too long to read as mathematics: a solution counts as not known, an answer as wrong");
+}
+
 inline void log_judged(const RewardCall& call, const Judged& judged, const char* who) {
   if (call.log == nullptr) return;
+  warn_of_given_up(call, judged, who);
   Json solutions = Json::array();
   for (std::size_t i = 0; i < call.size(); ++i) {
     const auto text = solution_text(call, i, who);
@@ -116,7 +135,7 @@ struct Accuracy {
     detail::SolutionCache solutions;
     for (std::size_t i = 0; i < call.size(); ++i) {
       const auto solution = detail::solution_text(call, i, who);
-      detail::judge(call.texts[i], solution ? solutions(*solution) : std::nullopt, out);
+      detail::judge(call.texts[i], solutions(solution), out);
     }
     return out;
   }
@@ -145,7 +164,7 @@ struct ReasoningAccuracy {
         out.answer.emplace_back("[incomplete reasoning]");
         continue;
       }
-      detail::judge(std::string_view(text).substr(after), solution ? solutions(*solution) : std::nullopt, out);
+      detail::judge(std::string_view(text).substr(after), solutions(solution), out);
     }
     detail::log_judged(call, out, who);
     return out.values;
@@ -168,7 +187,9 @@ struct CosineScaled {
   }
 
   std::vector<double> operator()(const RewardCall& call) const {
-    std::vector<double> values = Accuracy::judge(call, "cosine_scaled_reward").values;
+    const detail::Judged judged = Accuracy::judge(call, "cosine_scaled_reward");
+    detail::warn_of_given_up(call, judged, "cosine_scaled_reward");
+    std::vector<double> values = judged.values;
     for (std::size_t i = 0; i < values.size(); ++i)
       if (!std::isnan(values[i]))
         values[i] = value(values[i] > 0, static_cast<std::int64_t>(call.completion_ids[i].size()));
@@ -178,7 +199,9 @@ struct CosineScaled {
 
 struct RelativeLength {
   std::vector<double> operator()(const RewardCall& call) const {
-    std::vector<double> values = Accuracy::judge(call, "length_reward").values;
+    const detail::Judged judged = Accuracy::judge(call, "length_reward");
+    detail::warn_of_given_up(call, judged, "length_reward");
+    std::vector<double> values = judged.values;
     for (std::size_t begin = 0, end = 0; begin < call.size(); begin = end) {
       auto shortest = static_cast<double>(call.completion_ids[begin].size()), longest = shortest;
       for (end = begin; end < call.size() && *call.prompts[end] == *call.prompts[begin]; ++end) {

@@ -9,6 +9,8 @@
 // tuples, intervals and their unions, equations, inequalities, ±, matrices, words in \text{…}. Not read: integrals,
 // sums, limits, logic, set builders, periods over decimals, "…" (detail/maths_parse.hpp). A solution that is not read
 // agrees with the same text only; beside any other completion the answer is "not known".
+// Each call does a bounded number of small operations (detail/maths_work.hpp; ten million and a hundred a byte: tenths
+// of a second); beyond that there is no answer, or none that agrees, and `gave_up` is set, as after math-verify's seconds.
 // Source: trl.rewards.accuracy_reward over math-verify 0.9 (Kydlíček): where answers are looked for, what is dropped,
 // and how values are compared.
 // Departures: docs/departures.md, "Maths answers".
@@ -29,14 +31,15 @@ struct MathsAnswer {
 };
 
 // The answer of a completion: its last box, else the last formula that is announced as the answer. Nothing: none is.
-[[nodiscard]] std::optional<MathsAnswer> completion_answer(std::string_view text);
+[[nodiscard]] std::optional<MathsAnswer> completion_answer(std::string_view text, bool* gave_up = nullptr);
 
 // The answer of a dataset's solution: any formula or number, the best announced and the last of these. Nothing: none.
-[[nodiscard]] std::optional<MathsAnswer> solution_answer(std::string_view text);
+[[nodiscard]] std::optional<MathsAnswer> solution_answer(std::string_view text, bool* gave_up = nullptr);
 
 // Whether a completion's answer (none: no answer was found) is the solution's. Nothing when the solution was not read
 // and the texts differ.
-[[nodiscard]] std::optional<bool> agrees(const MathsAnswer& gold, const std::optional<MathsAnswer>& answer);
+[[nodiscard]] std::optional<bool> agrees(const MathsAnswer& gold, const std::optional<MathsAnswer>& answer,
+                                         bool* gave_up = nullptr);
 
 }  // namespace rlalgo::reward
 

@@ -128,12 +128,13 @@ RLALGO_INLINE double soft_format(const std::string& text) {
   const std::string_view all = text;
   constexpr std::string_view open = "<reasoning>", close = "</reasoning>", answer = "<answer>";
   if (!all.starts_with(open)) return 0.0;
+  const std::size_t last_end = all.rfind("</answer>");
   for (std::size_t at = all.find(close, open.size()); at != std::string_view::npos; at = all.find(close, at + 1)) {
     std::size_t next = at + close.size();
     if (!all.substr(next).starts_with(answer) && next < all.size() &&
         detail::blanks.find(all[next]) != std::string_view::npos)
       ++next;
-    if (all.substr(next).starts_with(answer) && all.find("</answer>", next) != std::string_view::npos) return 0.25;
+    if (last_end != std::string_view::npos && next <= last_end && all.substr(next).starts_with(answer)) return 0.25;
   }
   return 0.0;
 }

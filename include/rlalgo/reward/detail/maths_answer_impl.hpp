@@ -14,6 +14,7 @@
 #include <rlalgo/reward/detail/maths_node.hpp>
 #include <rlalgo/reward/detail/maths_normalize.hpp>
 #include <rlalgo/reward/detail/maths_parse.hpp>
+#include <rlalgo/reward/detail/maths_work.hpp>
 #include <rlalgo/reward/maths_answer.hpp>
 
 namespace rlalgo::reward {
@@ -110,36 +111,28 @@ inline MathsAnswer read(const Find& find, bool lenient) {
   return answer;
 }
 
-}  // namespace detail
-
-RLALGO_INLINE std::optional<MathsAnswer> completion_answer(std::string_view text) {
-  const auto found = detail::find_in_completion(text);
-  if (!found) return std::nullopt;
-  return detail::read(*found, false);
-}
-
-RLALGO_INLINE std::optional<MathsAnswer> solution_answer(std::string_view text) {
-  const std::string whole = detail::stripped(text);
+// The answer of a dataset's solution: the first that is read, in the order of the finds.
+inline std::optional<MathsAnswer> best_answer(std::string_view text) {
+  const std::string whole = stripped(text);
   // A bare formula, such as 2\sqrt{3}, is read as one.
   if (whole.find('\\') != std::string::npos && whole.find_first_of("$\n") == std::string::npos &&
       whole.find("\\boxed") == std::string::npos && whole.find("\\(") == std::string::npos &&
       whole.find("\\[") == std::string::npos) {
-    detail::Find all;
+    Find all;
     all.formulas.push_back({whole, false});
-    MathsAnswer answer = detail::read(all, true);
+    MathsAnswer answer = read(all, true);
     if (answer.read()) return answer;
   }
   std::optional<MathsAnswer> first;
-  std::vector<const detail::Find*> unread;
-  const auto groups = detail::finds_in_solution(text);
+  std::vector<const Find*> unread;
+  const auto groups = finds_in_solution(text);
   for (const auto& group : groups)
-    for (const detail::Find& find : group) {
+    for (const Find& find : group) {
       // A number within a formula that was not read is not the formula's value.
-      const auto holds = [&](const detail::Find* other) {
-        return other->begin <= find.begin && find.end <= other->end;
-      };
+      const auto holds = [&](const Find* other) { return other->begin <= find.begin && find.end <= other->end; };
+      MathsWork::charge(unread.size());
       if (find.plain && std::any_of(unread.begin(), unread.end(), holds)) continue;
-      MathsAnswer answer = detail::read(find, true);
+      MathsAnswer answer = read(find, true);
       if (answer.read()) return answer;
       if (!find.plain) unread.push_back(&find);
       if (!first) first = std::move(answer);
@@ -147,12 +140,44 @@ RLALGO_INLINE std::optional<MathsAnswer> solution_answer(std::string_view text) 
   return first;
 }
 
-RLALGO_INLINE std::optional<bool> agrees(const MathsAnswer& gold, const std::optional<MathsAnswer>& answer) {
+}  // namespace detail
+
+RLALGO_INLINE std::optional<MathsAnswer> completion_answer(std::string_view text, bool* gave_up) {
+  const detail::MathsWork work(text.size());
+  try {
+    const auto found = detail::find_in_completion(text);
+    if (!found) return std::nullopt;
+    return detail::read(*found, false);
+  } catch (const detail::TooMuchWork&) {
+    if (gave_up != nullptr) *gave_up = true;
+    return std::nullopt;
+  }
+}
+
+RLALGO_INLINE std::optional<MathsAnswer> solution_answer(std::string_view text, bool* gave_up) {
+  const detail::MathsWork work(text.size());
+  try {
+    return detail::best_answer(text);
+  } catch (const detail::TooMuchWork&) {
+    if (gave_up != nullptr) *gave_up = true;
+    return std::nullopt;
+  }
+}
+
+RLALGO_INLINE std::optional<bool> agrees(const MathsAnswer& gold, const std::optional<MathsAnswer>& answer,
+                                         bool* gave_up) {
   // Equal texts agree, but for a completion that writes malformed LaTeX where the solution could be repaired.
   const bool comparable = answer && (gold.read() == answer->read() || gold.text.ends_with('.'));
   if (comparable && !gold.text.empty() && gold.text == answer->text) return true;
   if (!gold.read()) return std::nullopt;
-  return answer && answer->read() && detail::same_answer(gold.value, answer->value);
+  if (!answer || !answer->read()) return false;
+  const detail::MathsWork work(gold.text.size() + answer->text.size());
+  try {
+    return detail::same_answer(gold.value, answer->value);
+  } catch (const detail::TooMuchWork&) {
+    if (gave_up != nullptr) *gave_up = true;
+    return false;
+  }
 }
 
 }  // namespace rlalgo::reward

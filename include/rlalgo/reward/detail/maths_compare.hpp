@@ -20,6 +20,7 @@
 #include <rlalgo/reward/detail/maths_evaluate.hpp>
 #include <rlalgo/reward/detail/maths_node.hpp>
 #include <rlalgo/reward/detail/maths_parse.hpp>
+#include <rlalgo/reward/detail/maths_work.hpp>
 
 namespace rlalgo::reward::detail {
 
@@ -309,6 +310,7 @@ inline bool assigns(const Node& node) { return all_equalities(node) && MathsPars
 
 // --- ± ---------------------------------------------------------------------------------------------------------------
 inline bool holds_plus_minus(const Node& node) {
+  MathsWork::charge(1);
   if (node.kind == Kind::plus_minus) return true;
   for (const NodePtr& part : node.parts)
     if (part && holds_plus_minus(*part)) return true;

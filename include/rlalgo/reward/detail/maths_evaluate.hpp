@@ -17,6 +17,7 @@
 
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/reward/detail/maths_node.hpp>
+#include <rlalgo/reward/detail/maths_work.hpp>
 
 namespace rlalgo::reward::detail {
 
@@ -85,6 +86,7 @@ inline std::optional<std::int64_t> whole_number(const Node& node) {
 
 // Nothing when the formula is no rational function, or divides by zero.
 inline std::optional<Residue> field_value(const Node& node, std::uint64_t point) {
+  MathsWork::charge(8 + node.text.size());
   const auto part = [&](std::size_t i) { return field_value(*node.parts[i], point); };
   switch (node.kind) {
     case Kind::number: {
@@ -147,6 +149,7 @@ inline std::optional<Residue> field_value(const Node& node, std::uint64_t point)
     case Kind::factorial: {
       const auto n = whole_number(*node.parts[0]);
       if (!n || *n < 0 || *n > 100000) return std::nullopt;
+      MathsWork::charge(static_cast<std::size_t>(*n));
       Residue value = 1;
       for (std::int64_t k = 2; k <= *n; ++k) value = multiplied(value, static_cast<Residue>(k));
       return value;
@@ -156,6 +159,7 @@ inline std::optional<Residue> field_value(const Node& node, std::uint64_t point)
         const auto n = whole_number(*node.parts[0]), k = whole_number(*node.parts[1]);
         if (!n || !k || *n < 0 || *n > 100000) return std::nullopt;
         if (*k < 0 || *k > *n) return Residue{0};
+        MathsWork::charge(static_cast<std::size_t>(*k));
         Residue above = 1, below = 1;
         for (std::int64_t i = 1; i <= *k; ++i) {
           above = multiplied(above, static_cast<Residue>(*n - *k + i));
@@ -248,6 +252,7 @@ inline Complex function_value(const Node& node, std::uint64_t point) {
 
 // NaN where the formula has no value.
 inline Complex complex_value(const Node& node, std::uint64_t point) {
+  MathsWork::charge(8 + node.text.size());
   const auto part = [&](std::size_t i) { return complex_value(*node.parts[i], point); };
   switch (node.kind) {
     case Kind::number:
@@ -310,6 +315,7 @@ inline Complex complex_value(const Node& node, std::uint64_t point) {
 }
 
 inline bool holds_symbols(const Node& node) {
+  MathsWork::charge(1);
   if (node.kind == Kind::symbol || node.kind == Kind::word) return true;
   if (node.kind == Kind::function && node.text.starts_with("call ")) return true;
   for (const NodePtr& part : node.parts)

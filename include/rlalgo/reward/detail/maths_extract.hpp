@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/reward/detail/maths_work.hpp>
+
 namespace rlalgo::reward::detail {
 
 // One formula: what stands between its delimiters.
@@ -58,6 +60,8 @@ inline std::size_t percent_end(std::string_view text, std::size_t at) {
 }
 
 inline bool holds_box(std::string_view content) {
+  MathsWork::charge(content.size() / 16);
+  if (content.rfind('}') == std::string_view::npos) return false;
   for (std::size_t at = content.find("\\boxed{"); at != std::string_view::npos; at = content.find("\\boxed{", at + 1))
     if (content.find('}', at + 8) != std::string_view::npos) return true;
   return false;
@@ -74,6 +78,7 @@ struct Span {
 inline std::optional<Span> delimited(std::string_view text, std::size_t open_end, std::string_view close, bool one_line,
                                      Wanted wanted) {
   for (std::size_t at = open_end; at < text.size(); ++at) {
+    MathsWork::charge(1);
     if (one_line && text[at] == '\n') return std::nullopt;
     if (!text.substr(at).starts_with(close)) {
       if (close == "$" && text[at] == '\\' && at + 1 < text.size() && text[at + 1] == '$') ++at;
@@ -121,6 +126,7 @@ inline std::optional<Span> formula_at(std::string_view text, std::size_t at, Wan
     if (auto found = delimited(text, at + 2, "\\)", true, wanted)) return found;
   if (rest.size() > 3 && is_blank(rest[0]) && rest[1] == '[') {
     const std::size_t end = rest.find_first_of("[]\n", 2);
+    MathsWork::charge(std::min(end, rest.size()));
     if (end != std::string_view::npos && end > 2 && rest[end] == ']' && end + 1 < rest.size() &&
         is_blank(rest[end + 1]) && (wanted == Wanted::any || holds_box(rest.substr(2, end - 2))))
       return Span{rest.substr(2, end - 2), at + end + 2};
@@ -173,6 +179,7 @@ using Matcher = std::function<std::optional<Find>(std::string_view, std::size_t)
 // Every match from left to right, none overlapping another.
 inline void find_all(std::string_view text, const Matcher& matcher, std::vector<Find>& out) {
   for (std::size_t at = 0; at < text.size();) {
+    MathsWork::charge(1);
     std::optional<Find> found = matcher(text, at);
     if (found) out.push_back(*found);
     at = found && found->end > at ? found->end : at + 1;
@@ -303,45 +310,83 @@ inline std::optional<Find> plain_number_at(std::string_view text, std::size_t at
   return find;
 }
 
-// Digits and operators ("1/2", "3 + 4"), with a delimiter behind them.
-inline std::optional<Find> plain_expression_at(std::string_view text, std::size_t at) {
-  const std::optional<std::size_t> start = plain_start(text, at);
-  if (!start) return std::nullopt;
-  std::size_t i = *start;
-  for (const char c : {'-', '(', '-'})
-    if (i < text.size() && text[i] == c) ++i;
-  if (i >= text.size() || !is_digit(text[i])) return std::nullopt;
-  const auto width = [&](std::size_t k) -> std::size_t {
-    if (is_digit(text[k]) || is_blank(text[k]) || std::string_view(".+-*/^()").find(text[k]) != std::string_view::npos)
-      return 1;
-    return text.substr(k).starts_with("×") || text.substr(k).starts_with("÷") ? 2 : 0;
-  };
-  std::vector<std::size_t> ends = {++i};
-  while (i < text.size() && width(i) > 0) ends.push_back(i += width(i));
-  const auto is_operator = [&](std::size_t k) { return !is_digit(text[k]) && !is_blank(text[k]) && text[k] != '.'; };
-  for (std::size_t k = ends.size(); k-- > 1;) {
-    const std::size_t end = ends[k];
-    bool any_operator = false;  // one that something follows
-    for (std::size_t j = 0; j + 1 < k; ++j) any_operator = any_operator || is_operator(ends[j]);
-    if (k >= 2 && !any_operator && !is_operator(ends[k - 2])) continue;
-    if (k < 2) break;
-    std::size_t suffix = text.substr(end).starts_with("**") ? end + 2 : end;
+// Digits, operators and blanks of an expression: the bytes of the one at hand, 0 for anything else.
+inline std::size_t expression_width(std::string_view text, std::size_t at) {
+  if (is_digit(text[at]) || is_blank(text[at]) || std::string_view(".+-*/^()").find(text[at]) != std::string_view::npos)
+    return 1;
+  return text.substr(at).starts_with("×") || text.substr(at).starts_with("÷") ? 2 : 0;
+}
+
+// Digits and operators ("1/2", "3 + 4"), with a delimiter behind them. Asked for one place after the other, it walks
+// through a stretch of digits and blanks once.
+class PlainExpression {
+ public:
+  std::optional<Find> operator()(std::string_view text, std::size_t at) {
+    const std::optional<std::size_t> start = plain_start(text, at);
+    if (!start) return std::nullopt;
+    std::size_t i = *start;
+    for (const char c : {'-', '(', '-'})
+      if (i < text.size() && text[i] == c) ++i;
+    if (i >= text.size() || !is_digit(text[i])) return std::nullopt;
+    const std::size_t first = ++i;  // the first end that is possible
+    if (i >= end_ || i < begin_ || text.data() != text_.data() || text.size() != text_.size()) measure(text, i);
+    if (endless_ || last_operator_ == none || first > last_operator_) return std::nullopt;
+    // The end that is taken is the last one with a delimiter behind it and an operator, which something follows, before.
+    std::size_t op = std::max(first, operator_ == none ? first : operator_);
+    while (!is_operator(text, op)) ++op;
+    MathsWork::charge(op - std::max(first, operator_ == none ? first : operator_) + 1);
+    operator_ = op;
+    for (std::size_t end = end_; end > op + expression_width(text, op);) {
+      MathsWork::charge(1);
+      if (const auto found = ended(text, at, *start, end)) return found;
+      --end;
+      while (end > first && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // within × and ÷
+    }
+    endless_ = true;  // nor is there an end for what begins later
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  static bool is_operator(std::string_view text, std::size_t at) {
+    return !is_digit(text[at]) && !is_blank(text[at]) && text[at] != '.' &&
+           (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
+  }
+  static std::optional<Find> ended(std::string_view text, std::size_t at, std::size_t start, std::size_t end) {
+    const std::size_t suffix = text.substr(end).starts_with("**") ? end + 2 : end;
     if (suffix < text.size() && !is_blank(text[suffix]) &&
         std::string_view(".,:)$").find(text[suffix]) == std::string_view::npos)
-      continue;
+      return std::nullopt;
     Find find;
     find.begin = at;
     find.end = suffix < text.size() ? suffix + 1 : suffix;
     find.plain = true;
-    find.formulas.push_back({text.substr(*start, end - *start), false});
+    find.formulas.push_back({text.substr(start, end - start), false});
     return find;
   }
-  return std::nullopt;
-}
+
+  // The stretch from `at` on, and the last operator in it.
+  void measure(std::string_view text, std::size_t at) {
+    text_ = text;
+    begin_ = at;
+    last_operator_ = operator_ = none;
+    endless_ = false;
+    end_ = at;
+    for (std::size_t width = 0; end_ < text.size() && (width = expression_width(text, end_)) > 0; end_ += width)
+      if (is_operator(text, end_)) last_operator_ = end_;
+    MathsWork::charge(end_ - begin_ + 1);
+  }
+
+  std::string_view text_;
+  std::size_t begin_ = 0, end_ = 0;                     // the stretch that was measured
+  std::size_t last_operator_ = none, operator_ = none;  // in it; the first one behind the last place that was asked for
+  bool endless_ = false;                                // no end has a delimiter behind it
+};
 
 // "=…" or text between the announcement and a plain number that no "=" follows.
 inline std::optional<Find> plain_at(std::string_view text, std::size_t at) {
-  if (auto found = plain_expression_at(text, at)) return found;
+  if (auto found = PlainExpression()(text, at)) return found;
   return plain_number_at(text, at);
 }
 
@@ -378,7 +423,7 @@ inline std::vector<std::vector<Find>> finds_in_solution(std::string_view text) {
       if (auto box = plain_box(text)) finds.push_back(*box);
     }
     if (rank == 300) {
-      find_all(text, plain_expression_at, finds);
+      find_all(text, PlainExpression(), finds);
       find_all(text, plain_number_at, finds);
     } else {
       find_all(text, announced(rank, plain_at), finds);

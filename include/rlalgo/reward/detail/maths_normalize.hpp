@@ -13,12 +13,20 @@
 #include <vector>
 
 #include <rlalgo/reward/detail/maths_extract.hpp>
+#include <rlalgo/reward/detail/maths_work.hpp>
 
 namespace rlalgo::reward::detail {
 
 inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
+  MathsWork::charge(text.size() / 16);
+  std::size_t at = text.find(from), begin = 0;
+  if (at == std::string::npos) return;
+  std::string out;
+  for (; at != std::string::npos; at = text.find(from, begin)) {
+    out.append(text, begin, at - begin).append(to);
+    begin = at + from.size();
+  }
+  text = out.append(text, begin);
 }
 
 inline std::string stripped(std::string_view text) {
@@ -33,9 +41,12 @@ inline std::string open_boxes(std::string_view text, bool only_last) {
   std::vector<std::string> contents;  // right to left
   std::size_t limit = text.size();    // boxes end before this
   std::size_t last_start = std::string_view::npos;
+  constexpr std::size_t unknown = std::string_view::npos - 1;
+  std::size_t boxed = unknown, framed = unknown;  // the last ones before `search`
   for (std::size_t search = text.size();;) {
     if (search == 0) break;
-    const std::size_t boxed = text.rfind("\\boxed", search - 1), framed = text.rfind("\\fbox", search - 1);
+    if (boxed != std::string_view::npos && boxed >= search) boxed = text.rfind("\\boxed", search - 1);
+    if (framed != std::string_view::npos && framed >= search) framed = text.rfind("\\fbox", search - 1);
     if (boxed == std::string_view::npos && framed == std::string_view::npos) break;
     const bool is_boxed = framed == std::string_view::npos || (boxed != std::string_view::npos && boxed > framed);
     const std::size_t start = is_boxed ? boxed : framed;
@@ -335,6 +346,9 @@ inline void remove_units(std::string& text) {
     if (!remove_unit_word(text)) break;
 }
 
+// Bytes: what is longer is not cleaned, for the parser will not read it (MathsReader::longest).
+inline constexpr std::size_t longest_cleaned = 40'000;
+
 struct Normalized {
   std::string text;
   bool lenient = false;  // malformed operators are repaired by the parser
@@ -342,6 +356,8 @@ struct Normalized {
 
 inline Normalized normalize(std::string_view content, bool only_last_box, bool lenient) {
   Normalized out{open_boxes(content, only_last_box), lenient};
+  if (out.text.size() > longest_cleaned) return out;
+  MathsWork::charge(out.text.size());
   basic_cleaning(out.text);
   remove_units(out.text);
   out.text = stripped(out.text);

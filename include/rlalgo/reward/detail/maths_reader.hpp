@@ -13,6 +13,7 @@
 
 #include <rlalgo/reward/detail/maths_extract.hpp>
 #include <rlalgo/reward/detail/maths_node.hpp>
+#include <rlalgo/reward/detail/maths_work.hpp>
 
 namespace rlalgo::reward::detail {
 
@@ -31,6 +32,7 @@ class MathsReader {
   static constexpr int deepest = 100;
 
   void skip() {
+    MathsWork::charge(1);
     for (;;) {
       at_ = skip_blanks(text_, at_);
       bool skipped = false;
