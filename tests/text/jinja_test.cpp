@@ -106,6 +106,42 @@ TEST_CASE("runaway templates are stopped") {
   CHECK(render("{{ " + std::string(150, '(') + "1" + std::string(150, ')') + " }}") == "1");
 }
 
+TEST_CASE("every operation costs its length") {
+  CHECK(render("{{ ('a'*100000 ~ 'b') in ('a'*500000) }}") == "False");
+  CHECK(render("{{ ('a'*500000).rfind('b' ~ 'a'*100000) }}") == "-1");
+  CHECK(render("{{ ('xyxy' * 10).rfind('yxyxyxyxyxyxyxyxyxyxy') }}") == "19");
+  const std::string often = "{% for i in range(9999) %}{% for j in range(9999) %}", end = "{% endfor %}{% endfor %}";
+  const std::string text = "{% set s = 'a' * 500000 %}{% set t = s ~ 'b' %}",
+                    list = "{% set s = [1] * 50000 %}{% set d = dict(a=1) %}";
+  for (const std::string& each :
+       {text + often + "{% if t in s %}{% endif %}", text + often + "{% if s < t %}{% endif %}",
+        text + often + "{% if s ~ 'a' == t %}{% endif %}", text + often + "{{ s.rfind(t) }}",
+        text + often + "{% set x = s|urlencode %}", text + often + "{% set x = ('%s' * 100) % ((s,) * 100) %}",
+        text + often + "{% set x = ('{0}' * 100).format(s) %}",
+        text + often + "{% set x = ['1']|map('replace', s, s)|list %}",
+        text + often + "{% set x = 'x' is eq(s) %}{% set x = s is upper %}", list + often + "{% set x = s|max %}",
+        list + often + "{% set x = s|sum %}", list + often + "{% set x = s == s %}",
+        list + often + "{% set x = joiner(*s) %}", list + often + "{% set x = s < s %}",
+        list + often + "{% set x = s|batch(7) %}",
+        std::string("{% set s = '1' * 500000 %}") + often + "{% set x = [s]|map('float')|list %}",
+        often + "{% set x = strftime_now('%c' * 2000) %}", often + "{% macro m() %}{% endmacro %}"}) {
+    INFO(each);
+    CHECK(has(error_of(each + end, Json::object(), {.step_limit = 2'000'000}), "2000000 steps"));
+  }
+  std::string names;
+  for (int i = 0; i < 2000; ++i) names += "{% set a" + std::to_string(1000 + i) + " = 1 %}";
+  CHECK(has(error_of(names + often + "{{ b9999 }}" + end, Json::object(), {.step_limit = 2'000'000}), "steps"));
+}
+
+TEST_CASE("a template is parsed in time that grows with it") {
+  for (const std::string piece :
+       {"{#", "{{", "{% raw %}", "{{ '", "{{ (", "{% if a %}", "{%- set a = 1 %}\n  ", "{{ a|b"}) {
+    std::string source;
+    while (source.size() < 300'000) source += piece;
+    CHECK(has(error_of(source), "[rlalgo.text.6]") == (piece.find("set") == std::string::npos));
+  }
+}
+
 TEST_CASE("macros may outlive the loop they were defined in") {
   CHECK(render("{% set ns = namespace(f=none) %}{% for i in [1, 2] %}{% macro f(x) %}{{ x }}{{ i }}{% endmacro %}"
                "{% set ns.f = f %}{% endfor %}{{ ns.f('a') }}") == "a2");

@@ -26,8 +26,8 @@
 namespace rlalgo::text {
 
 struct JinjaOptions {
-  // Operations, and 16-byte pieces of the text and lists that are made: bounds time and memory (jinja_meter.hpp). A
-  // long chat needs some ten thousand.
+  // Operations, and pieces of the text and lists that are walked through or made: bounds time and memory
+  // (jinja_meter.hpp). A long chat needs some ten thousand.
   std::size_t step_limit = 20'000'000;
   std::time_t now = 0;  // what strftime_now calls the time; 0 = the clock
 };

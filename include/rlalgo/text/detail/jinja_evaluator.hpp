@@ -93,7 +93,8 @@ class Evaluator final : public Runtime {
 
  private:
   enum class Flow { on, next_iteration, leave_loop };
-  static constexpr int depth_limit = 1000;  // nested evaluations, in macros of macros too
+  static constexpr int depth_limit = 1000;       // nested evaluations, in macros of macros too
+  static constexpr std::size_t kept_scope = 32;  // steps: a scope that stays until the rendering ends
 
   struct Deeper {
     explicit Deeper(Evaluator& e) : evaluator(e) {
@@ -147,6 +148,7 @@ class Evaluator final : public Runtime {
   };
 
   Value make_macro(const Node& node, Scope& scope) {
+    charge(kept_scope);
     return Value(std::static_pointer_cast<Object>(std::make_shared<Macro>(*this, node, scope)));
   }
 
@@ -155,6 +157,7 @@ class Evaluator final : public Runtime {
     Inner inner(*this, outer);
     Scope& scope = inner.scope();
     const std::string shown = node.name.empty() ? "caller" : node.name;
+    charge(node.parameters.size() * (1 + arguments.named.size() / 8));
     for (std::size_t i = 0; i < node.parameters.size(); ++i) {
       const Node::Parameter& parameter = node.parameters[i];
       if (const Value* given = arguments.find(i, parameter.name)) {
@@ -310,6 +313,7 @@ class Evaluator final : public Runtime {
     }
     const auto state = std::make_shared<LoopState>(Value(items), depth);
     if (node.recursive) {
+      charge(kept_scope);
       scope.capture();
       state->recurse = [this, &node, &scope, depth](const Value& inner) {
         std::string text;
@@ -334,10 +338,13 @@ class Evaluator final : public Runtime {
     Arguments out;
     for (const NodePtr& argument : node.arguments) {
       if (argument->kind == NodeKind::spread) {
-        for (const Value& item : iterate(evaluate(*argument->parts[0], scope))) out.positional.push_back(item);
+        const Items items = iterate(evaluate(*argument->parts[0], scope));
+        charge(2 * items->size());
+        for (const Value& item : items) out.positional.push_back(item);
       } else if (argument->kind == NodeKind::spread_named) {
         const Value mapping = evaluate(*argument->parts[0], scope);
         if (!mapping.is_dict()) fail("argument after ** must be a mapping, not " + mapping.type_name());
+        charge(4 * mapping.dict().entries.size());
         for (const auto& [key, value] : mapping.dict().entries) out.named.emplace_back(key.text(), value);
       } else {
         out.positional.push_back(evaluate(*argument, scope));
@@ -407,7 +414,6 @@ class Evaluator final : public Runtime {
         const Value input = part(0);
         const Arguments given = arguments(node, scope);
         at_ = &node;
-        if (input.is_string()) charge_bytes(input.string().size());
         return filter(node.name, input, given);
       }
       case NodeKind::test: {

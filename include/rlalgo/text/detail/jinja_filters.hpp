@@ -30,6 +30,8 @@ class Filters {
  public:
   [[gnu::cold]] static Value apply(Runtime& runtime, const std::string& name, const Value& input,
                                    const Arguments& arguments) {
+    if (input.is_string()) charge_bytes(input.string().size());
+    charge_texts(arguments);
     static const FilterTable of_values = value_filters(), of_lists = list_filters();
     for (const FilterTable* table : {&of_values, &of_lists}) {
       for (const auto& [known, body] : *table) {
@@ -187,6 +189,7 @@ class Filters {
 
   [[gnu::cold]] static Value url_encode(Runtime&, const Value& v, const Arguments&) {
     std::string out;
+    if (v.is_string()) charge(v.string().size());
     for (const char c : v.text()) {
       if (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
           std::string_view("_.-~/").find(c) != std::string_view::npos) {
@@ -201,6 +204,7 @@ class Filters {
   }
 
   [[gnu::cold]] static std::optional<double> parse_float(const std::string& text) {
+    charge(text.size() / 4);
     const std::string trimmed(python_strip(text, {}));
     if (trimmed.empty() || trimmed.find_first_of("xXpP") != std::string::npos) return std::nullopt;
     char* end = nullptr;

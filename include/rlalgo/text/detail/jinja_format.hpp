@@ -35,6 +35,7 @@ namespace rlalgo::text::detail {
   value.require_defined();
   if (!value.is_number())
     fail(std::string("%") + conversion + " format: a real number is required, not " + value.type_name());
+  charge(32);
   std::string spec = "%" + flags;
   if (precision >= 0) spec += "." + std::to_string(precision);
   std::string out(512, '\0');
@@ -55,6 +56,7 @@ namespace rlalgo::text::detail {
 
 // format % values; one value or a tuple of them, or a dict for %(name)s.
 [[gnu::cold]] inline std::string format_percent(std::string_view format, const Value& values) {
+  charge_bytes(format.size());
   std::string out;
   std::size_t used = 0;
   const auto next = [&]() -> Value {
@@ -101,6 +103,7 @@ namespace rlalgo::text::detail {
       continue;
     }
     if (!named) argument = next();
+    charge_bytes(64 + (argument.is_string() ? argument.string().size() : 0));
     std::string text;
     if (conversion == 's' || conversion == 'r' || conversion == 'a') {
       text = conversion == 's' ? argument.text() : argument.repr();
@@ -166,6 +169,7 @@ namespace rlalgo::text::detail {
   if (grouped || (type != '\0' && std::string_view("sdfFeEgGxXo").find(type) == std::string_view::npos)) {
     fail("a format specifier that is not supported in chat templates");
   }
+  charge_bytes(64 + (value.is_string() ? value.string().size() : 0));
   std::string text;
   if (value.is_string() || type == 's' || (type == '\0' && precision < 0)) {
     text = value.text();

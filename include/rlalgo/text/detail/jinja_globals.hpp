@@ -117,6 +117,7 @@ inline Value Cycler::attribute(const std::string& name) const {
 // Local time by a strftime format.
 [[gnu::cold]] inline std::string format_time(const std::string& format, std::time_t now) {
   if (format.size() > 4096) fail("strftime_now: a format of more than 4096 bytes");
+  charge(2 * format.size() + 16);
   std::tm local{};
   localtime_r(&now, &local);
   std::string out(format.size() * 16 + 256, '\0');

@@ -201,7 +201,7 @@ class TemplateLexer {
       const bool body_starting = line_starting_;
       const char open =
           tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
-      advance(tag + (open == '\0' ? 2 : 3));
+      at_ = tag + (open == '\0' ? 2 : 3);  // its lines are counted when the body is
       if (word("endraw") && closes("%}", sign)) {
         const std::size_t close = at_;
         at_ = body, line_ = body_line, line_starting_ = body_starting;

@@ -110,9 +110,9 @@ class ListFilters {
     std::string out;
     bool first = true;
     for (const Value& item : iterate(v)) {
-      if (!std::exchange(first, false)) out += glue;
       const std::string text = by_path(runtime, item, attribute).text();
       charge_bytes(glue.size() + text.size());
+      if (!std::exchange(first, false)) out += glue;
       out += text;
     }
     return out;
@@ -183,6 +183,7 @@ class ListFilters {
     std::size_t best = 0;
     Value best_key = folded(by_path(runtime, (*items)[0], attribute), sensitive);
     for (std::size_t i = 1; i < items->size(); ++i) {
+      charge(1);
       Value key = folded(by_path(runtime, (*items)[i], attribute), sensitive);
       if (largest ? less(best_key, key) : less(key, best_key)) best = i, best_key = std::move(key);
     }
@@ -196,6 +197,7 @@ class ListFilters {
     double total = start.is_number() ? start.real() : 0.0;
     std::int64_t exact = start.is_integral() ? start.integer() : 0;
     for (const Value& item : iterate(v)) {
+      charge(1);
       const Value value = by_path(runtime, item, attribute);
       value.require_defined();
       if (!value.is_number()) fail("unsupported operand type(s) for +: 'int' and '" + value.type_name() + "'");
@@ -249,6 +251,7 @@ class ListFilters {
     const bool sensitive = a.get(2, "case_sensitive").truthy();
     std::vector<std::pair<Value, Value>> keyed;
     for (const Value& item : iterate(v)) {
+      charge(4);
       const Value key = by_path(runtime, item, attribute, otherwise);
       keyed.emplace_back(folded(key, sensitive), Value::tuple({key, item}));
     }
@@ -278,6 +281,7 @@ class ListFilters {
     if (size < 1 || size > 100'000) fail("batch: linecount must be from 1 to 100,000");
     List out, row;
     for (const Value& item : iterate(v)) {
+      charge(1);
       if (static_cast<std::int64_t>(row.size()) == size) out.push_back(Value(std::exchange(row, {})));
       row.push_back(item);
     }

@@ -1,7 +1,8 @@
 // What a running template may cost, and how it fails.
 //
-// Every operation costs one step, and so does every 16 bytes of text or of list that is made or looked through; the
-// budget therefore bounds time and memory alike. The rendering that runs on a thread owns the thread's meter; without
+// Every operation costs one step, and what it walks through, compares, copies or makes costs by its length: a step for
+// some 8 to 64 bytes of text (fewer where ICU works on each character), for an item of a list, for some names of a
+// scope. So the budget bounds time (seconds) and memory (some hundred megabytes) alike. The rendering that runs on a thread owns the thread's meter; without
 // one (while a template is parsed) nothing is counted.
 #pragma once
 
@@ -52,6 +53,6 @@ class Meter {
 
 inline void charge(std::size_t steps) { Meter::charge(steps); }
 // For text of so many bytes.
-inline void charge_bytes(std::size_t bytes) { Meter::charge(bytes / 16 + 1); }
+inline void charge_bytes(std::size_t bytes) { Meter::charge(bytes / 8 + 1); }
 
 }  // namespace rlalgo::text::detail

@@ -29,7 +29,10 @@ class Function : public Object {
   [[nodiscard]] std::string type_name() const override { return "function"; }
   [[nodiscard]] std::string text() const override { return "<function " + name_ + ">"; }
   [[nodiscard]] bool callable() const override { return true; }
-  Value call(Runtime& runtime, Arguments arguments) override { return body_(runtime, arguments); }
+  Value call(Runtime& runtime, Arguments arguments) override {
+    charge_texts(arguments);
+    return body_(runtime, arguments);
+  }
 
  private:
   std::string name_;
@@ -223,9 +226,9 @@ class StringMethods {
     bool first = true;
     for (const Value& item : iterate(a.get(0, "iterable"))) {
       if (!item.is_string()) fail("sequence item: expected str instance, " + item.type_name() + " found");
+      charge_bytes(s.size() + item.string().size());
       if (!std::exchange(first, false)) out += s;
       out += item.string();
-      charge_bytes(s.size() + item.string().size());
     }
     return out;
   }

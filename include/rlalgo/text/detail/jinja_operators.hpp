@@ -93,7 +93,7 @@ class Operators {
   }
 
   [[nodiscard, gnu::cold]] static Value join(const std::string& a, const std::string& b) {
-    charge((a.size() + b.size()) / 16);
+    charge((a.size() + b.size()) / 8);
     return a + b;
   }
 
@@ -128,7 +128,7 @@ class Operators {
 
   [[nodiscard, gnu::cold]] static Value repeat(const Value& v, std::int64_t times) {
     const std::size_t count = static_cast<std::size_t>(std::clamp<std::int64_t>(times, 0, 1 << 30));
-    const std::size_t size = v.is_string() ? v.string().size() / 16 + 1 : v.list().size() + 1;
+    const std::size_t size = v.is_string() ? v.string().size() / 8 + 1 : v.list().size() + 1;
     charge(size * count);
     if (v.is_string()) {
       std::string text;

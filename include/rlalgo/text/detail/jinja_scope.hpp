@@ -27,6 +27,7 @@ struct Scope {
 
   [[nodiscard]] const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      charge(scope->variables.size() / 16);
       for (const auto& [known, value] : scope->variables) {
         if (known == name) return &value;
       }
@@ -34,6 +35,7 @@ struct Scope {
     return nullptr;
   }
   void set(const std::string& name, Value value) {
+    charge(variables.size() / 16);
     for (auto& [known, held] : variables) {
       if (known == name) {
         held = std::move(value);

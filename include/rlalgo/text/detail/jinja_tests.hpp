@@ -34,6 +34,7 @@ namespace rlalgo::text::detail {
 // Fails for a name that no test has.
 [[gnu::cold]] inline bool apply_test(Runtime& runtime, const std::string& name, const Value& value,
                                      const Arguments& arguments) {
+  charge_texts(arguments);
   const auto other = [&]() -> const Value& {
     const Value* found = arguments.find(0, "other");
     if (found == nullptr) fail("the test '" + name + "' needs an argument");

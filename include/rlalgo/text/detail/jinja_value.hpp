@@ -188,7 +188,7 @@ inline void Value::measure(const List& items) {
   set_height(below);
 }
 inline Value::Value(std::string v) : kind_(Kind::string) {
-  charge(v.size() / 16);
+  charge(v.size() / 8);
   held_ = std::make_shared<const std::string>(std::move(v));
 }
 inline Value::Value(List v) : kind_(Kind::list) {
@@ -234,6 +234,14 @@ struct Arguments {
     return found == nullptr ? std::move(otherwise) : *found;
   }
 };
+
+// For the texts among arguments, which are copied, searched for or put in.
+inline void charge_texts(const Arguments& arguments) {
+  for (const Value& value : arguments.positional)
+    if (value.is_string()) charge_bytes(value.string().size());
+  for (const auto& [name, value] : arguments.named)
+    if (value.is_string()) charge_bytes(value.string().size());
+}
 
 // What filters, tests and methods may ask of the running template.
 class Runtime {
@@ -363,6 +371,7 @@ inline bool Value::equals(const Value& other) const {
     const List &a = list(), &b = other.list();
     if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < a.size(); ++i) {
+      if (i % 8 == 0) charge(1);
       if (!a[i].equals(b[i])) return false;
     }
     return true;
@@ -370,6 +379,7 @@ inline bool Value::equals(const Value& other) const {
   if (is_dict()) {
     if (dict().entries.size() != other.dict().entries.size()) return false;
     for (const auto& [key, value] : dict().entries) {
+      charge(1);
       const Value* found = other.dict().find(key);
       if (found == nullptr || !found->equals(value)) return false;
     }
@@ -385,9 +395,13 @@ inline bool less(const Value& a, const Value& b, const char* symbol = "<") {
   if (a.is_number() && b.is_number()) {
     return a.is_float() || b.is_float() ? a.real() < b.real() : a.integer() < b.integer();
   }
-  if (a.is_string() && b.is_string()) return a.string() < b.string();
+  if (a.is_string() && b.is_string()) {
+    charge(std::min(a.string().size(), b.string().size()) / 64);
+    return a.string() < b.string();
+  }
   if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
     for (std::size_t i = 0; i < a.list().size() && i < b.list().size(); ++i) {
+      if (i % 8 == 0) charge(1);
       if (!a.list()[i].equals(b.list()[i])) return less(a.list()[i], b.list()[i], symbol);
     }
     return a.list().size() < b.list().size();
@@ -450,7 +464,8 @@ inline bool contains(const Value& haystack, const Value& needle) {
       fail("'in <string>' requires string as left operand, not " + needle.type_name());
     }
     charge_bytes(haystack.string().size());
-    return haystack.string().find(needle.string()) != std::string::npos;
+    charge_bytes(needle.string().size());
+    return find_text(haystack.string(), needle.string()) != std::string::npos;
   }
   if (haystack.is_dict() && (needle.is_list() || needle.is_dict()))
     fail("unhashable type: '" + needle.type_name() + "'");

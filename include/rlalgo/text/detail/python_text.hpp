@@ -63,8 +63,16 @@ std::vector<std::string_view> characters(std::string&& text) = delete;
                           : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 [[nodiscard]] inline std::size_t find_last(std::string_view text, std::string_view part) {
-  charge(text.size() / 64 * part.size());
-  return text.rfind(part);
+  constexpr std::size_t short_part = 16;  // bytes: a search backwards looks at each place for so many at most
+  if (part.size() <= short_part) {
+    const std::size_t at = text.rfind(part);
+    charge((text.size() - (at == std::string_view::npos ? 0 : at)) / 16);
+    return at;
+  }
+  charge(text.size() / 8);
+  const std::string backwards(text.rbegin(), text.rend()), wanted(part.rbegin(), part.rend());
+  const std::size_t at = find_text(backwards, wanted);
+  return at == std::string_view::npos ? at : text.size() - at - part.size();
 }
 
 // The indices 0 … count - 1 in a stable order.
@@ -192,7 +200,7 @@ struct StripSides {
 enum class Case { upper, lower, fold };
 
 [[nodiscard, gnu::cold]] inline std::string change_case(std::string_view text, Case to) {
-  charge(text.size() / 16 + 4);
+  charge(text.size() / 6 + 4);
   icu::UnicodeString wide = icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
   if (to == Case::upper) wide.toUpper(icu::Locale::getRoot());
   if (to == Case::lower) wide.toLower(icu::Locale::getRoot());
