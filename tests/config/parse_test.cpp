@@ -704,6 +704,26 @@ TEST_CASE("every field that a key sets is compared by a resume: changing the key
   }
 }
 
+TEST_CASE("data_files: a text, a list, or either by split") {
+  const auto entry = [](const std::string& files) {
+    return parse(
+               "base_model: m\nrl: grpo\nlearning_rate: 1e-6\nmicro_batch_size: 8\ntrl: {reward_funcs: [rewards.f]}\n"
+               "datasets: [{path: json, data_files: " +
+               files + "}]\n")
+        .datasets[0]
+        .source;
+  };
+  using Files = std::vector<std::string>;
+  CHECK(entry("a.jsonl").data_files == Files{"a.jsonl"});
+  CHECK(entry("[a.jsonl, 'b/*.jsonl']").data_files == Files{"a.jsonl", "b/*.jsonl"});
+  CHECK_FALSE(entry("[]").has_data_files());
+  const auto by_split = entry("{train: a.jsonl, test: [b.jsonl, c.jsonl]}");
+  CHECK(by_split.data_files.empty());
+  CHECK(by_split.split_files.at("train") == Files{"a.jsonl"});
+  CHECK(by_split.split_files.at("test") == Files{"b.jsonl", "c.jsonl"});
+  CHECK_THROWS_WITH(entry("{train: []}"), Contains("datasets[0].data_files.train") && Contains("[rlalgo.config."));
+}
+
 TEST_CASE("~ is the home directory in every key that is a path") {
   const rlalgo::support::ScopedVariable home("HOME", "/home/somebody");
   const RunConfig config = parse(

@@ -93,6 +93,80 @@ TEST_CASE("data_files: in the order given, patterns sorted, with or without a di
   CHECK(load(pathless).size() == 1);
 }
 
+TEST_CASE("data_files by split") {
+  const ScratchDirectory scratch;
+  const std::string a = scratch.write("d/a.jsonl", numbered(0, 1)), b = scratch.write("d/b.jsonl", numbered(1, 3));
+  DatasetSource s;
+  s.split_files = {{"train", {a}}, {"held", {b, a}}};
+  CHECK(load(s).size() == 1);
+  s.split = "held[1:]";
+  const Table held = load(s);
+  REQUIRE(held.size() == 2);
+  CHECK(held.row(0)["n"] == 2);
+  CHECK(held.row(1)["n"] == 0);
+  s.split = "test";
+  CHECK(lacks(error_of(s), {"data.7: ", "held, train", b}) == "");
+  s.path = (scratch.path() / "d").string();
+  s.split_files = {{"test", {"b.jsonl"}}};
+  CHECK(load(s).size() == 2);
+  s.split_files = {{"test", {"c.jsonl"}}};
+  CHECK(lacks(error_of(s), {"data.1: ", "c.jsonl"}) == "");
+}
+
+TEST_CASE("a format as path: its files are data_files, whatever they are called") {
+  const ScratchDirectory scratch;
+  const std::string rows = scratch.write("d/a.rows", numbered(0, 2)), table = scratch.write("d/a.table", "n,t\n7,x\n");
+  DatasetSource s = source("json");
+  s.data_files = {rows};
+  CHECK(load(s).size() == 2);
+  s.split_files = {{"test", {rows, rows}}};
+  s.data_files.clear();
+  s.split = "test";
+  CHECK(load(s).size() == 4);
+  s = source("csv");
+  s.data_files = {table};
+  CHECK(load(s).row(0)["n"] == 7);
+  s.path = "text";
+  CHECK(load(s).columns() == std::vector<std::string>{"text"});
+  s.ds_type = "json";
+  CHECK(lacks(error_of(s), {"data.6: ", "ds_type: json", "text"}) == "");
+  CHECK(lacks(error_of(source("json")), {"data.1: ", "path: json", "data_files"}) == "");
+  s = source("parquet");
+  s.data_files = {rows};
+  CHECK(lacks(error_of(s), {"data.6: ", "Parquet", rows}) == "");
+  s.path = "webdataset";
+  CHECK(lacks(error_of(s), {"data.6: ", "webdataset"}) == "");
+}
+
+TEST_CASE("a pattern as path, and folders at any depth") {
+  const ScratchDirectory scratch;
+  scratch.write("d/b.jsonl", numbered(0, 1));
+  scratch.write("d/a.jsonl", numbered(1, 2));
+  scratch.write("d/x/y/c.jsonl", numbered(2, 3));
+  scratch.write("d/x/.hidden/c.jsonl", numbered(3, 4));
+  scratch.write("d/x/notes.md", "");
+  const std::string d = (scratch.path() / "d").string();
+  const auto all = [&](const std::string& pattern) {
+    std::string out;
+    const Table rows = load(source(pattern));
+    for (std::size_t i = 0; i < rows.size(); ++i) out += rows.row(i)["n"].dump();
+    return out;
+  };
+  CHECK(all(d + "/*.jsonl") == "10");
+  CHECK(all(d + "/[b-z].jsonl") == "0");
+  CHECK(all(d + "/**/*.jsonl") == "102");
+  CHECK(all(d + "/**/c.jsonl") == "2");
+  CHECK(all(d + "/*/**/c.jsonl") == "2");
+  CHECK(lacks(error_of(source(d + "/*.csv")), {"data.1: ", "*.csv", "no file"}) == "");
+  DatasetSource both = source(d + "/*.jsonl");
+  both.data_files = {d + "/a.jsonl"};
+  CHECK(lacks(error_of(both), {"data.1: ", "data_files"}) == "");
+  both.path = d + "/b.jsonl";  // a file: one of the two would be ignored
+  CHECK(lacks(error_of(both), {"data.1: ", "path is a file"}) == "");
+  scratch.write("d/[odd].jsonl", numbered(5, 6));
+  CHECK(all(d + "/[odd].jsonl") == "5");  // a file of that name comes first
+}
+
 TEST_CASE("formats: by extension or ds_type; what is not read is refused by name") {
   const ScratchDirectory scratch;
   CHECK(load(source(scratch.write("t.txt", "one\ntwo\n"))).row(1)["text"] == "two");

@@ -177,6 +177,15 @@ TEST_CASE("reads the template of a model directory") {
   CHECK(ChatTemplate::from_directory(directory.path())->render(Json::array()) == "D");
   CHECK(ChatTemplate::from_directory(directory.path())->render(Json::array(), {.tools = tools}) == "T");
 
+  directory.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "T"}]})");
+  CHECK(ChatTemplate::from_directory(directory.path())->render(Json::array(), {.tools = tools}) == "T");
+  CHECK_THROWS_WITH(ChatTemplate::from_directory(directory.path())->render(Json::array()),
+                    Catch::Contains("[rlalgo.text.8]") && Catch::Contains("none of them is the default"));
+  directory.write("tokenizer_config.json", R"({"chat_template": "config"})");
+  directory.write("additional_chat_templates/rag.jinja", "rag");
+  CHECK_THROWS_WITH(ChatTemplate::from_directory(directory.path())->render(Json::array()),
+                    Catch::Contains("additional_chat_templates") && Catch::Contains("none of them is the default"));
+
   directory.write("chat_template.jinja", "file");
   CHECK(ChatTemplate::from_directory(directory.path())->render(Json::array()) == "file");
   CHECK(ChatTemplate::from_directory(directory.path())->source() == "file");

@@ -33,6 +33,29 @@ TEST_CASE("special_tokens_map.json overrides, unless added_tokens_decoder makes 
   CHECK(SpecialTokens::from_config(Json(), Json()).named.empty());
 }
 
+TEST_CASE("null takes a role away; the class of a tokenizer gives some") {
+  const Json defaults = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  const SpecialTokens tokens =
+      SpecialTokens::from_config(Json::parse(R"({"bos_token": null, "pad_token": "<p>"})"),
+                                 Json::parse(R"({"pad_token": null, "unk_token": "<u>"})"), defaults);
+  CHECK(tokens.get("bos_token").empty());
+  CHECK(tokens.get("eos_token") == "</s>");
+  CHECK(tokens.get("unk_token") == "<u>");
+  CHECK(tokens.pad_is_eos);  // the older file takes pad_token away
+}
+
+TEST_CASE("extra tokens are those of the newer key, or of the older one where that is absent or empty") {
+  const auto extra = [](const char* config, const char* map) {
+    return SpecialTokens::from_config(Json::parse(config), Json::parse(map)).extra;
+  };
+  using Tokens = std::vector<std::string>;
+  CHECK(extra(R"({"extra_special_tokens": ["a"], "additional_special_tokens": ["b"]})", "{}") == Tokens{"a"});
+  CHECK(extra(R"({"extra_special_tokens": [], "additional_special_tokens": ["b"]})", "{}") == Tokens{"b"});
+  CHECK(extra(R"({"additional_special_tokens": ["b"]})", R"({"additional_special_tokens": ["c"]})") == Tokens{"b"});
+  CHECK(extra("{}", R"({"additional_special_tokens": ["c"]})") == Tokens{"c"});
+  CHECK(extra(R"({"extra_special_tokens": ["a"]})", R"({"extra_special_tokens": ["a", "d"]})") == Tokens{"a", "d"});
+}
+
 TEST_CASE("extra tokens may have names") {
   const Json config = Json::parse(R"({"extra_special_tokens": {"audio_token": "<audio>"}})");
   CHECK(SpecialTokens::from_config(config, Json()).get("audio_token") == "<audio>");

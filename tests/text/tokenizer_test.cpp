@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <support/catch.hpp>
+#include <support/scratch.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -115,6 +116,56 @@ TEST_CASE("encodes and decodes as the tokenizers library does") {
   }
 }
 
+// Recorded from transformers 5.23 by scripts/fixtures/text_tokenizer_configs.py; RLALGO_TOKENIZER_CONFIGS names a larger
+// file of the same form.
+TEST_CASE("reads a tokenizer's files as transformers does") {
+  const char* more = std::getenv("RLALGO_TOKENIZER_CONFIGS");
+  const Json all = Json::parse(read(more != nullptr ? std::filesystem::path(more) : golden / "configs.json"));
+  REQUIRE(all["cases"].size() > 700);
+  std::size_t wrong = 0;
+  for (const Json& entry : all["cases"]) {
+    if (wrong >= 10) break;
+    const rlalgo::support::ScratchDirectory directory;
+    const auto name = entry["tokenizer"].get<std::string>();
+    Json spec = all["tokenizers"][name];
+    spec["post_processor"] = all["post_processors"][name][entry["post"].get<std::string>()];
+    directory.write("tokenizer.json", spec.dump());
+    for (const auto& [file, content] : entry["files"].items()) directory.write(file, content.dump());
+    const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+    const Json& expected = all["outcomes"][entry["outcome"].get<std::size_t>()];
+    Json found = {{"class", expected["class"]}, {"roles", Json::object()},  {"ids", Json::array()},
+                  {"plain", Json::array()},     {"skipped", Json::array()}, {"size", tokenizer.vocab_size()}};
+    for (const auto& [role, token] : expected["roles"].items())
+      found["roles"][role] = tokenizer.special_tokens().get(role);
+    for (const auto& [role, token] : tokenizer.special_tokens().named)
+      if (role != "pad_token" || !tokenizer.special_tokens().pad_is_eos) found["roles"][role] = token;
+    for (const Json& text : all["texts"]) {
+      found["ids"].push_back(tokenizer.encode(text.get<std::string>()));
+      found["plain"].push_back(tokenizer.encode(text.get<std::string>(), false));
+    }
+    for (const Json& ids : expected["plain"]) found["skipped"].push_back(tokenizer.decode(ids.get<Ids>()));
+    if (found == expected) continue;
+    ++wrong;
+    INFO(entry.dump(-1, ' ', true));
+    CHECK(found.dump(-1, ' ', true) == expected.dump(-1, ' ', true));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a saved tokenizer is read with the same class without the model's config.json") {
+  const Json all = Json::parse(read(golden / "configs.json"));
+  const rlalgo::support::ScratchDirectory directory, target;
+  directory.write("tokenizer.json", all["tokenizers"]["bytes"].dump());
+  directory.write("tokenizer_config.json", "{}");
+  directory.write("config.json", R"({"model_type": "qwen2"})");
+  const Tokenizer tokenizer = Tokenizer::from_directory(directory.path());
+  tokenizer.save(target.path());
+  CHECK(Json::parse(read(target.path() / "tokenizer_config.json"))["tokenizer_class"] == "Qwen2Tokenizer");
+  const Tokenizer again = Tokenizer::from_directory(target.path());
+  CHECK(again.encode("it's  2024") == tokenizer.encode("it's  2024"));
+  CHECK(again.pad_token() == "<|endoftext|>");
+}
+
 TEST_CASE("a unigram model takes the split of the highest score") {
   const auto unigram = [](const std::string& more = "", const std::string& vocabulary = "") {
     return R"({"model": {"type": "Unigram", )" + more +
@@ -166,7 +217,8 @@ TEST_CASE("merges the lowest rank first, the leftmost on ties") {
 TEST_CASE("short and long pre-tokens merge alike") {
   const Tokenizer tokenizer = Tokenizer::from_directory(golden / "gpt2");
   text::detail::TokenizerFile file = text::detail::parse_tokenizer_file(read(golden / "gpt2/tokenizer.json"), "gpt2");
-  const text::detail::TokenizerParts parts = text::detail::TokenizerBuilder(std::move(file), Json(), Json()).build();
+  const text::detail::TokenizerParts parts =
+      text::detail::TokenizerBuilder(std::move(file), {}, text::detail::TokenizerClass::as_in_file).build();
   for (std::uint64_t i = 0; i < 300; ++i) {
     std::string piece = random_text(i);
     if (piece.size() > 64) piece.resize(64);
@@ -275,12 +327,14 @@ TEST_CASE("knows its special tokens") {
     CHECK(tokenizer.pad_id() == 7);
     CHECK(tokenizer.decode(Ids{4, 8}) == "abc");
   }
-  SECTION("add_bos_token and add_eos_token replace the post-processor") {
+  SECTION("add_bos_token and add_eos_token do not count beside tokenizer.json") {
     Json config = {{"eos_token", "<e>"}, {"bos_token", "<t>"}, {"add_bos_token", true}, {"add_eos_token", true}};
-    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab") == Ids{8, 3, 7});
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab") == Ids{3});
+    const std::string begin =
+        R"("post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<t>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"<t>": {"ids": [8]}}}, )";
     config["add_bos_token"] = false;
-    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab") == Ids{3, 7});
-    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added), config).encode("ab", false) == Ids{3});
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added + begin), config).encode("ab") == Ids{8, 3});
+    CHECK(Tokenizer::from_json(tiny(R"(["a b", "ab c"])", added + begin), config).encode("ab", false) == Ids{3});
   }
   SECTION("added_tokens_decoder names tokens that tokenizer.json lacks") {
     const Tokenizer tokenizer = Tokenizer::from_json(

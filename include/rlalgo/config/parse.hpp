@@ -124,6 +124,8 @@ inline void expand_homes(RunConfig& config) {
     for (DatasetConfig& entry : *list) {
       entry.source.path = core::expand_home(entry.source.path, entry.place.text());
       for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
+      for (auto& [split, files] : entry.source.split_files)
+        for (std::string& file : files) file = core::expand_home(file, entry.place.text());
     }
 }
 

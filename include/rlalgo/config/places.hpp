@@ -113,9 +113,9 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
   for (const auto* list : {&config.datasets, &config.test_datasets})
     for (const DatasetConfig& entry : *list) {
       const data::DatasetSource& source = entry.source;
-      const std::string what = "the dataset " + (source.path.empty() ? source.data_files.front() : source.path);
+      const std::string what = "the dataset " + source.label();
       std::error_code absent;
-      if (source.data_files.empty() && std::filesystem::is_directory(source.path, absent)) {
+      if (!source.has_data_files() && std::filesystem::is_directory(source.path, absent)) {
         out.push_back({what, source.path});
         continue;
       }

@@ -31,7 +31,7 @@ class RowStream {
   bool next(std::size_t limit, std::vector<Record>& out);
 
  private:
-  [[nodiscard]] const std::string& name() const;
+  [[nodiscard]] std::string name() const;
 
   bool advance(Record& out);
 

@@ -37,8 +37,9 @@ class ChatTemplate {
   static ChatTemplate from_source(std::string source, SpecialTokens special_tokens = {},
                                   std::string name = "chat template");
 
-  // The template of a model directory: chat_template.jinja, else chat_template in tokenizer_config.json (a string, or a
-  // list of {name, template}). Nothing if it has none.
+  // The template of a model directory: chat_template.jinja with the files of additional_chat_templates, else
+  // chat_template in tokenizer_config.json (a string, or a list of {name, template}). Nothing if it has none. Of several
+  // that are named, tool_use renders what has tools, default the rest; without a default that is an error of the template.
   static std::optional<ChatTemplate> from_directory(const std::filesystem::path& directory);
 
   // The source of a bundled template; nothing if there is none of that name.
@@ -65,6 +66,9 @@ class ChatTemplate {
   [[noreturn]] static void bad_messages(const std::string& what, const std::string& found, const std::string& expected);
 
   static std::optional<ChatTemplate> from_config(const Json& spec, SpecialTokens tokens, const std::string& where);
+
+  // A template that refuses to render.
+  static JinjaTemplate no_default(const std::string& where);
 
   static void check(const Json& messages, const ChatOptions& options);
 

@@ -5,9 +5,11 @@
 //           → BPE or Unigram → post-process (begin- and end-of-text tokens, when asked)
 //   decode: ids → token strings, special ones left out when asked → decoder → UTF-8
 //
-// Source: tokenizers 0.23 and transformers 5 (PreTrainedTokenizerFast), whose results these are, id for id.
-// Files: tokenizer.json, tokenizer_config.json, special_tokens_map.json (older models). Ill-formed UTF-8 in the input
-// is read as U+FFFD, one per maximal ill-formed piece. All members are const and safe to call from many threads; copies
+// Source: tokenizers 0.23 and transformers 5.23 (AutoTokenizer), whose results these are, id for id: of the class that the
+// files name, which may have a pipeline of its own (detail/tokenizer_class.hpp).
+// Files: tokenizer.json, tokenizer_config.json, config.json (model_type), and of older models special_tokens_map.json and
+// added_tokens.json. add_bos_token and add_eos_token of tokenizer_config.json do not count: what surrounds a text is the
+// post-processor's business. Ill-formed UTF-8 in the input is read as U+FFFD, one per maximal ill-formed piece. All members are const and safe to call from many threads; copies
 // are cheap and share the tables. Ids are int32, in [0, vocab_size()); decode ignores others.
 //
 // Errors: [rlalgo.text.1] a file is missing or unreadable. [rlalgo.text.2] not JSON, or a field of the wrong form.
@@ -16,7 +18,8 @@
 // other.
 //
 // Departures: tokenizer_config.json's clean_up_tokenization_spaces is ignored, as transformers 5 ignores it for BPE. A
-// tokenizer without pad_token pads with eos_token. Truncation and padding settings in tokenizer.json are not applied.
+// tokenizer without pad_token pads with eos_token. Truncation and padding settings in tokenizer.json are not applied. A
+// role that is an object needs no "__type".
 #pragma once
 
 #include <cstddef>
@@ -34,8 +37,8 @@
 namespace rlalgo::text {
 
 namespace detail {
-struct TokenizerFile;
 struct TokenizerParts;
+struct TokenizerSource;
 }  // namespace detail
 
 class Tokenizer {
@@ -73,7 +76,8 @@ class Tokenizer {
   // tokenizer_config.json as read; null if there was none.
   [[nodiscard]] const Json& config() const { return *config_; }
 
-  // Copies the tokenizer's files into a directory. tokenizer_config.json gets the pad_token in use.
+  // Copies the tokenizer's files into a directory. tokenizer_config.json gets the pad_token in use, and the class where
+  // that changes what tokenizer.json says: config.json need not be there then.
   void save(const std::filesystem::path& directory) const;
 
   // The bytes that an id adds to a text, not always whole characters; only for ByteLevel decoders (see streams_bytes).
@@ -84,7 +88,7 @@ class Tokenizer {
   [[nodiscard]] bool waits_for_next(Id id) const;
 
  private:
-  Tokenizer(detail::TokenizerFile file, const Json& config, const Json& map, std::filesystem::path source);
+  Tokenizer(const std::string& text, const detail::TokenizerSource& source, std::filesystem::path directory);
 
   [[nodiscard]] bool exists(Id id) const;
   [[nodiscard]] std::optional<Id> role_id(std::string_view role) const;

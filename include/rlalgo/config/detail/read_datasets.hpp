@@ -65,17 +65,36 @@ inline void read_message_fields(Reader& reader, const std::string& key, data::Me
   }
 }
 
+// A file or pattern, a list of them, or a map from split to either.
+inline void read_data_files(Reader& reader, const std::string& key, data::DatasetSource& out) {
+  const Node* node = reader.take("data_files");
+  if (node == nullptr || node->kind == Kind::null) return;
+  const auto list = [](const Node& files, const std::string& name) {
+    std::vector<std::string> names;
+    if (files.kind == Kind::string)
+      names = {files.text};
+    else
+      convert(files, name, names);
+    return names;
+  };
+  if (node->kind != Kind::mapping) {
+    out.data_files = list(*node, key);
+    return;
+  }
+  for (const Member& member : node->members) {
+    std::vector<std::string>& files = out.split_files[member.key];
+    files = list(member.value, key + "." + member.key);
+    if (files.empty()) raise_type(key + "." + member.key, member.value, "a file or pattern, or a list of them");
+  }
+  if (out.split_files.empty()) raise_type(key, *node, "a map from split to files, such as {train: a.jsonl}");
+}
+
 inline DatasetConfig read_dataset(const Node& node, const std::string& key, Findings& findings) {
   DatasetConfig out;
   out.place = node.place;
   Reader reader(node, key + ".", findings);
   reader.read("path", out.source.path);
-  if (const Node* files = reader.take("data_files"); files != nullptr) {
-    if (files->kind == Kind::string)
-      out.source.data_files = {files->text};
-    else
-      convert(*files, key + ".data_files", out.source.data_files);
-  }
+  read_data_files(reader, key + ".data_files", out.source);
   reader.read("split", out.source.split);
   reader.read_choice("ds_type", out.source.ds_type, {"json", "text", "csv", "parquet", "arrow"});
   reader.read("name", out.source.name);
@@ -89,10 +108,10 @@ inline DatasetConfig read_dataset(const Node& node, const std::string& key, Find
   read_message_fields(reader, key, out.fields);
   apply_idle(reader, idle_dataset_keys());
   reader.finish();
-  if (out.source.path.empty() && out.source.data_files.empty())
+  if (out.source.path.empty() && !out.source.has_data_files())
     core::raise_usage("config", 7,
                       {.what = key + " names no data",
-                       .expected = "path: a file, a directory or a cached id",
+                       .expected = "path: a file, a directory, a pattern or a cached id, or json with data_files",
                        .where = node.place.text()});
   return out;
 }

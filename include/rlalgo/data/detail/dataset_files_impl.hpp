@@ -1,6 +1,7 @@
 // Definitions of dataset_files.hpp.
 #pragma once
 
+#include <fnmatch.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -54,7 +55,54 @@ RLALGO_INLINE std::string format_of(const fs::path& path, const std::string& ds_
       {.what = "ds_type is not known", .found = ds_type, .expected = "json, csv or text", .where = path.string()});
 }
 
+RLALGO_INLINE bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos; }
+
+using Names = std::vector<std::string>;
+
+// Whether the names of a path, from `at` on, match those of a pattern, of which "**" is any number of folders.
+RLALGO_INLINE bool matches(const Names& pattern, std::size_t in_pattern, const Names& path, std::size_t at) {
+  if (in_pattern == pattern.size()) return at == path.size();
+  if (pattern[in_pattern] == "**") {
+    if (in_pattern + 1 == pattern.size()) return true;
+    for (std::size_t from = at; from <= path.size(); ++from)
+      if (matches(pattern, in_pattern + 1, path, from)) return true;
+    return false;
+  }
+  return at < path.size() && ::fnmatch(pattern[in_pattern].c_str(), path[at].c_str(), FNM_PERIOD) == 0 &&
+         matches(pattern, in_pattern + 1, path, at + 1);
+}
+
+// Of a pattern with "**", which glob(3) does not know. Folders whose names begin with a dot are left out.
+RLALGO_INLINE std::vector<fs::path> expand_deep_pattern(const std::string& pattern) {
+  fs::path root;
+  Names names;
+  for (const fs::path& part : fs::path(pattern)) {
+    if (names.empty() && !is_pattern(part.string()))
+      root /= part;
+    else
+      names.push_back(part.string());
+  }
+  std::vector<fs::path> out;
+  std::error_code error;
+  auto entry = fs::recursive_directory_iterator(root.empty() ? fs::path(".") : root,
+                                                fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->path().filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    if (!entry->is_regular_file(error)) continue;
+    const fs::path below = entry->path().lexically_relative(root.empty() ? fs::path(".") : root);
+    Names path;
+    for (const fs::path& part : below) path.push_back(part.string());
+    if (matches(names, 0, path, 0)) out.push_back(root / below);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 RLALGO_INLINE std::vector<fs::path> expand_pattern(const std::string& pattern) {
+  if (pattern.find("**") != std::string::npos) return expand_deep_pattern(pattern);
   std::error_code error;
   glob_t matches{};
   std::vector<fs::path> out;
@@ -147,15 +195,77 @@ RLALGO_INLINE SplitFiles discover(const fs::path& directory, const std::string& 
   return splits;
 }
 
+// The files of data_files, by split.
+RLALGO_INLINE SplitFiles listed_files(const DatasetSource& source, const fs::path& directory) {
+  if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, directory)}};
+  SplitFiles out;
+  for (const auto& [split, files] : source.split_files) out[split] = expand_data_files(files, directory);
+  return out;
+}
+
+RLALGO_INLINE std::string format_named_by(const DatasetSource& source) {
+  static constexpr std::array<std::string_view, 11> builders = {
+      "json", "csv", "text", "parquet", "arrow", "pandas", "xml", "webdataset", "sql", "imagefolder", "audiofolder"};
+  if (std::find(builders.begin(), builders.end(), source.path) == builders.end() || core::exists(source.path))
+    return {};
+  return source.path;
+}
+
+RLALGO_INLINE std::string first_data_file(const DatasetSource& source) {
+  DatasetSource pathless = source;
+  pathless.path.clear();
+  return pathless.label();
+}
+
+// The files of `path: json` and its kin.
+RLALGO_INLINE SplitFiles files_of_format(const DatasetSource& source) {
+  const std::string where = "datasets path \"" + source.path + "\"";
+  if (source.path != "json" && source.path != "csv" && source.path != "text") {
+    if (source.path == "parquet" || source.path == "arrow") (void)format_of(first_data_file(source), source.path, true);
+    raise_unread_format(source.path, where);
+  }
+  if (!source.has_data_files())
+    core::raise("data", 1,
+                {.what = "a datasets entry names a format and no files",
+                 .found = "path: " + source.path,
+                 .expected = "data_files: a file, a pattern, a list of them, or a map from split to them",
+                 .where = where,
+                 .remedy = "set datasets[].data_files, or give the file itself as path"});
+  if (!source.ds_type.empty() && source.ds_type != source.path)
+    core::raise("data", 6,
+                {.what = "path and ds_type name two formats",
+                 .found = "ds_type: " + source.ds_type,
+                 .expected = source.path,
+                 .where = where,
+                 .remedy = "remove ds_type"});
+  return listed_files(source, {});
+}
+
+RLALGO_INLINE SplitFiles files_of_pattern(const DatasetSource& source) {
+  std::vector<fs::path> files = expand_pattern(source.path);
+  if (files.empty() || source.has_data_files())
+    core::raise(
+        "data", 1,
+        {.what =
+             files.empty() ? "no dataset file matches the pattern" : "a pattern as path leaves no room for data_files",
+         .found = files.empty() ? "no file" : source.label() + " and data_files",
+         .where = "datasets path \"" + source.path + "\"",
+         .remedy = files.empty() ? "relative patterns start from the working directory, " + fs::current_path().string()
+                                 : "write all patterns as data_files, without path"});
+  return {{"train", std::move(files)}};
+}
+
 RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
   if (source.path.empty()) {
-    if (source.data_files.empty())
+    if (!source.has_data_files())
       core::raise("data", 1,
                   {.what = "a datasets entry has neither path nor data_files", .remedy = "set datasets[].path"});
-    return {{"train", expand_data_files(source.data_files, {})}};
+    return listed_files(source, {});
   }
   fs::path root = source.path;
   if (!core::exists(root)) {
+    if (!format_named_by(source).empty()) return files_of_format(source);
+    if (is_pattern(source.path)) return files_of_pattern(source);
     const auto cached = find_in_hub_cache(HubKind::datasets, source.path, source.revision);
     if (!cached) {
       core::raise("data", 1,
@@ -170,9 +280,15 @@ RLALGO_INLINE SplitFiles files_of(const DatasetSource& source) {
     }
     root = !source.name.empty() && core::is_directory(*cached / source.name) ? *cached / source.name : *cached;
   }
-  if (!core::is_directory(root)) return {{"train", {root}}};
-  if (!source.data_files.empty()) return {{"train", expand_data_files(source.data_files, root)}};
-  return discover(root, source.ds_type);
+  if (core::is_directory(root))
+    return source.has_data_files() ? listed_files(source, root) : discover(root, source.ds_type);
+  if (source.has_data_files())
+    core::raise("data", 1,
+                {.what = "path is a file, so data_files would not be read",
+                 .found = source.path + " and data_files",
+                 .where = "datasets path \"" + source.path + "\"",
+                 .remedy = "name the file under data_files, without path, or remove data_files"});
+  return {{"train", {root}}};
 }
 
 }  // namespace detail

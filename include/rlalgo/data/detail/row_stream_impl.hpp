@@ -20,7 +20,8 @@
 namespace rlalgo::data {
 
 RLALGO_INLINE std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file, const DatasetSource& source) {
-  const std::string format = detail::format_of(file, source.ds_type, true);
+  const std::string named = detail::format_named_by(source);
+  const std::string format = detail::format_of(file, named.empty() ? source.ds_type : named, true);
   if (format == "text") return std::make_unique<detail::TextLines>(file);
   if (format == "csv" || format == "tsv")
     return std::make_unique<DelimitedRows>(file, format == "csv" ? ',' : '\t', source.numbers);
@@ -48,9 +49,7 @@ RLALGO_INLINE bool RowStream::next(std::size_t limit, std::vector<Record>& out) 
   return !out.empty();
 }
 
-RLALGO_INLINE const std::string& RowStream::name() const {
-  return source_.path.empty() ? source_.data_files.front() : source_.path;
-}
+RLALGO_INLINE std::string RowStream::name() const { return source_.label(); }
 
 RLALGO_INLINE bool RowStream::advance(Record& out) {
   for (;;) {
@@ -103,7 +102,10 @@ RLALGO_INLINE void RowStream::raise_unknown_split(const std::string& split) cons
                .found = "\"" + split + "\"",
                .expected = list,
                .where = name(),
-               .remedy = nearest.empty() ? "a plain file has only the split train" : "did you mean " + nearest + "?"});
+               .remedy = !nearest.empty()     ? "did you mean " + nearest + "?"
+                         : files_.size() == 1 ? "a plain file, a pattern and a list of files have one split; a map of "
+                                                "data_files names others"
+                                              : ""});
 }
 
 }  // namespace rlalgo::data

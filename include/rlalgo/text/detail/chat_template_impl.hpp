@@ -13,6 +13,7 @@
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/detail/bundled_templates.hpp>
 #include <rlalgo/text/detail/python_text.hpp>
+#include <rlalgo/text/detail/tokenizer_class.hpp>
 #include <rlalgo/text/detail/tokenizer_file.hpp>
 
 namespace rlalgo::text {
@@ -23,18 +24,25 @@ RLALGO_INLINE ChatTemplate ChatTemplate::from_source(std::string source, Special
 }
 
 RLALGO_INLINE std::optional<ChatTemplate> ChatTemplate::from_directory(const std::filesystem::path& directory) {
-  const Json config = detail::read_json_if_present(directory / "tokenizer_config.json");
-  const Json map = detail::read_json_if_present(directory / "special_tokens_map.json");
+  const detail::TokenizerSource files = detail::read_tokenizer_source(directory);
+  const Json& config = files.config;
   try {
-    SpecialTokens tokens = SpecialTokens::from_config(config, map);
-    const std::filesystem::path file = directory / "chat_template.jinja";
-    if (std::optional<std::string> source = detail::read_if_present(file)) {
-      const std::filesystem::path with_tools = directory / "additional_chat_templates" / "tool_use.jinja";
-      std::optional<JinjaTemplate> tool_use;
-      if (std::optional<std::string> text = detail::read_if_present(with_tools))
-        tool_use.emplace(*std::move(text), with_tools.string());
+    const detail::TokenizerClass made_by = detail::class_of(files, [&] {
+      return detail::read_if_present(directory / "tokenizer.json").value_or("").find("\"ByteLevel\"") !=
+             std::string::npos;
+    });
+    SpecialTokens tokens = SpecialTokens::from_config(config, files.special_tokens_map, detail::default_roles(made_by));
+    const std::filesystem::path file = directory / "chat_template.jinja",
+                                with_tools = directory / "additional_chat_templates" / "tool_use.jinja";
+    std::optional<JinjaTemplate> tool_use;
+    if (std::optional<std::string> text = detail::read_if_present(with_tools))
+      tool_use.emplace(*std::move(text), with_tools.string());
+    if (std::optional<std::string> source = detail::read_if_present(file))
       return ChatTemplate(JinjaTemplate(*std::move(source), file.string()), std::move(tool_use), std::move(tokens));
-    }
+    std::error_code absent;
+    for (const auto& entry : std::filesystem::directory_iterator(with_tools.parent_path(), absent))
+      if (entry.path().extension() == ".jinja")
+        return ChatTemplate(no_default(with_tools.parent_path().string()), std::move(tool_use), std::move(tokens));
     if (!config.is_object() || !config.contains("chat_template")) return std::nullopt;
     return from_config(config.at("chat_template"), std::move(tokens), (directory / "tokenizer_config.json").string());
   } catch (const Json::exception& error) {
@@ -132,8 +140,13 @@ RLALGO_INLINE std::optional<ChatTemplate> ChatTemplate::from_config(const Json& 
     (name == "default" ? first : tool_use)
         .emplace(entry.at("template").get<std::string>(), "chat_template '" + name + "' in " + where);
   }
-  if (!first) return std::nullopt;
+  if (!first) first.emplace(no_default("chat_template in " + where));
   return ChatTemplate(*std::move(first), std::move(tool_use), std::move(tokens));
+}
+
+RLALGO_INLINE JinjaTemplate ChatTemplate::no_default(const std::string& where) {
+  return JinjaTemplate("{{ raise_exception('the model has several chat templates and none of them is the default') }}",
+                       where);
 }
 
 RLALGO_INLINE void ChatTemplate::check(const Json& messages, const ChatOptions& options) {

@@ -22,10 +22,7 @@ namespace rlalgo::text {
 RLALGO_INLINE Tokenizer Tokenizer::from_directory(const std::filesystem::path& directory) {
   const std::optional<std::string> text = detail::read_if_present(directory / "tokenizer.json");
   if (!text) raise_missing(directory);
-  const Json config = detail::read_json_if_present(directory / "tokenizer_config.json");
-  const Json map = detail::read_json_if_present(directory / "special_tokens_map.json");
-  return Tokenizer(detail::parse_tokenizer_file(*text, (directory / "tokenizer.json").string()), config, map,
-                   directory);
+  return Tokenizer(*text, detail::read_tokenizer_source(directory), directory);
 }
 
 RLALGO_INLINE void Tokenizer::raise_missing(const std::filesystem::path& directory) {
@@ -38,15 +35,19 @@ RLALGO_INLINE void Tokenizer::raise_missing(const std::filesystem::path& directo
 
 RLALGO_INLINE Tokenizer Tokenizer::from_json(const std::string& tokenizer_json, const Json& config,
                                              const Json& special_tokens_map) {
-  return Tokenizer(detail::parse_tokenizer_file(tokenizer_json, "tokenizer.json"), config, special_tokens_map, {});
+  return Tokenizer(tokenizer_json, {.config = config, .special_tokens_map = special_tokens_map}, {});
 }
 
-RLALGO_INLINE Tokenizer::Tokenizer(detail::TokenizerFile file, const Json& config, const Json& map,
-                                   std::filesystem::path source)
-    : parts_(std::make_shared<const detail::TokenizerParts>(
-          detail::TokenizerBuilder(std::move(file), config, map).build())),
-      config_(std::make_shared<const Json>(config)),
-      source_(std::move(source)) {}
+RLALGO_INLINE Tokenizer::Tokenizer(const std::string& text, const detail::TokenizerSource& source,
+                                   std::filesystem::path directory)
+    : config_(std::make_shared<const Json>(source.config)), source_(std::move(directory)) {
+  const detail::TokenizerClass made_by =
+      detail::class_of(source, [&] { return text.find("\"ByteLevel\"") != std::string::npos; });
+  detail::TokenizerFile file =
+      detail::parse_tokenizer_file(text, source_.empty() ? "tokenizer.json" : (source_ / "tokenizer.json").string());
+  parts_ = std::make_shared<const detail::TokenizerParts>(
+      detail::TokenizerBuilder(std::move(file), source, made_by).build());
+}
 
 RLALGO_INLINE std::vector<Tokenizer::Id> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
   if (!detail::is_valid_utf8(text)) return encode(detail::to_valid_utf8(text), add_special_tokens);
@@ -125,6 +126,7 @@ RLALGO_INLINE void Tokenizer::save(const std::filesystem::path& directory) const
   }
   Json config = config_->is_object() ? *config_ : Json::object();
   if (parts_->roles.pad_is_eos) config["pad_token"] = pad_token();
+  if (const std::string_view name = detail::name_of(parts_->made_by); !name.empty()) config["tokenizer_class"] = name;
   core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@
 #include <rlalgo/text/detail/normalizer.hpp>
 #include <rlalgo/text/detail/post_processor.hpp>
 #include <rlalgo/text/detail/pre_tokenizer.hpp>
+#include <rlalgo/text/detail/tokenizer_class.hpp>
 #include <rlalgo/text/detail/tokenizer_file.hpp>
 #include <rlalgo/text/detail/unigram.hpp>
 #include <rlalgo/text/special_tokens.hpp>
@@ -44,6 +46,7 @@ struct TokenizerParts {
   std::vector<bool> special;        // id → left out when special tokens are skipped
   std::size_t vocabulary_size = 0;  // entries of the model's vocabulary
   SpecialTokens roles;
+  TokenizerClass made_by = TokenizerClass::as_in_file;
 
   [[nodiscard]] std::int32_t find(std::string_view token) const {
     const auto added_at = added_by_content.find(token);
@@ -63,21 +66,28 @@ struct TokenizerParts {
 
 class TokenizerBuilder {
  public:
-  TokenizerBuilder(TokenizerFile file, const Json& config, const Json& special_tokens_map)
-      : file_(std::move(file)), config_(config), map_(special_tokens_map) {}
+  TokenizerBuilder(TokenizerFile file, const TokenizerSource& source, TokenizerClass made_by)
+      : file_(std::move(file)), config_(source.config), source_(source), class_(made_by) {}
 
   [[nodiscard]] TokenizerParts build() {
     try {
-      const Json& rest = file_.rest;
+      Json& rest = file_.rest;
+      parts_.made_by = class_;
+      const Json defaults = default_roles(class_);
+      declared_ = SpecialTokens::declarations(config_, source_.special_tokens_map, defaults);
+      parts_.roles = SpecialTokens::from_config(config_, source_.special_tokens_map, defaults);
+      const bool rebuilt = rebuilds(class_, file_, PreTokenizer(field(rest, "pre_tokenizer")).byte_level());
+      if (rebuilt) rebuild(class_, config_, parts_.roles.get("unk_token"), rest);
       parts_.normalizer = Normalizer(field(rest, "normalizer"));
       parts_.pre_tokenizer = PreTokenizer(field(rest, "pre_tokenizer"));
       parts_.post_processor = PostProcessor(field(rest, "post_processor"));
       parts_.decoder = Decoder(field(rest, "decoder"));
       build_model();
       const Json& added = field(rest, "added_tokens");
-      for (const Json& token : added.is_null() ? Json::array() : added) add(added_token(token));
-      read_roles();
-      read_post_processor_switches();
+      if (!rebuilt)
+        for (const Json& token : added.is_null() ? Json::array() : added) add(added_token(token));
+      add_declared(added);
+      choose_post_processor();
       fill_tables();
     } catch (const Json::exception& error) {
       raise_bad_json("tokenizer.json or tokenizer_config.json", error.what());
@@ -207,23 +217,28 @@ class TokenizerBuilder {
     }
   }
 
-  static AddedToken added_token(const Json& spec) {
+  // `special`: it is, whatever the file says.
+  static AddedToken added_token(const Json& spec, bool special = false) {
     AddedToken token;
     token.content = spec.at("content").get<std::string>();
     token.single_word = flag(spec, "single_word");
     token.lstrip = flag(spec, "lstrip");
     token.rstrip = flag(spec, "rstrip");
-    token.special = flag(spec, "special");
+    token.special = special || flag(spec, "special");
     token.normalized = spec.contains("normalized") ? flag(spec, "normalized") : !token.special;
     return token;
   }
 
-  // The id is the vocabulary's if it has the content, else one above all others, whatever the file says.
+  // The id is the vocabulary's if it has the content, else one above all others, whatever the file says. A token that is
+  // added again has the flags of the last time, but for `special`, which it keeps.
   void add(AddedToken token) {
     if (token.content.empty()) return;
     const auto known = parts_.added_by_content.find(token.content);
     if (known != parts_.added_by_content.end()) {
-      parts_.added[known->second].special |= token.special;
+      AddedToken& old = parts_.added[known->second];
+      token.id = old.id;
+      token.special |= old.special;
+      old = std::move(token);
       return;
     }
     token.id = parts_.find(token.content);
@@ -242,59 +257,85 @@ class TokenizerBuilder {
     if (static_cast<std::size_t>(id) >= parts_.names.size()) parts_.names.resize(static_cast<std::size_t>(id) + 1);
   }
 
-  void read_roles() {
-    parts_.roles = SpecialTokens::from_config(config_, map_);
+  // The tokens that the files list beside the vocabulary, then the roles and extra tokens that are not among them.
+  void add_declared(const Json& in_file) {
+    std::map<std::int64_t, AddedToken> listed = listed_tokens(in_file);
+    std::set<std::string, std::less<>> known;
+    for (const AddedToken& token : parts_.added) known.insert(token.content);
+    for (auto& [id, token] : listed) {
+      known.insert(token.content);
+      add(token);
+    }
+    for (const auto& [role, token] : declared_.roles)
+      if (!known.contains(SpecialTokens::content_of(token))) add(special_token(token, true));
+    for (const Json& token : declared_.extra)
+      if (!known.contains(SpecialTokens::content_of(token))) add(special_token(token, false));
+    if (class_ != TokenizerClass::qwen2) return;
+    for (const auto& [role, token] : declared_.roles) add(special_token(SpecialTokens::content_of(token), true));
+    for (const Json& token : declared_.extra) add(special_token(SpecialTokens::content_of(token), true));
+  }
+
+  // By id: of tokenizer_config.json; where that has no list, of added_tokens.json and tokenizer.json, which wins.
+  [[nodiscard]] std::map<std::int64_t, AddedToken> listed_tokens(const Json& in_file) const {
+    std::map<std::int64_t, AddedToken> listed;
     const Json& decoder = field(config_, "added_tokens_decoder");
     if (decoder.is_object()) {
-      std::vector<std::pair<std::int64_t, AddedToken>> listed;
       for (const auto& [id, spec] : decoder.items()) {
         const bool digits = !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
         if (!digits)
           inconsistent("a token has an impossible id", "'" + id + "'", "added_tokens_decoder in tokenizer_config.json");
-        listed.emplace_back(std::stoll(id), added_token(spec));
+        listed.insert_or_assign(std::stoll(id), added_token(spec, has_role(spec)));
       }
-      std::stable_sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      for (auto& [id, token] : listed) add(std::move(token));
+      return listed;
     }
-    const Json roles = SpecialTokens::declarations(config_, map_);
-    for (const auto& [key, value] : roles.items()) {
-      if (key.ends_with("_token")) {
-        add_special(value);
-      } else {
-        for (const Json& token : value) add_special(token);
+    if (source_.added.is_object())
+      for (const auto& [content, id] : source_.added.items()) {
+        AddedToken token;
+        token.content = content;
+        token.special = has_role(content) || is_extra(content);
+        token.normalized = !token.special;
+        listed.insert_or_assign(id.get<std::int64_t>(), std::move(token));
       }
-    }
+    if (in_file.is_array())
+      for (std::size_t i = 0; i < in_file.size(); ++i)
+        listed.insert_or_assign(in_file[i].value("id", static_cast<std::int64_t>(i)),
+                                added_token(in_file[i], has_role(in_file[i])));
+    return listed;
   }
 
-  void add_special(const Json& value) {
+  [[nodiscard]] bool has_role(const Json& token) const {
+    return std::any_of(declared_.roles.begin(), declared_.roles.end(), [&](const auto& role) {
+      return SpecialTokens::content_of(role.second) == SpecialTokens::content_of(token);
+    });
+  }
+  [[nodiscard]] bool is_extra(const std::string& content) const {
+    return std::any_of(declared_.extra.begin(), declared_.extra.end(),
+                       [&](const Json& token) { return SpecialTokens::content_of(token) == content; });
+  }
+
+  // A text stands for a special token; an object says what it is, but for a role.
+  static AddedToken special_token(const Json& value, bool role) {
+    if (value.is_object()) return added_token(value, role);
     AddedToken token;
-    if (value.is_string()) {
-      token.content = value.get<std::string>();
-      token.normalized = false;
-    } else {
-      token = added_token(value);
-      token.normalized = flag(value, "normalized");
-    }
+    token.content = value.get<std::string>();
     token.special = true;
-    add(std::move(token));
+    token.normalized = false;
+    return token;
   }
 
-  // add_bos_token and add_eos_token, where present, replace the post-processor.
-  void read_post_processor_switches() {
-    const Json& bos = field(config_, "add_bos_token");
-    const Json& eos = field(config_, "add_eos_token");
-    if (bos.is_null() && eos.is_null()) return;
-    PostProcessor::Ids before, after;
-    const auto id = [&](const char* role) { return parts_.find(parts_.roles.get(role)); };
-    if (flag(config_, "add_bos_token") && id("bos_token") >= 0) before.push_back(id("bos_token"));
-    if (flag(config_, "add_eos_token") && id("eos_token") >= 0) after.push_back(id("eos_token"));
-    parts_.post_processor = PostProcessor(before, after);
+  // add_bos_token and add_eos_token of tokenizer_config.json do not count beside tokenizer.json.
+  void choose_post_processor() {
+    if (class_ == TokenizerClass::gpt_neox) parts_.post_processor = PostProcessor();
+    if (class_ != TokenizerClass::code_llama) return;
+    const std::int32_t bos = parts_.find(parts_.roles.get("bos_token"));
+    parts_.post_processor = bos < 0 ? PostProcessor() : PostProcessor({bos}, {});
   }
 
   void fill_tables() {
     parts_.special.assign(parts_.names.size(), false);
     for (const AddedToken& token : parts_.added) {
       parts_.special[static_cast<std::size_t>(token.id)] = token.special;
+      if (token.special && flag(config_, "split_special_tokens")) continue;
       if (token.normalized) {
         // From here on the token is what it looks like after normalization, when decoding too.
         std::string& name = parts_.names[static_cast<std::size_t>(token.id)];
@@ -318,7 +359,9 @@ class TokenizerBuilder {
 
   TokenizerFile file_;
   const Json& config_;
-  const Json& map_;
+  const TokenizerSource& source_;
+  TokenizerClass class_;
+  SpecialTokens::Declared declared_;
   TokenizerParts parts_;
 };
 
