@@ -2,13 +2,17 @@
 function wants a tokenizer). Questions:
   {"op": "load", "function": …, "paths": […], "cfg": {…}, "dataset_idx": k, "tokenizer": directory}   → {}
   {"op": "rows", "rows": [{…}, …]}                                                                  → {"rows": […]}
+  {"op": "has", "function": …, "paths": […]}             → {"has": whether the module can be imported and has that name}
 An answer with "error" instead carries "kind" (load | raised | shape), "message", "traceback" and "row".
 """
 
+import importlib
+import importlib.util
 import inspect
 import math
+import sys
 
-from host import Refusal, imported, serve, trace_of
+from host import Refusal, imported, look_in, serve, trace_of
 
 
 def plain(value):
@@ -67,14 +71,32 @@ def load(question):
     options = dict(options or {})
     if not callable(row_function):
         raise Refusal("load", "'%s' returned %s, not a function" % (path, type(row_function).__name__))
-    if "tokenizer" in named(row_function):
-        try:
-            from transformers import AutoTokenizer
-
-            extra["tokenizer"] = AutoTokenizer.from_pretrained(question["tokenizer"])
-        except BaseException as error:
-            raise Refusal("load", "the row function wants a tokenizer, which needs Python's transformers", trace_of(error))
+    offer_tokenizer(named(row_function).get("tokenizer"), question["tokenizer"])
     return {}
+
+
+def offer_tokenizer(parameter, directory):
+    # A parameter with a default keeps it where there are no transformers.
+    if parameter is None:
+        return
+    if parameter.default is not parameter.empty and importlib.util.find_spec("transformers") is None:
+        print("the row function's tokenizer is %r: Python's transformers are not installed" % (parameter.default,), file=sys.stderr)
+        return
+    try:
+        from transformers import AutoTokenizer
+
+        extra["tokenizer"] = AutoTokenizer.from_pretrained(directory)
+    except BaseException as error:
+        raise Refusal("load", "the row function wants a tokenizer, which needs Python's transformers", trace_of(error))
+
+
+def offers(path, directories):
+    look_in(directories)
+    module_name, _, name = path.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module_name), name)
+    except BaseException as error:
+        raise Refusal("load", "importing '%s' failed" % module_name, trace_of(error))
 
 
 def kept(row):
@@ -111,6 +133,8 @@ def transformed(rows):
 
 
 def work(question, line):
+    if question["op"] == "has":
+        return {"has": offers(question["function"], question["paths"])}
     return {"rows": plain(transformed(question["rows"]))}
 
 

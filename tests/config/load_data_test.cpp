@@ -60,24 +60,56 @@ TEST_CASE("test_datasets, several entries and deduplication") {
   const Prompts unique = load_prompts(config);
   CHECK(answers(unique.train) == std::vector<std::string>{"0", "1", "2", "3", "4"});
   CHECK(answers(unique.evaluation) == std::vector<std::string>{"5", "6"});
-  REQUIRE(unique.notes.size() == 2);
-  CHECK(unique.notes[0] == "datasets: 1 duplicate rows dropped");
+  REQUIRE(unique.notes.size() == 3);
+  CHECK(unique.notes[1] == "datasets: 1 duplicate rows dropped");
 }
 
-TEST_CASE("a Python transform beside the run is not run, and the user is told so") {
+TEST_CASE("the user's transform is the one that runs; a built-in only where no file has it, which is said") {
   const ScratchDirectory scratch;
   RunConfig config;
   config.datasets = {entry(scratch.write("rows.jsonl", questions(0, 2)))};
-  const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(scratch.path());
-  scratch.write("rewards.py", "def correct(completions, **kwargs):\n    return []\n");
-  const Prompts quiet = load_prompts(config);
-  scratch.write("rewards.py", "def oai_gsm8k_transform(cfg):\n    pass\n");
-  const Prompts noted = load_prompts(config);
-  std::filesystem::current_path(before);
-  CHECK(quiet.notes.empty());
-  REQUIRE(noted.notes.size() == 1);
-  CHECK(lacks(noted.notes[0], {"rewards.oai_gsm8k_transform", "rewards.py", "not run"}) == "");
+  config.test_datasets = config.datasets;
+  config.file = (scratch.path() / "config.yaml").string();
+  const Prompts alone = load_prompts(config);
+  REQUIRE(alone.notes.size() == 1);
+  CHECK(lacks(alone.notes[0], {"type: rewards.oai_gsm8k_transform is the built-in transform", "no file rewards.py in",
+                               scratch.path().string()}) == "");
+  CHECK(answers(alone.train) == std::vector<std::string>{"0", "1"});
+  // A file of that name without the function, which names it in a comment.
+  scratch.write("rewards.py", "# oai_gsm8k_transform\ndef correct(completions, **kwargs):\n    return []\n");
+  const Prompts other = load_prompts(config);
+  REQUIRE(other.notes.size() == 1);
+  CHECK(answers(other.train) == std::vector<std::string>{"0", "1"});
+  scratch.write("rewards.py",
+                "def oai_gsm8k_transform(cfg, *args, **kwargs):\n"
+                "    def row(example, tokenizer=None):\n"
+                "        return {'prompt': [{'role': 'system', 'content': 'mine'}], 'answer': 'changed'}\n"
+                "    return row\n");
+  const Prompts own = load_prompts(config);
+  CHECK(own.notes.empty());
+  CHECK(own.train[0].prompt->front().at("content") == "mine");
+  CHECK(answers(own.train) == std::vector<std::string>{"changed", "changed"});
+  CHECK(answers(own.evaluation) == std::vector<std::string>{"changed", "changed"});
+}
+
+TEST_CASE("every built-in transform of prompts gives way to a file of the user's") {
+  const ScratchDirectory scratch;
+  RunConfig config;
+  config.datasets = {entry(scratch.write("rows.jsonl", questions(0, 1)))};
+  config.file = (scratch.path() / "config.yaml").string();
+  std::vector<std::string> names = rlalgo::data::transform_names();
+  names.insert(names.end(), rlalgo::data::matching_transform_names().begin(),
+               rlalgo::data::matching_transform_names().end());
+  names.push_back("alone");
+  for (const std::string& name : names) {
+    const std::size_t dot = name.find('.');
+    const std::string module = name.substr(0, dot);
+    const std::string function = dot == std::string::npos ? "default" : name.substr(dot + 1);
+    scratch.write(module + ".py", "def " + function + "(cfg, **kwargs):\n    return lambda row: {'prompt': '" + name + "'}\n");
+    config.datasets[0].type = name;
+    CHECK(load_prompts(config).train[0].prompt->get<std::string>() == name);
+    std::filesystem::remove(scratch.path() / (module + ".py"));
+  }
 }
 
 TEST_CASE("an unknown transform is placed in the configuration") {

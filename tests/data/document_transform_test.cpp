@@ -139,3 +139,25 @@ TEST_CASE("a text of its own is trained as a whole") {
   CHECK(document("ebft_pretrain.transform", R"({"text": ""})", 4).ids.empty());
   CHECK_THROWS_WITH(document("ebft_pretrain.transform", R"({"prompt": "a"})", 4), Catch::Contains("[rlalgo.data.10]"));
 }
+
+TEST_CASE("rows of token ids that a user's function makes") {
+  const auto of = [](const char* row, std::int64_t length = 8) {
+    return data::document_of_ids(Json::parse(row), "rows.jsonl:3", 100, {.length = length});
+  };
+  const Document plain = of(R"({"input_ids": [1, 2, 3]})");
+  CHECK(plain.ids == std::vector<TokenId>{1, 2, 3});
+  CHECK(trained(plain) == 3);
+  CHECK_FALSE(plain.prompt_length.has_value());
+  const Document padded =
+      of(R"({"input_ids": [1, 2, 3, 0, 0], "labels": [-100, 2, 3, -100, -100], "attention_mask": [1, 1, 1, 0, 0]})");
+  CHECK(padded.ids == std::vector<TokenId>{1, 2, 3});
+  CHECK(padded.loss_mask == std::vector<std::uint8_t>{0, 1, 1});
+  CHECK(padded.prompt_length == 1);
+  const Document cut = of(R"({"input_ids": [1, 2, 3, 4], "prompt_length": 3})", 2);
+  CHECK(cut.ids == std::vector<TokenId>{1, 2});
+  CHECK(cut.prompt_length == 2);
+  for (const char* wrong : {R"({"text": "a"})", R"({"input_ids": [100]})", R"({"input_ids": ["a"]})",
+                            R"({"input_ids": [1], "labels": [1, 2]})", R"({"input_ids": [1], "attention_mask": [2]})",
+                            R"({"input_ids": [1], "prompt_length": -1})", R"({"input_ids": "1"})"})
+    CHECK_THROWS_WITH(of(wrong), Catch::Contains("[rlalgo.data.10]") && Catch::Contains("rows.jsonl:3"));
+}

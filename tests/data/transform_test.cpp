@@ -39,6 +39,8 @@ TEST_CASE("GSM8K rows") {
   CHECK(transformed("rewards.prompt_transform", R"({"question": "q", "answer": " 1,5 "})")["answer"] == " 1,5 ");
   CHECK(transformed("rewards.prompt_transform", R"({"question": "q", "answer": 42})")["answer"] == "42");
   CHECK(transformed("rewards.oai_gsm8k_transform", R"({"question": "q", "answer": " 1,5 "})")["answer"] == "15");
+  CHECK(transformed("rewards.prompt_transform", R"({"problem": "p", "solution": "$1,5$", "messages": []})").dump() ==
+        R"({"solution":"$1,5$","messages":[],"prompt":[{"role":"user","content":"p"}]})");
 }
 
 TEST_CASE("no type leaves rows as they are") {

@@ -65,6 +65,29 @@ def tokenizing(cfg):
     return row
 )";
 
+constexpr const char* no_transformers = R"(
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "transformers" else found(name, *rest)
+
+def optional(cfg):
+    def row(example, tokenizer=None):
+        return {"prompt": "tokenizer is %r" % tokenizer}
+    return row
+
+def required(cfg):
+    def row(example, tokenizer):
+        return {}
+    return row
+)";
+
+constexpr const char* with_transformers = R"(
+class AutoTokenizer:
+    @staticmethod
+    def from_pretrained(directory):
+        return "tokenizer of " + directory
+)";
+
 struct Fixture {
   support::ScratchDirectory scratch;
   Table table;
@@ -119,4 +142,18 @@ TEST_CASE("what can go wrong in a transform has its number") {
   CHECK(watch.seconds() < 30.0);
   const support::ScopedVariable python("RLALGO_PYTHON", "no-such-python");
   CHECK(lacks(f.error("user.plain"), {"remote.40: ", "no-such-python"}) == "");
+}
+
+TEST_CASE("a row function gets the tokenizer where Python has transformers, else keeps its default") {
+  const Fixture f;
+  f.scratch.write("user.py", no_transformers);
+  CHECK(f.run("user.optional").row(0)["prompt"] == "tokenizer is None");
+  const std::string refused = f.error("user.required");
+  CHECK(lacks(refused, {"remote.41: ", "wants a tokenizer"}) == "");
+  f.scratch.write("transformers.py", with_transformers);
+  const std::string text = no_transformers;
+  f.scratch.write("mine.py", text.substr(text.find("def optional")));
+  remote::PythonTransform transform("mine.optional", Json::object(),
+                                    {.search_paths = {f.scratch.path()}, .tokenizer = "/some/model"});
+  CHECK(transform(f.table).row(0)["prompt"] == "tokenizer is 'tokenizer of /some/model'");
 }

@@ -93,12 +93,40 @@ TEST_CASE("names that are neither") {
              Catch::Contains("remote.2") && Catch::Contains(directory.path().string()));
 }
 
-TEST_CASE("a module is a file or a package in a search path") {
+TEST_CASE("a built-in stands in only for what no file has, and that is said") {
   rlalgo::support::ScratchDirectory directory;
-  directory.write("one.py", "");
-  directory.write("two/__init__.py", "");
-  CHECK(remote::module_exists("one.f", {directory.path()}));
-  CHECK(remote::module_exists("two.inner.f", {directory.path()}));
-  CHECK_FALSE(remote::module_exists("three.f", {directory.path()}));
-  CHECK_FALSE(remote::module_exists("one.f", {}));
+  directory.write("rewards.py", mine);
+  directory.write("gsm8k_grpo/notes.txt", "");
+  std::vector<std::string> notes;
+  const auto f = make_reward_functions(
+      {"rewards.accuracy_reward", "gsm8k_grpo.int_reward_func", "rewards.int_reward_func", "accuracy_reward",
+       "builtin.int_reward_func"},
+      {.pool = {.python = {.python = {}, .search_paths = {directory.path()}}},
+       .note = [&](const std::string& text) { notes.push_back(text); }});
+  CHECK(first_value(*f[1]) == 0.5);
+  CHECK(first_value(*f[2]) == 7.0);
+  REQUIRE(notes.size() == 2);
+  CHECK_THAT(notes[0], Catch::Contains("rewards.accuracy_reward is the built-in one: no file rewards.py in " +
+                                       directory.path().string()));
+  CHECK_THAT(notes[1], Catch::Contains("gsm8k_grpo.int_reward_func"));
+}
+
+TEST_CASE("every built-in reward gives way to a file of the user's") {
+  rlalgo::support::ScratchDirectory directory;
+  std::string text;
+  std::vector<std::string> names;
+  for (const reward::Builtin& builtin : reward::builtins())
+    for (const std::string& name : {builtin.name, builtin.factory}) {
+      if (name.empty()) continue;
+      text += "def " + name + "(completions, **kwargs):\n    return [9.0 for _ in completions]\n";
+      for (const char* module : {"rewards.", "gsm8k_grpo.", "trl.rewards."})
+        if (reward::is_builtin(module + name)) names.push_back(module + name);
+    }
+  for (const char* file : {"rewards.py", "gsm8k_grpo.py", "trl/rewards.py"}) directory.write(file, text);
+  directory.write("trl/__init__.py", "");
+  const auto f = make_reward_functions(names, {.pool = {.python = {.python = {}, .search_paths = {directory.path()}}}});
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    INFO(names[k]);
+    CHECK(first_value(*f[k]) == 9.0);
+  }
 }

@@ -338,14 +338,15 @@ class DocumentStore {
 };
 
 inline data::Table load_documents(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                                  const data::DocumentTools& tools, DocumentStore& store) {
+                                  const data::DocumentTools& tools, std::int64_t vocabulary, DocumentStore& store) {
   const std::vector<std::string>& names = data::document_transform_names();
   const std::string& packable = names.front();
   std::vector<data::Table> tables;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string type = entries[i].type.is_string() ? entries[i].type.get<std::string>() : "";
     const std::string where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text();
-    if (std::find(names.begin(), names.end(), type) == names.end()) {
+    const bool own = is_python_dataset(entries[i], names, c);
+    if (!own && std::find(names.begin(), names.end(), type) == names.end()) {
       std::string all;
       for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
       core::raise_usage("config", 34,
@@ -364,10 +365,12 @@ inline data::Table load_documents(const std::vector<DatasetConfig>& entries, con
     const data::DocumentConfig settings{
         .length = c.ebft.pack_documents ? std::numeric_limits<std::int64_t>::max() : c.ebft.sequence_len,
         .mask_thinking = c.ebft.mask_thinking_ce};
-    const data::Table rows = data::load(entries[i].source);
+    const data::Table rows = own ? load_python_dataset(entries[i], i, c) : data::load(entries[i].source);
     data::Table out;
     for (std::size_t r = 0; r < rows.size(); ++r)
-      out.append(store.put(data::document_of(type, rows.row(r), rows.where(r), tools, settings)), rows.origin(r));
+      out.append(store.put(own ? data::document_of_ids(rows.row(r), rows.where(r), vocabulary, settings)
+                               : data::document_of(type, rows.row(r), rows.where(r), tools, settings)),
+                 rows.origin(r));
     tables.push_back(std::move(out));
   }
   return data::merge(
@@ -396,12 +399,13 @@ inline data::TokenId separator(const RunConfig& c, const LanguageModel& model) {
       .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
       .render = [&](const data::Json& messages,
                     bool prompt) { return model.render(messages, prompt, c.trl.chat_template_kwargs); }};
+  const auto vocabulary = static_cast<std::int64_t>(model.tokenizer.vocab_size());
   detail::DocumentStore store;
   data::HeldOut rows;
-  rows.train = detail::load_documents(c.datasets, "datasets", c, tools, store);
+  rows.train = detail::load_documents(c.datasets, "datasets", c, tools, vocabulary, store);
   if (c.dataset_exact_deduplication) rows.train = data::deduplicated(rows.train);
   if (!c.test_datasets.empty()) {
-    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools, store);
+    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools, vocabulary, store);
     if (c.dataset_exact_deduplication) rows.evaluation = data::deduplicated_against(rows.train, rows.evaluation);
   } else if (c.val_set_size > 0) {
     rows = data::hold_out(rows.train, c.val_set_size);

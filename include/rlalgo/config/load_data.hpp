@@ -8,14 +8,12 @@
 #pragma once
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
-#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/matching_transform.hpp>
 #include <rlalgo/data/prompt.hpp>
@@ -32,17 +30,9 @@ struct Prompts {
 
 namespace detail {
 
-// A transform named like a Python function is the built-in one, even when the function exists beside the run.
-inline void note_shadowed_python(const data::Json& type, std::vector<std::string>& notes) {
-  if (!type.is_string()) return;
-  const std::string& name = type.get_ref<const std::string&>();
-  const std::string function = name.substr(name.find('.') + 1);
-  const std::string file = name.substr(0, name.find('.')) + ".py";
-  constexpr std::uint64_t most = std::uint64_t{1} << 20U;  // bytes of a module that is looked into
-  const std::string text = core::read_regular_file(file, most).text;
-  if (text.find("def " + function) != std::string::npos)
-    notes.push_back("datasets type " + name + " is the built-in transform; the function of that name in " + file +
-                    " is not run");
+// Adds a note that is not there yet.
+inline void note_once(std::string text, std::vector<std::string>& notes) {
+  if (!text.empty() && std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(std::move(text));
 }
 
 inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const std::string& key,
@@ -50,11 +40,14 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
   std::vector<data::Table> tables;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string where = key + "[" + std::to_string(i) + "].type at " + entries[i].place.text();
-    if (is_python_dataset(entries[i], data::transform_names(), config)) {
+    const std::vector<std::string>& ours = data::matching_transform_names();
+    std::vector<std::string> builtin = data::transform_names();
+    builtin.insert(builtin.end(), ours.begin(), ours.end());
+    if (is_python_dataset(entries[i], builtin, config)) {
       tables.push_back(load_python_dataset(entries[i], i, config));
       continue;
     }
-    const std::vector<std::string>& ours = data::matching_transform_names();
+    note_once(note_of_builtin(entries[i], config), notes);
     if (entries[i].type.is_string() &&
         std::find(ours.begin(), ours.end(), entries[i].type.get_ref<const std::string&>()) != ours.end()) {
       tables.push_back(data::matching_table(entries[i].type.get<std::string>(), data::load(entries[i].source)));
@@ -63,7 +56,6 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
     const data::RowTransform transform = data::make_transform(entries[i].type, where);
     tables.push_back(data::load(entries[i].source));
     data::transform_rows(transform, tables.back());
-    note_shadowed_python(entries[i].type, notes);
   }
   data::Table merged = data::merge(tables, {.seed = config.seed,
                                             .shuffle = config.shuffle_merged_datasets,

@@ -117,7 +117,8 @@ inline std::vector<std::size_t> permuted(std::span<const std::size_t> order, std
 // The rows of one entry, and what is still to be done with each.
 inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, std::size_t index,
                                                                  const std::string& name, const RunConfig& c,
-                                                                 const data::TextTools& tools) {
+                                                                 const data::TextTools& tools,
+                                                                 std::vector<std::string>& notes) {
   const data::PreferenceFamily family = preference_family(c);
   DatasetConfig texts = entry;
   texts.source.numbers = false;
@@ -131,6 +132,7 @@ inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetCo
             },
             [](data::Json&, const std::string&) {}};
   }
+  if (std::string note = note_of_builtin(entry, c); !note.empty()) notes.push_back(std::move(note));
   auto stream = std::make_shared<data::RowStream>(texts.source);
   return {[stream](std::size_t limit, std::vector<data::Record>& out) { return stream->next(limit, out); },
           data::make_preference_transform(entry.type, family, entry.fields, tools.render,
@@ -161,7 +163,7 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
       core::stop_if_interrupted();
       if (progress) progress(settings.name, rows);
     };
-    const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools);
+    const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools, notes);
     const std::size_t first = out.answers.examples();
     const data::PreparedRows made = data::prepare_answers(rows, transform, settings, tools, out.answers);
     out.digests.insert(out.digests.end(), made.digests.begin(), made.digests.end());
@@ -243,9 +245,8 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
       digest.add(entry.type.dump()).add(from.path + "|" + from.split + "|" + from.ds_type + "|" + from.field);
       digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content);
       for (const auto& [source, target] : f.roles) digest.add(source + "|" + target);
-      if (entry.type.is_string() && entry.type.get_ref<const std::string&>().find('.') != std::string::npos)
-        if (const auto file = python_file(entry.type.get<std::string>(), c); !file.empty())
-          data::add_file(digest, file);
+      if (const std::string function = function_of(entry.type); !function.empty())
+        if (const auto file = python_file(function, c); !file.empty()) data::add_file(digest, file);
       for (const auto& [split, files] : data::detail::files_of(from))
         for (const std::filesystem::path& file : files) data::add_file(digest, file);
     }

@@ -21,6 +21,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/plan.hpp>
+#include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/config/trainer_settings.hpp>
@@ -146,22 +147,16 @@ namespace rlalgo::config {
       on_failure);
 }
 
-// Where Python modules are looked for: the working directory, then beside the configuration file.
-[[nodiscard]] inline std::vector<std::filesystem::path> python_paths(const std::filesystem::path& config_file) {
-  std::vector<std::filesystem::path> out = {std::filesystem::current_path()};
-  if (const auto beside = std::filesystem::absolute(config_file).parent_path(); beside != out.front())
-    out.push_back(beside);
-  return out;
-}
-
 // The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
     const RunConfig& c, const std::filesystem::path& config_file,
     const environment::Environments* environments = nullptr,
-    const std::shared_ptr<remote::GymVerifier>& gym = nullptr) {
+    const std::shared_ptr<remote::GymVerifier>& gym = nullptr,
+    const std::function<void(const std::string&)>& note = {}) {
   remote::RewardSettings settings;
   remote::PythonConfig& python = settings.pool.python;
-  python.search_paths = python_paths(config_file);
+  python.search_paths = python_search_paths(config_file);
+  settings.note = note;
   python.call_seconds = c.trl.reward_timeout;
   settings.pool.workers = static_cast<std::size_t>(c.trl.reward_num_workers);
   settings.pool.max_retries = static_cast<int>(c.trl.reward_max_retries);
@@ -170,7 +165,9 @@ namespace rlalgo::config {
   settings.on_failure = c.trl.reward_on_failure == "nan"    ? reward::OnFailure::nan
                         : c.trl.reward_on_failure == "zero" ? reward::OnFailure::zero
                                                             : reward::OnFailure::error;
-  const auto of_gym = [&](const std::string& name) { return c.nemo_gym.enabled && names_gym_reward(name); };
+  const auto of_gym = [&](const std::string& name) {
+    return c.nemo_gym.enabled && names_gym_reward(name) && !remote::user_has(name, python.search_paths);
+  };
   std::vector<std::string> names;
   for (const std::string& name : c.trl.reward_funcs)
     if (!names_reward_model(name) && !of_gym(name)) names.push_back(name);

@@ -12,6 +12,9 @@
 // again, as axolotl 0.19 does it.
 // mask_thinking: the tokens from <think> to </think>, marks included, are not trained, also where the generation prompt
 // opens the thought; the prompt ends behind them. Where the marks are no single tokens nothing is masked.
+// A user's own function makes token ids itself: `input_ids`, and as it likes `labels` (−100: not trained), `attention_mask`
+// (0: padding, dropped) and `prompt_length`; without labels every token is trained, and where they begin is the
+// prompt_length of a row that has none (0: a text without a prompt).
 // Errors: [rlalgo.data.10] a row lacks a column, or it has another type; those of tokenizer and chat template.
 #pragma once
 
@@ -48,6 +51,10 @@ void mask_thoughts(std::span<const TokenId> ids, std::size_t begin, std::vector<
 // `name` is one of document_transform_names().
 [[nodiscard]] Document document_of(const std::string& name, const Json& row, const std::string& where,
                                    const DocumentTools& tools, const DocumentConfig& config);
+
+// A row of token ids; `vocabulary`: how many there are.
+[[nodiscard]] Document document_of_ids(const Json& row, const std::string& where, std::int64_t vocabulary,
+                                       const DocumentConfig& config);
 
 }  // namespace rlalgo::data
 

@@ -3,7 +3,8 @@
 //   no type                         the rows have a `prompt` column already
 //   rewards.oai_gsm8k_transform     question → one user message; answer → the text after the last "####", trimmed,
 //                                   commas removed; `question` is dropped
-//   rewards.prompt_transform        the same, but an answer without "####" stays as it is (numbers become their text)
+//   rewards.prompt_transform        the same, but an answer without "####" stays as it is (numbers become their text);
+//                                   problem → one user message where the columns are problem and solution
 //   a mapping                       the columns are named in the configuration:
 //     field_prompt: question          column with the prompt: a text or a list of messages (required)
 //     field_answer: answer            column copied to `answer`
@@ -14,8 +15,8 @@
 //     plain: true                     the prompt stays a text, no chat template; excludes system and field_system
 //     remove_columns: [question]      columns that the rewards do not get
 //
-// The names are those of axolotl's GRPO examples, whose transforms are Python functions `module.function(cfg)`; the
-// built-in of the same name is used. Other Python functions: remote/python_transform.hpp.
+// The names are those of axolotl's GRPO examples, whose transforms are Python functions `module.function(cfg)`
+// (remote/python_transform.hpp); a built-in stands for the one of its name where the user has none.
 //
 // Errors: [rlalgo.data.9] the type is not known; [rlalgo.data.10] a row lacks a field, or the field has another type;
 // [rlalgo.data.12] the mapping itself is wrong.
@@ -50,6 +51,10 @@ const std::string& text_field(const Json& row, const std::string& field, const s
 
 // A number or boolean as its text; a text as it is.
 std::string scalar_text(const Json& row, const std::string& field, const std::string& where);
+
+bool is_problem_row(const Json& row);
+
+void problem_row(Json& row, const std::string& where);
 
 void gsm8k_row(Json& row, const std::string& where, bool always_extract);
 

@@ -3,7 +3,7 @@
 // `type: module.function` names a function that is called once, `function(cfg)` (and `dataset_idx=…`, where it takes
 // that), and returns a row function, or (row function, options). The row function gets a row as a dict and returns the
 // columns that are to change (or the row itself); one with a parameter `tokenizer` gets transformers' AutoTokenizer of
-// the run's tokenizer directory. Options: `remove_columns`, a list or "__all__", dropped before the new columns are put
+// the run's tokenizer directory, or keeps the parameter's default where Python has no transformers. Options: `remove_columns`, a list or "__all__", dropped before the new columns are put
 // in; `batched: True`, the function gets columns of many rows and may return a different number of rows.
 //
 // Rows cross in chunks of `chunk_rows`, each under `call_seconds`; then the process and all it started are killed. What

@@ -1,16 +1,15 @@
 // The names under `reward_funcs` of a config → reward functions: built-in or from the user's Python files.
 //
-// TRL's names and `builtin.<name>` are built in. `module.function` is Python when a search path holds module.py or a
-// package module/ (for a dotted module: its first part); else `rewards.<name>`, `gsm8k_grpo.<name>` and
-// `trl.rewards.<name>` may name a built-in; else it is left to Python's own import (an installed package), which
-// reports what is missing. `kwargs` (trl.reward_kwargs) are the parameters of a built-in, or keywords that a Python
+// TRL's names without a module and `builtin.<name>` are built in. `module.function` is the user's where a file of theirs
+// has it (user_function.hpp); else `rewards.<name>`, `gsm8k_grpo.<name>` and `trl.rewards.<name>` may name a built-in,
+// which is noted; else it is left to Python's own import (an installed package), which reports what is missing. `kwargs` (trl.reward_kwargs) are the parameters of a built-in, or keywords that a Python
 // function gets besides its other arguments, by the name under reward_funcs or the function's last part.
 // Errors: [rlalgo.remote.*] see python_worker.hpp; (usage) [rlalgo.remote.9] a name that is neither, [rlalgo.remote.12]
 // parameters for a reward that is not used.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,13 +22,12 @@
 
 namespace rlalgo::remote {
 
-[[nodiscard]] bool module_exists(const std::string& function, const std::vector<std::filesystem::path>& paths);
-
 struct RewardSettings {
   PoolConfig pool = {};
   std::int64_t max_completion_length = 512;      // the default of built-ins that know a greatest length
   reward::Json kwargs = reward::Json::object();  // reward → its parameters
   reward::OnFailure on_failure = reward::OnFailure::error;
+  std::function<void(const std::string&)> note = {};  // is given a line about each built-in that has a module's name
 };
 
 namespace detail {

@@ -61,11 +61,11 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (messages.note)
     for (const std::string& text : prompts.notes) messages.note(text);
   const std::filesystem::path file = config.file;
-  const auto environments = config::environments(config, python_paths(file), messages.note);
-  const auto function = config::rollout_function(config, python_paths(file));
+  const auto environments = config::environments(config, python_search_paths(file), messages.note);
+  const auto function = config::rollout_function(config, python_search_paths(file));
   // A Gym whose agents ask this process waits for the server that they ask, and so comes after it.
   auto gym = config.trl.serves() ? nullptr : nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
-  auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr);
+  auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr, messages.note);
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
   const auto truths = std::make_shared<Truths>();

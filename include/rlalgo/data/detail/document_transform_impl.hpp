@@ -99,6 +99,27 @@ RLALGO_INLINE Document prompt_and_completion(const Json& row, const std::string&
   return out;
 }
 
+// The column's whole numbers from `least` to `most`; nothing where there is none.
+RLALGO_INLINE std::vector<std::int64_t> whole_numbers(const Json& row, const char* column, std::int64_t least,
+                                                      std::int64_t most, const std::string& where) {
+  const auto cell = row.find(column);
+  if (cell == row.end() || cell->is_null()) return {};
+  const auto wrong = [&](const Json& found) {
+    core::raise("data", 10,
+                {.what = std::string("the column \"") + column + "\" has the wrong type",
+                 .found = excerpt(found),
+                 .expected = "whole numbers from " + std::to_string(least) + " to " + std::to_string(most),
+                 .where = where});
+  };
+  if (!cell->is_array()) wrong(*cell);
+  std::vector<std::int64_t> out;
+  for (const Json& item : *cell) {
+    if (!item.is_number_integer() || item.get<std::int64_t>() < least || item.get<std::int64_t>() > most) wrong(item);
+    out.push_back(item.get<std::int64_t>());
+  }
+  return out;
+}
+
 }  // namespace detail
 
 RLALGO_INLINE void mask_thoughts(std::span<const TokenId> ids, std::size_t begin, std::vector<std::uint8_t>& mask,
@@ -133,6 +154,41 @@ RLALGO_INLINE Document document_of(const std::string& name, const Json& row, con
   out.ids = tools.encode(detail::first_text(row, {row.contains("question") ? "question" : "text"}, where), true);
   detail::cut(out.ids, config.length);
   out.loss_mask.assign(out.ids.size(), 1);
+  return out;
+}
+
+RLALGO_INLINE Document document_of_ids(const Json& row, const std::string& where, std::int64_t vocabulary,
+                                       const DocumentConfig& config) {
+  constexpr std::int64_t untrained = -100;
+  const auto ids = detail::whole_numbers(row, "input_ids", 0, vocabulary - 1, where);
+  const auto labels = detail::whole_numbers(row, "labels", untrained, vocabulary - 1, where);
+  const auto attended = detail::whole_numbers(row, "attention_mask", 0, 1, where);
+  const auto wrong = [&](const std::string& found, const std::string& expected) {
+    core::raise("data", 10,
+                {.what = "the row's token ids cannot be read", .found = found, .expected = expected, .where = where});
+  };
+  if (ids.empty()) wrong("no input_ids", "input_ids, a list of token ids");
+  for (const auto* column : {&labels, &attended})
+    if (!column->empty() && column->size() != ids.size())
+      wrong(std::to_string(column->size()) + " entries for " + std::to_string(ids.size()) + " token ids",
+            "labels and attention_mask as long as input_ids");
+  Document out;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (!attended.empty() && attended[i] == 0) continue;
+    out.ids.push_back(static_cast<TokenId>(ids[i]));
+    out.loss_mask.push_back(labels.empty() || labels[i] != untrained ? 1 : 0);
+  }
+  detail::cut(out.ids, config.length);
+  out.loss_mask.resize(out.ids.size());
+  const auto given = row.find("prompt_length");
+  if (given != row.end() && !given->is_null()) {
+    if (!given->is_number_integer() || given->get<std::int64_t>() < 0)
+      wrong("prompt_length " + detail::excerpt(*given), "a number of tokens");
+    out.prompt_length = std::min(given->get<std::int64_t>(), static_cast<std::int64_t>(out.ids.size()));
+  } else if (const auto begin = std::find(out.loss_mask.begin(), out.loss_mask.end(), 1) - out.loss_mask.begin();
+             begin > 0) {
+    out.prompt_length = begin;
+  }
   return out;
 }
 

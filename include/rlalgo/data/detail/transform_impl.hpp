@@ -72,6 +72,17 @@ RLALGO_INLINE std::string scalar_text(const Json& row, const std::string& field,
   return cell->is_string() ? cell->get<std::string>() : cell->dump();
 }
 
+// Rows of problem and solution (NuminaMath): the solution is what accuracy_reward reads, and stays.
+RLALGO_INLINE bool is_problem_row(const Json& row) {
+  const auto has = [&](const char* name) { return row.contains(name) && !row.at(name).is_null(); };
+  return has("problem") && has("solution") && !has("question") && !has("answer");
+}
+
+RLALGO_INLINE void problem_row(Json& row, const std::string& where) {
+  row["prompt"] = Json::array({message("user", text_field(row, "problem", where))});
+  row.erase("problem");
+}
+
 RLALGO_INLINE void gsm8k_row(Json& row, const std::string& where, bool always_extract) {
   const std::string question = text_field(row, "question", where);
   const std::string answer = scalar_text(row, "answer", where);
@@ -170,7 +181,10 @@ RLALGO_INLINE RowTransform make_transform(const Json& type, const std::string& w
     if (name == "rewards.oai_gsm8k_transform")
       return [](Json& row, const std::string& at) { detail::gsm8k_row(row, at, true); };
     if (name == "rewards.prompt_transform")
-      return [](Json& row, const std::string& at) { detail::gsm8k_row(row, at, false); };
+      return [](Json& row, const std::string& at) {
+        if (detail::is_problem_row(row)) return detail::problem_row(row, at);
+        detail::gsm8k_row(row, at, false);
+      };
   }
   std::string all;
   for (const std::string& name : transform_names()) all += name + ", ";

@@ -176,12 +176,17 @@ def offer_trl(generate, always):
         sys.modules["trl.experimental"].openenv = ours
 
 
-def imported(path, directories):
-    # The function `module.name`.
+def look_in(directories):
+    # Modules are found there first.
     for directory in reversed(directories):
         if directory not in sys.path:
             sys.path.insert(0, directory)
     offer_trl(only_in_rollouts, False)
+
+
+def imported(path, directories):
+    # The function `module.name`.
+    look_in(directories)
     module_name, _, name = path.rpartition(".")
     try:
         module = importlib.import_module(module_name)

@@ -6,7 +6,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,21 +13,12 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/remote/reward_pool.hpp>
+#include <rlalgo/remote/user_function.hpp>
 #include <rlalgo/reward/failure_policy.hpp>
 #include <rlalgo/reward/function.hpp>
 #include <rlalgo/reward/registry.hpp>
 
 namespace rlalgo::remote {
-
-RLALGO_INLINE bool module_exists(const std::string& function, const std::vector<std::filesystem::path>& paths) {
-  const std::string module = function.substr(0, function.find('.'));
-  std::error_code ignored_absence;
-  for (const auto& path : paths)
-    if (std::filesystem::is_regular_file(path / (module + ".py"), ignored_absence) ||
-        std::filesystem::is_directory(path / module, ignored_absence))
-      return true;
-  return false;
-}
 
 namespace detail {
 
@@ -61,8 +51,11 @@ RLALGO_INLINE std::vector<std::shared_ptr<reward::RewardFunction>> make_reward_f
   for (const std::string& name : names) {
     reward::Json parameters = detail::parameters_of(name, settings.kwargs, used);
     const bool bare = name.find('.') == std::string::npos;
+    const bool ours = bare || name.starts_with("builtin.");  // no file of the user's is meant
     if (name.starts_with("builtin.") ||
-        (reward::is_builtin(name) && (bare || !module_exists(name, python.search_paths)))) {
+        (reward::is_builtin(name) && (ours || !user_has(name, python.search_paths, python.python)))) {
+      if (!ours && settings.note)
+        settings.note("the reward " + name + " is the built-in one: " + absent_in(name, python.search_paths));
       add(reward::make_builtin(
           name, {.max_completion_length = settings.max_completion_length, .arguments = std::move(parameters)}));
       continue;
