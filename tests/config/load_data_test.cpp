@@ -105,7 +105,8 @@ TEST_CASE("every built-in transform of prompts gives way to a file of the user's
     const std::size_t dot = name.find('.');
     const std::string module = name.substr(0, dot);
     const std::string function = dot == std::string::npos ? "default" : name.substr(dot + 1);
-    scratch.write(module + ".py", "def " + function + "(cfg, **kwargs):\n    return lambda row: {'prompt': '" + name + "'}\n");
+    scratch.write(module + ".py",
+                  "def " + function + "(cfg, **kwargs):\n    return lambda row: {'prompt': '" + name + "'}\n");
     config.datasets[0].type = name;
     CHECK(load_prompts(config).train[0].prompt->get<std::string>() == name);
     std::filesystem::remove(scratch.path() / (module + ".py"));

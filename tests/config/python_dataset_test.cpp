@@ -49,8 +49,8 @@ TEST_CASE("a built-in is said where a file might have had the function") {
   entry.type = "chatml.intel";
   CHECK(note_of_builtin(entry, c).empty());
   scratch.write("chatml.py", "");
-  CHECK(rlalgo::support::lacks(note_of_builtin(entry, c), {"type: chatml.intel", "built-in", "no file chatml.py",
-                                                           scratch.path().string()}) == "");
+  CHECK(rlalgo::support::lacks(note_of_builtin(entry, c),
+                               {"type: chatml.intel", "built-in", "no file chatml.py", scratch.path().string()}) == "");
   entry.type = "rewards.prompt_transform";
   CHECK(rlalgo::support::lacks(note_of_builtin(entry, c), {"no file rewards.py"}) == "");
 }

@@ -98,11 +98,10 @@ TEST_CASE("a built-in stands in only for what no file has, and that is said") {
   directory.write("rewards.py", mine);
   directory.write("gsm8k_grpo/notes.txt", "");
   std::vector<std::string> notes;
-  const auto f = make_reward_functions(
-      {"rewards.accuracy_reward", "gsm8k_grpo.int_reward_func", "rewards.int_reward_func", "accuracy_reward",
-       "builtin.int_reward_func"},
-      {.pool = {.python = {.python = {}, .search_paths = {directory.path()}}},
-       .note = [&](const std::string& text) { notes.push_back(text); }});
+  const auto f = make_reward_functions({"rewards.accuracy_reward", "gsm8k_grpo.int_reward_func",
+                                        "rewards.int_reward_func", "accuracy_reward", "builtin.int_reward_func"},
+                                       {.pool = {.python = {.python = {}, .search_paths = {directory.path()}}},
+                                        .note = [&](const std::string& text) { notes.push_back(text); }});
   CHECK(first_value(*f[1]) == 0.5);
   CHECK(first_value(*f[2]) == 7.0);
   REQUIRE(notes.size() == 2);

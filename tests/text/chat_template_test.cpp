@@ -304,8 +304,6 @@ TEST_CASE("renders conversations as transformers does") {
                           .tools = chat["tools"],
                           .kwargs = chat["kwargs"],
                           .now = fixture["now"].get<std::time_t>()};
-      if (options.kwargs.contains("documents")) options.documents = options.kwargs["documents"];
-      options.kwargs.erase("documents");
       std::string text;
       try {
         text = ChatTemplate::from_source(

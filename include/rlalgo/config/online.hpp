@@ -150,8 +150,7 @@ namespace rlalgo::config {
 // The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
     const RunConfig& c, const std::filesystem::path& config_file,
-    const environment::Environments* environments = nullptr,
-    const std::shared_ptr<remote::GymVerifier>& gym = nullptr,
+    const environment::Environments* environments = nullptr, const std::shared_ptr<remote::GymVerifier>& gym = nullptr,
     const std::function<void(const std::string&)>& note = {}) {
   remote::RewardSettings settings;
   remote::PythonConfig& python = settings.pool.python;

@@ -2,11 +2,18 @@
 //
 // Messages are a JSON list of objects, at least {"role", "content"}. A template sees `messages`, `tools` and
 // `documents` (null when absent), `add_generation_prompt`, the tokenizer's special tokens by role (bos_token …, unset
-// ones are undefined) and the extra keyword arguments, as in transformers' apply_chat_template. The text already holds
-// its special tokens: encode it with add_special_tokens = false.
+// ones are undefined) and the extra keyword arguments, as in transformers' apply_chat_template (5.23). The text already
+// holds its special tokens: encode it with add_special_tokens = false.
+//
+// Messages are put into one form before, whoever renders them (`as_templates_see`): fields that are null are left out,
+// and a message's reasoning goes by the names reasoning_content and thinking. Nulls further inside stay.
+//
+// kwargs may hold what are arguments of apply_chat_template: `documents`, `tools`, and `chat_template`, another
+// template's text or the name of one of the tokenizer's; those that say what is rendered (messages,
+// add_generation_prompt, tokenize …) are refused.
 //
 // Errors: [rlalgo.text.6], [.7], [.8] from the template itself, see jinja.hpp. [rlalgo.text.9] no template of that
-// name, or the tokenizer has none. [rlalgo.text.10] the messages have the wrong form.
+// name, or the tokenizer has none. [rlalgo.text.10] messages, tools, documents or kwargs have the wrong form.
 #pragma once
 
 #include <ctime>
@@ -28,9 +35,12 @@ struct ChatOptions {
   bool continue_final_message = false;  // end inside the last message, so that the model goes on with it
   Json tools = nullptr;                 // list of JSON schemas
   Json documents = nullptr;
-  Json kwargs = Json::object();  // further variables; they win over special tokens
+  Json kwargs = Json::object();  // further variables and arguments, null = none; they win over special tokens
   std::time_t now = 0;           // for strftime_now; 0 = the clock
 };
+
+// Messages, a list of objects, as templates see them.
+[[nodiscard]] Json as_templates_see(const Json& messages);
 
 class ChatTemplate {
  public:
@@ -72,8 +82,10 @@ class ChatTemplate {
 
   static void check(const Json& messages, const ChatOptions& options);
 
-  // A message's reasoning goes by three names; templates read reasoning_content or thinking.
-  static Json with_reasoning(const Json& messages);
+  // What `name`, an argument of apply_chat_template, is: of `given`, or of kwargs.
+  static Json argument(const char* name, const Json& given, const Json& kwargs);
+
+  [[nodiscard]] JinjaTemplate chosen(const Json& kwargs, bool with_tools) const;
 
   // Renders with a marker behind the last message's text and cuts there.
   static std::string up_to_end_of(Json& variables, const JinjaTemplate& chosen, const JinjaOptions& jinja);

@@ -76,8 +76,8 @@ RLALGO_INLINE bool user_has(const std::string& function, const std::vector<std::
   detail::PythonProcess process;
   if (process.start(python, detail::dataset_transform_source) != 0) return true;
   constexpr double seconds = 120.0;  // to start Python and import the module
-  const auto answer = process.ask({{"op", "has"}, {"function", function}, {"paths", detail::module_paths(directories)}},
-                                  seconds);
+  const auto answer =
+      process.ask({{"op", "has"}, {"function", function}, {"paths", detail::module_paths(directories)}}, seconds);
   const auto* said = std::get_if<detail::PythonProcess::Json>(&answer);
   return said == nullptr || said->value("has", true);
 }

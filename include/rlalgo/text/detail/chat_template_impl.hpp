@@ -18,6 +18,23 @@
 
 namespace rlalgo::text {
 
+RLALGO_INLINE Json as_templates_see(const Json& messages) {
+  Json out = Json::array();
+  for (const Json& message : messages) {
+    const Json* reasoning = nullptr;
+    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {
+      const auto found = message.find(name);
+      if (found != message.end() && !found->is_null()) reasoning = &*found;
+    }
+    Json& seen = out.emplace_back(Json::object());
+    if (reasoning != nullptr) seen["thinking"] = *reasoning;
+    for (const auto& [name, value] : message.items())
+      if (!value.is_null()) seen[name] = value;
+    if (reasoning != nullptr) seen["reasoning_content"] = *reasoning;
+  }
+  return out;
+}
+
 RLALGO_INLINE ChatTemplate ChatTemplate::from_source(std::string source, SpecialTokens special_tokens,
                                                      std::string name) {
   return ChatTemplate(JinjaTemplate(std::move(source), std::move(name)), std::nullopt, std::move(special_tokens));
@@ -108,15 +125,46 @@ RLALGO_INLINE std::string ChatTemplate::bundled_names() {
 RLALGO_INLINE std::string ChatTemplate::render(const Json& messages, const ChatOptions& options) const {
   check(messages, options);
   Json variables = special_tokens_.to_json();
-  for (const auto& [name, value] : options.kwargs.items()) variables[name] = value;
-  variables["messages"] = with_reasoning(messages);
-  variables["tools"] = options.tools;
-  variables["documents"] = options.documents;
+  if (options.kwargs.is_object())
+    for (const auto& [name, value] : options.kwargs.items())
+      if (name != "chat_template") variables[name] = value;
+  variables["messages"] = as_templates_see(messages);
+  variables["tools"] = argument("tools", options.tools, options.kwargs);
+  variables["documents"] = argument("documents", options.documents, options.kwargs);
   variables["add_generation_prompt"] = options.add_generation_prompt;
-  const JinjaTemplate& chosen = tool_use_ && !options.tools.is_null() ? *tool_use_ : default_;
+  const JinjaTemplate used = chosen(options.kwargs, !variables["tools"].is_null());
   const JinjaOptions jinja{.now = options.now};
-  if (!options.continue_final_message) return chosen.render(variables, jinja);
-  return up_to_end_of(variables, chosen, jinja);
+  if (!options.continue_final_message) return used.render(variables, jinja);
+  return up_to_end_of(variables, used, jinja);
+}
+
+RLALGO_INLINE Json ChatTemplate::argument(const char* name, const Json& given, const Json& kwargs) {
+  const auto named = kwargs.is_object() ? kwargs.find(name) : kwargs.end();
+  const bool in_kwargs = kwargs.is_object() && named != kwargs.end() && !named->is_null();
+  if (in_kwargs && !given.is_null())
+    bad_messages(std::string(name) + " are given twice", "as themselves and in chat_template_kwargs", "one of the two");
+  const Json& value = in_kwargs ? *named : given;
+  if (value.is_null()) return value;
+  if (!value.is_array())
+    bad_messages(std::string(name) + " are no list", value.dump().substr(0, 60), "a list of objects");
+  for (const Json& item : value)
+    if (!item.is_object())
+      bad_messages("one of " + std::string(name) + " is no object", item.dump().substr(0, 60),
+                   std::string(name) == "tools" ? "a JSON schema" : "an object such as {\"title\", \"text\"}");
+  return value;
+}
+
+RLALGO_INLINE JinjaTemplate ChatTemplate::chosen(const Json& kwargs, bool with_tools) const {
+  const auto named = kwargs.is_object() ? kwargs.find("chat_template") : kwargs.end();
+  if (kwargs.is_object() && named != kwargs.end() && !named->is_null()) {
+    if (!named->is_string())
+      bad_messages("chat_template in chat_template_kwargs is no template", named->dump().substr(0, 60), "a text");
+    const auto& text = named->get_ref<const std::string&>();
+    if (tool_use_ && text == "tool_use") return *tool_use_;
+    if (tool_use_ && text == "default") return default_;
+    return JinjaTemplate(text, "chat_template in chat_template_kwargs");
+  }
+  return tool_use_ && with_tools ? *tool_use_ : default_;
 }
 
 RLALGO_INLINE void ChatTemplate::not_found(const std::string& what, const std::string& found,
@@ -161,36 +209,23 @@ RLALGO_INLINE void ChatTemplate::check(const Json& messages, const ChatOptions& 
     bad_messages("continue_final_message needs a last message and no generation prompt",
                  messages.empty() ? "no messages" : "add_generation_prompt", "");
   }
+  if (options.kwargs.is_null()) return;
   if (!options.kwargs.is_object())
     bad_messages("chat template arguments are not a mapping", options.kwargs.type_name(), "name: value");
-}
-
-RLALGO_INLINE Json ChatTemplate::with_reasoning(const Json& messages) {
-  Json out = Json::array();
-  for (const Json& message : messages) {
-    const Json* reasoning = nullptr;
-    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {
-      const auto found = message.find(name);
-      if (found != message.end() && !found->is_null()) reasoning = &*found;
-    }
-    if (reasoning == nullptr) {
-      out.push_back(message);
-      continue;
-    }
-    Json aliased = Json::object();
-    aliased["thinking"] = *reasoning;
-    for (const auto& [name, value] : message.items()) aliased[name] = value;
-    aliased["reasoning_content"] = *reasoning;
-    out.push_back(std::move(aliased));
-  }
-  return out;
+  for (const char* name : {"conversation", "messages", "add_generation_prompt", "continue_final_message", "tokenize",
+                           "sanitize_control_tokens", "padding", "truncation", "max_length", "return_tensors",
+                           "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"})
+    if (options.kwargs.contains(name))
+      bad_messages("chat_template_kwargs holds " + std::string(name) + ", which no template sees", name,
+                   "variables of the template, documents, tools or chat_template");
 }
 
 RLALGO_INLINE std::string ChatTemplate::up_to_end_of(Json& variables, const JinjaTemplate& chosen,
                                                      const JinjaOptions& jinja) {
   constexpr std::string_view marker = "CONTINUE_FINAL_MESSAGE_TAG ", bare = "CONTINUE_FINAL_MESSAGE_TAG";
-  Json* text = &variables["messages"].back()["content"];
-  if (text->is_array()) {
+  Json& message = variables["messages"].back();
+  Json* text = message.contains("content") ? &message["content"] : nullptr;
+  if (text != nullptr && text->is_array()) {
     Json* last = nullptr;
     for (Json& part : *text) {
       if (part.is_object() && part.contains("text")) last = &part["text"];
