@@ -54,8 +54,7 @@ def transforms_and_rewards_of_a_file(c):
             write(c, path, rows)
             r = c.train(change(path, kind, reward_funcs=["rewards.accuracy_reward"])).expect(0)
             assert "built-in" not in r.err, r.err
-            assert all(s["prompt"][0]["content"].startswith("SYSTEM-OF-USER") for s in samples(c)), samples(c)[0]
-            assert all(s["columns"]["answer"] == "CHANGED" for s in samples(c)) if "columns" in samples(c)[0] else True
+            assert all(s["prompt"].startswith("system: SYSTEM-OF-USER") for s in samples(c)), samples(c)[0]
             assert c.metrics()[0]["rewards/accuracy_reward/mean"] > 1, c.metrics()[0]
 
 
@@ -72,7 +71,7 @@ def built_ins_where_no_file_has_the_name(c):
                                  "the reward rewards.gsm8k_accuracy is the built-in one: no file rewards.py in")
         assert r.err.count("is the built-in") == 2, r.err
     c.train(change("maths.jsonl", "rewards.prompt_transform", reward_funcs=["rewards.accuracy_reward"])).expect(0)
-    assert samples(c)[0]["prompt"][-1]["content"].endswith("+1=?"), samples(c)[0]
+    assert samples(c)[0]["prompt"].endswith("+1=?"), samples(c)[0]
     (c.folder / "rewards.py").write_text("import no_such_module\ndef oai_gsm8k_transform(cfg):\n    pass\n")
     c.train(both).expect(1, "[rlalgo.remote.41]", "no_such_module")
 
@@ -89,7 +88,7 @@ def a_dataset_of_the_cache(c):
     given = change("AI-MO/NuminaMath-TIR", "rewards.prompt_transform", reward_funcs=["rewards.accuracy_reward"])
     given["datasets"][0]["split"] = "train"
     c.train(given, env={"HF_HUB_CACHE": str(c.folder / "hub")}).expect(0)
-    assert samples(c)[0]["prompt"][0]["content"].startswith("SYSTEM-OF-USER"), samples(c)[0]
+    assert samples(c)[0]["prompt"].startswith("system: SYSTEM-OF-USER"), samples(c)[0]
 
 
 @case
@@ -100,7 +99,7 @@ def a_file_in_pythonpath(c):
     r = c.train(change("gsm.jsonl", "rewards.prompt_transform", reward_funcs=["rewards.accuracy_reward"]),
                 env={"PYTHONPATH": str(c.folder / "elsewhere")}).expect(0)
     assert "built-in" not in r.err, r.err
-    assert samples(c)[0]["prompt"][0]["content"].startswith("SYSTEM-OF-USER"), samples(c)[0]
+    assert samples(c)[0]["prompt"].startswith("system: SYSTEM-OF-USER"), samples(c)[0]
 
 
 @case
@@ -115,12 +114,12 @@ def formats_of_preferences(c):
         "default = intel\n")
     for kind in ("chatml.intel", "chatml"):
         c.config(text=json.dumps({**base, "datasets": [{"path": "pairs.jsonl", "type": kind}]}))
-        r = c.run("preprocess", "config.yaml", "--debug").expect(0, "OWN q")
+        r = c.run("preprocess", "config.yaml", "--debug").expect(0, "O(79) W(87) N(78)")
         assert "built-in" not in r.err + r.out
     os.remove(c.folder / "chatml.py")
     (c.folder / "chatml.py").write_text("def mine(cfg):\n    pass\n")
     c.config(text=json.dumps({**base, "datasets": [{"path": "pairs.jsonl", "type": "chatml.intel"}]}))
-    c.run("preprocess", "config.yaml", "--debug").expect(0, "type: chatml.intel is the built-in transform: no file chatml.py in", "<|im_start|>user")
+    c.run("preprocess", "config.yaml", "--debug").expect(0, "type: chatml.intel is the built-in transform: no file chatml.py in", "<|im_start|>")
 
 
 @case

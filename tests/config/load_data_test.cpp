@@ -69,6 +69,7 @@ TEST_CASE("the user's transform is the one that runs; a built-in only where no f
   RunConfig config;
   config.datasets = {entry(scratch.write("rows.jsonl", questions(0, 2)))};
   config.test_datasets = config.datasets;
+  config.shuffle_merged_datasets = false;
   config.file = (scratch.path() / "config.yaml").string();
   const Prompts alone = load_prompts(config);
   REQUIRE(alone.notes.size() == 1);

@@ -9,7 +9,7 @@ TEST_CASE("a name is the user's function where a file has it, then a built-in, t
   const ScratchDirectory scratch;
   RunConfig c;
   c.file = (scratch.path() / "config.yaml").string();
-  const std::vector<std::string> builtin = {"chatml.intel", "rewards.prompt_transform"};
+  const std::vector<std::string> builtin = {"chatml.intel", "chatml.ultra", "rewards.prompt_transform"};
   const auto python = [&](const char* type) {
     DatasetConfig entry;
     entry.type = type;
