@@ -8,6 +8,8 @@ Rules (docs/architecture.md says why):
                   name each other as <rlalgo/room/name.hpp>
     detail        <room>/detail/ is included by its own room only
     torch_door    no torch/torch.h, torch/types.h, torch/all.h, torch/nn*, torch/optim* anywhere
+    aten_ops      outside of tensor/ ATen's operators come as <ATen/ops/NAME_ops.h> (NAME.h of a factory costs a file 3 s);
+                  from_blob.h, which has no such form, is the exception
     host_floors   no torch, ATen or c10 header in floors 0-1
     cuda_wing     no torch, ATen or c10 header, nor a room, in a .cu or .cuh
     yaml          yaml-cpp in config/ only
@@ -51,6 +53,7 @@ DOORS = "(door)"  # the room of rlalgo/<name>.hpp
 DOOR_FLOOR = FLOOR["trainer"]  # a door may include this floor and below, and other doors
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH_UMBRELLA = re.compile(r"^torch/(torch\.h|types\.h|all\.h|nn\b.*|optim\b.*|csrc/api/include/.*)")
+ATEN_FREE = re.compile(r"^ATen/ops/(?!from_blob\.h$)\w+(?<!_ops)\.h$")
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 HEADER_LINES, DOOR_LINES, LESSON_LINES = 500, 120, 80
 
@@ -404,6 +407,7 @@ def main():
         "floors": check_floors(headers),
         "detail": check_detail([*headers, *cuda, *programs, *tests]),
         "torch_door": check_includes([*headers, *programs, *tests], TORCH_UMBRELLA, lambda h: True, "include rlalgo/tensor/ and single ATen/ops headers"),
+        "aten_ops": check_includes(headers, ATEN_FREE, lambda h: room_of(h.relative) != "tensor", "take tensor/functions.hpp or the _ops.h form"),
         "host_floors": check_includes(headers, TORCH, lambda h: room_of(h.relative) in HOST_ROOMS, "floors 0-1 know no torch"),
         "cuda_wing": check_cuda(cuda),
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),

@@ -51,6 +51,8 @@ TEST_CASE("products, activations and norms are the textbook's") {
   CHECK(tensor::where(x.gt(1.0), one, x).item<double>() == 0.5);
   CHECK(tensor::euclidean_norm(a, 1)[0].item<double>() == 3.0);
   CHECK(tensor::euclidean_norm(a, 1)[1].item<double>() == 4.0);
+  CHECK(tensor::euclidean_norm(a, at::kFloat).item<double>() == 5.0);
+  CHECK(tensor::euclidean_norm(a.to(at::kBFloat16), at::kFloat).scalar_type() == at::kFloat);
   Tensor in_place = x.clone();
   tensor::silu_into(in_place, in_place);
   CHECK(in_place.equal(active));

@@ -14,11 +14,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
-
-// Need the tensor type before them.
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
 
 namespace rlalgo::optim {
 
@@ -39,8 +36,8 @@ inline double clip_grad_norm(std::span<Tensor> gradients, double max_norm) {
   }
   std::vector<Tensor> norms;
   norms.reserve(gradients.size());
-  for (const Tensor& g : gradients) norms.push_back(at::linalg_vector_norm(g, 2, {}, false, norm_type(g)).to(dtype));
-  const Tensor total = at::stack(norms).norm();  // []
+  for (const Tensor& g : gradients) norms.push_back(tensor::euclidean_norm(g, norm_type(g)).to(dtype));
+  const Tensor total = tensor::stack(norms).norm();  // []
   const double norm = total.item<double>();
   if (max_norm <= 0 || !std::isfinite(norm)) return norm;
   const Tensor coefficient = total.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -145,6 +146,11 @@ inline Tensor& subtract_into(Tensor& out, const Tensor& a, const Tensor& b) {
 // √Σx² over one dimension.
 inline Tensor euclidean_norm(const Tensor& x, std::int64_t dim) {
   return at::_ops::linalg_vector_norm::call(x, 2, at::IntArrayRef(dim), false, {});
+}
+
+// √Σx² over all elements, computed in `type`: [].
+inline Tensor euclidean_norm(const Tensor& x, at::ScalarType type) {
+  return at::_ops::linalg_vector_norm::call(x, 2, std::nullopt, false, type);
 }
 
 // x = U·diag(S)·Vᵀ with min(rows, columns) singular values.
