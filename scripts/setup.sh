@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prepares this machine and builds. Used by scripts/quickstart.sh, scripts/test.sh and .ci/run; may be run by hand.
 #
-#   scripts/setup.sh [--preset NAME] [--format] [--clang] [--keep-going] [--] [TARGET …]
+#   scripts/setup.sh [--preset NAME] [--cuda] [--format] [--clang] [--keep-going] [--] [TARGET …]
+#     --cuda: what a machine with an NVIDIA GPU needs, too: the CUDA libraries that LibTorch names (1.8 GB to fetch, 4 GB on disk)
 #     --format: clang-format, too   --clang: clang, too   --keep-going: build what can be built after an error
 #
 # Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
@@ -22,16 +23,18 @@ packages=(g++ cmake ninja-build ccache mold pkg-config python3 python3-venv pyfl
 tools=(g++ cmake ninja pkg-config python3)
 
 preset=release
+cuda=no
 extra=()
 keep_going=()
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=$2; shift 2 ;;
+    --cuda) cuda=yes; shift ;;
     --format) extra+=(clang-format-14); shift ;;
     --clang) extra+=(clang-16); shift ;;
     --keep-going) keep_going=(-k 0); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) echo "setup.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     *) break ;;
   esac
@@ -103,11 +106,30 @@ unpack_torch() {
   python3 -m venv "$home" || stop "python3 cannot make a virtual environment (Debian: python3-venv)"
   # The wheel's libtorch_cpu.so is linked against libcudart.so.13 and libcupti.so.13, GPU or not.
   "$home/bin/pip" install -q --no-cache-dir --no-deps --disable-pip-version-check \
-    "torch==$torch_version" 'nvidia-cuda-runtime>=13,<14' 'nvidia-cuda-cupti>=13,<14' >&2 ||
+    "torch==$torch_version" 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cupti==13.0.*' >&2 ||
     stop "pip could not fetch torch $torch_version. Check the network, pip's configuration and the free disk space (df $home);" \
       "or unpack LibTorch $torch_version from pytorch.org yourself and set RLALGO_TORCH_ROOT to it."
   site=("$home"/lib/python3*/site-packages/torch)
   [ -e "${site[0]}/lib/libtorch_cpu.so" ] || stop "the torch wheel in $home holds no lib/libtorch_cpu.so"
+}
+
+# The CUDA libraries of the versions that the wheel's own metadata names, and of no others: libtorch_cuda.so is built with these.
+cuda_requirements() {
+  sed -n 's/^Requires-Dist: \(\(cuda-toolkit\|nvidia-\)[^;]*\);.*Linux.*/\1/p' "$torch_home"/lib/python3*/site-packages/torch-"$torch_version"*.dist-info/METADATA
+}
+
+unpack_cuda() {
+  local wanted
+  given_torch && stop "--cuda adds CUDA's libraries to the LibTorch that this script unpacks; RLALGO_TORCH_ROOT (or CMAKE_PREFIX_PATH) names" \
+    "another one, which brings its own"
+  wanted=$(cuda_requirements)
+  [ -n "$wanted" ] || stop "the torch wheel in $torch_home names no CUDA libraries"
+  [ "$(cat "$torch_home/cuda.stamp" 2>/dev/null)" = "$wanted" ] && return
+  say "fetching the CUDA libraries of LibTorch $torch_version (about 1.8 GB to fetch, 4 GB on disk)"
+  mapfile -t wanted <<<"$wanted"
+  "$torch_home/bin/pip" install -q --no-cache-dir --disable-pip-version-check "${wanted[@]}" >&2 ||
+    stop "pip could not fetch the CUDA libraries. Check the network, pip's configuration and the free disk space (df $torch_home)."
+  printf '%s\n' "${wanted[@]}" >"$torch_home/cuda.stamp"
 }
 
 # --- Build ---------------------------------------------------------------------------------------------------------
@@ -134,6 +156,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there; then
   rm -f "$build/CMakeCache.txt" "$build/build.ninja"  # they may name a LibTorch that is no longer meant
   printf '%s\n' "$facts" >"$stamp"
 fi
+if [ "$cuda" = yes ]; then unpack_cuda; fi
 if [ ${#extra[@]} -gt 0 ]; then install_packages "${extra[@]}"; fi
 if [ ! -e "$build/build.ninja" ]; then
   cmake --preset "$preset" >"$build/configure.log" 2>&1 || {

@@ -15,9 +15,10 @@ class EngineLines {
   EngineLines(const LineModel& model, std::int64_t batch, const EngineTask& task, inference::Quantization quantization)
       : batch_(batch),
         task_(task),
-        engine_(model.decoder->config(),
-                inference::EngineConfig{.max_slots = batch, .quantization = quantization, .pack_weights = true}
-                    .with_cache_for(model.decoder->weights())) {
+        engine_(
+            model.decoder->config(),
+            inference::EngineConfig{.max_slots = batch, .quantization = quantization, .pack_weights = true}.for_weights(
+                model.decoder->weights())) {
     engine_.scheduler().set_weights(engine_.view(model.decoder->weights()));
   }
 

@@ -80,6 +80,7 @@ Run generate(CLI::App& app) {
   const auto options = std::make_shared<GenerateOptions>();
   add_model_options(app, *options);
   add_dtype_option(app, options->dtype);
+  add_device_option(app, options->device);
   add_quantization_option(app, options->quantization);
   app.add_option("--batch", options->batch, "completions under way at a time, of all lines together, at most")
       ->capture_default_str();

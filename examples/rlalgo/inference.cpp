@@ -24,7 +24,7 @@ namespace rlalgo::cli {
 namespace {
 
 struct InferenceOptions {
-  std::string model, lora_model_dir, dtype = "auto", quantization = "none", system;
+  std::string model, lora_model_dir, dtype = "auto", device = "auto", quantization = "none", system;
   bool chat = false;
   double max_new_tokens = 256, temperature = 0.9, top_p = 0.95, top_k = 40, min_p = 0, repetition_penalty = 1.1,
          seed = 42;
@@ -44,7 +44,7 @@ config::RunConfig model_of(const InferenceOptions& options) {
       run.base_model = run.output_dir;
   }
   if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
-  choose_dtype(options.dtype, run);
+  choose_device(options.device, options.dtype, run);
   return run;
 }
 
@@ -111,6 +111,7 @@ Run inference(CLI::App& app) {
       ->type_name("");
   app.add_option("--lora-model-dir", o->lora_model_dir, "an adapter for it (PEFT)")->type_name("DIR");
   add_dtype_option(app, o->dtype);
+  add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
   app.add_flag("--chat", o->chat, "the input is a user's message and goes through the chat template");
   app.add_option("--system", o->system, "with --chat: a system message before it");

@@ -193,12 +193,27 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 void add_dtype_option(CLI::App& app, std::string& dtype) {
-  app.add_option("--dtype", dtype, "of the weights: auto (as a configuration says, else float32), float32, bfloat16")
+  app.add_option("--dtype", dtype,
+                 "of the weights: auto (as a configuration says, else float32, on a GPU bfloat16), float32, bfloat16")
       ->capture_default_str();
 }
 
-void choose_dtype(const std::string& dtype, config::RunConfig& run) {
-  if (dtype == "auto") return;
+void add_device_option(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "auto (as a configuration says, else a GPU where there is one), cpu, cuda, cuda:N")
+      ->capture_default_str();
+}
+
+void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run) {
+  const bool configured = !run.file.empty();
+  if (device != "auto" || !configured) {
+    std::string told;
+    config::place_on(run, device, 1, "--device", told);
+    if (!told.empty()) note(told);
+  }
+  if (dtype == "auto") {
+    if (!configured) run.bfloat16 = config::device_of(run).is_cuda();
+    return;
+  }
   if (dtype != "float32" && dtype != "bfloat16")
     core::raise_usage(
         "cli", 7,
@@ -226,7 +241,7 @@ LineModel load_model(const ModelOptions& options, const std::string& verb, bool 
   if (options.model.empty()) core::raise_usage("cli", 12, {.what = "`rlalgo " + verb + "` needs --model DIR"});
   config::RunConfig run;
   run.base_model = options.model;
-  choose_dtype(options.dtype, run);
+  choose_device(options.device, options.dtype, run);
   if (!options.lora_model_dir.empty()) run.lora_model_dir = options.lora_model_dir;
   LineModel out{.places = config::find_model(run)};
   const std::filesystem::path& directory = out.places.tokenizer;

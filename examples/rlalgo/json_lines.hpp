@@ -125,15 +125,17 @@ void parse(Line& line);
 int answer_each(const std::function<void(const Line&, Answers::Turn&)>& f);
 
 struct ModelOptions {
-  std::string model, lora_model_dir, dtype = "auto";
+  std::string model, lora_model_dir, dtype = "auto", device = "auto";
 };
 // The value of an option as a whole number. Raises cli.7 where it is none or out of range.
 [[nodiscard]] std::int64_t whole_option(const std::string& name, double value, std::int64_t least, std::int64_t most);
 
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_dtype_option(CLI::App& app, std::string& dtype);
-// What the option says of the weights; auto leaves it to the configuration. Raises cli.7 where it has no such value.
-void choose_dtype(const std::string& dtype, config::RunConfig& run);
+void add_device_option(CLI::App& app, std::string& device);
+// What the options say of the place and the dtype of the weights; auto leaves them to the configuration, and without one it
+// is a GPU where there is one, in bfloat16. Raises cli.7 where there is no such dtype, and what tensor/device.hpp raises.
+void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run);
 void add_quantization_option(CLI::App& app, std::string& quantization);
 // What that option says; raises where it has no such value.
 inference::Quantization quantization_of(const std::string& quantization);

@@ -189,6 +189,7 @@ Run score(CLI::App& app) {
   const auto options = std::make_shared<ScoreOptions>();
   add_model_options(app, *options);
   add_dtype_option(app, options->dtype);
+  add_device_option(app, options->device);
   app.add_option("--temperature", options->temperature, "logits are divided by it; above 0")->capture_default_str();
   app.add_option("--batch", options->batch, "lines in one forward pass, at most")->capture_default_str();
   app.add_option("--batch-tokens", options->batch_tokens,

@@ -1,14 +1,53 @@
 #include <torch/headeronly/version.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <rlalgo/core/error.hpp>
 #include <rlalgo/core/version.hpp>
+#include <rlalgo/distributed/nccl_library.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
+#include <rlalgo/tensor/cuda_library.hpp>
 #include <rlalgo/tensor/products.hpp>
 #include <string_view>
 
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
+
+namespace {
+
+// The driver, the GPUs and the libraries for them; nothing is started on a GPU.
+void print_devices(std::ostream& out) {
+  const tensor::TorchBuild build = tensor::torch_build();
+  const auto driver = tensor::find_cuda_driver();
+  out << "  LibTorch's folder " << build.folder << (build.version.empty() ? "" : ", " + build.version)
+      << (build.cuda.empty() ? "" : ", for CUDA " + build.cuda) << "\n";
+  if (!driver) {
+    out << "  devices cpu (no NVIDIA driver)\n";
+    return;
+  }
+  out << "  driver for CUDA " << tensor::cuda_version_text(driver->version)
+      << (driver->problem.empty() ? "" : ": " + driver->problem) << "\n"
+      << "  devices cpu";
+  for (std::size_t i = 0; i < driver->gpus.size(); ++i) {
+    const tensor::CudaDriver::Gpu& gpu = driver->gpus[i];
+    out << ", cuda:" << i << " (" << gpu.name << ", " << gpu.bytes / (std::size_t{1} << 20U) << " MiB, capability "
+        << gpu.major << "." << gpu.minor << ")";
+  }
+  out << "\n";
+  try {
+    tensor::check_cuda_driver(driver, build);
+    out << "  CUDA can be used: " << (tensor::load_cuda() > 0 ? "yes" : "no") << "\n";
+  } catch (const core::Error& error) {
+    out << "  CUDA cannot be used: " << error.what() << "\n";
+  }
+  try {
+    out << "  NCCL " << distributed::detail::version_text(distributed::NcclLibrary::load()->version()) << "\n";
+  } catch (const core::Error&) {
+    out << "  NCCL is not there: several GPUs need it\n";
+  }
+}
+
+}  // namespace
 
 Run version(CLI::App&) {
   return [] {
@@ -23,6 +62,7 @@ Run version(CLI::App&) {
               << "  compiler " << __VERSION__ << "\n"
               << "  kernels of generation " << generation << "\n"
               << "  products of training in float32 " << float32 << ", in bfloat16 " << bfloat16 << "\n";
+    print_devices(std::cout);
     return 0;
   };
 }

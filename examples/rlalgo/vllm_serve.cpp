@@ -32,7 +32,8 @@ namespace {
 
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
-  std::string model, name, dtype = "auto", quantization = "none", generation_config = "auto", api_key, weight_transfer;
+  std::string model, name, dtype = "auto", device = "auto", quantization = "none", generation_config = "auto", api_key,
+                           weight_transfer;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;
@@ -54,6 +55,7 @@ void read_section(ServeOptions& options) {
   set("--host", options.server.http.host, section.host);
   set("--port", options.port, section.port);
   set("--dtype", options.dtype, section.dtype);
+  set("--device", options.device, section.device);
   set("--max-model-len", options.max_model_len, section.max_model_len);
 }
 
@@ -63,7 +65,7 @@ config::RunConfig model_of(const ServeOptions& options) {
   config::RunConfig run;
   run.base_model = options.model;
   if (is_configuration(options.model)) run = config::load_run_config(options.model);
-  choose_dtype(options.dtype, run);
+  choose_device(options.device, options.dtype, run);
   run.lora.reset();  // what is trained is loaded by the trainer
   return run;
 }
@@ -171,6 +173,7 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
   app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
   add_dtype_option(app, o->dtype);
+  add_device_option(app, o->device);
   add_quantization_option(app, o->quantization);
   app.add_option(
          "--generation-config", o->generation_config,
@@ -220,7 +223,7 @@ Run vllm_serve(CLI::App& app) {
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");
   return [o, &app] {
-    for (const char* option : {"--host", "--port", "--dtype", "--max-model-len"})
+    for (const char* option : {"--host", "--port", "--dtype", "--device", "--max-model-len"})
       if (app.get_option(option)->count() > 0) o->given.insert(option);
     return serve_until_stopped(*o);
   };

@@ -28,10 +28,9 @@ TEST_CASE(
   const CacheElement best = inference::attends_to_bfloat16() ? CacheElement::bfloat16 : CacheElement::float32;
   CHECK(inference::cache_element_for(wide) == CacheElement::float32);
   CHECK(inference::cache_element_for(half) == best);
-  CHECK(EngineConfig{}.with_cache_for(half).cache_element == best);
-  CHECK(EngineConfig{}.with_cache_for(wide).cache_element == CacheElement::float32);
-  CHECK(EngineConfig{.cache_element = CacheElement::float32}.with_cache_for(half).cache_element ==
-        CacheElement::float32);
+  CHECK(EngineConfig{}.for_weights(half).cache_element == best);
+  CHECK(EngineConfig{}.for_weights(wide).cache_element == CacheElement::float32);
+  CHECK(EngineConfig{.cache_element = CacheElement::float32}.for_weights(half).cache_element == CacheElement::float32);
   const std::string kernels(inference::detail::best_kernels().name);
   CHECK(inference::attends_to_bfloat16() == (kernels == "amx_bf16" || kernels == "avx512_bf16"));
   CHECK(number_raised_by([&] {

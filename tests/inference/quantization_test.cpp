@@ -179,7 +179,7 @@ TEST_CASE("packed weights in bfloat16 give log-probs to rounding, and no neighbo
   CHECK((view_of(engine.view(job.weights)).layers[0].down.packed != nullptr) == inference::packs_bfloat16());
   CHECK(view_of(inference::DecoderEngine(job.config).view(job.weights)).layers[0].down.packed == nullptr);
   inference::LocalEngine plain(job.config, job.weights,
-                               {.cache_element = packed.with_cache_for(job.weights).cache_element});
+                               {.cache_element = packed.for_weights(job.weights).cache_element});
   double apart = 0, count = 0;
   for (std::size_t r = 0; r < drawn.size(); ++r)
     for (const data::Completion& one : drawn[r]) {

@@ -53,6 +53,12 @@ TEST_CASE("products, activations and norms are the textbook's") {
   CHECK(tensor::euclidean_norm(a, 1)[1].item<double>() == 4.0);
   CHECK(tensor::euclidean_norm(a, at::kFloat).item<double>() == 5.0);
   CHECK(tensor::euclidean_norm(a.to(at::kBFloat16), at::kFloat).scalar_type() == at::kFloat);
+  const auto kLong = at::TensorOptions().dtype(at::kLong);
+  const Tensor table = tensor::zeros({2, 3}, kDouble);
+  tensor::put(table, tensor::from_values(std::vector<std::int64_t>{1, 0}, kLong),
+              tensor::from_values(std::vector<std::int64_t>{2, 1}, kLong),
+              tensor::from_values(std::vector<float>{5, 7}, at::TensorOptions().dtype(at::kFloat)));
+  CHECK(table.equal(tensor::from_values(std::vector<double>{0, 7, 0, 0, 0, 5}, kDouble).view({2, 3})));
   Tensor in_place = x.clone();
   tensor::silu_into(in_place, in_place);
   CHECK(in_place.equal(active));

@@ -66,7 +66,8 @@ namespace detail {
   detail::EvaluationTask task{.weights = detail::find_weights(config, checkpoint, messages)};
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
-  (void)detail::train_or_evaluate(config, messages, &task);
+  (void)tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
+                                   [&] { return detail::train_or_evaluate(config, messages, &task); });
   return {.model = task.weights.empty() ? config.base_model : task.weights.string(), .record = std::move(task.record)};
 }
 

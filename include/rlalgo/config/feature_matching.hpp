@@ -54,7 +54,9 @@ namespace rlalgo::config {
   std::shared_ptr<model::Decoder> network;
   if (c.ebft.feature_model) {
     const std::filesystem::path directory = resolve_model(*c.ebft.feature_model, c.place("ebft.feature_model"));
-    network = model::load_decoder(directory, model.decoder->dtype(), model::memory_of_weights(sharding != nullptr));
+    network = model::load_decoder(directory, {.dtype = model.decoder->dtype(),
+                                              .memory = model::memory_of_weights(sharding != nullptr),
+                                              .device = model.decoder->device()});
     network->set_trained(false);
     const std::int64_t found = network->config().vocab_size, expected = model.decoder->config().vocab_size;
     if (found != expected)

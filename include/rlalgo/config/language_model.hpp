@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
@@ -158,8 +159,9 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
 [[nodiscard]] inline std::shared_ptr<model::Decoder> load_decoder(const RunConfig& config, const ModelPlaces& places,
                                                                   std::optional<model::WeightMemory> memory = {}) {
   std::shared_ptr<model::Decoder> decoder =
-      model::load_decoder(places.base, config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
-                          memory.value_or(model::memory_of_weights(config.sharding.on())));
+      model::load_decoder(places.base, {.dtype = config.bfloat16 ? at::ScalarType::BFloat16 : at::ScalarType::Float,
+                                        .memory = memory.value_or(model::memory_of_weights(config.sharding.on())),
+                                        .device = device_of(config)});
   decoder->set_checkpointing(config.gradient_checkpointing);
   detail::adapt(*decoder, config, places.adapter);
   return decoder;

@@ -15,6 +15,7 @@
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/detail/read_nemo_gym.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -142,9 +143,9 @@ namespace rlalgo::config {
   const std::filesystem::path directory = resolve_model(name, c.place("trl.reward_funcs"));
   std::string last = std::filesystem::path(name).lexically_normal().string();
   while (last.ends_with('/')) last.pop_back();
-  return guarded(
-      std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1), c.trl.chat_template_kwargs),
-      on_failure);
+  return guarded(std::make_shared<trainer::RewardModel>(directory, last.substr(last.rfind('/') + 1),
+                                                        c.trl.chat_template_kwargs, device_of(c)),
+                 on_failure);
 }
 
 // The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.

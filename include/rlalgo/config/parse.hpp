@@ -24,6 +24,7 @@
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
@@ -95,6 +96,7 @@ inline data::Json effective_settings(const RunConfig& config, const Findings& fi
     if (data::Json json = value(); !json.is_null()) out[key] = std::move(json);
   for (const char* spelling : {"rl_beta", "trl.beta"}) out.erase(spelling);
   out["beta"] = config.beta;
+  if (!device_of(config).is_cpu()) out["device"] = c10::DeviceTypeName(device_of(config).type(), /*lower_case=*/true);
   for (const char* list : {"datasets", "test_datasets"})
     if (config.keys.contains(list) && !config.keys[list].is_null()) out[list] = config.keys[list];
   return out;
@@ -171,6 +173,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::read_trl(trl, config.trl);
   if (matches_features(config)) detail::read_ebft(reader, config.ebft, document.file);
 
+  read_device(reader, config, ranks);
   detail::read_model(reader, config);
   detail::read_adapter(reader, config);
   detail::read_data(reader, config);
@@ -207,6 +210,7 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::validate_preference(config);
   else
     detail::validate_asynchronous(config);
+  check_device(config);
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
   check_sharding(config, ranks);

@@ -185,7 +185,8 @@ struct RunConfig {
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   bool gradient_checkpointing = false;
-  bool bfloat16 = false;  // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
+  std::string device = "cpu";  // as chosen: cpu, cuda:N (config/device.hpp)
+  bool bfloat16 = false;       // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
 
   // Recipe
   std::string rl;  // required: a name of recipes() in config/methods.hpp

@@ -1,7 +1,7 @@
 // The `vllm:` section of a configuration: how `rlalgo vllm-serve CONFIG.yaml` serves its base_model. A training reads
 // none of it.
 //
-//   host (127.0.0.1), port (8000), dtype (auto), max_model_len (the model's)
+//   host (127.0.0.1), port (8000), dtype (auto), device (auto), max_model_len (the model's)
 //
 // What concerns GPUs or vLLM's own parts is named in a warning (enable_prefix_caching: false too: prefixes are always
 // shared, which changes no bit of an answer), and what changes what the server would do (several
@@ -20,11 +20,12 @@
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/reader.hpp>
 #include <rlalgo/config/recognised.hpp>
+#include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::config {
 
 struct ServeSection {
-  std::optional<std::string> host, dtype;
+  std::optional<std::string> host, dtype, device;
   std::optional<std::int64_t> port, max_model_len;
   std::vector<std::string> warnings = {};
 };
@@ -49,9 +50,8 @@ struct ServeSection {
     findings.warnings.push_back("vllm.enable_prefix_caching (" + node->find("enable_prefix_caching")->place.text() +
                                 ") has no effect: prefixes are always shared, which changes no answer");
 
-  std::string device = "auto";
-  if (reader.read("device", device) && device != "auto" && device != "cpu")
-    detail::raise_lacking("vllm.device", *node->find("device"), "the server computes on the processor: leave it out");
+  if (reader.read("device", out.device) && !tensor::is_device_name(*out.device))
+    detail::raise_range("vllm.device", *node->find("device"), "auto, cpu, cuda or cuda:N");
   static constexpr std::string_view one_process = "the server is one process: 1, or leave it out",
                                     no_reasoning = "reasoning stays in the text: leave it out";
   const std::vector<RecognisedKey> lacking = {{"tensor_parallel_size", one_process},

@@ -17,8 +17,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include <rlalgo/config/detail/training.hpp>
+#include <rlalgo/config/device.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/places.hpp>
 #include <rlalgo/config/ranks.hpp>
@@ -26,6 +28,7 @@
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/output_trial.hpp>
+#include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::config {
 
@@ -51,7 +54,8 @@ namespace detail {
   if (world->rank() == 0) output.emplace(config.output_dir);
   if (world->rank() == 0 && is_preference(config) && config.preference.dataset_prepared_path)
     prepared.emplace(*config.preference.dataset_prepared_path);
-  return detail::train_or_evaluate(config, messages, nullptr);
+  return tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
+                                    [&] { return detail::train_or_evaluate(config, messages, nullptr); });
 }
 
 }  // namespace rlalgo::config

@@ -18,15 +18,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/block_generator.hpp>
-#include <rlalgo/inference/decoder_engine.hpp>
-#include <rlalgo/inference/detail/decoder_forward.hpp>
-#include <rlalgo/inference/detail/packed_weights.hpp>
+#include <rlalgo/inference/engine_config.hpp>
+#include <rlalgo/inference/engine_device.hpp>
+#include <rlalgo/inference/engine_device_for.hpp>
+#include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/sampling.hpp>
@@ -79,9 +81,9 @@ class BlockEngine {
   const model::DecoderWeights& weights_;
   EngineConfig engine_;
   core::ThreadPool pool_;
-  detail::PackedWeights packed_;
-  KvCache cache_;
-  detail::DecoderForward forward_;
+  std::unique_ptr<EngineDevice> device_;
+  KvCache& cache_;
+  Forward& forward_;
   std::vector<TokenDraw> draws_;  // per thread
   Counts counts_;
 };

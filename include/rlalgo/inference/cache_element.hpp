@@ -21,9 +21,10 @@ namespace rlalgo::inference {
   return attends_to_bfloat16() ? CacheElement::bfloat16 : CacheElement::float32;
 }
 
-// That for weights in bfloat16, float32 for others.
+// That for weights in bfloat16, float32 for others. Devices other than the CPU attend to what their weights are.
 [[nodiscard]] inline CacheElement cache_element_for(const model::DecoderWeights& weights) {
-  return weights.embedding.scalar_type() == at::kBFloat16 ? smallest_cache_element() : CacheElement::float32;
+  if (weights.embedding.scalar_type() != at::kBFloat16) return CacheElement::float32;
+  return weights.embedding.device().is_cpu() ? smallest_cache_element() : CacheElement::bfloat16;
 }
 
 }  // namespace rlalgo::inference

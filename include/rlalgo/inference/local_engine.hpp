@@ -35,7 +35,7 @@ class LocalEngine {
   static constexpr WeightSource weights = WeightSource::shared;
 
   LocalEngine(const model::DecoderConfig& decoder, const model::DecoderWeights& weights, EngineConfig engine = {})
-      : engine_(decoder, engine.with_cache_for(weights)), weights_(weights) {}
+      : engine_(decoder, engine.for_weights(weights)), weights_(weights) {}
 
   [[nodiscard]] const model::DecoderConfig& decoder_config() const noexcept { return engine_.decoder_config(); }
   [[nodiscard]] bool quantizes() const noexcept { return engine_.config().quantization != Quantization::none; }

@@ -32,7 +32,7 @@ class SnapshotEngine {
   // `stop`: ends generate() within a token when it is asked to, with core::Interrupted.
   explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {},
                           std::stop_token stop = {})
-      : engine_(snapshots->decoder_config(), engine.with_cache_for(snapshots->live())),
+      : engine_(snapshots->decoder_config(), engine.for_weights(snapshots->live())),
         snapshots_(std::move(snapshots)),
         stop_(std::move(stop)) {}
 

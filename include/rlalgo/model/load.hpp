@@ -2,7 +2,8 @@
 //
 // Files in bf16, f16 or f32 are converted to the compute dtype, one tensor at a time. Weights lie in memory of their own
 // (tensor/large_pages.hpp), layer after layer; or, where they are asked for mapped, those of the compute dtype stay in the
-// file's memory, and pages of them are copied when they are trained. Fresh weights are those of
+// file's memory, and pages of them are copied when they are trained. On another device each tensor is converted on the host and
+// copied there, one at a time. Fresh weights are those of
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
@@ -47,9 +48,20 @@ enum class WeightMemory {
   return in_slices ? WeightMemory::mapped : WeightMemory::resident;
 }
 
-[[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
-                                                    at::ScalarType dtype = at::ScalarType::Float,
-                                                    WeightMemory memory = WeightMemory::resident);
+struct LoadOptions {
+  at::ScalarType dtype = at::ScalarType::Float;
+  WeightMemory memory = WeightMemory::resident;  // on the CPU
+  // Where the weights lie and are computed with (tensor/device.hpp chooses one by name).
+  at::Device device = at::Device(at::kCPU);
+};
+
+[[nodiscard]] std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory, const LoadOptions& options);
+
+[[nodiscard]] inline std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
+                                                           at::ScalarType dtype = at::ScalarType::Float,
+                                                           WeightMemory memory = WeightMemory::resident) {
+  return load_decoder(directory, LoadOptions{.dtype = dtype, .memory = memory});
+}
 
 // The decoder's shape comes from `hf` (parse_hf_config of a config.json, in a file or in code).
 [[nodiscard]] std::unique_ptr<Decoder> random_decoder(HfConfig hf, std::uint64_t seed,

@@ -54,8 +54,9 @@ class SequenceClassifier {
 // Whether a directory's config.json names a …ForSequenceClassification.
 [[nodiscard]] bool is_sequence_classifier(const std::filesystem::path& directory);
 
-[[nodiscard]] std::unique_ptr<SequenceClassifier> load_sequence_classifier(
-    const std::filesystem::path& directory, at::ScalarType dtype = at::ScalarType::Float);
+[[nodiscard]] std::unique_ptr<SequenceClassifier> load_sequence_classifier(const std::filesystem::path& directory,
+                                                                           at::ScalarType dtype = at::ScalarType::Float,
+                                                                           at::Device device = at::Device(at::kCPU));
 
 }  // namespace rlalgo::model
 

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
@@ -88,6 +89,14 @@ Tensor from_values(const std::vector<T>& values, const at::TensorOptions& option
 
 // Tensors of one shape side by side along a new first dimension.
 inline Tensor stack(const std::vector<Tensor>& tensors) { return at::_ops::stack::call(tensors, 0); }
+
+// x[first_i, second_i] ← values_i, in place: x [A, B, …], indices [N] of which no two pairs are equal, values [N, …].
+inline void put(Tensor x, const Tensor& first, const Tensor& second, const Tensor& values) {
+  c10::List<std::optional<Tensor>> indices;
+  indices.push_back(first);
+  indices.push_back(second);
+  x.index_put_(indices, values.to(x.scalar_type()));
+}
 
 // ---- products -------------------------------------------------------------------------------------------------------
 

@@ -29,15 +29,15 @@ namespace rlalgo::trainer {
 
 class RewardModel final : public reward::RewardFunction {
  public:
-  // `name` in metrics: empty = the directory's. `template_kwargs` are variables of the chat template.
+  // `name` in metrics: empty = the directory's. `template_kwargs` are variables of the chat template. It scores on `device`.
   explicit RewardModel(const std::filesystem::path& directory, std::string name = {},
-                       reward::Json template_kwargs = nullptr)
+                       reward::Json template_kwargs = nullptr, at::Device device = at::Device(at::kCPU))
       : directory_(directory),
         name_(name.empty() ? name_of(directory) : std::move(name)),
         tokenizer_(text::Tokenizer::from_directory(directory)),
         chat_template_(text::ChatTemplate::from_directory(directory)),
         template_kwargs_(std::move(template_kwargs)),
-        classifier_(model::load_sequence_classifier(directory)) {
+        classifier_(model::load_sequence_classifier(directory, at::ScalarType::Float, device)) {
     if (classifier_->labels() != 1)
       core::raise_usage("reward", 8,
                         {.what = "a reward model must have one label",

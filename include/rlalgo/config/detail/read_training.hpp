@@ -28,15 +28,22 @@ inline void read_special_tokens(Reader& reader) {
   nested.finish();
 }
 
-// Without the key, and with false, a CPU computes in float32. `auto` is bfloat16 where the CPU multiplies it, which is faster.
+// Without the key, and with false, the model computes in float32. `auto` is bfloat16 on a GPU, and where the CPU multiplies it, which is faster.
 inline void read_precision(Reader& reader, RunConfig& config) {
   reader.record("bf16", config.bfloat16);
   for (const char* key : {"bf16", "bfloat16", "fp16", "float16"}) {
     const Node* node = reader.take(key);
     if (node == nullptr) continue;
     if (node->kind == Kind::string && node->text == "auto") {
-      if (*key == 'f' || !tensor::multiplies_bfloat16()) continue;
+      const bool gpu = config.device != "cpu";
+      if (*key == 'f' || (!gpu && !tensor::multiplies_bfloat16())) continue;
       config.bfloat16 = true;
+      if (gpu) {
+        reader.findings().warnings.push_back(std::string(key) + ": auto (" + node->place.text() + "): on " +
+                                             config.device +
+                                             " the model computes in bfloat16, the optimizer in float32");
+        continue;
+      }
       reader.findings().warnings.push_back(
           std::string(key) + ": auto (" + node->place.text() +
           "): this CPU multiplies bfloat16, so the model computes in it, the optimizer "
@@ -49,9 +56,10 @@ inline void read_precision(Reader& reader, RunConfig& config) {
     if (!on) continue;
     if (*key == 'f')
       raise_lacking(key, *node,
-                    "a CPU has no float16 arithmetic: without the key it trains in float32; bf16: true halves the "
+                    "nothing computes in float16: without the key it trains in float32; bf16: true halves the "
                     "weights' memory");
     config.bfloat16 = true;
+    if (config.device != "cpu") continue;
     reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
                                          "): the model computes in bfloat16, the optimizer in float32. A CPU without "
                                          "bfloat16 instructions takes several times as long as in float32");

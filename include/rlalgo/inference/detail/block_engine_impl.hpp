@@ -12,7 +12,6 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
-#include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/tensor/threads.hpp>
 
 namespace rlalgo::inference {
@@ -21,12 +20,11 @@ RLALGO_INLINE BlockEngine::BlockEngine(const model::DecoderConfig& decoder, cons
                                        EngineConfig engine)
     : decoder_(decoder),
       weights_(weights),
-      engine_(engine),
+      engine_(engine.for_weights(weights)),
       pool_(engine.threads > 0 ? engine.threads : tensor::available_threads()),
-      packed_(engine.quantization, engine.pack_weights),
-      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim,
-             engine.cache_element.value_or(cache_element_for(weights))),
-      forward_(decoder_, cache_, pool_, std::max(engine.max_slots, engine.prefill_rows), engine.max_slots),
+      device_(engine_device_for(decoder_, engine_, pool_, std::max(engine.max_slots, engine.prefill_rows))),
+      cache_(device_->cache()),
+      forward_(device_->forward()),
       draws_(static_cast<std::size_t>(pool_.threads())) {
   if (engine.max_slots < 1 || engine.max_slots > 4096 || engine.prefill_rows < 1 || engine.prefill_rows > 4096)
     core::raise_usage("inference", 7,
@@ -62,9 +60,8 @@ RLALGO_INLINE BlockSamples BlockEngine::generate(const BlockRequest& request, co
   BlockSamples out(request.starts.size(), std::vector<std::vector<data::TokenId>>(
                                               static_cast<std::size_t>(std::max<std::int64_t>(request.count, 0))));
   if (request.starts.empty() || request.count < 1 || request.length < 1) return out;
-  detail::DecoderWeightsView view;
-  view.view = detail::DecoderViewer(decoder_, weights_).view();
-  view.packed = packed_.pack(view.view, pool_);
+  const Forward::WeightsHandle held = device_->view(weights_, nullptr, std::nullopt);
+  const Forward::Weights& view = *held;
   forward_.reserve(request.starts.back() + request.length);
 
   KvCache::Sequence document;

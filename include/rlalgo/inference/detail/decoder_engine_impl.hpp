@@ -18,10 +18,11 @@
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/detail/check_request.hpp>
-#include <rlalgo/inference/detail/decoder_forward.hpp>
-#include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/engine_config.hpp>
+#include <rlalgo/inference/engine_device.hpp>
+#include <rlalgo/inference/engine_device_for.hpp>
+#include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/generator.hpp>
-#include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/scheduler.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -35,10 +36,8 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
     : decoder_(decoder),
       engine_(checked(engine)),
       pool_(engine_.threads > 0 ? engine_.threads : tensor::available_threads()),
-      packed_(engine_.quantization, engine_.pack_weights),
-      cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine_.cache_element.value_or(CacheElement::float32)),
-      forward_(decoder_, cache_, pool_, engine_.max_slots + engine_.prefill_rows, engine_.max_slots),
-      scheduler_(decoder_, forward_, cache_, pool_,
+      device_(engine_device_for(decoder_, engine_, pool_, engine_.max_slots + engine_.prefill_rows)),
+      scheduler_(decoder_, device_->forward(), device_->cache(), pool_,
                  {.max_slots = engine_.max_slots,
                   .prefill_rows = engine_.prefill_rows,
                   .prefill_ahead = engine_.prefill_ahead,
@@ -49,13 +48,7 @@ RLALGO_INLINE DecoderEngine::DecoderEngine(const model::DecoderConfig& decoder, 
 RLALGO_INLINE Forward::WeightsHandle DecoderEngine::view(const model::DecoderWeights& weights, std::int64_t version,
                                                          std::shared_ptr<const void> owner,
                                                          std::optional<std::uint64_t> contents) {
-  auto out = std::make_shared<detail::DecoderWeightsView>();
-  out->view = detail::DecoderViewer(decoder_, weights).view();
-  if (contents != held_contents_) held_.clear();
-  out->packed = packed_.pack(out->view, pool_);
-  if (contents) held_ = out->packed;
-  held_contents_ = contents;
-  out->owner = std::move(owner);
+  const std::shared_ptr<Forward::Weights> out = device_->view(weights, std::move(owner), contents);
   out->version = version;
   out->contents = contents ? *contents : next_contents_++;
   return out;
@@ -63,9 +56,7 @@ RLALGO_INLINE Forward::WeightsHandle DecoderEngine::view(const model::DecoderWei
 
 RLALGO_INLINE void DecoderEngine::release_memory() {
   scheduler_.release_memory();
-  held_.clear();
-  held_contents_.reset();
-  packed_.release();
+  device_->release_memory();
 }
 
 RLALGO_INLINE std::vector<std::vector<data::Completion>> DecoderEngine::generate(
@@ -104,8 +95,9 @@ RLALGO_INLINE EngineConfig DecoderEngine::checked(EngineConfig engine) {
   };
   require(engine.max_slots >= 1 && engine.max_slots <= 4096, "max_slots", engine.max_slots, "1 to 4096");
   require(engine.prefill_rows >= 1 && engine.prefill_rows <= 4096, "prefill_rows", engine.prefill_rows, "1 to 4096");
-  require(engine.cache_element != CacheElement::bfloat16 || attends_to_bfloat16(), "cache_element", 16,
-          "float32: this CPU, or the kernels that RLALGO_CPU names, do not attend to bfloat16");
+  require(engine.cache_element != CacheElement::bfloat16 || !engine.device.value_or(at::kCPU).is_cpu() ||
+              attends_to_bfloat16(),
+          "cache_element", 16, "float32: this CPU, or the kernels that RLALGO_CPU names, do not attend to bfloat16");
   require(engine.threads >= 0 && engine.threads <= 1024, "threads", engine.threads, "0 (automatic) to 1024");
   return engine;
 }

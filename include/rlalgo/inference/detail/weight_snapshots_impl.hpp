@@ -137,7 +137,7 @@ RLALGO_INLINE void WeightSnapshots::fetch(Buffer& buffer) {
     std::vector<tensor::Tensor>& copies = value.requires_grad() ? buffer.own : frozen_;
     std::size_t& next = value.requires_grad() ? trained : frozen;
     const bool fresh = next == copies.size();
-    if (fresh) copies.push_back(tensor::empty(value.sizes(), at::TensorOptions().dtype(value.scalar_type())));
+    if (fresh) copies.push_back(tensor::empty(value.sizes(), value.options()));
     if (fresh || value.requires_grad()) wanted.emplace(memory_of(value), copies[next]);
     value = copies[next++];
   });

@@ -44,8 +44,9 @@ RLALGO_INLINE bool is_ignored_tensor(const std::string& name, const DecoderConfi
 
 }  // namespace detail
 
-RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory, at::ScalarType dtype,
-                                                    WeightMemory memory) {
+RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
+                                                    const LoadOptions& options) {
+  const at::ScalarType dtype = options.dtype;
   HfConfig hf = read_hf_config(directory);
   const CheckpointFiles files(directory);
   DecoderWeights weights;
@@ -91,14 +92,14 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                   bytes += tensor::LargePages::bytes_of(shape, dtype);
                 });
   std::optional<tensor::LargePages> pages;
-  if (memory == WeightMemory::resident) pages.emplace(bytes);
+  if (options.device.is_cpu() && options.memory == WeightMemory::resident) pages.emplace(bytes);
   const auto load = [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {
     core::stop_if_interrupted();
     if (pages) {
       value = pages->take(shape, dtype);
       files.fill(name, value);
     } else {
-      value = files.convert(name, dtype);
+      value = files.convert(name, dtype).to(options.device);
     }
     value.requires_grad_(true);
   };

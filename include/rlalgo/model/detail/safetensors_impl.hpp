@@ -138,7 +138,7 @@ RLALGO_INLINE void write_pending_safetensors(const std::filesystem::path& path, 
   core::AtomicFile file(path);
   file.write(begin);
   for (const auto& entry : tensors) {
-    const Tensor contiguous = entry.make().detach().contiguous();
+    const Tensor contiguous = entry.make().detach().to(at::Device(at::kCPU)).contiguous();
     file.write(contiguous.const_data_ptr(), stored_bytes(contiguous));
   }
   file.commit();
@@ -157,7 +157,7 @@ RLALGO_INLINE std::string safetensors_bytes(const std::vector<NamedTensor>& tens
   for (const auto& [name, value] : tensors) size += stored_bytes(value);
   out.reserve(size);
   for (const auto& entry : pending) {
-    const Tensor contiguous = entry.make().detach().contiguous();
+    const Tensor contiguous = entry.make().detach().to(at::Device(at::kCPU)).contiguous();
     out.append(static_cast<const char*>(contiguous.const_data_ptr()), stored_bytes(contiguous));
   }
   return out;

@@ -37,7 +37,7 @@ RLALGO_INLINE bool is_sequence_classifier(const std::filesystem::path& directory
 }
 
 RLALGO_INLINE std::unique_ptr<SequenceClassifier> load_sequence_classifier(const std::filesystem::path& directory,
-                                                                           at::ScalarType dtype) {
+                                                                           at::ScalarType dtype, at::Device device) {
   const std::string where = (directory / "config.json").string();
   Json json = detail::read_json_file(directory / "config.json");
   if (!is_sequence_classifier(directory))
@@ -69,7 +69,7 @@ RLALGO_INLINE std::unique_ptr<SequenceClassifier> load_sequence_classifier(const
                    .found = detail::shape_text(found),
                    .expected = detail::shape_text(shape) + " by config.json",
                    .where = place->second.file->path().string() + ", tensor " + name});
-    return files.convert(name, dtype);
+    return files.convert(name, dtype).to(device);
   };
   visit_weights(hf.decoder, weights,
                 [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {

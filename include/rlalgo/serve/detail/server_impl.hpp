@@ -290,7 +290,7 @@ inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
                        .remedy = "give one (--api-key; VLLM_API_KEY in a training), or listen on 127.0.0.1"});
   config.http.tell = config.tell;
   inference::EngineConfig& engine = config.engine.engine;
-  engine = engine.with_cache_for(model.weights != nullptr ? *model.weights : model.decoder->weights());
+  engine = engine.for_weights(model.weights != nullptr ? *model.weights : model.decoder->weights());
   // Memory for 1 GiB of keys and values, and for the longest request at least.
   if (engine.cache_bytes == 0) {
     const model::DecoderConfig& decoder = model.decoder->config();

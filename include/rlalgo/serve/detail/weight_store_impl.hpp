@@ -39,7 +39,7 @@ namespace detail {
 }
 
 inline bool all_finite(const tensor::Tensor& t) {
-  const tensor::Tensor values = t.to(at::kFloat).contiguous();
+  const tensor::Tensor values = t.to(at::Device(at::kCPU), at::kFloat).contiguous();
   const float* const data = values.const_data_ptr<float>();
   for (std::int64_t i = 0; i < values.numel(); ++i)
     if (!std::isfinite(data[i])) return false;
@@ -245,7 +245,8 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
     model::visit_weights(untied_, *next,
                          [&, &wanted = name, &sent = value](const std::string& known, tensor::Tensor& place,
                                                             const auto&, model::WeightRole) {
-                           if (known == wanted) place = sent.to(place.scalar_type()).contiguous().clone();
+                           if (known == wanted)
+                             place = sent.to(place.device(), place.scalar_type()).contiguous().clone();
                          });
   }
   if (tied && !own_head) next->lm_head = next->embedding;

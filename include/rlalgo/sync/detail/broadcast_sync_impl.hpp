@@ -242,8 +242,10 @@ struct BroadcastSync::State {
     info["packed_num_buffers"] = 2;
   }
 
-  [[nodiscard]] static tensor::Tensor plain(const model::PendingTensor& one) {
-    return one.make().detach().to(detail::wire_type(one.dtype)).contiguous();
+  // Gloo sends from this machine's memory, NCCL from where a tensor lies.
+  [[nodiscard]] tensor::Tensor plain(const model::PendingTensor& one) const {
+    const tensor::Tensor value = one.make().detach();
+    return value.to(gloo() ? at::Device(at::kCPU) : value.device(), detail::wire_type(one.dtype)).contiguous();
   }
   [[nodiscard]] static std::size_t bytes_on_wire(const model::PendingTensor& one) {
     return one.bytes() / c10::elementSize(one.dtype) * c10::elementSize(detail::wire_type(one.dtype));

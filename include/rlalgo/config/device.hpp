@@ -1,0 +1,68 @@
+// The device of a run: key `device` (auto, cpu, cuda, cuda:N), chosen when the configuration is read (tensor/device.hpp).
+//
+// With several ranks on a machine each takes the GPU of its LOCAL_RANK, which torchrun sets. What a device cannot do yet
+// is refused by its key and never done elsewhere.
+//
+// Errors (usage): [rlalgo.config.6] no name of a device; [.44] a key asks for what the device cannot do; those of
+// tensor/device.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <rlalgo/config/reader.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/config/supported.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/tensor/device.hpp>
+
+namespace rlalgo::config {
+
+[[nodiscard]] inline at::Device device_of(const RunConfig& config) { return at::Device(config.device); }
+
+// What a user can do when the memory of the device is used up.
+inline constexpr std::string_view memory_remedy =
+    "lower micro_batch_size (and raise gradient_accumulation_steps), set gradient_checkpointing: true, or shorten "
+    "sequence_len or trl.max_completion_length; the last checkpoint resumes the run";
+
+// The number of this process among those of its machine.
+[[nodiscard]] inline int local_rank() {
+  const char* const text = std::getenv("LOCAL_RANK");
+  return text == nullptr ? 0 : std::max(0, std::atoi(text));
+}
+
+// The device that a key or an option names, as RunConfig::device; its note, where there is one, goes to `note`.
+inline void place_on(RunConfig& config, const std::string& name, int ranks, const std::string& where,
+                     std::string& note) {
+  tensor::DeviceChoice choice = tensor::choose_device(name, local_rank(), ranks, where);
+  config.device = choice.device.str();
+  note = std::move(choice.note);
+}
+
+inline void read_device(Reader& reader, RunConfig& config, int ranks) {
+  std::string name = "auto", note;
+  if (reader.read("device", name) && !tensor::is_device_name(name))
+    detail::raise_range("device", *reader.section().find("device"), "auto, cpu, cuda or cuda:N");
+  const Node* const node = reader.section().find("device");
+  place_on(config, name, ranks, node == nullptr ? config.file : node->place.text(), note);
+  if (!note.empty()) reader.findings().warnings.push_back(note);
+}
+
+// After all keys are read.
+inline void check_device(const RunConfig& config) {
+  if (device_of(config).is_cpu()) return;
+  const auto refuse = [&](const std::string& key, const std::string& value, const std::string& remedy) {
+    core::raise_usage("config", 44,
+                      {.what = key + " is not computed on this device",
+                       .found = key + ": " + value + ", device: " + config.device,
+                       .where = config.place(key),
+                       .remedy = remedy + ", or set device: cpu"});
+  };
+  if (moments_of(config.optimizer) == Moments::blockwise_8bit)
+    refuse("optimizer", config.optimizer, "take adamw_torch, whose moments are in float32");
+  if (config.trl.quantizes()) refuse("trl.generation_quantization", config.trl.generation_quantization, "leave it out");
+}
+
+}  // namespace rlalgo::config

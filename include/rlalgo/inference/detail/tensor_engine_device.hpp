@@ -1,0 +1,58 @@
+// An engine's half on a device other than the CPU: pages in its memory, the pass of tensor_forward.hpp, weights as
+// tensors.
+//
+// Errors: [rlalgo.inference.6] weights on another device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/inference/detail/tensor_forward.hpp>
+#include <rlalgo/inference/detail/tensor_pages.hpp>
+#include <rlalgo/inference/engine_config.hpp>
+#include <rlalgo/inference/engine_device.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/weights.hpp>
+
+namespace rlalgo::inference::detail {
+
+class TensorEngineDevice final : public EngineDevice {
+ public:
+  TensorEngineDevice(const model::DecoderConfig& decoder, const EngineConfig& engine, at::Device device,
+                     std::int64_t max_rows)
+      : pages_(device, engine.cache_element == CacheElement::bfloat16 ? at::kBFloat16 : at::kFloat),
+        cache_(decoder.layers, decoder.kv_heads, decoder.head_dim, engine.cache_element.value_or(CacheElement::float32),
+               pages_),
+        forward_(decoder, pages_, max_rows, engine.max_slots) {}
+
+  [[nodiscard]] KvCache& cache() override { return cache_; }
+  [[nodiscard]] Forward& forward() override { return forward_; }
+
+  [[nodiscard]] std::shared_ptr<Forward::Weights> view(const model::DecoderWeights& weights,
+                                                       std::shared_ptr<const void> owner,
+                                                       std::optional<std::uint64_t> /*contents*/) override {
+    if (weights.embedding.device() != pages_.device())
+      core::raise("inference", 6,
+                  {.what = "the engine cannot read weights of another device",
+                   .found = "weights on " + weights.embedding.device().str(),
+                   .expected = "weights on " + pages_.device().str(),
+                   .remedy = "make the engine with EngineConfig::for_weights of these weights"});
+    auto out = std::make_shared<TensorWeightsView>();
+    out->weights = weights;
+    out->owner = std::move(owner);
+    return out;
+  }
+
+  void release_memory() override {}  // no copies are made
+
+ private:
+  TensorPages pages_;  // outlives the cache
+  KvCache cache_;
+  TensorForward forward_;
+};
+
+}  // namespace rlalgo::inference::detail

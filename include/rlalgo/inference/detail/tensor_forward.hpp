@@ -1,0 +1,244 @@
+// A pass on any device that ATen knows: the layers of training (model/decoder_layer.hpp) with an attention that reads pages.
+//
+// So what a family of models is, adapters included, is written once, and the engine's numbers are those of the trainer's
+// pass to rounding. Activations, keys and values have the dtype of the weights; scores, softmax and sums are in
+// float32.
+//
+// The rows of a pass fall into runs of one sequence. A run of one row (decoding) joins all others of its kind: their pages
+// are gathered into [B, S] positions, S of the longest, what lies behind a row's own position hidden. A longer run (a
+// prompt) attends alone. A row's numbers are those of its tokens, but their last bits may depend on which rows are
+// computed with it, as a device's products do; equal passes give equal bits.
+//
+// Host reads a pass: none; host writes: token ids, angles, and the numbers of pages.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/inference/detail/kernels.hpp>
+#include <rlalgo/inference/detail/rotary_table.hpp>
+#include <rlalgo/inference/detail/tensor_pages.hpp>
+#include <rlalgo/inference/forward.hpp>
+#include <rlalgo/model/aten_operations.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/decoder_layer.hpp>
+#include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::inference::detail {
+
+// A decoder's tensors, read where they lie.
+struct TensorWeightsView final : Forward::Weights {
+  model::DecoderWeights weights;
+  std::shared_ptr<const void> owner;  // keeps what they share; null = somebody else does
+};
+
+// The rows of a pass, as attention needs them: who sees which pages, and where each row's key and value go.
+struct PagedRows {
+  struct Run {
+    tensor::Tensor rows;       // [B·M] of the pass; undefined: all of it
+    tensor::Tensor pages;      // [B·P] numbers
+    tensor::Tensor positions;  // [B, M]
+    std::int64_t sequences = 0, rows_each = 0, pages_each = 0;
+  };
+  std::vector<Run> runs;
+  tensor::Tensor page, place;  // [T] each: page of a row, and place in it
+};
+
+// The operations of training with the attention of a pass over pages. One layer at a time.
+class PagedOperations final : public model::AtenOperations {
+ public:
+  PagedOperations(const model::DecoderConfig& config, const TensorPages& pages) : config_(config), pages_(pages) {}
+
+  void begin(const PagedRows& rows) { rows_ = &rows; }
+  void enter_layer(std::int64_t layer) { layer_ = layer; }
+
+  // Stores k and v, then attends to the pages. There is no log-sum: nothing is differentiated.
+  [[nodiscard]] model::AttentionOutput attention(const tensor::Tensor& q, const tensor::Tensor& k,
+                                                 const tensor::Tensor& v,
+                                                 const model::AttentionLayout& /*layout*/) const override {
+    const std::int64_t width = pages_.arena().size(1) / (config_.layers * 2 * page_positions * config_.kv_heads);
+    const tensor::Tensor layer = pages_.arena()
+                                     .view({-1, config_.layers, 2, page_positions, config_.kv_heads, width})
+                                     .select(1, layer_)
+                                     .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
+    tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
+    tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
+    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined())
+      return {attend(rows_->runs.front(), q, layer), {}};
+    const tensor::Tensor out = tensor::empty_like(q);
+    for (const PagedRows::Run& run : rows_->runs)
+      out.index_copy_(0, run.rows, attend(run, q.index_select(0, run.rows), layer));
+    return {out, {}};
+  }
+
+ private:
+  // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D].
+  [[nodiscard]] tensor::Tensor attend(const PagedRows::Run& run, const tensor::Tensor& q,
+                                      const tensor::Tensor& layer) const {
+    const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * page_positions, kv = config_.kv_heads,
+                       group = config_.heads / kv, d = config_.head_dim;
+    const tensor::Tensor kept =
+        layer.index_select(0, run.pages).view({b, run.pages_each, 2, page_positions, kv, d}).to(at::kFloat);
+    const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
+    const tensor::Tensor values = kept.select(2, 1).reshape({b, s, kv, d}).permute({0, 2, 1, 3});  // [B, kv, S, D]
+    const tensor::Tensor queries = q.view({b, m, kv, group, d})
+                                       .permute({0, 2, 3, 1, 4})
+                                       .reshape({b, kv, group * m, d})
+                                       .to(at::kFloat)
+                                       .mul(1.0 / std::sqrt(static_cast<double>(d)));
+    tensor::Tensor scores = queries.matmul(keys).view({b, kv, group, m, s});
+    scores.masked_fill_(hidden(run, s).view({b, 1, 1, m, s}), -std::numeric_limits<double>::infinity());
+    const tensor::Tensor weights = scores.softmax(-1).view({b, kv, group * m, s});
+    return weights.matmul(values)
+        .view({b, kv, group, m, d})
+        .permute({0, 3, 1, 2, 4})
+        .reshape({b * m, config_.heads, d})
+        .to(q.scalar_type());
+  }
+
+  // [B, M, S]: positions that a row does not see.
+  [[nodiscard]] tensor::Tensor hidden(const PagedRows::Run& run, std::int64_t s) const {
+    const tensor::Tensor at = tensor::arange(0, s, 1, run.positions.options()).view({1, 1, s});
+    const tensor::Tensor own = run.positions.unsqueeze(2);  // [B, M, 1]
+    tensor::Tensor out = at.gt(own);
+    if (const std::int64_t window = config_.layer_kind(static_cast<std::size_t>(layer_)).window; window > 0)
+      out.logical_or_(at.le(own.sub(window)));
+    return out;
+  }
+
+  const model::DecoderConfig& config_;
+  const TensorPages& pages_;
+  const PagedRows* rows_ = nullptr;
+  std::int64_t layer_ = 0;
+};
+
+class TensorForward final : public Forward {
+ public:
+  TensorForward(const model::DecoderConfig& config, const TensorPages& pages, std::int64_t max_rows,
+                std::int64_t max_logits)
+      : config_(config),
+        pages_(pages),
+        operations_(config, pages),
+        rotary_(config.rope, config.head_dim),
+        max_rows_(max_rows),
+        max_logits_(max_logits) {}
+
+  [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
+  [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
+  void reserve(std::int64_t length) override { rotary_.reserve(length); }
+
+  void run(const Weights& weights, std::span<const Row> rows) override {
+    if (rows.empty()) return;
+    const c10::NoGradGuard no_grad;
+    const model::DecoderWeights& w = static_cast<const TensorWeightsView&>(weights).weights;
+    const PagedRows paged = lay_out(rows);
+    operations_.begin(paged);
+    const model::RopeTable rope = angles(rows);
+    std::vector<std::int64_t> ids;
+    ids.reserve(rows.size());
+    for (const Row& row : rows) ids.push_back(row.token);
+    tensor::Tensor x = operations_.rows(w.embedding, on_device(ids));
+    const model::AttentionLayout none;
+    for (std::int64_t l = 0; l < config_.layers; ++l) {
+      operations_.enter_layer(l);
+      const model::LayerContext context{config_, operations_, none,
+                                        rope,    {},          config_.layer_kind(static_cast<std::size_t>(l)).rotary};
+      x = model::layer_forward(context, w.layers[static_cast<std::size_t>(l)], x, {}, nullptr);
+    }
+    last_ = operations_.rms_norm(x, w.final_norm, config_.rms_norm_eps).value;
+  }
+
+  [[nodiscard]] const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
+    const c10::NoGradGuard no_grad;
+    const model::DecoderWeights& w = static_cast<const TensorWeightsView&>(weights).weights;
+    const std::vector<std::int64_t> wanted(rows.begin(), rows.end());
+    const tensor::Tensor hidden = last_.index_select(0, on_device(wanted));
+    const model::Linear head{w.lm_head.defined() ? w.lm_head : w.embedding, {}, w.lm_head_lora};
+    logits_ = model::linear(hidden, head).to(at::Device(at::kCPU), at::kFloat).contiguous();
+    return logits_.const_data_ptr<float>();
+  }
+
+ private:
+  [[nodiscard]] tensor::Tensor on_device(const std::vector<std::int64_t>& values) const {
+    return tensor::from_values(values, at::TensorOptions().dtype(at::kLong).device(pages_.device()));
+  }
+
+  [[nodiscard]] model::RopeTable angles(std::span<const Row> rows) const {
+    const std::int64_t half = rotary_.half();
+    std::vector<float> cosines, sines;
+    for (const Row& row : rows) {
+      cosines.insert(cosines.end(), rotary_.cosines(row.position), rotary_.cosines(row.position) + half);
+      sines.insert(sines.end(), rotary_.sines(row.position), rotary_.sines(row.position) + half);
+    }
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(pages_.device());
+    return {tensor::from_values(cosines, options).view({-1, half}),
+            tensor::from_values(sines, options).view({-1, half})};
+  }
+
+  [[nodiscard]] PagedRows lay_out(std::span<const Row> rows) const {
+    struct Builder {
+      std::vector<std::int64_t> rows, positions;
+      std::vector<std::span<std::byte* const>> pages;  // of each sequence
+    };
+    PagedRows out;
+    Builder single;
+    std::vector<std::int64_t> page, place;
+    const auto add = [&](const Builder& b, std::int64_t rows_each) {
+      PagedRows::Run run{.sequences = static_cast<std::int64_t>(b.pages.size()), .rows_each = rows_each};
+      for (const auto& pages : b.pages)
+        run.pages_each = std::max(run.pages_each, static_cast<std::int64_t>(pages.size()));
+      std::vector<std::int64_t> numbers;
+      for (const auto& pages : b.pages) {
+        for (const std::byte* one : pages) numbers.push_back(TensorPages::number(one));
+        // Behind the end of a sequence: some page of it, hidden.
+        numbers.resize(numbers.size() + static_cast<std::size_t>(run.pages_each) - pages.size(), numbers.back());
+      }
+      if (b.rows.size() < rows.size()) run.rows = on_device(b.rows);
+      run.pages = on_device(numbers);
+      run.positions = on_device(b.positions).view({run.sequences, rows_each});
+      out.runs.push_back(std::move(run));
+    };
+    for (std::size_t begin = 0; begin < rows.size();) {
+      std::size_t end = begin + 1;
+      while (end < rows.size() && rows[end].pages == rows[begin].pages) ++end;
+      Builder longer;
+      Builder& to = end == begin + 1 ? single : longer;
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::int64_t position = rows[i].position;
+        to.rows.push_back(static_cast<std::int64_t>(i));
+        to.positions.push_back(position);
+        page.push_back(TensorPages::number(rows[i].pages[position / page_positions]));
+        place.push_back(position % page_positions);
+      }
+      to.pages.emplace_back(rows[begin].pages, static_cast<std::size_t>(rows[end - 1].position / page_positions + 1));
+      if (&to == &longer) add(longer, static_cast<std::int64_t>(end - begin));
+      begin = end;
+    }
+    if (!single.rows.empty()) add(single, 1);
+    out.page = on_device(page);
+    out.place = on_device(place);
+    return out;
+  }
+
+  const model::DecoderConfig& config_;
+  const TensorPages& pages_;
+  PagedOperations operations_;
+  RotaryTable rotary_;
+  std::int64_t max_rows_, max_logits_;
+  tensor::Tensor last_;    // [T, H] after the final norm
+  tensor::Tensor logits_;  // [n, V] in host memory
+};
+
+}  // namespace rlalgo::inference::detail

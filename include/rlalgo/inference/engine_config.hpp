@@ -1,0 +1,47 @@
+// How an engine is set up: how much at a time, where, and as what numbers are kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <c10/core/Device.h>
+
+#include <rlalgo/inference/cache_element.hpp>
+#include <rlalgo/inference/kv_cache.hpp>
+#include <rlalgo/inference/quantization.hpp>
+#include <rlalgo/inference/scheduler_config.hpp>
+#include <rlalgo/model/weights.hpp>
+
+namespace rlalgo::inference {
+
+struct EngineConfig {
+  // As scheduler_config.hpp has them: completions decoded at the same time; prompt tokens added to one pass; prompt tokens at most for which
+  // those that decode are held up, 0 = never.
+  std::int64_t max_slots = SchedulerConfig{}.max_slots;
+  std::int64_t prefill_rows = SchedulerConfig{}.prefill_rows;
+  std::int64_t prefill_ahead = SchedulerConfig{}.prefill_ahead;
+  int threads = 0;  // at most so many, as the size of the work asks for; 0 = those of LibTorch that have a processor
+  std::size_t cache_bytes = 0;  // keys and values of running requests and kept prefixes; 0 = SchedulerConfig's
+  bool keep_prefixes = false;   // reuse what an earlier call computed, until the owner says weights_changed()
+  // Of keys and values; nothing = as the weights that an engine is made with ask for (cache_element.hpp), else float32.
+  std::optional<CacheElement> cache_element = {};
+  Quantization quantization = Quantization::none;  // of the weights that are generated with (quantization.hpp)
+  // Multiplies by copies of weights in bfloat16, in the order that kernels read best, where the CPU's have one (packs_bfloat16() of cpu_kernels.hpp):
+  // for as much memory as the weights take. Log-probs differ in rounding.
+  bool pack_weights = false;
+
+  // Where weights, keys and values lie; nothing = where the weights lie that an engine is made with, else the CPU.
+  std::optional<at::Device> device = {};
+
+  // With what these weights ask for and was not chosen.
+  [[nodiscard]] EngineConfig for_weights(const model::DecoderWeights& weights) const {
+    EngineConfig out = *this;
+    if (!out.device) out.device = weights.embedding.device();
+    if (!out.cache_element)
+      out.cache_element = quantization == Quantization::none ? cache_element_for(weights) : smallest_cache_element();
+    return out;
+  }
+};
+
+}  // namespace rlalgo::inference

@@ -1,0 +1,29 @@
+// Which half of an engine reads weights of a device: the one place where that is chosen.
+//
+//   CPU       detail/cpu_engine_device.hpp: kernels of our own on raw pointers; also weights in 8 bits and packed ones
+//   another   detail/tensor_engine_device.hpp: the operators of ATen, on any device that it knows
+//
+// Errors: (usage) [rlalgo.inference.19] what a device other than the CPU cannot do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/inference/engine_config.hpp>
+#include <rlalgo/inference/engine_device.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+
+namespace rlalgo::inference {
+
+// Of engine.device, for passes of at most `max_rows` rows, of which engine.max_slots ask for logits. `decoder` and `pool`
+// outlive it.
+[[nodiscard]] std::unique_ptr<EngineDevice> engine_device_for(const model::DecoderConfig& decoder,
+                                                              const EngineConfig& engine, core::ThreadPool& pool,
+                                                              std::int64_t max_rows);
+
+}  // namespace rlalgo::inference
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/inference/detail/engine_device_for_impl.hpp>
+#endif

@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""The parts of scripts/device_check.sh. Standard Python 3; parity with transformers where torch and transformers are there.
+
+    device_check.py --rlalgo PROGRAM --data QUICKSTART [--device cuda] [--out DIR] [--only PART,PART]
+"""
+import argparse
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+PARTS = []
+
+
+class NotRun(Exception):
+    """Something that a part needs is not on this machine."""
+
+
+def part(limit):
+    def add(function):
+        PARTS.append((function.__name__, function, limit))
+        return function
+    return add
+
+
+def close(a, b, tolerance):
+    return abs(a - b) <= tolerance * max(1.0, abs(a))
+
+
+class Check:
+    def __init__(self, options):
+        self.program, self.device = str(pathlib.Path(options.rlalgo).resolve()), options.device
+        self.data = pathlib.Path(options.data).resolve()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rlalgo-device-"))
+        self.deadline = 0.0
+        self.number = 0
+
+    def left(self):
+        return max(1.0, self.deadline - time.monotonic())
+
+    def run(self, *words, text=None, good=True):
+        done = subprocess.run([self.program, *map(str, words)], input=text, capture_output=True, text=True, timeout=self.left(), cwd=self.folder)
+        if good and done.returncode != 0:
+            raise RuntimeError(f"rlalgo {' '.join(map(str, words))[:80]}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
+        return done
+
+    def lines(self, verb, model, rows, *words):
+        out = self.run(verb, "--model", model, *words, text="".join(json.dumps(r) + "\n" for r in rows)).stdout
+        return [json.loads(line) for line in out.splitlines()]
+
+    def pairs(self):
+        file = self.folder / "pairs.jsonl"
+        rows = [{"prompt": f"{i % 7} + {i % 5} =", "chosen": f" {i % 7 + i % 5}", "rejected": " apples" + " 1" * (i % 3)} for i in range(16)]
+        file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+        return str(file)
+
+    def config(self, method, **changes):
+        base = {"base_model": str(self.data / "model"), "rl": method, "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
+                "max_steps": 6, "logging_steps": 1, "save_strategy": "no", "micro_batch_size": 4, "gradient_accumulation_steps": 2, "bf16": False}
+        if method in ("grpo", "rloo", "gdpo"):
+            base["datasets"] = [{"path": str(self.data / "data/train.jsonl"), "type": "rewards.oai_gsm8k_transform"}]
+            base["trl"] = {"num_generations": 4, "max_completion_length": 16, "reward_funcs": ["builtin.gsm8k_format", "builtin.gsm8k_accuracy"]}
+        else:
+            base.update(datasets=[{"path": self.pairs()}], sequence_len=64)
+        for key, value in changes.items():
+            base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) else value
+        return base
+
+    def train(self, config, device, good=True):
+        self.number += 1
+        out = self.folder / f"out{self.number}"
+        file = self.folder / f"c{self.number}.yaml"
+        file.write_text(json.dumps({**config, "output_dir": str(out), "device": device}))
+        done = self.run("train", file, good=good)
+        if not good:
+            return done
+        return out, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+    def random_model(self, name, shape, vocabulary=151936):
+        """A Hugging Face directory of that shape in bfloat16 with random weights, with the tokenizer of the small model."""
+        out = self.folder / name
+        if out.exists():
+            return out
+        out.mkdir()
+        hidden, inner, layers, heads, kv, d = shape
+        config = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
+                  "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": d, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "vocab_size": vocabulary,
+                  "max_position_embeddings": 32768, "tie_word_embeddings": True, "hidden_act": "silu", "torch_dtype": "bfloat16", "eos_token_id": 446}
+        (out / "config.json").write_text(json.dumps(config))
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(self.data / "model" / file, out / file)
+        shapes = {"model.embed_tokens.weight": [vocabulary, hidden], "model.norm.weight": [hidden]}
+        for i in range(layers):
+            at = f"model.layers.{i}."
+            for matrix, rows, columns in (("self_attn.q_proj", heads * d, hidden), ("self_attn.k_proj", kv * d, hidden), ("self_attn.v_proj", kv * d, hidden),
+                                          ("self_attn.o_proj", hidden, heads * d), ("mlp.gate_proj", inner, hidden), ("mlp.up_proj", inner, hidden), ("mlp.down_proj", hidden, inner)):
+                shapes[at + matrix + ".weight"] = [rows, columns]
+            for bias, rows in (("q_proj", heads * d), ("k_proj", kv * d), ("v_proj", kv * d)):
+                shapes[f"{at}self_attn.{bias}.bias"] = [rows]
+            shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = [hidden]
+        entries, offset = {}, 0
+        for key in sorted(shapes):
+            size = 2 * math.prod(shapes[key])
+            entries[key] = {"dtype": "BF16", "shape": shapes[key], "data_offsets": [offset, offset + size]}
+            offset += size
+        header = json.dumps(entries).encode()
+        header += b" " * (-len(header) % 8)
+        # About ±0.02 in bfloat16, from a block that repeats at a length that no row divides.
+        generator = random.Random(1)
+        block = b"".join(struct.pack("<f", generator.gauss(0.0, 0.02))[2:] for _ in range(99991))
+        with open(out / "model.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            for key in sorted(shapes):
+                left = 2 * math.prod(shapes[key])
+                one = b"\x80\x3f" * (left // 2) if len(shapes[key]) == 1 and "norm" in key else None
+                if one is not None:
+                    file.write(one)
+                    continue
+                while left > 0:
+                    file.write(block[:left])
+                    left -= min(left, len(block))
+        return out
+
+
+@part(60)
+def versions(c):
+    text = c.run("version").stdout
+    if c.device != "cpu" and "CUDA can be used: yes" not in text:
+        raise RuntimeError(text)
+    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], capture_output=True, text=True) if shutil.which("nvidia-smi") else None
+    return {"rlalgo": text.splitlines(), "nvidia_smi": smi.stdout.strip() if smi else "not there"}
+
+
+@part(90)
+def log_probs(c):
+    """Log-probs of given tokens: the device against the CPU, by the trainer's pass and by the engine's."""
+    rows = [{"ids": [(i * 7 + j * 3) % 440 for j in range(5 + i)], "completion_ids": [(i * 5 + j) % 440 for j in range(4 + 3 * i)]} for i in range(6)]
+    out = {}
+    for engine in ((), ("--engine",)):
+        expected = c.lines("score", c.data / "model", rows, "--device", "cpu", "--dtype", "float32", *engine)
+        for dtype, tolerance in (("float32", 1e-4), ("bfloat16", 6e-2)):
+            found = c.lines("score", c.data / "model", rows, "--device", c.device, "--dtype", dtype, *engine)
+            worst = 0.0
+            for a, b in zip(expected, found, strict=True):
+                key = next(k for k in a if k.endswith("log_probs") or k.endswith("logprobs"))
+                worst = max([worst, *(abs(x - y) for x, y in zip(a[key], b[key], strict=True))])
+            name = f"{dtype}{' engine' if engine else ''}"
+            out[name] = worst
+            if worst > tolerance:
+                raise RuntimeError(f"{name}: log-probs differ by {worst}, more than {tolerance}")
+    return out
+
+
+@part(90)
+def transformers(c):
+    """Log-probs against transformers on the same device, in float32."""
+    if not importlib.util.find_spec("torch") or not importlib.util.find_spec("transformers"):
+        raise NotRun("torch and transformers are not in this Python")
+    script = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM
+device, model = sys.argv[1], AutoModelForCausalLM.from_pretrained(sys.argv[2], dtype=torch.float32, attn_implementation="eager").to(sys.argv[1])
+for row in json.load(sys.stdin):
+    ids = torch.tensor([row["ids"] + row["completion_ids"]], device=device)
+    with torch.no_grad():
+        logits = model(ids).logits[0].float().log_softmax(-1)
+    n = len(row["ids"])
+    print(json.dumps([logits[n - 1 + i, t].item() for i, t in enumerate(row["completion_ids"])]))
+"""
+    rows = [{"ids": [(i * 7 + j * 3) % 440 for j in range(5 + i)], "completion_ids": [(i * 5 + j) % 440 for j in range(4 + 3 * i)]} for i in range(6)]
+    done = subprocess.run([sys.executable, "-c", script, c.device, str(c.data / "model")], input=json.dumps(rows), capture_output=True, text=True, timeout=c.left())
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-600:])
+    worst = 0.0
+    for line, found in zip(done.stdout.splitlines(), c.lines("score", c.data / "model", rows, "--device", c.device, "--dtype", "float32"), strict=True):
+        key = next(k for k in found if k.endswith("log_probs") or k.endswith("logprobs"))
+        worst = max([worst, *(abs(x - y) for x, y in zip(json.loads(line), found[key], strict=True))])
+    if worst > 1e-3:
+        raise RuntimeError(f"log-probs differ by {worst}")
+    return {"worst": worst}
+
+
+def six_steps(c, method, tolerance, **changes):
+    config = c.config(method, **changes)
+    _, cpu = c.train(config, "cpu")
+    _, found = c.train(config, c.device)
+    worst = {}
+    for name in ("loss", "grad_norm"):
+        for a, b in zip(cpu, found, strict=True):
+            if name in a:
+                worst[name] = max(worst.get(name, 0.0), abs(a[name] - b[name]) / max(1.0, abs(a[name])))
+    first = abs(cpu[0]["loss"] - found[0]["loss"]) / max(1.0, abs(cpu[0]["loss"]))
+    if first > tolerance or worst["loss"] > tolerance:
+        raise RuntimeError(f"losses differ: {[(a['loss'], b['loss']) for a, b in zip(cpu, found)]}")
+    return {**worst, "seconds_a_step": found[-1].get("time/step")}
+
+
+@part(60)
+def dpo_float32(c):
+    return six_steps(c, "dpo", 1e-4)
+
+
+@part(60)
+def dpo_bfloat16(c):
+    return six_steps(c, "dpo", 3e-2, bf16=True)
+
+
+@part(60)
+def dpo_lora(c):
+    return six_steps(c, "dpo", 1e-4, adapter="lora", lora_r=8, lora_alpha=16, lora_dropout=0.1, lora_target_linear=True)
+
+
+@part(60)
+def kto_and_relatives(c):
+    out = {}
+    for method in ("ipo", "orpo", "simpo"):
+        out[method] = six_steps(c, method, 1e-4, max_steps=2)
+    return out
+
+
+@part(90)
+def grpo_float32(c):
+    return six_steps(c, "grpo", 1e-3, trl={"beta": 0.04})
+
+
+@part(90)
+def grpo_bfloat16(c):
+    return six_steps(c, "grpo", 3e-2, bf16=True, max_steps=1)
+
+
+@part(60)
+def grpo_asynchronous(c):
+    _, records = c.train(c.config("grpo", trl={"use_data_producer": True, "async_prefetch": True}), c.device)
+    if len(records) < 6 or not all(math.isfinite(r["loss"]) for r in records):
+        raise RuntimeError(str(records[-1]))
+    return {"steps": len(records)}
+
+
+@part(60)
+def gdpo_and_rloo(c):
+    return {method: six_steps(c, method, 1e-3, max_steps=2) for method in ("gdpo", "rloo")}
+
+
+@part(90)
+def resume(c):
+    """A run that is killed and resumed on the device writes the same bytes."""
+    out = {}
+    for method in ("dpo", "grpo"):
+        config = c.config(method, save_strategy="steps", save_steps=2, bf16=True)
+        whole, _ = c.train(config, c.device)
+        again, _ = c.train({**config, "resume_from_checkpoint": str(whole / "checkpoint-2")}, c.device)
+        same = (whole / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
+        out[method] = "same bytes" if same else "different bytes"
+        if not same:
+            raise RuntimeError(f"{method}: the resumed run wrote other bytes")
+    return out
+
+
+@part(60)
+def generation(c):
+    """Greedy texts of the device and of the CPU."""
+    rows = [{"prompt": f"{i} + {i + 1} =", "temperature": 0, "max_new_tokens": 24} for i in range(8)]
+    a = c.lines("generate", c.data / "model", rows, "--device", "cpu", "--dtype", "float32")
+    b = c.lines("generate", c.data / "model", rows, "--device", c.device, "--dtype", "float32")
+    same = sum(json.dumps(x.get("completions")) == json.dumps(y.get("completions")) or x.get("ids") == y.get("ids") for x, y in zip(a, b, strict=True))
+    if same < 7:  # a tie of two logits may fall otherwise
+        raise RuntimeError(f"{same} of 8 texts are the same: {a[0]} {b[0]}")
+    return {"same": f"{same} of 8"}
+
+
+@part(60)
+def server(c):
+    """The generation server: a completion, weights that are exchanged, an orderly end."""
+    process = subprocess.Popen([c.program, "vllm-serve", str(c.data / "model"), "--device", c.device, "--port", "0"], stderr=subprocess.PIPE, text=True, cwd=c.folder)
+    try:
+        url = None
+        while url is None:
+            line = process.stderr.readline()
+            if not line:
+                raise RuntimeError("the server ended before it served")
+            if " at http" in line:
+                url = line.split(" at ")[-1].strip()
+        body = json.dumps({"prompt": "1 + 2 =", "max_tokens": 8, "temperature": 0}).encode()
+        request = urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
+        answer = json.load(urllib.request.urlopen(request, timeout=c.left()))
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=c.left())
+        if code not in (0, 143):
+            raise RuntimeError(f"exit {code}")
+        return {"text": answer["choices"][0]["text"]}
+    finally:
+        process.kill()
+
+
+@part(60)
+def refusals(c):
+    """What a device cannot do is refused by key, before a model is loaded."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    for changes, words in (({"optimizer": "adamw_bnb_8bit"}, "config.44"),):
+        done = c.train(c.config("dpo", **changes), c.device, good=False)
+        if done.returncode != 2 or words not in done.stderr:
+            raise RuntimeError(done.stderr[-300:])
+    done = c.train(c.config("dpo"), "cuda:99", good=False)
+    if "tensor.13" not in done.stderr:
+        raise RuntimeError(done.stderr[-300:])
+    return {}
+
+
+@part(90)
+def decode_speed(c):
+    """Tokens a second of the Qwen2.5-0.5B shape with random weights."""
+    shape = (896, 4864, 24, 14, 2, 64) if c.device != "cpu" else (64, 128, 2, 4, 2, 16)
+    model, out = c.random_model("half-billion", shape, 151936 if c.device != "cpu" else 1024), {}
+    for batch in (1, 64):
+        rows = [{"ids": [(i * 13 + j) % 440 for j in range(64)], "max_new_tokens": 64, "temperature": 1.0, "stop_token_ids": []} for i in range(batch)]
+        begin = time.monotonic()
+        c.lines("generate", model, rows[:1] if batch == 1 else rows, "--device", c.device, "--dtype", "bfloat16", "--batch", batch)
+        out[f"batch {batch}: seconds with start"] = round(time.monotonic() - begin, 2)
+    return out
+
+
+@part(120)
+def step_speed(c):
+    """A GRPO and a DPO step of the same shape."""
+    shape = (896, 4864, 24, 14, 2, 64) if c.device != "cpu" else (64, 128, 2, 4, 2, 16)
+    model, out = c.random_model("half-billion", shape, 151936 if c.device != "cpu" else 1024), {}
+    for method, changes in (("dpo", {"max_steps": 4}), ("grpo", {"max_steps": 3, "trl": {"max_completion_length": 64}})):
+        _, records = c.train(c.config(method, base_model=str(model), bf16=True, **changes), c.device)
+        out[method] = {k: records[-1][k] for k in records[-1] if k.startswith("time/")}
+    return out
+
+
+@part(60)
+def memory(c):
+    """Memory that is used up ends the run with what was asked for and what helps."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed")
+    rows = c.folder / "long.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": "1 " * 400, "chosen": "2 " * 7000, "rejected": "3 " * 7000}) + "\n" for _ in range(64)))
+    model = c.random_model("half-billion", (896, 4864, 24, 14, 2, 64))
+    done = c.train(c.config("dpo", base_model=str(model), bf16=True, datasets=[{"path": str(rows)}], sequence_len=16384, micro_batch_size=64, gradient_accumulation_steps=1, max_steps=1), c.device, good=False)
+    if done.returncode == 0:
+        return {"note": "the card held it"}
+    if "tensor.14" not in done.stderr or "micro_batch_size" not in done.stderr:
+        raise RuntimeError(done.stderr[-600:])
+    return {"message": done.stderr.strip()[-300:]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rlalgo", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", default="device-check")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=480.0, help="of all parts together")
+    options = parser.parse_args()
+    only = [name for name in options.only.split(",") if name]
+    unknown = set(only) - {name for name, _, _ in PARTS}
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(name for name, _, _ in PARTS)}")
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    check, results, end = Check(options), [], time.monotonic() + options.seconds
+    try:
+        for name, function, limit in PARTS:
+            if only and name not in only:
+                continue
+            begin = time.monotonic()
+            check.deadline = min(end, begin + limit)
+            result = {"part": name, "result": "passed"}
+            try:
+                if begin >= end:
+                    raise NotRun("no time was left")
+                result["found"] = function(check)
+            except NotRun as why:
+                result.update(result="not run", why=str(why))
+            except subprocess.TimeoutExpired:
+                result.update(result="failed", why=f"more than {limit} s")
+            except Exception as error:  # a part that fails must not hide those after it
+                result.update(result="failed", why=f"{type(error).__name__}: {error}")
+            result["seconds"] = round(time.monotonic() - begin, 1)
+            results.append(result)
+            print(f"{name}: {result['result']} in {result['seconds']} s {json.dumps(result.get('found', result.get('why')))}", flush=True)
+            (out / "device.json").write_text(json.dumps({"device": options.device, "results": results}, indent=1))
+    finally:
+        shutil.rmtree(check.folder, ignore_errors=True)
+    table = "| part | result | seconds | found |\n| --- | --- | --- | --- |\n" + "".join(
+        f"| {r['part']} | {r['result']} | {r['seconds']} | {json.dumps(r.get('found', r.get('why')))[:400].replace('|', '/')} |\n" for r in results)
+    (out / "device.md").write_text(table)
+    print(table)
+    failed = sum(r["result"] == "failed" for r in results)
+    print(f"{sum(r['result'] == 'passed' for r in results)} passed, {failed} failed, {sum(r['result'] == 'not run' for r in results)} not run")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

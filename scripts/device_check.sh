@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Checks rlalgo on this machine's GPU: versions, the CPU's numbers, resume, a server, memory that is used up, timings.
+#
+#   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only PART,…] [--archive build/device.tar.xz]
+#
+# From a checkout with a built program, from the unpacked archive of scripts/device_pack.sh, or with --archive, which is
+# unpacked first. It builds nothing and takes at most 8 minutes; every part has its own time limit, prints its result when
+# it is there, and all of them stand in DIR/device.json and DIR/device.md (default: device-check). With --device cpu the
+# parts run without a GPU: that they run is all that shows.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+archive=
+rest=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --archive) archive=$2; shift 2 ;;
+    *) rest+=("$1"); shift ;;
+  esac
+done
+if [ -n "$archive" ]; then
+  place=$(mktemp -d)
+  trap 'rm -rf "$place"' EXIT
+  tar -C "$place" -xJf "$archive"
+  here=$place/device
+fi
+if [ -x "$here/rlalgo" ]; then
+  program=$here/rlalgo data=$here/quickstart
+  # The PyTorch of this machine's python3 is the LibTorch.
+  torch=$(python3 -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib")')
+  export LD_LIBRARY_PATH=$torch:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+  program=$here/../build/release/bin/rlalgo data=$here/../examples/quickstart
+  [ -x "$program" ] || { echo "device_check.sh: build the program first: scripts/setup.sh -- rlalgo" >&2; exit 1; }
+fi
+python3 "$here/device_check.py" --rlalgo "$program" --data "$data" ${rest[@]+"${rest[@]}"}

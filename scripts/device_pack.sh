@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Makes the one archive that scripts/device_check.sh needs on a machine with a GPU, where nothing can be built or fetched:
+# the program (stripped), the libraries that it needs beside LibTorch, a small model, its data and the check itself.
+#
+#   scripts/device_pack.sh [ARCHIVE]     default: build/device.tar.xz; ends with its size, which must be 60 MB at most
+#
+# LibTorch does not travel: the check takes the PyTorch 2.11 that the machine's python3 has.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+case ${1:-} in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+archive=$(realpath -m "${1:-build/device.tar.xz}")
+
+scripts/setup.sh -- rlalgo
+program=build/release/bin/rlalgo
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/device/lib" "$work/device/quickstart" "$(dirname "$archive")"
+strip -o "$work/device/rlalgo" "$program"
+# Debian's libraries; LibTorch's and the C library's are the machine's own.
+ldd "$program" | awk '$3 ~ /^\// && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|torch|torch_cpu|c10|cudart|cupti|gomp)[.-]/ {print $3}' |
+  while read -r library; do cp -L "$library" "$work/device/lib/"; done
+cp -r examples/quickstart/model examples/quickstart/data "$work/device/quickstart/"
+cp scripts/device_check.py scripts/device_check.sh "$work/device/"
+git rev-parse HEAD >"$work/device/commit"
+tar -C "$work" -cJf "$archive" device
+size=$(stat -c %s "$archive")
+echo "$archive: $((size / 1000000)) MB ($(ls "$work/device/lib" | tr '\n' ' '))"
+[ "$size" -le 60000000 ] || { echo "device_pack.sh: the archive is larger than 60 MB" >&2; exit 1; }

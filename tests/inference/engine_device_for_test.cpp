@@ -1,0 +1,22 @@
+#include <rlalgo/inference/engine_device_for.hpp>
+
+#include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/model/load.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+
+TEST_CASE("an engine's half is made for the device of its configuration") {
+  core::ThreadPool pool(1);
+  const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama")), 3);
+  inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());
+  config.device = at::Device(at::kMeta);
+  const auto meta = inference::engine_device_for(decoder->config(), config, pool, 8);
+  CHECK(support::number_raised_by([&] { (void)meta->view(decoder->weights(), nullptr, {}); }) == "inference.6");
+  config.quantization = inference::Quantization::int8;
+  CHECK(support::number_raised_by([&] { (void)inference::engine_device_for(decoder->config(), config, pool, 8); }) ==
+        "inference.19");
+}

@@ -1,0 +1,62 @@
+#include <rlalgo/inference/engine_device.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/inference/engine_device_for.hpp>
+#include <rlalgo/model/load.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+
+namespace {
+
+// Logits of the last of these tokens, which are computed in passes of `step` rows.
+std::vector<float> logits_of(inference::EngineDevice& device, const model::Decoder& decoder,
+                             const std::vector<data::TokenId>& tokens, std::size_t step) {
+  const auto weights = device.view(decoder.weights(), nullptr, std::nullopt);
+  inference::KvCache::Sequence sequence;
+  device.forward().reserve(static_cast<std::int64_t>(tokens.size()));
+  std::int64_t last = 0;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
+    const std::size_t count = std::min(step, tokens.size() - begin);
+    device.cache().extend(sequence, static_cast<std::int64_t>(count));
+    std::vector<inference::Row> rows;
+    for (std::size_t i = begin; i < begin + count; ++i)
+      rows.push_back({tokens[i], static_cast<std::int64_t>(i), sequence.pages.data()});
+    device.forward().run(*weights, rows);
+    last = static_cast<std::int64_t>(count) - 1;
+  }
+  const std::int64_t asked[] = {last};
+  const float* const logits = device.forward().logits(*weights, asked);
+  std::vector<float> out(logits, logits + decoder.config().vocab_size);
+  device.cache().release(sequence);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the pass from ATen's operators gives the logits of the CPU's kernels, prompt at once or token by token") {
+  core::ThreadPool pool(1);
+  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+    INFO(type);
+    const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config(type)), 3);
+    std::vector<data::TokenId> tokens;
+    for (int i = 0; i < 70; ++i) tokens.push_back(i * 7 % 23);
+    const inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());
+    const auto cpu = inference::engine_device_for(decoder->config(), config, pool, 80);
+    inference::detail::TensorEngineDevice tensors(decoder->config(), config, at::Device(at::kCPU), 80);
+    const std::vector<float> expected = logits_of(*cpu, *decoder, tokens, 80);
+    for (const std::size_t step : {80, 33, 1}) {
+      const std::vector<float> found = logits_of(tensors, *decoder, tokens, step);
+      for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i] == Approx(expected[i]).margin(2e-4));
+    }
+    CHECK(tensors.cache().pages_in_use() == 0);
+    tensors.cache().trim();
+  }
+}

@@ -1,0 +1,270 @@
+#include "far_device.hpp"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+namespace rlalgo::support::far {
+
+namespace {
+
+constexpr auto type = c10::DeviceType::PrivateUse1;
+
+struct State {
+  struct Region {
+    std::size_t bytes = 0;
+    int open = 0;  // copies that are under way
+  };
+  std::mutex mutex;
+  std::map<void*, Region> regions;
+  Counts counts;
+  std::atomic<bool> fail{false};
+};
+State& state() {
+  static State* const one = new State;  // outlives the tensors of static objects
+  return *one;
+}
+
+thread_local bool in_fallback = false;  // its copies are not the program's
+
+void release(void* memory) {
+  if (memory == nullptr) return;
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto region = s.regions.find(memory);
+  ::munmap(memory, region->second.bytes);
+  s.regions.erase(region);
+}
+
+class Memory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    constexpr std::size_t page = 4096;
+    void* memory = nullptr;
+    if (bytes > 0) {
+      if (state().fail.exchange(false))
+        C10_THROW_ERROR(OutOfMemoryError, "FAR out of memory. Tried to allocate " + std::to_string(bytes) + " bytes");
+      const std::size_t size = (bytes + page - 1) / page * page;
+      memory = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      TORCH_CHECK(memory != MAP_FAILED, "no memory for the far device");
+      const std::lock_guard lock(state().mutex);
+      state().regions[memory] = {size, 0};
+    }
+    return {memory, memory, &release, c10::Device(type, 0)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void*, const void*, std::size_t) const override {
+    TORCH_CHECK(false, "the far device clones by copy");
+  }
+};
+Memory& memory() {
+  static Memory one;
+  return one;
+}
+
+// Lets the host reach a tensor's memory for the time of a copy.
+class Opened {
+ public:
+  explicit Opened(const at::Tensor& tensor) {
+    void* const data = tensor.storage().mutable_data();
+    if (!tensor.is_privateuseone() || data == nullptr) return;
+    const std::lock_guard lock(state().mutex);
+    auto& region = state().regions.at(data);
+    if (region.open++ == 0) ::mprotect(data, region.bytes, PROT_READ | PROT_WRITE);
+    data_ = data;
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  ~Opened() {
+    if (data_ == nullptr) return;
+    const std::lock_guard lock(state().mutex);
+    auto& region = state().regions.at(data_);
+    if (--region.open == 0) ::mprotect(data_, region.bytes, PROT_NONE);
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// The same memory as a tensor of the CPU, while it is opened.
+at::Tensor on_host(const at::Tensor& tensor) {
+  auto* const data = static_cast<char*>(tensor.storage().mutable_data());
+  return at::from_blob(
+      data == nullptr ? nullptr : data + tensor.storage_offset() * static_cast<std::int64_t>(tensor.itemsize()),
+      tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()));
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  if (!in_fallback) {
+    const std::lock_guard lock(state().mutex);
+    Counts& c = state().counts;
+    const auto bytes = static_cast<std::int64_t>(from.nbytes());
+    if (!from.is_privateuseone())
+      ++c.copies_in, c.bytes_in += bytes;
+    else if (!to.is_privateuseone())
+      ++c.copies_out, c.bytes_out += bytes;
+    else
+      ++c.operators, ++c.by_name["aten::copy_"];
+  }
+  at::Tensor source = from, target = to;
+  if (from.is_privateuseone()) {
+    const Opened open(from);
+    source = on_host(from).clone();
+  }
+  const Opened open(to);
+  if (to.is_privateuseone()) target = on_host(to);
+  target.copy_(source);
+  return to;
+}
+
+at::Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                 std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(sizes, &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(
+      sizes, strides, &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype));
+}
+
+const at::Tensor& resize(const at::Tensor& tensor, c10::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
+  const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * tensor.itemsize();
+  if (bytes > tensor.storage().nbytes()) {
+    auto* const storage = tensor.storage().unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(memory().allocate(bytes));
+    storage->set_nbytes(bytes);
+  }
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return tensor;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  if (to.sizes() != from.sizes()) resize(to, from.sizes(), std::nullopt);
+  return copy_from(from, to, false);
+}
+
+at::Tensor& set_storage(at::Tensor& tensor, c10::Storage storage, std::int64_t offset, c10::IntArrayRef sizes,
+                        c10::IntArrayRef strides) {
+  auto* const impl = tensor.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(std::move(storage));
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Scalar item(const at::Tensor& tensor) {
+  {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.scalars;
+  }
+  return tensor.to(at::kCPU).item();
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  {
+    const std::lock_guard lock(state().mutex);
+    ++state().counts.operators;
+    ++state().counts.by_name[c10::toString(op.operator_name())];
+  }
+  struct Inside {
+    bool before = std::exchange(in_fallback, true);
+    ~Inside() { in_fallback = before; }
+  } inside;
+  at::native::cpu_fallback(op, stack);
+}
+
+// It works at once: nothing to wait for.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return far::type; }
+  c10::Device exchangeDevice(c10::Device device) const override { return device; }
+  c10::Device getDevice() const override { return {far::type, 0}; }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device device) const override { return {c10::Stream::DEFAULT, device}; }
+  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void synchronizeStream(const c10::Stream&) const override {}
+  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void synchronizeEvent(void*) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+};
+
+}  // namespace
+
+at::Device device() {
+  static const bool registered = [] {
+    static Hooks hooks;
+    c10::register_privateuse1_backend("far");
+    at::RegisterPrivateUse1HooksInterface(&hooks);
+    c10::SetAllocator(type, &memory());
+    return true;
+  }();
+  (void)registered;
+  return {type, 0};
+}
+
+Counts counts() {
+  const std::lock_guard lock(state().mutex);
+  return state().counts;
+}
+
+Counts Counts::since(const Counts& before) const {
+  Counts out = *this;
+  out.operators -= before.operators;
+  out.copies_in -= before.copies_in;
+  out.copies_out -= before.copies_out;
+  out.scalars -= before.scalars;
+  out.bytes_in -= before.bytes_in;
+  out.bytes_out -= before.bytes_out;
+  for (const auto& [name, count] : before.by_name)
+    if ((out.by_name[name] -= count) == 0) out.by_name.erase(name);
+  return out;
+}
+
+void fail_allocation() { state().fail = true; }
+
+}  // namespace rlalgo::support::far
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, rlalgo::support::far::Guard)
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&rlalgo::support::far::fallback>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  namespace far = rlalgo::support::far;
+  library.impl("empty.memory_format", TORCH_FN(far::empty));
+  library.impl("empty_strided", TORCH_FN(far::empty_strided));
+  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("view", TORCH_FN(at::native::view));
+  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("resize_", TORCH_FN(far::resize));
+  library.impl("_copy_from", TORCH_FN(far::copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(far::copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(far::item));
+  library.impl("set_.source_Storage_storage_offset", TORCH_FN(far::set_storage));
+}
