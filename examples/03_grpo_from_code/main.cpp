@@ -11,6 +11,7 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/reward/functor.hpp>
+#include <rlalgo/tensor/device.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 #include <rlalgo/trainer/online.hpp>
 
@@ -45,7 +46,9 @@ int main(int argc, char** argv) try {
     std::cerr << "usage: example_03_grpo_from_code MODEL_DIR\n";
     return 2;
   }
-  const std::shared_ptr<model::Decoder> decoder = model::load_decoder(argv[1]);
+  // On a GPU where there is one that LibTorch can use.
+  const std::shared_ptr<model::Decoder> decoder =
+      model::load_decoder(argv[1], {.device = tensor::choose_device("auto").device});
   const text::Tokenizer tokenizer = text::Tokenizer::from_directory(argv[1]);
   std::vector<data::TokenizedPrompt> prompts;
   for (const char* text : {"Ada has 3 pears.", "Ben finds 5 coins.", "Chen had 9 books.", "Dana keeps 2 shells."})

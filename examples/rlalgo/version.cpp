@@ -41,7 +41,8 @@ void print_devices(std::ostream& out) {
     out << "  CUDA cannot be used: " << error.what() << "\n";
   }
   try {
-    out << "  NCCL " << distributed::detail::version_text(distributed::NcclLibrary::load()->version()) << "\n";
+    const int nccl = distributed::NcclLibrary::load()->version();
+    out << "  NCCL " << nccl / 10000 << "." << nccl / 100 % 100 << "." << nccl % 100 << "\n";
   } catch (const core::Error&) {
     out << "  NCCL is not there: several GPUs need it\n";
   }

@@ -35,7 +35,7 @@ std::vector<std::vector<data::Completion>> generated(const model::Decoder& decod
   inference::LocalEngine local(decoder.config(), decoder.weights(), engine);
   const std::int64_t vocabulary = decoder.config().vocab_size;
   std::vector<inference::Request> requests;
-  for (const std::int64_t length : {3, 40, 70})
+  for (const std::int64_t length : {3, 20, 40})
     requests.push_back({.prompt = prompt_of(length, length, vocabulary),
                         .count = 3,
                         .first_index = static_cast<std::uint64_t>(length)});

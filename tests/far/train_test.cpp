@@ -46,6 +46,8 @@ struct Workshop {
     scratch.write("pairs.jsonl", pairs);
     scratch.write("unpaired.jsonl", unpaired);
     scratch.write("completions.jsonl", completions);
+    scratch.write("lengths.py",
+                  "def odd(completions, **kwargs):\n    return [float(len(str(c)) % 5) for c in completions]\n");
   }
 
   [[nodiscard]] config::RunConfig config(const std::string& method, const std::string& device,
@@ -77,10 +79,10 @@ struct Workshop {
 };
 
 const std::string pairs =
-    "micro_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 3\nsave_strategy: \"no\"\n"
+    "micro_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 2\nsave_strategy: \"no\"\n"
     "sequence_len: 64\ndatasets:\n  - path: pairs.jsonl\n";
 const std::string prompts =
-    "micro_batch_size: 4\ngradient_accumulation_steps: 2\nmax_steps: 3\nsave_strategy: \"no\"\n"
+    "micro_batch_size: 4\ngradient_accumulation_steps: 2\nmax_steps: 2\nsave_strategy: \"no\"\n"
     "datasets:\n  - path: " +
     (quickstart / "data/train.jsonl").string() + "\n    type: rewards.oai_gsm8k_transform\n";
 const std::string lora =
@@ -88,8 +90,8 @@ const std::string lora =
 
 std::string online(const std::string& rl, const std::string& trl) {
   return "rl: " + rl + "\n" + prompts +
-         "trl:\n  num_generations: 4\n  max_completion_length: 8\n  reward_funcs: [builtin.gsm8k_format, "
-         "builtin.gsm8k_accuracy]\n" +
+         "trl:\n  num_generations: 4\n  max_completion_length: 8\n  reward_funcs: [lengths.odd, "
+         "builtin.gsm8k_format]\n" +
          trl;
 }
 
@@ -124,7 +126,7 @@ TEST_CASE("preference learning on a device prints the CPU's numbers") {
   const std::vector<std::pair<const char*, std::string>> methods = {
       {"dpo", "rl: dpo\n" + pairs},
       {"dpo, recomputed", "rl: dpo\ngradient_checkpointing: true\n" + pairs},
-      {"dpo, evaluated", "rl: dpo\nval_set_size: 4\neval_steps: 1\n" + pairs},
+      {"dpo, evaluated", "rl: dpo\nval_set_size: 0.3\neval_steps: 1\n" + pairs},
       {"dpo, bfloat16 log-probs of a reference before training",
        "rl: dpo\n" + pairs + "precompute_ref_log_probs: true\n"},
       {"ipo", "rl: ipo\n" + pairs},
@@ -153,7 +155,7 @@ TEST_CASE("online methods on a device print the CPU's numbers") {
       {"rloo", online("rloo", "")},
       {"grpo, lora", online("grpo", "  beta: 0.04\n") + lora},
       {"grpo, asynchronous", online("grpo", "  use_data_producer: true\n  async_prefetch: true\n")},
-      {"grpo, evaluated", online("grpo", "") + "val_set_size: 4\neval_steps: 2\n"},
+      {"grpo, evaluated", online("grpo", "") + "val_set_size: 0.3\neval_steps: 2\n"},
   };
   for (const auto& [name, method] : methods) {
     INFO(name);
@@ -190,7 +192,7 @@ TEST_CASE("a run on a device that is stopped and resumed writes the same bytes")
   const Workshop w;
   for (const std::string& method : {"rl: dpo\n" + pairs, online("grpo", "  beta: 0.04\n") + lora}) {
     std::string saved = method;
-    saved.replace(saved.find("save_strategy: \"no\""), 19, "save_steps: 2");
+    saved.replace(saved.find("max_steps: 2\nsave_strategy: \"no\""), 32, "max_steps: 3\nsave_steps: 2");
     (void)w.train(saved, "far:0", "whole");
     saved += "resume_from_checkpoint: " + (w.scratch.path() / "whole/checkpoint-2").string() + "\n";
     (void)w.train(saved, "far:0", "resumed");
@@ -215,7 +217,7 @@ TEST_CASE("a device whose memory is used up ends the run with what helps") {
 TEST_CASE("a held-out evaluation runs on the device of the configuration") {
   support::far::device();
   const Workshop w;
-  const std::string method = "rl: dpo\nval_set_size: 4\n" + pairs;
+  const std::string method = "rl: dpo\nval_set_size: 0.3\n" + pairs;
   const auto before = support::far::counts();
   const auto far = config::evaluate(w.config(method, "far:0", "e")),
              cpu = config::evaluate(w.config(method, "cpu", "e"));
@@ -231,12 +233,12 @@ TEST_CASE("a step on a device reads a known number of values") {
   const auto per_step = [&](const std::string& method) {
     const auto count = [&](int steps) {
       std::string text = method;
-      text.replace(text.find("max_steps: 3"), 12, "max_steps: " + std::to_string(steps));
+      text.replace(text.find("max_steps: 2"), 12, "max_steps: " + std::to_string(steps));
       const auto before = support::far::counts();
       (void)w.train(text, "far:0");
       return support::far::counts().since(before);
     };
-    support::far::Counts out = count(4).since(count(2));
+    support::far::Counts out = count(3).since(count(1));
     for (std::int64_t* number :
          {&out.operators, &out.copies_in, &out.copies_out, &out.scalars, &out.bytes_in, &out.bytes_out})
       *number /= 2;

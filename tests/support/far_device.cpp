@@ -143,7 +143,7 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
       sizes, strides, &memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype));
 }
 
-const at::Tensor& resize(const at::Tensor& tensor, c10::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
+const at::Tensor& resize_memory(const at::Tensor& tensor, c10::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
   const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * tensor.itemsize();
   if (bytes > tensor.storage().nbytes()) {
     auto* const storage = tensor.storage().unsafeGetStorageImpl();
@@ -155,7 +155,7 @@ const at::Tensor& resize(const at::Tensor& tensor, c10::IntArrayRef sizes, std::
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
-  if (to.sizes() != from.sizes()) resize(to, from.sizes(), std::nullopt);
+  if (to.sizes() != from.sizes()) resize_memory(to, from.sizes(), std::nullopt);
   return copy_from(from, to, false);
 }
 
@@ -196,7 +196,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return {far::type, 0}; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device device) const override { return {c10::Stream::DEFAULT, device}; }
+  c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void synchronizeStream(const c10::Stream&) const override {}
@@ -262,7 +262,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  library.impl("resize_", TORCH_FN(far::resize));
+  library.impl("resize_", TORCH_FN(far::resize_memory));
   library.impl("_copy_from", TORCH_FN(far::copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(far::copy_from_and_resize));
   library.impl("_local_scalar_dense", TORCH_FN(far::item));

@@ -93,7 +93,7 @@ class PagedOperations final : public model::AtenOperations {
         layer.index_select(0, run.pages).view({b, run.pages_each, 2, page_positions, kv, d}).to(at::kFloat);
     const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
     const tensor::Tensor values = kept.select(2, 1).reshape({b, s, kv, d}).permute({0, 2, 1, 3});  // [B, kv, S, D]
-    const tensor::Tensor queries = q.view({b, m, kv, group, d})
+    const tensor::Tensor queries = q.reshape({b, m, kv, group, d})
                                        .permute({0, 2, 3, 1, 4})
                                        .reshape({b, kv, group * m, d})
                                        .to(at::kFloat)
