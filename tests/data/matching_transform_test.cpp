@@ -101,3 +101,15 @@ TEST_CASE("a table keeps where its rows came from") {
   for (const std::string& name : data::matching_transform_names())
     if (name.find("opencode") == std::string::npos) CHECK_NOTHROW(data::matching_table(name, table));
 }
+
+TEST_CASE("what a prompt is rendered with stays beside it") {
+  data::Table table;
+  table.append(
+      data::Json::parse(
+          R"({"input": "q", "output": "a", "other": 1, "tools": [{"name": "f"}], "chat_template_kwargs": {"x": 1}})"),
+      {nullptr, 1, -1});
+  const data::Json row = data::matching_table("ebft_opencode.transform", table).row(0);
+  CHECK(row["tools"][0]["name"] == "f");
+  CHECK(row["chat_template_kwargs"]["x"] == 1);
+  CHECK_FALSE(row.contains("other"));
+}

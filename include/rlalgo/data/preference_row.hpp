@@ -8,20 +8,17 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/data/template_columns.hpp>
 #include <rlalgo/data/transform.hpp>
 
 namespace rlalgo::data {
 
 // pairs: dpo, ipo, simpo, cpo; odds: orpo, whose strategies are its own; unpaired: kto.
 enum class PreferenceFamily { pairs, odds, unpaired };
-
-// Messages → text by the model's chat template.
-using Render = std::function<std::string(const Json& messages, bool add_generation_prompt)>;
 
 namespace detail {
 

@@ -162,7 +162,12 @@ RLALGO_INLINE std::vector<Json> matching_rows(const std::string& name, const Jso
 RLALGO_INLINE Table matching_table(const std::string& name, const Table& table) {
   Table out;
   for (std::size_t i = 0; i < table.size(); ++i)
-    for (Json& row : matching_rows(name, table.row(i), table.where(i))) out.append(std::move(row), table.origin(i));
+    for (Json& row : matching_rows(name, table.row(i), table.where(i))) {
+      for (const char* column : {"tools", "chat_template_kwargs"})
+        if (const auto cell = table.row(i).find(column); cell != table.row(i).end() && !cell->is_null())
+          row[column] = *cell;
+      out.append(std::move(row), table.origin(i));
+    }
   return out;
 }
 
