@@ -25,6 +25,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/prompt_tokens.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/core/digest.hpp>
@@ -128,22 +129,7 @@ namespace rlalgo::config {
   return matches_features(c) && (c.was_set("ebft.advantage_estimator") || !c.was_set("trl.scale_rewards"));
 }
 
-// Whether somebody else than a single draw makes a completion of a row: its columns are then theirs.
-[[nodiscard]] inline bool plays_rows(const RunConfig& c) {
-  return c.trl.has_turns() || c.trl.rollout_func.has_value() || c.nemo_gym.enabled;
-}
-
 namespace detail {
-
-// What a row's prompt is rendered with.
-struct RowTemplate {
-  data::Json tools, kwargs;
-  RowTemplate(const data::Json& columns, const data::Json& run) {
-    const data::TemplateColumns own = data::template_columns(columns, "");
-    if (!own.tools.empty()) tools = own.tools;
-    kwargs = data::merged_kwargs(run, own.kwargs);
-  }
-};
 
 // Carries conversations on: the other side's turns are the dataset's, the assistant's are generated, one call for all
 // samples of a prompt and turn. Draws are those of the samples' places, at positions that no first answer reaches.
@@ -219,7 +205,7 @@ class Conversation {
           [&model, kwargs, played = plays_rows(c)](const data::Json& prompt, const data::Json& columns) {
             if (prompt.is_string()) return prompt.get<std::string>();
             if (played) return model.render(prompt, true, kwargs);
-            const detail::RowTemplate shown(columns, kwargs);
+            const RowTemplate shown(columns, kwargs);
             return model.render(prompt, true, shown.kwargs, shown.tools);
           },
       .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); }};

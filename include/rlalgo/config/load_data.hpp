@@ -85,6 +85,12 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
       tables.push_back(load_rows(entries[i], config));
       data::transform_rows(transform, tables.back());
     }
+    if (const std::string& tools = entries[i].fields.tools; tools != "tools")
+      for (std::size_t r = 0; r < tables.back().size(); ++r)
+        if (data::Json& row = tables.back().row(r); row.contains(tools)) {
+          row["tools"] = data::Json(row[tools]);
+          row.erase(tools);
+        }
     if (!entries[i].has_template()) continue;
     for (std::size_t r = 0; r < tables.back().size(); ++r) tables.back().row(r)[template_mark] = i;
   }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,60 +23,13 @@
 #include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
+#include <rlalgo/config/prompt_tokens.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/rollout_function.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
-
-// What a prompt is rendered with. The columns tools and chat_template_kwargs are the prompt's, unless somebody plays the
-// row: then they are data like any other.
-inline data::TemplateColumns shown_with(const data::TokenizedPrompt& prompt, const RunConfig& config,
-                                        const data::Json& tools, const std::string& where) {
-  if (config.nemo_gym.enabled) return {.tools = data::gym_tools(prompt.columns), .kwargs = nullptr};
-  if (plays_rows(config)) return {.tools = tools, .kwargs = nullptr};
-  data::TemplateColumns out = data::template_columns(prompt.columns, where);
-  if (out.tools.empty()) out.tools = nullptr;
-  if (!prompt.prompt->is_array()) data::require_no_template_columns(out, where);
-  return out;
-}
-
-inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const PromptRows& rows,
-                             const LanguageModel& model, const RunConfig& config, const data::Json& tools) {
-  const std::int64_t limit = model.max_positions;
-  std::map<const DatasetConfig*, std::shared_ptr<const text::ChatTemplate>> own;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    core::stop_if_interrupted();
-    data::TokenizedPrompt& prompt = prompts[i];
-    const std::string where = rows.where(i, prompt.row);
-    if (!tools.is_null()) require_messages(prompt, config);
-    const DatasetConfig* const entry = rows.templates.empty() ? nullptr : rows.templates[i];
-    if (entry != nullptr && (plays_rows(config) || matches_features(config)))
-      core::raise_usage("config", 8,
-                        {.what = "a data set with a chat template of its own does not go with " +
-                                 std::string(matches_features(config) ? "rl: ebft" : "completions that somebody plays"),
-                         .where = entry->place.text(),
-                         .remedy = "set the run's chat_template"});
-    core::located(where, [&] {
-      const data::TemplateColumns shown = shown_with(prompt, config, tools, where);
-      if (entry != nullptr && !own.contains(entry)) own[entry] = model.template_of(*entry);
-      const data::Json kwargs = data::merged_kwargs(config.trl.chat_template_kwargs, shown.kwargs);
-      prompt.ids = prompt.prompt->is_string()
-                       ? model.encode(prompt.prompt)
-                       : model.tokenizer.encode(model.render(prompt.prompt, true, kwargs, shown.tools,
-                                                             entry != nullptr ? own[entry].get() : nullptr),
-                                                false);
-    });
-    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
-      core::raise("config", 27,
-                  {.what = "a prompt leaves no room for a completion",
-                   .found = std::to_string(prompt.ids.size()) + " tokens",
-                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
-                   .where = where,
-                   .remedy = "shorten or drop the row"});
-  }
-}
 
 template <class Unused>
 run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
