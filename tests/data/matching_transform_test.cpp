@@ -113,3 +113,13 @@ TEST_CASE("what a prompt is rendered with stays beside it") {
   CHECK(row["chat_template_kwargs"]["x"] == 1);
   CHECK_FALSE(row.contains("other"));
 }
+
+TEST_CASE("calls of the history stay; of a ground truth they are data.35") {
+  const Json history = one("ebft_reasoning.transform_split_thinking", R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "1"},
+      {"role": "assistant", "content": "a"}]})");
+  CHECK(history["prompt"][1]["tool_calls"][0]["function"]["name"] == "f");
+  CHECK_THROWS_WITH(one("ebft_reasoning.transform", R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]})"),
+                    Catch::StartsWith("[rlalgo.data.35]") && Catch::Contains("rows.jsonl:3"));
+}
