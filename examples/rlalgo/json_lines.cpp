@@ -302,8 +302,8 @@ std::vector<data::TokenId> prompt_ids(const Line& line, const LineModel& model, 
   text::ChatOptions chat{.add_generation_prompt = object.value("add_generation_prompt", generation_prompt),
                          .continue_final_message = object.value("continue_final_message", false)};
   if (object.contains("tools")) chat.tools = object["tools"];
-  if (object.contains("chat_template_kwargs") && object["chat_template_kwargs"].is_object())
-    chat.kwargs = object["chat_template_kwargs"];
+  if (object.contains("documents")) chat.documents = object["documents"];
+  if (object.contains("chat_template_kwargs")) chat.kwargs = object["chat_template_kwargs"];
   const std::string text = model.chat_template->render(object["messages"], chat);
   if (rendered != nullptr) *rendered = text;
   return model.needed_tokenizer().encode(text, false);

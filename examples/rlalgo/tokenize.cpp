@@ -25,7 +25,7 @@ Run tokenize(CLI::App& app) {
   app.add_flag("--no-special-tokens", *plain, "no begin- or end-of-text token around a text");
   app.footer(R"(
 reads JSON lines:  {"text": …}, {"ids": […]}, or {"messages": […], "add_generation_prompt": false, "tools": […],
-                   "chat_template_kwargs": {…}}
+                   "documents": […], "chat_template_kwargs": {…}}
 writes:            {"ids": […], "rendered": the text that was tokenized, "decoded": the ids as text, special tokens shown},
                    in the order of the input. A line that is wrong: {"error": text, "index": line}, exit status 1)");
   return [options, plain] { return tokenize_lines(*options, !*plain); };

@@ -503,7 +503,7 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
               {"cosine_min_lr_ratio", "linear"}) == "");
   CHECK(lacks(warning_of(minimal + "val_set_size: 0.1\nevaluation_strategy: epoch\n"),
               {"evaluation_strategy is now eval_strategy"}) == "");
-  CHECK(lacks(warning_of(minimal, {"--datasets.0.field-tools", "m"}), {"datasets[0].field_tools"}) == "");
+  CHECK(lacks(warning_of(minimal, {"--datasets.0.logprobs-field", "m"}), {"datasets[0].logprobs_field"}) == "");
   CHECK(
       parse(minimal +
             "bf16: false\nfp16:\ntf32: false\nflash_attention: false\nwandb_project:\ngradient_checkpointing: false\n")

@@ -101,3 +101,25 @@ TEST_CASE("a table keeps where its rows came from") {
   for (const std::string& name : data::matching_transform_names())
     if (name.find("opencode") == std::string::npos) CHECK_NOTHROW(data::matching_table(name, table));
 }
+
+TEST_CASE("what a prompt is rendered with stays beside it") {
+  data::Table table;
+  table.append(
+      data::Json::parse(
+          R"({"input": "q", "output": "a", "other": 1, "tools": [{"name": "f"}], "chat_template_kwargs": {"x": 1}})"),
+      {nullptr, 1, -1});
+  const data::Json row = data::matching_table("ebft_opencode.transform", table).row(0);
+  CHECK(row["tools"][0]["name"] == "f");
+  CHECK(row["chat_template_kwargs"]["x"] == 1);
+  CHECK_FALSE(row.contains("other"));
+}
+
+TEST_CASE("calls of the history stay; of a ground truth they are data.35") {
+  const Json history = one("ebft_reasoning.transform_split_thinking", R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "1"},
+      {"role": "assistant", "content": "a"}]})");
+  CHECK(history["prompt"][1]["tool_calls"][0]["function"]["name"] == "f");
+  CHECK_THROWS_WITH(one("ebft_reasoning.transform", R"({"messages": [{"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]})"),
+                    Catch::StartsWith("[rlalgo.data.35]") && Catch::Contains("rows.jsonl:3"));
+}

@@ -1,6 +1,11 @@
+#include <filesystem>
+#include <fstream>
+
 #include <support/catch.hpp>
+#include <support/scratch.hpp>
 
 #include <rlalgo/data/preference_tokens.hpp>
+#include <rlalgo/text/chat_template.hpp>
 
 using namespace rlalgo::data;
 
@@ -234,4 +239,102 @@ TEST_CASE("a row of exactly sequence_len tokens, counted without special tokens,
   CHECK(counts.too_long == 0);
   CHECK_THROWS_WITH(tokenize_preferences(table, {.max_length = 3}, tools, counts),
                     Catch::StartsWith("[rlalgo.data.26]"));
+}
+
+TEST_CASE("tools, variables and null fields of a row are rendered as TRL renders them") {
+  std::ifstream file(std::filesystem::path(rlalgo::support::test_dir) / "golden/data/template_columns.json");
+  REQUIRE(file.is_open());
+  const Json fixture = Json::parse(file);
+  const Bytes bytes;
+  std::size_t compared = 0;
+  for (const Json& one : fixture["cases"]) {
+    const auto method = one[0].get<std::string>(), name = one[1].get<std::string>();
+    Json row = fixture["rows"][one[2].get<std::size_t>()];
+    if (method == "kto") {
+      row["completion"] = row["chosen"];
+      row["label"] = true;
+      row.erase("chosen");
+      row.erase("rejected");
+    }
+    rlalgo::text::SpecialTokens special;
+    special.named = {{"bos_token", "<s>"}, {"eos_token", "<|im_end|>"}};
+    const auto chat = rlalgo::text::ChatTemplate::from_source(fixture["templates"][name].get<std::string>(), special);
+    TextTools tools = bytes.tools();
+    tools.render = [&](const Json& messages, bool prompt_after, const TemplateColumns& columns) {
+      return chat.render(messages,
+                         {.add_generation_prompt = prompt_after, .tools = columns.tools, .kwargs = columns.kwargs});
+    };
+    const TokenizeConfig config{.family = method == "kto" ? PreferenceFamily::unpaired : PreferenceFamily::pairs,
+                                .end = method == "orpo" ? EndRule::id : EndRule::text,
+                                .max_length = 4096};
+    Table table;
+    table.append(row, {nullptr, 1, -1});
+    TokenizeCounts counts;
+    const AnswerSet set = tokenize_preferences(table, config, tools, counts);
+    INFO(method << ", " << name << ", " << row.dump());
+    REQUIRE(set.answers() == one[3]["answers"].size());
+    for (std::size_t i = 0; i < set.answers(); ++i) {
+      auto answer = one[3]["answers"][i].get<std::vector<TokenId>>();
+      if (method == "orpo" && answer.back() != 258) answer.push_back(258);
+      CHECK(prompt(set, i) == one[3]["prompt"].get<std::vector<TokenId>>());
+      CHECK(completion(set, i) == answer);
+      ++compared;
+    }
+  }
+  CHECK(compared > 100);
+}
+
+TEST_CASE("tools and variables of a row without messages, or of another form, are errors") {
+  Json row = pair("p", "c", "r");
+  row["tools"] = Json::array({{{"name", "f"}}});
+  CHECK_THROWS_WITH(run({row}, {}), Catch::StartsWith("[rlalgo.data.33]") && Catch::Contains("memory:1"));
+  row["tools"] = Json::array();
+  CHECK_NOTHROW(run({row}, {}));
+  row["chat_template_kwargs"] = {{"enable_thinking", false}};
+  CHECK_THROWS_WITH(run({row}, {}), Catch::StartsWith("[rlalgo.data.33]") && Catch::Contains("enable_thinking"));
+  row["chat_template_kwargs"] = Json::object();
+  CHECK_NOTHROW(run({row}, {}));
+  row["tools"] = "no JSON";
+  CHECK_THROWS_WITH(run({row}, {}), Catch::StartsWith("[rlalgo.data.32]") && Catch::Contains("memory:1"));
+}
+
+TEST_CASE("a prompt that is a text beside answers that are messages") {
+  const auto turn = [](const char* role, const char* text) { return Json{{"role", role}, {"content", text}}; };
+  const auto list = [](std::initializer_list<Json> turns) {
+    Json out = Json::array();
+    for (const Json& one : turns) out.push_back(one);
+    return out;
+  };
+  const Json right = turn("assistant", "c"), wrong = turn("assistant", "r"), asked = turn("user", "p");
+  const auto texts = [&](const Json& row, PreferenceFamily family) {
+    const Tokenized t = run({row}, {.family = family});
+    const Bytes bytes;
+    return bytes.decode(prompt(t.set, 0)) + "|" + bytes.decode(completion(t.set, 0));
+  };
+  const Json whole = {{"prompt", "p"}, {"chosen", list({asked, right})}, {"rejected", list({asked, wrong})}};
+  CHECK(texts(whole, PreferenceFamily::pairs) == "[p]|[c]");
+  const Json alone = {{"prompt", "p"}, {"chosen", list({right})}, {"rejected", list({wrong})}};
+  CHECK(texts(alone, PreferenceFamily::pairs) == "[p]|[c]");
+  const Json system = {{"prompt", "p"},
+                       {"chosen", list({turn("system", "s"), asked, right})},
+                       {"rejected", list({turn("system", "s"), asked, wrong})}};
+  CHECK(texts(system, PreferenceFamily::pairs) == "[s][p]|[c]");
+  const Json one = {{"prompt", "p"}, {"completion", list({asked, right})}, {"label", true}};
+  CHECK(texts(one, PreferenceFamily::unpaired) == "[p]|[c]");
+  const Json other = {{"prompt", "q"}, {"chosen", list({asked, right})}, {"rejected", list({asked, wrong})}};
+  CHECK_THROWS_WITH(run({other}, {}), Catch::StartsWith("[rlalgo.data.34]") && Catch::Contains("memory:1"));
+}
+
+TEST_CASE("what a chat template raises names the row") {
+  const auto chat = rlalgo::text::ChatTemplate::from_source("{{ raise_exception('no') }}");
+  const Bytes bytes;
+  TextTools tools = bytes.tools();
+  tools.render = [&](const Json& messages, bool) { return chat.render(messages); };
+  Table table;
+  table.append(
+      Json{{"prompt", Json::array({{{"role", "user"}, {"content", "p"}}})}, {"chosen", "c"}, {"rejected", "r"}},
+      {std::make_shared<const std::string>("rows.jsonl"), 7, -1});
+  TokenizeCounts counts;
+  CHECK_THROWS_WITH(tokenize_preferences(table, {}, tools, counts),
+                    Catch::StartsWith("[rlalgo.text.8]") && Catch::Contains("(rows.jsonl:7)"));
 }

@@ -56,7 +56,7 @@ void check(const TextGroup& group) {
 
 // Words of one letter: a is 1, b is 2, …
 feature::Texts letters() {
-  return {.render = [](const reward::Json& prompt) { return prompt.get<std::string>(); },
+  return {.render = [](const reward::Json& prompt, const reward::Json&) { return prompt.get<std::string>(); },
           .encode =
               [](std::string_view text) {
                 TokenIds out;
@@ -174,8 +174,9 @@ TEST_CASE("a conversation goes on with the turns of its own row") {
     if (!others[i / 2].empty()) call.columns[i]["remaining_turns"] = reward::Json::array({others[i / 2]});
   feature::Texts texts = letters();
   std::vector<std::size_t> first_rows;
-  texts.converse = [&](const reward::Json& prompt, const reward::Json& turns, const std::string& truth,
-                       std::span<const std::string> answers, std::size_t first_row, std::int64_t) {
+  texts.converse = [&](const reward::Json& prompt, const reward::Json&, const reward::Json& turns,
+                       const std::string& truth, std::span<const std::string> answers, std::size_t first_row,
+                       std::int64_t) {
     first_rows.push_back(first_row);
     std::vector<std::string> out = {prompt.get<std::string>() + truth + turns[0].get<std::string>()};
     for (const std::string& answer : answers)

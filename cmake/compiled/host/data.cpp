@@ -18,5 +18,6 @@
 #include <rlalgo/data/detail/row_stream_impl.hpp>
 #include <rlalgo/data/detail/split_expression_impl.hpp>
 #include <rlalgo/data/detail/split_impl.hpp>
+#include <rlalgo/data/detail/template_columns_impl.hpp>
 #include <rlalgo/data/detail/transform_impl.hpp>
 #include <rlalgo/data/detail/user_format_impl.hpp>

@@ -169,8 +169,11 @@ class Continuation {
   inference::Dialogue out;
   out.open = [&model, kwargs, tools](const data::Json& prompt, const data::Json& observation) {
     data::Json opened = prompt;
-    data::Json& last = prompt.is_string() ? opened : opened.back().at("content");
-    last = last.get<std::string>() + observation.get<std::string>();
+    data::Json& last = prompt.is_string() ? opened : opened.back()["content"];
+    if (last.is_array())  // parts
+      last.push_back({{"type", "text"}, {"text", observation}});
+    else
+      last = (last.is_string() ? last.get<std::string>() : "") + observation.get<std::string>();
     return model.encode(opened, kwargs, tools);
   };
   out.read = [&model, called = !tools.is_null()](std::span<const data::TokenId> ids) {

@@ -25,6 +25,7 @@
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/prompt_tokens.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/core/digest.hpp>
@@ -144,9 +145,13 @@ class Conversation {
         sampling_(std::move(sampling)),
         seed_(c.seed) {}
 
-  std::vector<std::string> operator()(const data::Json& prompt, const data::Json& turns, const std::string& truth,
-                                      std::span<const std::string> answers, std::size_t first_row,
-                                      std::int64_t step) const {
+  std::vector<std::string> operator()(const data::Json& prompt, const data::Json& columns, const data::Json& turns,
+                                      const std::string& truth, std::span<const std::string> answers,
+                                      std::size_t first_row, std::int64_t step) const {
+    const RowTemplate shown(columns, kwargs_);
+    const auto render = [&](const data::Json& messages, bool prompt_after) {
+      return model_->render(messages, prompt_after, shown.kwargs, shown.tools);
+    };
     const data::Json opening =
         prompt.is_array() ? prompt : data::Json::array({data::Json{{"role", "user"}, {"content", prompt}}});
     const auto begun = [&](const std::string& answer) {
@@ -167,7 +172,7 @@ class Conversation {
       }
       std::vector<inference::Request> requests;
       for (std::size_t j = 0; j < played.size(); ++j)
-        requests.push_back({.prompt = model_->tokenizer.encode(model_->render(played[j], true, kwargs_), false),
+        requests.push_back({.prompt = model_->tokenizer.encode(render(played[j], true), false),
                             .count = 1,
                             .first_index = first_row + j,
                             .first_position = number << 24U});
@@ -175,8 +180,8 @@ class Conversation {
       for (std::size_t j = 0; j < played.size(); ++j)
         played[j].push_back({{"role", "assistant"}, {"content", model_->tokenizer.decode(replies.at(j).at(0).ids)}});
     }
-    std::vector<std::string> out = {model_->render(dataset, false, kwargs_)};
-    for (const data::Json& messages : played) out.push_back(model_->render(messages, false, kwargs_));
+    std::vector<std::string> out = {render(dataset, false)};
+    for (const data::Json& messages : played) out.push_back(render(messages, false));
     return out;
   }
 
@@ -197,11 +202,15 @@ class Conversation {
                                                                            inference::AnyGenerator& generator,
                                                                            inference::SamplingConfig sampling) {
   const data::Json kwargs = c.trl.chat_template_kwargs;
-  feature::Texts texts{.render =
-                           [&model, kwargs](const data::Json& prompt) {
-                             return prompt.is_string() ? prompt.get<std::string>() : model.render(prompt, true, kwargs);
-                           },
-                       .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); }};
+  feature::Texts texts{
+      .render =
+          [&model, kwargs, played = plays_rows(c)](const data::Json& prompt, const data::Json& columns) {
+            if (prompt.is_string()) return prompt.get<std::string>();
+            if (played) return model.render(prompt, true, kwargs);
+            const RowTemplate shown(columns, kwargs);
+            return model.render(prompt, true, shown.kwargs, shown.tools);
+          },
+      .encode = [&model](std::string_view text) { return model.tokenizer.encode(text, false); }};
   // Where environments, agents or a function have made the turns, there are no others.
   if (!c.trl.has_turns() && !c.trl.rollout_func && !c.nemo_gym.multi_turn)
     texts.converse = detail::Conversation(c, model, generator, std::move(sampling));
@@ -340,9 +349,10 @@ class DocumentStore {
 };
 
 inline data::Table load_documents(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                                  const data::DocumentTools& tools, std::int64_t vocabulary, DocumentStore& store) {
+                                  const LanguageModel& model, DocumentStore& store) {
   const std::vector<std::string>& names = data::document_transform_names();
   const std::string& packable = names.front();
+  const auto vocabulary = static_cast<std::int64_t>(model.tokenizer.vocab_size());
   std::vector<data::Table> tables;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string type = entries[i].type.is_string() ? entries[i].type.get<std::string>() : "";
@@ -367,12 +377,19 @@ inline data::Table load_documents(const std::vector<DatasetConfig>& entries, con
     const data::DocumentConfig settings{
         .length = c.ebft.pack_documents ? std::numeric_limits<std::int64_t>::max() : c.ebft.sequence_len,
         .mask_thinking = c.ebft.mask_thinking_ce};
-    const data::Table rows = own ? load_python_dataset(entries[i], i, c) : data::load(entries[i].source);
+    const data::Table rows = own ? load_python_dataset(entries[i], c) : load_rows(entries[i], c);
+    const data::DocumentTools tools{
+        .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
+        .render = model.renderer(c.trl.chat_template_kwargs, model.template_of(entries[i]))};
     data::Table out;
     for (std::size_t r = 0; r < rows.size(); ++r)
-      out.append(store.put(own ? data::document_of_ids(rows.row(r), rows.where(r), vocabulary, settings)
-                               : data::document_of(type, rows.row(r), rows.where(r), tools, settings)),
-                 rows.origin(r));
+      out.append(
+          core::located(rows.where(r),
+                        [&] {
+                          return store.put(own ? data::document_of_ids(rows.row(r), rows.where(r), vocabulary, settings)
+                                               : data::document_of(type, rows.row(r), rows.where(r), tools, settings));
+                        }),
+          rows.origin(r));
     tables.push_back(std::move(out));
   }
   return data::merge(
@@ -397,17 +414,12 @@ inline data::TokenId separator(const RunConfig& c, const LanguageModel& model) {
 // Loads, tokenizes, merges, shuffles, deduplicates and splits as load_prompts() does; then packs, where that is asked
 // for, training and held-out texts apart.
 [[nodiscard]] inline Documents load_documents(const RunConfig& c, const LanguageModel& model) {
-  const data::DocumentTools tools{
-      .encode = [&](const std::string& text, bool special) { return model.tokenizer.encode(text, special); },
-      .render = [&](const data::Json& messages,
-                    bool prompt) { return model.render(messages, prompt, c.trl.chat_template_kwargs); }};
-  const auto vocabulary = static_cast<std::int64_t>(model.tokenizer.vocab_size());
   detail::DocumentStore store;
   data::HeldOut rows;
-  rows.train = detail::load_documents(c.datasets, "datasets", c, tools, vocabulary, store);
+  rows.train = detail::load_documents(c.datasets, "datasets", c, model, store);
   if (c.dataset_exact_deduplication) rows.train = data::deduplicated(rows.train);
   if (!c.test_datasets.empty()) {
-    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, tools, vocabulary, store);
+    rows.evaluation = detail::load_documents(c.test_datasets, "test_datasets", c, model, store);
     if (c.dataset_exact_deduplication) rows.evaluation = data::deduplicated_against(rows.train, rows.evaluation);
   } else if (c.val_set_size > 0) {
     rows = data::hold_out(rows.train, c.val_set_size);

@@ -22,9 +22,11 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/home_path.hpp>
+#include <rlalgo/core/located.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/data/template_columns.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/load.hpp>
@@ -58,17 +60,37 @@ struct LanguageModel {
     return tokenizer.encode(render(prompt, true, kwargs, tools), false);
   }
 
-  // Messages through the chat template; the text holds its special tokens.
+  // Messages through the chat template, or through `other`; the text holds its special tokens.
   [[nodiscard]] std::string render(const data::Json& messages, bool generation_prompt,
-                                   const data::Json& kwargs = nullptr, const data::Json& tools = nullptr) const {
-    if (!chat_template)
+                                   const data::Json& kwargs = nullptr, const data::Json& tools = nullptr,
+                                   const text::ChatTemplate* other = nullptr) const {
+    if (!chat_template && other == nullptr)
       core::raise_usage("config", 21,
                         {.what = "the prompts are chat messages, but the tokenizer has no chat template",
                          .where = directory.string(),
                          .remedy = "set chat_template (chatml, for example) or use text prompts"});
     text::ChatOptions options{.add_generation_prompt = generation_prompt, .tools = tools};
     if (kwargs.is_object()) options.kwargs = kwargs;
-    return chat_template->render(messages, options);
+    return (other != nullptr ? *other : *chat_template).render(messages, options);
+  }
+
+  // The template of a data set that names its own (datasets[].chat_template, chat_template_jinja); null: it has none.
+  [[nodiscard]] std::shared_ptr<const text::ChatTemplate> template_of(const DatasetConfig& entry) const {
+    if (!entry.has_template()) return nullptr;
+    return core::located(entry.place.text(), [&] {
+      return std::make_shared<const text::ChatTemplate>(
+          text::ChatTemplate::select(entry.chat_template.value_or(""), entry.chat_template_jinja,
+                                     text::ChatTemplate::from_directory(directory), tokenizer.special_tokens()));
+    });
+  }
+
+  // Messages of a row of such a data set with the row's own columns, and the run's variables.
+  [[nodiscard]] data::Render renderer(data::Json kwargs = nullptr,
+                                      std::shared_ptr<const text::ChatTemplate> other = nullptr) const {
+    return [this, kwargs = std::move(kwargs), other = std::move(other)](const data::Json& messages, bool prompt,
+                                                                        const data::TemplateColumns& columns) {
+      return render(messages, prompt, data::merged_kwargs(kwargs, columns.kwargs), columns.tools, other.get());
+    };
   }
 
   // A complete Hugging Face directory, or with an adapter a PEFT one (which also gets the base's config.json).

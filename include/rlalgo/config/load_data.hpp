@@ -22,10 +22,22 @@
 
 namespace rlalgo::config {
 
+// Where prompts come from, one of each for every prompt; empty: from no file.
+struct PromptRows {
+  std::vector<data::Origin> origins;
+  std::vector<const DatasetConfig*> templates;  // the entry that names a chat template of its own; null: none
+
+  // Of prompt `i`, which is row `row` of its list.
+  [[nodiscard]] std::string where(std::size_t i, std::int64_t row) const {
+    return origins.empty() ? "dataset row " + std::to_string(row) : origins[i].text();
+  }
+};
+
 struct Prompts {
   std::vector<data::TokenizedPrompt> train;       // `ids` still empty; `row` counts from 0 in each list
   std::vector<data::TokenizedPrompt> evaluation;  // empty: no evaluation data
   std::vector<std::string> notes;                 // for the user: what was read and what was dropped
+  PromptRows train_rows = {}, evaluation_rows = {};
 };
 
 namespace detail {
@@ -33,6 +45,25 @@ namespace detail {
 // Adds a note that is not there yet.
 inline void note_once(std::string text, std::vector<std::string>& notes) {
   if (!text.empty() && std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(std::move(text));
+}
+
+// A column that only stands in a table while it is merged: which entry's chat template a row is for.
+inline constexpr const char* template_mark =
+    "\x1f"
+    "template";
+
+// Where the rows were read and what they are rendered with, without that column.
+inline PromptRows take_rows(data::Table& table, const std::vector<DatasetConfig>& entries) {
+  PromptRows out;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    data::Json& row = table.row(i);
+    const auto mark = row.find(template_mark);
+    const bool marked = mark != row.end() && mark->is_number();
+    out.origins.push_back(table.origin(i));
+    out.templates.push_back(marked ? &entries.at(mark->get<std::size_t>()) : nullptr);
+    row.erase(template_mark);
+  }
+  return out;
 }
 
 inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const std::string& key,
@@ -44,18 +75,24 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
     std::vector<std::string> builtin = data::transform_names();
     builtin.insert(builtin.end(), ours.begin(), ours.end());
     if (is_python_dataset(entries[i], builtin, config)) {
-      tables.push_back(load_python_dataset(entries[i], i, config));
-      continue;
+      tables.push_back(load_python_dataset(entries[i], config));
+    } else if (note_once(note_of_builtin(entries[i], config), notes);
+               entries[i].type.is_string() &&
+               std::find(ours.begin(), ours.end(), entries[i].type.get_ref<const std::string&>()) != ours.end()) {
+      tables.push_back(data::matching_table(entries[i].type.get<std::string>(), load_rows(entries[i], config)));
+    } else {
+      const data::RowTransform transform = data::make_transform(entries[i].type, where);
+      tables.push_back(load_rows(entries[i], config));
+      data::transform_rows(transform, tables.back());
     }
-    note_once(note_of_builtin(entries[i], config), notes);
-    if (entries[i].type.is_string() &&
-        std::find(ours.begin(), ours.end(), entries[i].type.get_ref<const std::string&>()) != ours.end()) {
-      tables.push_back(data::matching_table(entries[i].type.get<std::string>(), data::load(entries[i].source)));
-      continue;
-    }
-    const data::RowTransform transform = data::make_transform(entries[i].type, where);
-    tables.push_back(data::load(entries[i].source));
-    data::transform_rows(transform, tables.back());
+    if (const std::string& tools = entries[i].fields.tools; tools != "tools")
+      for (std::size_t r = 0; r < tables.back().size(); ++r)
+        if (data::Json& row = tables.back().row(r); row.contains(tools)) {
+          row["tools"] = data::Json(row[tools]);
+          row.erase(tools);
+        }
+    if (!entries[i].has_template()) continue;
+    for (std::size_t r = 0; r < tables.back().size(); ++r) tables.back().row(r)[template_mark] = i;
   }
   data::Table merged = data::merge(tables, {.seed = config.seed,
                                             .shuffle = config.shuffle_merged_datasets,
@@ -68,6 +105,7 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
 
 }  // namespace detail
 
+// `config` must outlive what is returned.
 [[nodiscard]] inline Prompts load_prompts(const RunConfig& config) {
   Prompts out;
   data::HeldOut rows;
@@ -78,6 +116,9 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
   } else if (config.val_set_size > 0) {
     rows = data::hold_out(rows.train, config.val_set_size);
   }
+  out.train_rows = detail::take_rows(rows.train, config.datasets);
+  out.evaluation_rows =
+      detail::take_rows(rows.evaluation, config.test_datasets.empty() ? config.datasets : config.test_datasets);
   out.train = data::prompts_of(rows.train);
   out.evaluation = data::prompts_of(rows.evaluation);
   return out;

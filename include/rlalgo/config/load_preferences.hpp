@@ -47,12 +47,12 @@ struct PreferenceData {
 
 [[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) { return recipe_of(c).family; }
 
+// `model` must outlive them.
 [[nodiscard]] inline data::TextTools text_tools(const LanguageModel& model, const data::Json& kwargs = nullptr) {
   const text::Tokenizer& tokenizer = model.tokenizer;
   return {.encode = [&tokenizer](const std::string& text, bool special) { return tokenizer.encode(text, special); },
           .decode = [&tokenizer](std::span<const data::TokenId> ids) { return tokenizer.decode(ids, false); },
-          .render = [&model, kwargs](const data::Json& messages,
-                                     bool prompt) { return model.render(messages, prompt, kwargs); },
+          .render = model.renderer(kwargs),
           .bos = tokenizer.bos_id(),
           .eos = tokenizer.eos_id(),
           .eos_text = tokenizer.eos_token()};
@@ -62,6 +62,9 @@ struct PreferenceData {
 using RowProgress = std::function<void(const std::string& what, std::int64_t rows)>;
 
 namespace detail {
+
+// How the messages of an entry's rows are rendered, where that is another way than the run's; null: it is not.
+using EntryRender = std::function<data::Render(const DatasetConfig& entry)>;
 
 // The examples of a `datasets` list and their final order.
 struct Examples {
@@ -115,32 +118,34 @@ inline std::vector<std::size_t> permuted(std::span<const std::size_t> order, std
 }
 
 // The rows of one entry, and what is still to be done with each.
-inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, std::size_t index,
-                                                                 const std::string& name, const RunConfig& c,
-                                                                 const data::TextTools& tools,
+inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, const std::string& name,
+                                                                 const RunConfig& c, const data::TextTools& tools,
                                                                  std::vector<std::string>& notes) {
   const data::PreferenceFamily family = preference_family(c);
   DatasetConfig texts = entry;
   texts.source.numbers = false;
-  if (is_python_dataset(entry, data::preference_format_names(family), c)) {
-    auto table = std::make_shared<data::Table>(load_python_dataset(texts, index, c));
-    return {[table, at = std::size_t{0}](std::size_t limit, std::vector<data::Record>& out) mutable {
-              out.clear();
-              for (; out.size() < limit && at < table->size(); ++at)
-                out.push_back({std::move(table->row(at)), "", table->origin(at)});
-              return !out.empty();
-            },
-            [](data::Json&, const std::string&) {}};
-  }
+  const auto chunks = [](data::Table rows) -> data::RowChunks {
+    return [table = std::make_shared<data::Table>(std::move(rows)), at = std::size_t{0}](
+               std::size_t limit, std::vector<data::Record>& out) mutable {
+      out.clear();
+      for (; out.size() < limit && at < table->size(); ++at)
+        out.push_back({std::move(table->row(at)), "", table->origin(at)});
+      return !out.empty();
+    };
+  };
+  if (is_python_dataset(entry, data::preference_format_names(family), c))
+    return {chunks(load_python_dataset(texts, c)), [](data::Json&, const std::string&) {}};
   if (std::string note = note_of_builtin(entry, c); !note.empty()) notes.push_back(std::move(note));
+  data::RowTransform transform = data::make_preference_transform(entry.type, family, entry.fields, tools.render,
+                                                                 name + ".type at " + entry.place.text());
+  if (!entry.shard.whole()) return {chunks(load_rows(texts, c)), std::move(transform)};
   auto stream = std::make_shared<data::RowStream>(texts.source);
   return {[stream](std::size_t limit, std::vector<data::Record>& out) { return stream->next(limit, out); },
-          data::make_preference_transform(entry.type, family, entry.fields, tools.render,
-                                          name + ".type at " + entry.place.text())};
+          std::move(transform)};
 }
 
 inline Examples load_examples(const std::vector<DatasetConfig>& entries, const std::string& key, const RunConfig& c,
-                              const data::TextTools& tools, const RowProgress& progress,
+                              const data::TextTools& tools, const RowProgress& progress, const EntryRender& own,
                               std::vector<std::string>& notes) {
   const PreferenceConfig& p = c.preference;
   const data::PreferenceFamily family = preference_family(c);
@@ -163,9 +168,12 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
       core::stop_if_interrupted();
       if (progress) progress(settings.name, rows);
     };
-    const auto [rows, transform] = open_entry(entries[i], i, settings.name, c, tools, notes);
+    data::TextTools entry_tools = tools;
+    if (own && entries[i].has_template()) entry_tools.render = own(entries[i]);
+    settings.tokens.tools_column = entries[i].fields.tools;
+    const auto [rows, transform] = open_entry(entries[i], settings.name, c, entry_tools, notes);
     const std::size_t first = out.answers.examples();
-    const data::PreparedRows made = data::prepare_answers(rows, transform, settings, tools, out.answers);
+    const data::PreparedRows made = data::prepare_answers(rows, transform, settings, entry_tools, out.answers);
     out.digests.insert(out.digests.end(), made.digests.begin(), made.digests.end());
     note_counts(made.counts, settings.name, c, notes);
     std::vector<std::size_t> order(out.answers.examples() - first);
@@ -194,14 +202,14 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 }
 
 [[nodiscard]] inline PreferenceData make_preferences(const RunConfig& c, const data::TextTools& tools,
-                                                     const RowProgress& progress = {}) {
+                                                     const RowProgress& progress = {}, const EntryRender& own = {}) {
   PreferenceData out;
   Seen seen;
-  Examples train = load_examples(c.datasets, "datasets", c, tools, progress, out.notes);
+  Examples train = load_examples(c.datasets, "datasets", c, tools, progress, own, out.notes);
   if (c.dataset_exact_deduplication) drop_seen(train, seen, "datasets", out.notes);
   std::span<const std::size_t> order(train.order);
   if (!c.test_datasets.empty()) {
-    Examples test = load_examples(c.test_datasets, "test_datasets", c, tools, progress, out.notes);
+    Examples test = load_examples(c.test_datasets, "test_datasets", c, tools, progress, own, out.notes);
     if (c.dataset_exact_deduplication) drop_seen(test, seen, "test_datasets", out.notes);
     if (!test.order.empty()) out.evaluation = selected(test, test.order);
   } else if (c.val_set_size > 0) {
@@ -243,7 +251,10 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
       const data::DatasetSource& from = entry.source;
       const data::MessageFields& f = entry.fields;
       digest.add(entry.type.dump()).add(from.path + "|" + from.split + "|" + from.ds_type + "|" + from.field);
-      digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content);
+      digest.add(f.messages + "|" + f.chosen + "|" + f.rejected + "|" + f.role + "|" + f.content + "|" + f.tools);
+      for (const auto& [target, source] : f.properties) digest.add(target + "|" + source);
+      digest.add(std::to_string(entry.shard.index) + "/" + std::to_string(entry.shard.count));
+      if (const auto own = model.template_of(entry)) digest.add("template").add(own->source());
       for (const auto& [source, target] : f.roles) digest.add(source + "|" + target);
       if (const std::string function = function_of(entry.type); !function.empty())
         if (const auto file = python_file(function, c); !file.empty()) data::add_file(digest, file);
@@ -256,8 +267,11 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 
 [[nodiscard]] inline PreferenceData find_or_make(const RunConfig& c, const LanguageModel& model,
                                                  const data::TextTools& tools, const RowProgress& progress) {
+  const EntryRender own = [&](const DatasetConfig& entry) {
+    return model.renderer(c.trl.chat_template_kwargs, model.template_of(entry));
+  };
   if (!c.preference.dataset_prepared_path || c.preference.skip_prepare_dataset)
-    return make_preferences(c, tools, progress);
+    return make_preferences(c, tools, progress, own);
   const std::string key = preparation_key(c, model);
   const std::filesystem::path file =
       std::filesystem::path(*c.preference.dataset_prepared_path) / ("answers-" + key + ".bin");
@@ -270,7 +284,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
     out.prepared = true;
     return out;
   }
-  PreferenceData out = make_preferences(c, tools, progress);
+  PreferenceData out = make_preferences(c, tools, progress, own);
   data::write_prepared(
       file, key, {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()), out.notes});
   return out;

@@ -79,9 +79,15 @@ namespace rlalgo::config {
   return remote::module_file(function, python_search_paths(c));
 }
 
-// Entry number `index` of a list, transformed.
-[[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, std::size_t index,
-                                                     const RunConfig& c) {
+// The rows of an entry, or of its shard.
+[[nodiscard]] inline data::Table load_rows(const DatasetConfig& entry, const RunConfig& c) {
+  data::Table rows = data::load(entry.source);
+  if (entry.shard.whole()) return rows;
+  return rows.selected(data::rows_of_shard(rows.size(), entry.shard, c.seed, entry.place.text()));
+}
+
+// The rows of an entry, transformed.
+[[nodiscard]] inline data::Table load_python_dataset(const DatasetConfig& entry, const RunConfig& c) {
   std::filesystem::path tokenizer = c.tokenizer_config.value_or(c.base_model);
   if (!core::exists(tokenizer))
     tokenizer = data::find_in_hub_cache(data::HubKind::models, tokenizer.string(), c.model_revision.value_or(""))
@@ -89,8 +95,8 @@ namespace rlalgo::config {
   remote::PythonTransform transform(function_of(entry.type), c.keys,
                                     {.search_paths = python_search_paths(c),
                                      .tokenizer = tokenizer,
-                                     .dataset_index = static_cast<std::int64_t>(index)});
-  return transform(data::load(entry.source));
+                                     .dataset_index = static_cast<std::int64_t>(entry.index)});
+  return transform(load_rows(entry, c));
 }
 
 }  // namespace rlalgo::config

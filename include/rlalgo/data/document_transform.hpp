@@ -12,6 +12,9 @@
 // again, as axolotl 0.19 does it.
 // mask_thinking: the tokens from <think> to </think>, marks included, are not trained, also where the generation prompt
 // opens the thought; the prompt ends behind them. Where the marks are no single tokens nothing is masked.
+// Conversations are rendered with the row's tools and chat_template_kwargs (template_columns.hpp); a text that has such
+// columns is an error.
+//
 // A user's own function makes token ids itself: `input_ids`, and as it likes `labels` (−100: not trained), `attention_mask`
 // (0: padding, dropped) and `prompt_length`; without labels every token is trained, and where they begin is the
 // prompt_length of a row that has none (0: a text without a prompt).
@@ -27,13 +30,14 @@
 
 #include <rlalgo/data/document.hpp>
 #include <rlalgo/data/table.hpp>
+#include <rlalgo/data/template_columns.hpp>
 
 namespace rlalgo::data {
 
 // How a model's texts are read.
 struct DocumentTools {
   std::function<std::vector<TokenId>(const std::string& text, bool special)> encode;
-  std::function<std::string(const Json& messages, bool generation_prompt)> render;
+  Render render;
 };
 
 struct DocumentConfig {

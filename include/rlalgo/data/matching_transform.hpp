@@ -9,9 +9,11 @@
 //   ebft_reasoning.transform_split_thinking   thinking goes to reasoning_content of every message; the ground truth is put
 //                                             together again as "<think>\n…\n</think>\n\n…"
 //
-// Messages are the column messages, else conversations. Every other column is dropped. A conversation without an answer
+// Messages are the column messages, else conversations. Every other column is dropped, but for tools and
+// chat_template_kwargs, which the prompt is rendered with. A conversation without an answer
 // has the ground truth "". Source: axolotl 0.19 `prompt_strategies/ebft`.
-// Errors: [rlalgo.data.10] a row lacks a column, or it has another type.
+// Errors: [rlalgo.data.10] a row lacks a column, or it has another type; [rlalgo.data.35] the ground truth is an answer
+// with calls, which are not in its content.
 #pragma once
 
 #include <string>

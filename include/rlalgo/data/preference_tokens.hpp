@@ -5,18 +5,23 @@
 //                              longest common prefix of all of them (chosen and rejected together)
 //   end_id (orpo, simpo, cpo)  encoded without special tokens; begin-of-text is put before the prompt and the end id
 //                              after each answer unless they are there; each answer has its own boundary
-//   messages                   rendered by the chat template; no end token is appended to them under end_text
+//   messages                   rendered by the chat template, with the row's tools and variables (template_columns.hpp);
+//                              no end token is appended to them under end_text
 //
-// Length: first `excess` (drop, truncate, raise) on tokens of prompt and answers encoded apart, without special tokens;
-// then max_length on the whole: end_text keeps the first (or, keep_end, the last) max_length tokens of each sequence,
+// A prompt that is a text beside answers that are messages is the user's turn: before answers that begin with the
+// assistant, or the one that the answers have in common.
+//
+// Length: first `excess` (drop, truncate, raise) on tokens without special tokens, of texts prompt and answer encoded
+// apart, of messages the whole; then max_length on the whole: end_text keeps the first (or, keep_end, the last) max_length tokens of each sequence,
 // end_id cuts each answer to max_length − its prompt. A row whose prompt fills max_length is dropped and counted.
 //
 // Source: TRL (DPO, KTO, ORPO, CPO trainers; boundary and cuts as 1.16), axolotl (excess_length_strategy).
 // Errors: [rlalgo.data.10] a column is missing or has another type; [rlalgo.data.23] an empty prompt or answer;
 // [rlalgo.data.24] a label that is not true or false; [rlalgo.data.25] a row longer than sequence_len where that is an
-// error; [rlalgo.data.26] no row is left.
+// error; [rlalgo.data.26] no row is left; [rlalgo.data.34] a text as prompt beside conversations that do not hold it;
+// those of template_columns.hpp. What the chat template raises names the row.
 // Departures: a begin-of-text token that template and tokenizer both print is kept once. An unpaired family fed with
-// pairs takes chosen and rejected in turn (TRL: runs of 1000 rows of one label).
+// pairs takes chosen and rejected in turn (TRL: runs of 1000 rows of one label). orpo and cpo render the row's tools, too.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +59,7 @@ struct TokenizeConfig {
   Excess excess = Excess::drop;
   bool filter = true;     // apply `excess` (skip_prepare_dataset: no)
   bool keep_end = false;  // truncation_mode: keep_end
+  std::string tools_column = "tools";
 };
 
 // What became of the rows, to be told to the user.
@@ -96,6 +102,9 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 // to the answers; of two answers of which one begins with the other, the last common element stays with the answers.
 void extract_prompt(Json& row, const std::string& where);
 
+// A prompt that is a text beside answers that are messages, as messages.
+void place_text_prompt(Json& row, bool pair, const std::string& where);
+
 class PreferenceTokenizer {
  public:
   PreferenceTokenizer(TokenizeConfig config, const TextTools& tools) : config_(config), tools_(tools) {}
@@ -110,19 +119,27 @@ class PreferenceTokenizer {
 
   static bool label_of(const Json& row, const std::string& where);
 
-  [[nodiscard]] std::string plain(const Source& source) const;
+  void add_here(Json& row, std::int64_t number, const std::string& where, AnswerSet& out, TokenizeCounts& counts) const;
+
+  // Tokens of a prompt and of one of its answers.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> lengths(const Source& prompt, const Source& answer,
+                                                              const TemplateColumns& columns) const;
 
   // The rule of `excess`; cuts answers where that is asked for.
-  bool fits(const Source& prompt, std::vector<Source>& answers, const std::string& where, TokenizeCounts& counts) const;
+  bool fits(const Source& prompt, std::vector<Source>& answers, const TemplateColumns& columns,
+            const std::string& where, TokenizeCounts& counts) const;
 
   [[nodiscard]] std::vector<TokenId> encode_once(const std::string& text, bool special_tokens) const;
 
   // Texts of the prompt and of prompt + answer.
-  [[nodiscard]] std::pair<std::string, std::string> texts(const Source& prompt, const Source& answer) const;
+  [[nodiscard]] std::pair<std::string, std::string> texts(const Source& prompt, const Source& answer,
+                                                          const TemplateColumns& columns) const;
 
-  [[nodiscard]] Tokens end_with_text(const Source& prompt, const std::vector<Source>& answers) const;
+  [[nodiscard]] Tokens end_with_text(const Source& prompt, const std::vector<Source>& answers,
+                                     const TemplateColumns& columns) const;
 
-  [[nodiscard]] Tokens end_with_id(const Source& prompt, const std::vector<Source>& answers) const;
+  [[nodiscard]] Tokens end_with_id(const Source& prompt, const std::vector<Source>& answers,
+                                   const TemplateColumns& columns) const;
 
   // Cuts to max_length; false: the row is dropped.
   bool within_length(Tokens& tokens, const std::string& where, TokenizeCounts& counts) const;

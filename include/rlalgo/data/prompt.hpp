@@ -1,6 +1,7 @@
 // What a prompt is: a string, or a non-empty list of {role, content} messages; and the step from rows to prompts.
 //
-// A string is fed to the tokenizer as it is. Messages are rendered by the chat template. Every other column of the row,
+// A string is fed to the tokenizer as it is. Messages are rendered by the chat template; a content is a text or a list of
+// parts that are texts, and an assistant's message may have none. Every other column of the row,
 // except `completion` and `completion_ids`, goes to the reward functions.
 //
 // Errors: [rlalgo.data.10] a row has no prompt; [rlalgo.data.11] the prompt is neither form, naming row, message and
@@ -30,6 +31,16 @@ inline std::string excerpt(const Json& value) {
   core::raise("data", 11, {.what = what, .found = found, .expected = expected, .where = where});
 }
 
+// [{"type": "text", "text": …}, …]
+inline bool is_text_parts(const Json& content) {
+  if (!content.is_array() || content.empty()) return false;
+  for (const Json& part : content)
+    if (!part.is_object() || !part.contains("type") || part["type"] != "text" || !part.contains("text") ||
+        !part["text"].is_string())
+      return false;
+  return true;
+}
+
 }  // namespace detail
 
 // Raises unless `prompt` is one of the two forms. `where` names the row.
@@ -54,9 +65,8 @@ inline void check_prompt(const Json& prompt, const std::string& where) {
       detail::raise_prompt(which + " has no role", role == message.end() ? "no such field" : detail::excerpt(*role),
                            "a role such as \"user\"", where);
     const auto content = message.find("content");
-    const bool calls = message.contains("tool_calls") && !message["tool_calls"].is_null();
-    if (content != message.end() && content->is_string()) continue;
-    if (calls && (content == message.end() || content->is_null())) continue;
+    if (content != message.end() && (content->is_string() || detail::is_text_parts(*content))) continue;
+    if (*role == "assistant" && (content == message.end() || content->is_null())) continue;
     detail::raise_prompt("the content of " + which + " is not a text",
                          content == message.end() ? "no such field" : detail::excerpt(*content), "a string", where);
   }

@@ -57,12 +57,13 @@ struct TextMatchingConfig {
 
 // How texts are made and read.
 struct Texts {
-  std::function<std::string(const reward::Json& prompt)> render;  // the prompt as the model was asked it
-  std::function<TokenIds(std::string_view text)> encode;          // without added special tokens
+  // The prompt as the model was asked it; `columns`: the row's others.
+  std::function<std::string(const reward::Json& prompt, const reward::Json& columns)> render;
+  std::function<TokenIds(std::string_view text)> encode;  // without added special tokens
   // The conversation that dataset and samples have in turn, as texts: of the ground truth first, then of each answer.
-  std::function<std::vector<std::string>(const reward::Json& prompt, const reward::Json& turns,
-                                         const std::string& truth, std::span<const std::string> answers,
-                                         std::size_t first_row, std::int64_t step)>
+  std::function<std::vector<std::string>(
+      const reward::Json& prompt, const reward::Json& columns, const reward::Json& turns, const std::string& truth,
+      std::span<const std::string> answers, std::size_t first_row, std::int64_t step)>
       converse = {};
 };
 

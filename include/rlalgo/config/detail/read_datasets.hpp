@@ -1,7 +1,10 @@
 // The `datasets` and `test_datasets` lists.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
@@ -12,16 +15,9 @@ namespace rlalgo::config::detail {
 // Keys of an entry that shape conversations for supervised training or belong to other recipes.
 inline std::span<const RecognisedKey> idle_dataset_keys() {
   static constexpr std::string_view unused = "prompts come from type, or from the column prompt";
-  static constexpr std::string_view loading = "rows are read once, in this process";
   static const std::vector<RecognisedKey> keys = {{"trust_remote_code", "no Python code of a dataset is run"},
-                                                  {"shards", loading},
-                                                  {"shards_idx", loading},
-                                                  {"preprocess_shards", loading},
                                                   {"train_on_split", "write split"},
                                                   {"conversation", unused},
-                                                  {"chat_template", "set the top-level chat_template"},
-                                                  {"chat_template_jinja", "set the top-level chat_template_jinja"},
-                                                  {"field_tools", unused},
                                                   {"message_field_training", unused},
                                                   {"message_field_training_detail", unused},
                                                   {"roles_to_train", unused},
@@ -30,7 +26,6 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"drop_system_message", unused},
                                                   {"field_human", unused},
                                                   {"field_model", unused},
-                                                  {"field_thinking", unused},
                                                   {"split_thinking", unused},
                                                   {"template_thinking_key", unused},
                                                   {"logprobs_field", unused},
@@ -48,10 +43,20 @@ inline void read_message_fields(Reader& reader, const std::string& key, data::Me
   reader.read("field_rejected", out.rejected);
   reader.read("message_field_role", out.role);
   reader.read("message_field_content", out.content);
+  reader.read("field_tools", out.tools);
+  std::string thinking;
+  reader.read("field_thinking", thinking);
+  if (!thinking.empty() && thinking != "reasoning_content") out.properties["reasoning_content"] = thinking;
   if (const Node* node = reader.take("message_property_mappings"); node != nullptr) {
     Reader nested(*node, key + ".message_property_mappings.", reader.findings());
     nested.read("role", out.role);
     nested.read("content", out.content);
+    for (const Member& member : node->members) {
+      if (member.key == "role" || member.key == "content") continue;
+      std::string source;
+      nested.read(member.key, source);
+      if (!source.empty()) out.properties[member.key] = source;
+    }
     nested.finish();
   }
   if (const Node* node = reader.take("roles"); node != nullptr) {
@@ -89,7 +94,34 @@ inline void read_data_files(Reader& reader, const std::string& key, data::Datase
   if (out.split_files.empty()) raise_type(key, *node, "a map from split to files, such as {train: a.jsonl}");
 }
 
-inline DatasetConfig read_dataset(const Node& node, const std::string& key, Findings& findings) {
+// Entries of `entry`: one, or one for each of preprocess_shards.
+inline std::vector<DatasetConfig> read_shards(Reader& reader, const std::string& key, const DatasetConfig& entry) {
+  std::int64_t shards = 0, pieces = 0;
+  std::optional<std::int64_t> index;
+  const auto count = [&](const char* name, std::int64_t& value) {
+    if (reader.read(name, value) && value < 1)
+      raise_range(key + "." + name, *reader.section().find(name), "at least 1");
+  };
+  count("shards", shards);
+  reader.read("shards_idx", index);
+  count("preprocess_shards", pieces);
+  const auto wrong = [&](const std::string& what, const std::string& remedy) {
+    core::raise_usage("config", 8, {.what = what, .where = entry.place.text(), .remedy = remedy});
+  };
+  if (index && shards == 0) wrong(key + ".shards_idx without shards", "set shards, the number of parts");
+  if (shards > 0 && pieces > 0)
+    wrong(key + ".shards and preprocess_shards exclude each other", "remove preprocess_shards: one part is read");
+  if (index && (*index < 0 || *index >= shards))
+    wrong(key + ".shards_idx is " + std::to_string(*index) + " of " + std::to_string(shards) + " shards",
+          "the first is 0, the last shards - 1");
+  std::vector<DatasetConfig> out(pieces > 0 ? static_cast<std::size_t>(pieces) : 1, entry);
+  for (std::size_t k = 0; k < out.size(); ++k)
+    out[k].shard =
+        pieces > 0 ? data::Shard{pieces, static_cast<std::int64_t>(k)} : data::Shard{shards, index.value_or(0)};
+  return out;
+}
+
+inline std::vector<DatasetConfig> read_dataset(const Node& node, const std::string& key, Findings& findings) {
   DatasetConfig out;
   out.place = node.place;
   Reader reader(node, key + ".", findings);
@@ -106,6 +138,9 @@ inline DatasetConfig read_dataset(const Node& node, const std::string& key, Find
     out.type = to_json(*type);
   }
   read_message_fields(reader, key, out.fields);
+  reader.read("chat_template", out.chat_template);
+  reader.read("chat_template_jinja", out.chat_template_jinja);
+  std::vector<DatasetConfig> entries = read_shards(reader, key, out);
   apply_idle(reader, idle_dataset_keys());
   reader.finish();
   if (out.source.path.empty() && !out.source.has_data_files())
@@ -113,7 +148,7 @@ inline DatasetConfig read_dataset(const Node& node, const std::string& key, Find
                       {.what = key + " names no data",
                        .expected = "path: a file, a directory, a pattern or a cached id, or json with data_files",
                        .where = node.place.text()});
-  return out;
+  return entries;
 }
 
 inline void read_datasets(Reader& reader, const std::string& key, std::vector<DatasetConfig>& out) {
@@ -121,7 +156,10 @@ inline void read_datasets(Reader& reader, const std::string& key, std::vector<Da
   if (node == nullptr) return;
   if (node->kind != Kind::sequence) raise_type(key, *node, "a list, one item per line after a dash: - path: …");
   for (std::size_t i = 0; i < node->items.size(); ++i)
-    out.push_back(read_dataset(node->items[i], key + "[" + std::to_string(i) + "]", reader.findings()));
+    for (DatasetConfig& entry : read_dataset(node->items[i], key + "[" + std::to_string(i) + "]", reader.findings())) {
+      entry.index = i;
+      out.push_back(std::move(entry));
+    }
 }
 
 }  // namespace rlalgo::config::detail

@@ -23,30 +23,13 @@
 #include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
+#include <rlalgo/config/prompt_tokens.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/rollout_function.hpp>
 #include <rlalgo/config/sharding.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
-
-inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const LanguageModel& model,
-                             const RunConfig& config, const data::Json& tools) {
-  const std::int64_t limit = model.max_positions;
-  for (data::TokenizedPrompt& prompt : prompts) {
-    core::stop_if_interrupted();
-    if (!tools.is_null()) require_messages(prompt, config);
-    prompt.ids = model.encode(prompt.prompt, config.trl.chat_template_kwargs,
-                              config.nemo_gym.enabled ? data::gym_tools(prompt.columns) : tools);
-    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
-      core::raise("config", 27,
-                  {.what = "a prompt leaves no room for a completion",
-                   .found = std::to_string(prompt.ids.size()) + " tokens",
-                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
-                   .where = "dataset row " + std::to_string(prompt.row),
-                   .remedy = "shorten or drop the row"});
-  }
-}
 
 template <class Unused>
 run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
@@ -74,8 +57,13 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
     require_truths(config, model, *truths, prompts.evaluation);
   }
   const data::Json tools = environments ? environments->tools() : data::Json();
-  tokenize_prompts(prompts.train, model, config, tools);
-  tokenize_prompts(prompts.evaluation, model, config, tools);
+  if (plays_rows(config) && !config.nemo_gym.enabled && messages.note)
+    for (const char* column : {"tools", "chat_template_kwargs"})
+      if (!prompts.train.empty() && prompts.train.front().columns.contains(column))
+        messages.note("the column " + std::string(column) +
+                      " is data for the environment or function; no prompt is rendered with it");
+  tokenize_prompts(prompts.train, prompts.train_rows, model, config, tools);
+  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, tools);
   mask_thoughts(config, model, prompts.train);
   mask_thoughts(config, model, prompts.evaluation);
   auto settings =

@@ -16,6 +16,7 @@
 #include <rlalgo/data/document_transform.hpp>
 #include <rlalgo/data/matching_transform.hpp>
 #include <rlalgo/data/prompt.hpp>
+#include <rlalgo/data/template_columns.hpp>
 
 namespace rlalgo::data {
 
@@ -48,14 +49,14 @@ RLALGO_INLINE std::optional<TokenId> single_token(const DocumentTools& tools, co
   return ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
 }
 
-RLALGO_INLINE Document conversation(const Json& messages, bool last_alone, const DocumentTools& tools,
-                                    const DocumentConfig& config) {
+RLALGO_INLINE Document conversation(const Json& messages, const TemplateColumns& columns, bool last_alone,
+                                    const DocumentTools& tools, const DocumentConfig& config) {
   Document out;
   if (messages.empty()) {
     out.prompt_length = 0;
     return out;
   }
-  out.ids = tools.encode(tools.render(messages, false), false);
+  out.ids = tools.encode(tools.render(messages, false, columns), false);
   cut(out.ids, config.length);
   out.loss_mask.assign(out.ids.size(), 0);
   std::vector<std::size_t> answers;
@@ -65,9 +66,9 @@ RLALGO_INLINE Document conversation(const Json& messages, bool last_alone, const
   Json shown = Json::array();
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (std::find(answers.begin(), answers.end(), i) != answers.end()) {
-      const std::size_t begin = tools.encode(tools.render(shown, true), false).size();
+      const std::size_t begin = tools.encode(tools.render(shown, true, columns), false).size();
       shown.push_back(messages[i]);
-      const std::size_t end = tools.encode(tools.render(shown, false), false).size();
+      const std::size_t end = tools.encode(tools.render(shown, false, columns), false).size();
       for (std::size_t t = begin; t < std::min(end, out.ids.size()); ++t) out.loss_mask[t] = 1;
       continue;
     }
@@ -144,9 +145,13 @@ RLALGO_INLINE const std::vector<std::string>& document_transform_names() {
 
 RLALGO_INLINE Document document_of(const std::string& name, const Json& row, const std::string& where,
                                    const DocumentTools& tools, const DocumentConfig& config) {
-  if (name == "ebft_strided_structured.transform") return detail::prompt_and_completion(row, where, tools, config);
+  TemplateColumns columns = template_columns(row, where);
+  if (columns.tools.empty()) columns.tools = nullptr;
   if (name == "ebft_strided_chat.transform" || name == "ebft_reasoning.transform_strided")
-    return detail::conversation(messages_of(row, where), name == "ebft_reasoning.transform_strided", tools, config);
+    return detail::conversation(messages_of(row, where), columns, name == "ebft_reasoning.transform_strided", tools,
+                                config);
+  require_no_template_columns(columns, where);
+  if (name == "ebft_strided_structured.transform") return detail::prompt_and_completion(row, where, tools, config);
   if (!row.contains("question") && !row.contains("text"))
     core::raise("data", 10,
                 {.what = "the row has no text", .expected = "a column \"question\" or \"text\"", .where = where});

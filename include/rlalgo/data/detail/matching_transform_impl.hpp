@@ -11,6 +11,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/matching_transform.hpp>
+#include <rlalgo/data/preference_row.hpp>
 #include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/table.hpp>
 
@@ -43,6 +44,12 @@ RLALGO_INLINE std::string content_of(const Json& message) {
   return content != message.end() && content->is_string() ? content->get<std::string>() : std::string();
 }
 
+// The content of an answer that is a ground truth.
+RLALGO_INLINE std::string truth_of(const Json& message, const std::string& where) {
+  require_content_alone(message, where, {"tool_calls"});
+  return content_of(message);
+}
+
 // Places of the assistant's messages.
 RLALGO_INLINE std::vector<std::size_t> answers_of(const Json& messages) {
   std::vector<std::size_t> out;
@@ -71,7 +78,7 @@ RLALGO_INLINE std::string without_thoughts(std::string text) {
   return strip(text);
 }
 
-// Role, content and reasoning_content of a message; what an answer thinks in its content is taken apart.
+// The message with a reasoning_content; what an answer thinks in its content is taken apart.
 RLALGO_INLINE Json split_thinking(const Json& message) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> marks = {
       {{"<think>", "</think>"}, {"<reasoning>", "</reasoning>"}, {"<|begin_of_thought|>", "<|end_of_thought|>"}}};
@@ -87,7 +94,10 @@ RLALGO_INLINE Json split_thinking(const Json& message) {
       content = strip(std::string_view(content).substr(end + close.size()));
       break;
     }
-  return {{"role", message["role"]}, {"content", content}, {"reasoning_content", thought}};
+  Json out = message;
+  out["content"] = content;
+  out["reasoning_content"] = thought;
+  return out;
 }
 
 RLALGO_INLINE Json matching_row(Json prompt, std::string truth) {
@@ -134,15 +144,16 @@ RLALGO_INLINE std::vector<Json> matching_rows(const std::string& name, const Jso
   if (name.starts_with("ebft_chat_multiturn")) {
     if (name.ends_with("_all_turns")) {
       std::vector<Json> out;
-      for (const std::size_t i : answers) out.push_back(matching_row(before(messages, i), content_of(messages[i])));
+      for (const std::size_t i : answers)
+        out.push_back(matching_row(before(messages, i), truth_of(messages[i], where)));
       return out;
     }
     if (name.ends_with("_last_turn")) {
       if (answers.empty()) return {matching_row(Json::array(), "")};
-      return {matching_row(before(messages, answers.back()), content_of(messages[answers.back()]))};
+      return {matching_row(before(messages, answers.back()), truth_of(messages[answers.back()], where))};
     }
     if (answers.empty()) return {matching_row(messages, "")};
-    Json out = matching_row(before(messages, answers.front()), content_of(messages[answers.front()]));
+    Json out = matching_row(before(messages, answers.front()), truth_of(messages[answers.front()], where));
     out["remaining_turns"] = Json::array();
     for (std::size_t i = answers.front() + 1; i < messages.size(); ++i) out["remaining_turns"].push_back(messages[i]);
     return {out};
@@ -152,7 +163,7 @@ RLALGO_INLINE std::vector<Json> matching_rows(const std::string& name, const Jso
     for (Json& message : messages) message = split_thinking(message);
   if (answers.empty()) return {matching_row(before(messages, messages.empty() ? 0 : messages.size() - 1), "")};
   const Json& last = messages[answers.back()];
-  std::string truth = content_of(last);
+  std::string truth = truth_of(last, where);
   if (name.ends_with("_answer_only")) truth = without_thoughts(truth);
   if (split && !last["reasoning_content"].get_ref<const std::string&>().empty())
     truth = "<think>\n" + last["reasoning_content"].get<std::string>() + "\n</think>\n\n" + truth;
@@ -162,7 +173,12 @@ RLALGO_INLINE std::vector<Json> matching_rows(const std::string& name, const Jso
 RLALGO_INLINE Table matching_table(const std::string& name, const Table& table) {
   Table out;
   for (std::size_t i = 0; i < table.size(); ++i)
-    for (Json& row : matching_rows(name, table.row(i), table.where(i))) out.append(std::move(row), table.origin(i));
+    for (Json& row : matching_rows(name, table.row(i), table.where(i))) {
+      for (const char* column : {"tools", "chat_template_kwargs"})
+        if (const auto cell = table.row(i).find(column); cell != table.row(i).end() && !cell->is_null())
+          row[column] = *cell;
+      out.append(std::move(row), table.origin(i));
+    }
   return out;
 }
 

@@ -13,11 +13,13 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/located.hpp>
 #include <rlalgo/data/answer_set.hpp>
 #include <rlalgo/data/preference_row.hpp>
 #include <rlalgo/data/preference_tokens.hpp>
 #include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/table.hpp>
+#include <rlalgo/data/template_columns.hpp>
 
 namespace rlalgo::data {
 
@@ -85,12 +87,63 @@ RLALGO_INLINE void extract_prompt(Json& row, const std::string& where) {
   row["rejected"] = lose.substr(n);
 }
 
+RLALGO_INLINE void place_text_prompt(Json& row, bool pair, const std::string& where) {
+  const Json* const text = present(row, "prompt");
+  const Json* const first = present(row, pair ? "chosen" : "completion");
+  const Json* const second = pair ? present(row, "rejected") : first;
+  if (text == nullptr || !text->is_string() || first == nullptr || second == nullptr) return;
+  if (!first->is_array() && !second->is_array()) return;
+  const auto refuse = [&](const std::string& found) {
+    core::raise("data", 34,
+                {.what = "the prompt is a text, and the answers are conversations that it is no turn of",
+                 .found = found,
+                 .expected = "answers that begin with the assistant, or with the turn that the prompt is",
+                 .where = where,
+                 .remedy = "write the prompt as messages, [{\"role\": \"user\", \"content\": …}]"});
+  };
+  const auto role = [](const Json& message) {
+    const auto found = message.is_object() ? message.find("role") : message.end();
+    return message.is_object() && found != message.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const auto begins = [&](const Json& answer) {
+    return answer.is_string() || (!answer.empty() && role(answer[0]) == "assistant");
+  };
+  if (begins(*first) && begins(*second)) {
+    row["prompt"] = Json::array({message("user", text->get<std::string>())});
+    return;
+  }
+  if (!first->is_array() || !second->is_array()) refuse("a text and a conversation");
+  std::size_t n = 0;
+  while (n + 1 < std::min(first->size(), second->size()) && (*first)[n] == (*second)[n]) ++n;
+  bool held = false;
+  for (std::size_t i = 0; i < n; ++i)
+    held = held || (role((*first)[i]) == "user" && (*first)[i].contains("content") && (*first)[i]["content"] == *text);
+  if (!held) refuse(excerpt(*text));
+  const auto part = [](const Json& list, std::size_t from, std::size_t to) {
+    Json out = Json::array();
+    for (std::size_t i = from; i < to; ++i) out.push_back(list[i]);
+    return out;
+  };
+  Json prompt = part(*first, 0, n), win = part(*first, n, first->size()), lose = part(*second, n, second->size());
+  row["prompt"] = std::move(prompt);
+  row[pair ? "chosen" : "completion"] = std::move(win);
+  if (pair) row["rejected"] = std::move(lose);
+}
+
 RLALGO_INLINE void PreferenceTokenizer::add(Json row, std::int64_t number, const std::string& where, AnswerSet& out,
                                             TokenizeCounts& counts) const {
+  core::located(where, [&] { add_here(row, number, where, out, counts); });
+}
+
+RLALGO_INLINE void PreferenceTokenizer::add_here(Json& row, std::int64_t number, const std::string& where,
+                                                 AnswerSet& out, TokenizeCounts& counts) const {
   ++counts.rows;
   const bool unpaired = config_.family == PreferenceFamily::unpaired;
   const bool pair = !unpaired || (present(row, "completion") == nullptr && present(row, "chosen") != nullptr);
   if (pair) extract_prompt(row, where);
+  place_text_prompt(row, pair, where);
+  TemplateColumns columns = template_columns(row, where, config_.tools_column);
+  if (config_.end == EndRule::id && columns.tools.empty()) columns.tools = nullptr;  // as TRL's apply_chat_template
   const Source prompt = source_of(row, "prompt", where);
   std::vector<Source> answers;
   std::vector<bool> desirable;
@@ -101,9 +154,11 @@ RLALGO_INLINE void PreferenceTokenizer::add(Json row, std::int64_t number, const
     answers = {source_of(row, "completion", where)};
     desirable = {label_of(row, where)};
   }
+  if (!prompt.messages()) require_no_template_columns(columns, where);
   counts.answers += static_cast<std::int64_t>(answers.size());
-  if (config_.filter && !fits(prompt, answers, where, counts)) return;
-  Tokens tokens = config_.end == EndRule::text ? end_with_text(prompt, answers) : end_with_id(prompt, answers);
+  if (config_.filter && !fits(prompt, answers, columns, where, counts)) return;
+  Tokens tokens =
+      config_.end == EndRule::text ? end_with_text(prompt, answers, columns) : end_with_id(prompt, answers, columns);
   if (!within_length(tokens, where, counts)) return;
   if (pair && tokens.answers[0] == tokens.answers[1]) ++counts.identical;
   counts.kept += unpaired ? static_cast<std::int64_t>(answers.size()) : 1;
@@ -124,32 +179,39 @@ RLALGO_INLINE bool PreferenceTokenizer::label_of(const Json& row, const std::str
                .remedy = "true marks a desirable completion, false an undesirable one"});
 }
 
-RLALGO_INLINE std::string PreferenceTokenizer::plain(const Source& source) const {
-  return source.messages() ? tools_.render(source.value, false) : source.text;
-}
-
-RLALGO_INLINE bool PreferenceTokenizer::fits(const Source& prompt, std::vector<Source>& answers,
-                                             const std::string& where, TokenizeCounts& counts) const {
-  if (!config_.max_length) return true;
-  const std::int64_t limit = *config_.max_length;
+RLALGO_INLINE std::pair<std::int64_t, std::int64_t> PreferenceTokenizer::lengths(const Source& prompt,
+                                                                                 const Source& answer,
+                                                                                 const TemplateColumns& columns) const {
   const auto length = [&](const std::string& text) {
     return static_cast<std::int64_t>(tools_.encode(text, false).size());
   };
-  const std::int64_t prompt_length = length(prompt.messages() ? tools_.render(prompt.value, true) : prompt.text);
+  if (!prompt.messages()) return {length(prompt.text), length(answer.text)};
+  const auto [head, whole] = texts(prompt, answer, columns);
+  const std::int64_t prompt_length = length(head);
+  return {prompt_length, std::max<std::int64_t>(length(whole) - prompt_length, 0)};
+}
+
+RLALGO_INLINE bool PreferenceTokenizer::fits(const Source& prompt, std::vector<Source>& answers,
+                                             const TemplateColumns& columns, const std::string& where,
+                                             TokenizeCounts& counts) const {
+  if (!config_.max_length) return true;
+  const std::int64_t limit = *config_.max_length;
   for (Source& answer : answers) {
-    const std::vector<TokenId> ids = tools_.encode(plain(answer), false);
-    if (prompt_length + static_cast<std::int64_t>(ids.size()) <= limit) continue;
+    const auto [prompt_length, answer_length] = lengths(prompt, answer, columns);
+    if (prompt_length + answer_length <= limit) continue;
     if (config_.excess == Excess::raise)
       core::raise("data", 25,
                   {.what = "a row is longer than sequence_len",
-                   .found = std::to_string(prompt_length) + " + " + std::to_string(ids.size()) + " tokens",
+                   .found = std::to_string(prompt_length) + " + " + std::to_string(answer_length) + " tokens",
                    .expected = "at most " + std::to_string(limit),
                    .where = where,
                    .remedy = "raise sequence_len, or set excess_length_strategy: drop or truncate"});
     const std::int64_t room = limit - prompt_length;
     if (config_.excess == Excess::truncate && room > 0 && !answer.messages()) {
-      answer.text = tools_.decode(std::span(ids).first(static_cast<std::size_t>(room)));
-      if (!answer.text.empty() && prompt_length + length(answer.text) <= limit) {
+      const std::vector<TokenId> ids = tools_.encode(answer.text, false);
+      answer.text = tools_.decode(std::span(ids).first(std::min(ids.size(), static_cast<std::size_t>(room))));
+      const auto [head, cut] = lengths(prompt, answer, columns);
+      if (!answer.text.empty() && head + cut <= limit) {
         ++counts.truncated;
         continue;
       }
@@ -167,24 +229,25 @@ RLALGO_INLINE std::vector<TokenId> PreferenceTokenizer::encode_once(const std::s
   return ids;
 }
 
-RLALGO_INLINE std::pair<std::string, std::string> PreferenceTokenizer::texts(const Source& prompt,
-                                                                             const Source& answer) const {
-  if (!prompt.messages()) return {prompt.text, prompt.text + plain(answer)};
+RLALGO_INLINE std::pair<std::string, std::string> PreferenceTokenizer::texts(const Source& prompt, const Source& answer,
+                                                                             const TemplateColumns& columns) const {
+  if (!prompt.messages()) return {prompt.text, prompt.text + answer.text};
   Json whole = prompt.value;
   if (answer.messages())
     for (const Json& m : answer.value) whole.push_back(m);
   else
     whole.push_back(Json{{"role", "assistant"}, {"content", answer.text}});
-  return {tools_.render(prompt.value, true), tools_.render(whole, false)};
+  return {tools_.render(prompt.value, true, columns), tools_.render(whole, false, columns)};
 }
 
 RLALGO_INLINE PreferenceTokenizer::Tokens PreferenceTokenizer::end_with_text(const Source& prompt,
-                                                                             const std::vector<Source>& answers) const {
+                                                                             const std::vector<Source>& answers,
+                                                                             const TemplateColumns& columns) const {
   std::vector<std::vector<TokenId>> whole;
   std::size_t boundary = static_cast<std::size_t>(-1);
   const bool special = !prompt.messages();
   for (const Source& answer : answers) {
-    auto [head, full] = texts(prompt, answer);
+    auto [head, full] = texts(prompt, answer, columns);
     if (special && !answer.messages() && !full.ends_with(tools_.eos_text)) full += tools_.eos_text;
     whole.push_back(encode_once(full, special));
     boundary = std::min(boundary, common_prefix(encode_once(head, special), whole.back()));
@@ -200,10 +263,11 @@ RLALGO_INLINE PreferenceTokenizer::Tokens PreferenceTokenizer::end_with_text(con
 }
 
 RLALGO_INLINE PreferenceTokenizer::Tokens PreferenceTokenizer::end_with_id(const Source& prompt,
-                                                                           const std::vector<Source>& answers) const {
+                                                                           const std::vector<Source>& answers,
+                                                                           const TemplateColumns& columns) const {
   Tokens out;
   for (const Source& answer : answers) {
-    const auto [head, full] = texts(prompt, answer);
+    const auto [head, full] = texts(prompt, answer, columns);
     const std::vector<TokenId> ids = tools_.encode(full, false);
     const std::size_t common = common_prefix(tools_.encode(head, false), ids);
     const bool begins = tools_.bos && (common == 0 || ids.front() != *tools_.bos);

@@ -16,6 +16,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/digest.hpp>
+#include <rlalgo/core/located.hpp>
 #include <rlalgo/core/processors.hpp>
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/answer_set.hpp>
@@ -60,7 +61,7 @@ RLALGO_INLINE void AnswerMaker::add(std::vector<Record>& records, AnswerSet& out
 
 RLALGO_INLINE void AnswerMaker::make(Piece& piece, std::int64_t number, Record& record) const {
   const std::string where = record.origin.text();
-  transform_(record.value, where);
+  core::located(where, [&] { transform_(record.value, where); });
   const std::size_t before = piece.answers.examples();
   if (!config_.digests) return tokenizer_.add(std::move(record.value), number, where, piece.answers, piece.counts);
   tokenizer_.add(record.value, number, where, piece.answers, piece.counts);

@@ -177,13 +177,13 @@ RLALGO_INLINE TextGroup TextMatching::group(const reward::RewardCall& call, std:
                               : truth->dump(-1, ' ', false, reward::Json::error_handler_t::replace),
                  .expected = "a text",
                  .remedy = "drop the row, or choose a type: ebft_….transform that fills it"});
-  const std::string prompt = texts_.render(*call.prompts[begin]);
+  const std::string prompt = texts_.render(*call.prompts[begin], call.columns[begin]);
   TextGroup out;
   out.prompt_length = static_cast<std::int64_t>(texts_.encode(prompt).size());
   if (converses(call, begin)) {
     const auto texts =
-        texts_.converse(*call.prompts[begin], *detail::turns(call.columns[begin]), truth->get_ref<const std::string&>(),
-                        call.texts.subspan(begin, end - begin), begin, call.step);
+        texts_.converse(*call.prompts[begin], call.columns[begin], *detail::turns(call.columns[begin]),
+                        truth->get_ref<const std::string&>(), call.texts.subspan(begin, end - begin), begin, call.step);
     out.truth = encode(texts.at(0));
     for (std::size_t i = 1; i < texts.size(); ++i) out.samples.push_back(encode(texts[i]));
     return out;

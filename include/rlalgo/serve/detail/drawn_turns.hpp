@@ -47,8 +47,9 @@ struct DrawnTurn {
 // Whether a message says what was drawn, as text: all of it, up to a stop string, or beside calls and thoughts.
 [[nodiscard]] inline bool says(const Json& message, const std::string& drawn) {
   const auto content = message.find("content");
-  if (content == message.end() || !content->is_string()) return false;
-  const std::string_view told = without_spaces_around(content->get_ref<const std::string&>());
+  if (content != message.end() && !content->is_string()) return false;
+  const std::string_view told =
+      content == message.end() ? std::string_view() : without_spaces_around(content->get_ref<const std::string&>());
   const std::size_t at = without_spaces_around(drawn).find(told);
   const bool alone = !message.contains("tool_calls") && !message.contains("reasoning_content") &&
                      !message.contains("reasoning") && !message.contains("thinking");

@@ -140,7 +140,7 @@ RLALGO_INLINE Json checked_messages(const Json& messages, const std::string& pla
     if (lacks && !assistant)
       refuse_request(400, 2, {.what = "a message has no content", .where = at + ".content"}, at + ".content");
     if (lacks)
-      message["content"] = "";
+      message.erase("content");
     else if (message["content"].is_array())
       message["content"] = detail::joined_parts(message["content"], at + ".content");
     else if (!message["content"].is_string())

@@ -1,0 +1,97 @@
+// Prompts of online methods as token ids: each through the chat template of its data set or of the run, with the row's
+// own tools and variables.
+//
+// Rows that somebody plays (an environment, tools, a rollout function, a NeMo Gym's agents) are rendered with the run's
+// tools and variables alone: their columns are data for whom they are handed to.
+//
+// Errors: [rlalgo.config.27] a prompt leaves no room for a completion; (usage) [rlalgo.config.8] a data set with a chat
+// template of its own where completions are played or matched by features; those of data/template_columns.hpp and of
+// the chat template, with the file and line of the row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rlalgo/config/environment.hpp>
+#include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/run_config.hpp>
+#include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/core/located.hpp>
+#include <rlalgo/data/gym_row.hpp>
+#include <rlalgo/data/rollout.hpp>
+#include <rlalgo/data/template_columns.hpp>
+
+namespace rlalgo::config {
+
+// Whether somebody else than a single draw makes a completion of a row: its columns are then theirs.
+[[nodiscard]] inline bool plays_rows(const RunConfig& c) {
+  return c.trl.has_turns() || c.trl.rollout_func.has_value() || c.nemo_gym.enabled;
+}
+
+// What a row's prompt is rendered with.
+struct RowTemplate {
+  data::Json tools, kwargs;
+  RowTemplate(const data::Json& columns, const data::Json& run) {
+    const data::TemplateColumns own = data::template_columns(columns, "");
+    if (!own.tools.empty()) tools = own.tools;
+    kwargs = data::merged_kwargs(run, own.kwargs);
+  }
+};
+
+// What a prompt is rendered with. The columns tools and chat_template_kwargs are the prompt's, unless somebody plays the
+// row: then they are data like any other.
+inline data::TemplateColumns shown_with(const data::TokenizedPrompt& prompt, const RunConfig& config,
+                                        const data::Json& tools, const std::string& where) {
+  if (config.nemo_gym.enabled) return {.tools = data::gym_tools(prompt.columns), .kwargs = nullptr};
+  if (plays_rows(config)) return {.tools = tools, .kwargs = nullptr};
+  data::TemplateColumns out = data::template_columns(prompt.columns, where);
+  if (out.tools.empty()) out.tools = nullptr;
+  if (!prompt.prompt->is_array()) data::require_no_template_columns(out, where);
+  return out;
+}
+
+// `tools`: those of an environment; null: there is none.
+inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const PromptRows& rows,
+                             const LanguageModel& model, const RunConfig& config, const data::Json& tools) {
+  const std::int64_t limit = model.max_positions;
+  std::map<const DatasetConfig*, std::shared_ptr<const text::ChatTemplate>> own;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    core::stop_if_interrupted();
+    data::TokenizedPrompt& prompt = prompts[i];
+    const std::string where = rows.where(i, prompt.row);
+    if (!tools.is_null()) require_messages(prompt, config);
+    const DatasetConfig* const entry = rows.templates.empty() ? nullptr : rows.templates[i];
+    if (entry != nullptr && (plays_rows(config) || matches_features(config)))
+      core::raise_usage("config", 8,
+                        {.what = "a data set with a chat template of its own does not go with " +
+                                 std::string(matches_features(config) ? "rl: ebft" : "completions that somebody plays"),
+                         .where = entry->place.text(),
+                         .remedy = "set the run's chat_template"});
+    core::located(where, [&] {
+      const data::TemplateColumns shown = shown_with(prompt, config, tools, where);
+      if (entry != nullptr && !own.contains(entry)) own[entry] = model.template_of(*entry);
+      const data::Json kwargs = data::merged_kwargs(config.trl.chat_template_kwargs, shown.kwargs);
+      prompt.ids = prompt.prompt->is_string()
+                       ? model.encode(prompt.prompt)
+                       : model.tokenizer.encode(model.render(prompt.prompt, true, kwargs, shown.tools,
+                                                             entry != nullptr ? own[entry].get() : nullptr),
+                                                false);
+    });
+    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
+      core::raise("config", 27,
+                  {.what = "a prompt leaves no room for a completion",
+                   .found = std::to_string(prompt.ids.size()) + " tokens",
+                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
+                   .where = where,
+                   .remedy = "shorten or drop the row"});
+  }
+}
+
+}  // namespace rlalgo::config

@@ -1,0 +1,112 @@
+#include <filesystem>
+
+#include <support/scratch.hpp>
+
+#include <rlalgo/config/prompt_tokens.hpp>
+
+using namespace rlalgo::config;
+using rlalgo::data::Json;
+using rlalgo::support::lacks;
+using rlalgo::support::raised_by;
+using rlalgo::support::ScratchDirectory;
+
+namespace {
+
+constexpr const char* shown =
+    "{% if tools %}[{{ tools | map(attribute='name') | join(',') }}]{% endif %}{% for d in documents or [] %}({{ "
+    "d.text "
+    "}}){% endfor %}{{ mode or '' }}{% if messages[0].content == 'bad' %}{{ raise_exception('no') }}{% endif %}{% for "
+    "m in "
+    "messages %}{{ m.role }}:{{ m.content }};{% endfor %}";
+
+RunConfig run(const std::string& path, const char* chat_template = shown) {
+  RunConfig c;
+  c.base_model = (std::filesystem::path(rlalgo::support::test_dir) / "../examples/quickstart/model").string();
+  c.chat_template_jinja = chat_template;
+  c.shuffle_merged_datasets = false;
+  DatasetConfig entry;
+  entry.source.path = path;
+  c.datasets = {entry};
+  return c;
+}
+
+std::vector<std::string> texts(const RunConfig& c, const Json& tools = nullptr) {
+  Prompts prompts = load_prompts(c);
+  const LanguageModel model = load_text_half(c, find_model(c));
+  tokenize_prompts(prompts.train, prompts.train_rows, model, c, tools);
+  std::vector<std::string> out;
+  for (const auto& prompt : prompts.train) out.push_back(model.tokenizer.decode(prompt.ids, false));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a prompt is rendered with its row's tools and variables, which go before the run's") {
+  const ScratchDirectory scratch;
+  RunConfig c = run(scratch.write(
+      "rows.jsonl",
+      R"({"prompt": [{"role": "user", "content": "a", "tool_calls": null}], "tools": [{"name": "f"}, {"name": "g"}]}
+{"prompt": [{"role": "user", "content": "b"}], "tools": []}
+{"prompt": [{"role": "user", "content": "c"}], "chat_template_kwargs": {"mode": "own ", "documents": [{"text": "D"}]}}
+{"prompt": [{"role": "user", "content": "d"}], "chat_template_kwargs": {}}
+)"));
+  c.trl.chat_template_kwargs = {{"mode", "run "}};
+  CHECK(texts(c) == std::vector<std::string>{"[f,g]run user:a;", "run user:b;", "(D)own user:c;", "run user:d;"});
+  c.datasets[0].fields.tools = "mine";
+  c.datasets[0].source.path = scratch.write(
+      "mine.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"mine\": [{\"name\": \"h\"}]}\n");
+  CHECK(texts(c).front() == "[h]run user:a;");
+  c.datasets[0].fields.tools = "tools";
+  c.datasets[0].source.path = (scratch.path() / "rows.jsonl").string();
+  // Somebody who plays the row has the columns; the model sees the run's tools.
+  c.trl.tools = {"calculator"};
+  CHECK(texts(c, Json::array({{{"name", "calculator"}}})).front() == "[calculator]run user:a;");
+}
+
+TEST_CASE("each data set has its own chat template") {
+  const ScratchDirectory scratch;
+  RunConfig c = run(scratch.write("a.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"));
+  DatasetConfig other = c.datasets[0];
+  other.source.path = scratch.write("b.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"b\"}]}\n");
+  other.chat_template_jinja = "<{{ messages[0].content }}>";
+  DatasetConfig bundled = other;
+  bundled.source.path = scratch.write("c.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"c\"}]}\n");
+  bundled.chat_template_jinja.reset();
+  bundled.chat_template = "chatml";
+  c.datasets = {other, c.datasets[0], bundled};
+  CHECK(texts(c) ==
+        std::vector<std::string>{"<b>", "user:a;", "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"});
+  c.val_set_size = 0.5;
+  CHECK(load_prompts(c).evaluation_rows.templates.back() == &c.datasets[2]);
+  CHECK_FALSE(load_prompts(c).evaluation[0].columns.contains(detail::template_mark));
+  c.trl.rollout_func = "mine.play";
+  c.val_set_size = 0;
+  CHECK(lacks(raised_by([&] { (void)texts(c); }), {"config.8: ", "chat template of its own"}) == "");
+}
+
+TEST_CASE("what cannot be rendered names file and line") {
+  const ScratchDirectory scratch;
+  const auto error = [&](const std::string& row) {
+    const std::string path =
+        scratch.write("rows.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}]}\n" + row + "\n");
+    return raised_by([&] { (void)texts(run(path)); });
+  };
+  CHECK(lacks(error(R"({"prompt": [{"role": "user", "content": "bad"}]})"), {"text.8: ", "no", "rows.jsonl:2"}) == "");
+  CHECK(lacks(error(R"({"prompt": [{"role": "user", "content": "a"}], "tools": "calculator"})"),
+              {"data.32: ", "rows.jsonl:2"}) == "");
+  CHECK(lacks(error(R"({"prompt": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"messages": []}})"),
+              {"text.10: ", "rows.jsonl:2"}) == "");
+  const std::string path = scratch.write("texts.jsonl", "{\"prompt\": \"a\", \"tools\": [{\"name\": \"f\"}]}\n");
+  CHECK(lacks(raised_by([&] { (void)texts(run(path)); }), {"data.33: ", "texts.jsonl:1"}) == "");
+}
+
+TEST_CASE("shards of a data set") {
+  const ScratchDirectory scratch;
+  std::string rows;
+  for (int i = 0; i < 10; ++i) rows += "{\"prompt\": \"" + std::to_string(i) + "\"}\n";
+  RunConfig c = run(scratch.write("rows.jsonl", rows));
+  c.datasets[0].shard = {3, 1};
+  CHECK(texts(c) == std::vector<std::string>{"3", "2", "4"});
+  c.datasets[0].shard = {11, 10};
+  CHECK(lacks(raised_by([&] { (void)texts(c); }), {"data.5: ", "shards"}) == "");
+}
