@@ -1,6 +1,7 @@
 #include <support/scratch.hpp>
 
 #include <algorithm>
+#include <fstream>
 
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -436,7 +437,6 @@ TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it w
 }
 
 TEST_CASE("what this build lacks is an error that says what works, never ignored") {
-  CHECK(lacks(error_of(minimal + "adapter: qlora\n"), {"config.10: ", "c.yaml:9", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
@@ -451,6 +451,69 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "tensor_parallel_size: 2\n"), {"config.10: ", "context_parallel_size"}) == "");
   CHECK(
       parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
+}
+
+TEST_CASE("a base that is asked for in 4 or 8 bits is loaded whole under an adapter, and what that takes is said") {
+  const std::string adapter = "lora_r: 4\nlora_alpha: 8\nlora_target_linear: true\n";
+  for (const char* asked : {"adapter: lora\nload_in_8bit: true\n", "adapter: qlora\nload_in_4bit: true\n",
+                            "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n"}) {
+    INFO(asked);
+    CHECK(parse(minimal + adapter + asked).lora.has_value());
+    CHECK(lacks(warning_of(minimal + adapter + asked),
+                {"(c.yaml:13): the base is not quantized here, it is loaded whole, in float32, 4 bytes"}) == "");
+  }
+  const ScratchDirectory scratch;
+  // Two tensors of 6 and 4 elements: 10 weights.
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[4],"data_offsets":[24,40]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  std::ofstream(scratch.path() / "model.safetensors", std::ios::binary) << bytes << header << std::string(40, '\0');
+  const std::string eight = adapter + "adapter: lora\nload_in_8bit: true\n";
+  CHECK(lacks(warning_of(minimal + eight, {"--base_model", scratch.path().string()}),
+              {"load_in_8bit", "40 bytes for 10 weights, where 10 bytes were asked for", "bf16: true halves that"}) ==
+        "");
+  const RunConfig half = parse(minimal + eight + "bf16: true\n", {"--base_model", scratch.path().string()});
+  CHECK(lacks(half.warnings.back(), {"in bfloat16, 2 bytes", "20 bytes for 10 weights"}) == "");
+  CHECK(parse(minimal + adapter + "adapter: lora\nload_in_8bit: false\nload_in_4bit: false\n").warnings.empty());
+}
+
+TEST_CASE("plugins are judged with their keys, by the plugin's name") {
+  const std::string list = minimal + "plugins: [axolotl.integrations.";
+  CHECK(lacks(warning_of(list + "swanlab.SwanLabPlugin]\nuse_swanlab: true\nswanlab_project: p\nswanlab_mode:\n"),
+              {"SwanLabPlugin (c.yaml:9) with use_swanlab, swanlab_project has no effect", "metrics.jsonl"}) == "");
+  CHECK(lacks(warning_of(list + "kernels.KernelsPlugin]\nuse_scattermoe: false\nuse_sonicmoe: false\n"),
+              {"KernelsPlugin (c.yaml:9) has no effect"}) == "");
+  CHECK(lacks(warning_of(minimal + "use_swanlab: true\nswanlab_project: p\n"),
+              {"use_swanlab, swanlab_project (c.yaml:9) of the plugin axolotl.integrations.swanlab.SwanLabPlugin have no "
+               "effect"}) == "");
+  CHECK(parse(minimal + "use_swanlab: false\nliger_rope: false\nkd_trainer: false\n").warnings.empty());
+  CHECK(parse(list + "nemo_gym.NemoGymPlugin]\n").warnings.empty());
+  CHECK(lacks(warning_of(list + "liger.plugin.LigerPlugin]\nliger_rope: true\n"), {"LigerPlugin", "liger_rope"}) == "");
+  CHECK(lacks(error_of(list + "spectrum.SpectrumPlugin]\nspectrum_top_fraction: 0.5\n"),
+              {"config.10: ", "SpectrumPlugin", "found spectrum_top_fraction", "c.yaml:10", "unfrozen_parameters"}) == "");
+  CHECK(lacks(error_of(list + "grokfast.GrokfastPlugin]\n"), {"config.10: ", "GrokfastPlugin", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(list + "kd.KDPlugin]\nkd_trainer: true\n"), {"config.10: ", "KDPlugin", "c.yaml:10"}) == "");
+  CHECK(lacks(warning_of(list + "kd.KDPlugin]\nkd_trainer: false\nkd_alpha: 0.5\n"), {"KDPlugin", "kd_alpha"}) == "");
+  CHECK(lacks(warning_of(minimal + "plugins: [my.own.Plugin]\n"), {"my.own.Plugin", "not loaded"}) == "");
+}
+
+TEST_CASE("evaluation keys without rows to evaluate on have no effect, and 0 is nothing") {
+  for (const char* line : {"eval_steps: 5\n", "evals_per_epoch: 4\n", "eval_strategy: epoch\n"}) {
+    INFO(line);
+    const std::string key(line, std::string(line).find(':'));
+    CHECK(lacks(warning_of(minimal + line), {key + " (c.yaml:9) has no effect", "nothing to evaluate on"}) == "");
+    CHECK(lacks(warning_of(minimal + line + "val_set_size: 0.0\n"), {key, "val_set_size"}) == "");
+    CHECK(parse(minimal + line + "val_set_size: 0.1\n").warnings.empty());
+    CHECK(parse(minimal + line + "test_datasets: [{path: x}]\n").warnings.empty());
+  }
+  CHECK(lacks(warning_of(minimal + "  num_generations_eval: 2\n"), {"trl.num_generations_eval"}) == "");
+  CHECK(parse(minimal + "eval_strategy: 'no'\nevals_per_epoch:\n").warnings.empty());
+  const RunConfig none = parse(minimal + "evals_per_epoch: 0\nsaves_per_epoch: 0\nval_set_size: 0.1\n");
+  CHECK(none.eval_strategy == "no");
+  CHECK_FALSE(none.evals_per_epoch.has_value());
+  CHECK_FALSE(none.saves_per_epoch.has_value());
+  CHECK(none.warnings.empty());
 }
 
 TEST_CASE("adapter keys become one description of an adapter") {
@@ -496,7 +559,11 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "in this process"}) == "");
   CHECK(lacks(warning_of(minimal + "vllm: {port: 9000}\n"), {"vllm (c.yaml:9)"}) == "");
   CHECK(lacks(warning_of(minimal + "plugins: [axolotl.integrations.liger.LigerPlugin]\n"),
-              {"LigerPlugin", "not loaded"}) == "");
+              {"LigerPlugin (c.yaml:9) has no effect", "kernels"}) == "");
+  CHECK(lacks(warning_of(minimal + "ddp: true\n"), {"ddp (c.yaml:9) has no effect", "ranks"}) == "");
+  for (const char* family : {"falcon", "llama", "mistral", "qwen"})
+    CHECK(lacks(warning_of(minimal + "is_" + family + "_derived_model: true\n"), {"config.json"}) == "");
+  CHECK(parse(minimal + "ddp: false\nfp8_config:\nis_preprocess: false\n").warnings.empty());
   CHECK(lacks(warning_of(minimal + "cosine_constant_lr_ratio: 0.5\n"),
               {"cosine_constant_lr_ratio", "cosine_min_lr_ratio"}) == "");
   CHECK(lacks(warning_of(minimal + "cosine_min_lr_ratio: 0.5\nlr_scheduler: linear\n"),
@@ -849,7 +916,8 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
   CHECK(refused(streams + "  advantage_estimator: leave_one_out\n  normalize_advantages: true\n",
                 "normalize_advantages") == "");
   CHECK(refused(streams + "  entropy_coef: 0.01\n", "entropy bonus") == "");
-  CHECK(refused(streams + "  replay_buffer_size: 8\n", "replay_buffer_size") == "");
+  CHECK(lacks(warning_of(streams + "  replay_buffer_size: 8\n"),
+              {"trl.streaming_partial_batch (c.yaml:1", "whole generations", "replay_buffer_size"}) == "");
   std::string gdpo = streams;
   gdpo.replace(gdpo.find("rl: grpo"), 8, "rl: gdpo");
   CHECK(refused(gdpo, "rl: gdpo") == "");
@@ -878,7 +946,9 @@ TEST_CASE("generation beside training: what cannot be") {
   CHECK(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
   // Two optimizer steps to a generation, so its rows are at least two updates behind.
   CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
-  CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}), {"config.8", "never reached"}) == "");
+  CHECK(lacks(warning_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}),
+              {"trl.vllm_sync_interval (c.yaml:10) is never reached", "5 steps"}) == "");
+  CHECK(parse(beside + "  vllm_sync_interval: 4\n", {"--max_steps=5"}).warnings.empty());
   CHECK(lacks(error_of(beside + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
   CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) == "");
   CHECK(lacks(error_of(beside + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");

@@ -12,11 +12,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_ebft.hpp>
 #include <rlalgo/config/detail/read_nemo_gym.hpp>
+#include <rlalgo/config/detail/read_plugins.hpp>
 #include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_sharding.hpp>
@@ -24,6 +26,7 @@
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
+#include <rlalgo/config/detail/whole_base.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
@@ -181,16 +184,17 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::read_related_keys(reader, config);
   detail::read_nemo_gym(reader, config);
   detail::ShardingReader(reader, config).read();
+  detail::read_plugins(reader);
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
   detail::apply_prefixes(reader, idle_prefixes());
   reader.recognise("strict");
-  detail::warn_of_plugins(reader);
 
   trl.finish(reader.known());
   reader.finish(detail::with_prefix(trl.known(), "trl."));
 
   config.given = findings.given;
+  detail::warn_of_no_evaluation(reader, config);
   detail::expand_homes(config);
   detail::require_key(config, "base_model", "base_model: a model directory", document.file);
   const bool prompted = config.nemo_gym.enabled || config.trl.prompts_itself();
@@ -209,6 +213,9 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::validate_asynchronous(config);
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
+  if (!preference)
+    for (std::string& text : detail::asynchronous_warnings(config)) config.warnings.push_back(std::move(text));
+  if (!config.wants_smaller_base.empty()) config.warnings.push_back(detail::whole_base_warning(config));
   check_sharding(config, ranks);
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(

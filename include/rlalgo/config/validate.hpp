@@ -137,16 +137,6 @@ class Validator {
     range("val_set_size", c.val_set_size, c.val_set_size >= 0 && c.val_set_size < 1,
           "a fraction from 0 up to, not including, 1");
     if (c.val_set_size > 0 && !c.test_datasets.empty()) not_both("val_set_size", "test_datasets", "remove one");
-    if (c.val_set_size > 0 || !c.test_datasets.empty()) return;
-    for (const char* key :
-         {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
-      if (!c.was_set(key) || (std::string(key).ends_with("_strategy") && c.eval_strategy == "no")) continue;
-      core::raise_usage(
-          "config", 14,
-          {.what = std::string(key) + " is set, but there is nothing to evaluate on",
-           .where = c.place(key),
-           .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets, or remove " + std::string(key)});
-    }
   }
 
   void rollouts() const {
@@ -442,8 +432,9 @@ class Validator {
             "a whole number of steps, or a fraction of all steps below 1");
     if (per_epoch) count(name + "s_per_epoch", *per_epoch, 1);
     if (strategy && *strategy != "steps") {
-      for (const std::string& key : {name + "_steps", name + "s_per_epoch"})
-        if (config_.was_set(key))
+      for (const auto& [key, set] :
+           {std::pair{name + "_steps", steps.has_value()}, std::pair{name + "s_per_epoch", per_epoch.has_value()}})
+        if (set)
           core::raise_usage("config", 8,
                             {.what = key + " does not go with " + name + "_strategy: " + *strategy,
                              .where = config_.place(key),

@@ -105,6 +105,23 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   apply_lacking(reader, lacking);
 }
 
+// What asks for a base in 4 or 8 bits: with an adapter the frozen base is loaded whole instead (detail/whole_base.hpp); without one
+// nothing could be trained, and lacking_keys() refuses.
+inline void read_quantized_base(Reader& reader, RunConfig& config) {
+  const Node* const adapter = reader.section().find("adapter");
+  if (adapter == nullptr || (adapter->text != "lora" && adapter->text != "qlora")) return;
+  for (const char* key : {"load_in_8bit", "load_in_4bit"}) {
+    bool on = false;
+    if (reader.read(key, on) && on) config.wants_smaller_base = key;
+  }
+  if (adapter->text == "qlora" && config.wants_smaller_base.empty()) config.wants_smaller_base = "adapter";
+  if (config.wants_smaller_base.empty()) return;
+  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"}) {
+    const RecognisedKey one{key, "the base is loaded whole"};
+    apply_idle(reader, std::span(&one, 1));
+  }
+}
+
 inline void read_adapter(Reader& reader, RunConfig& config) {
   reader.read("unfrozen_parameters", config.unfrozen_parameters);
   reader.read("lora_model_dir", config.lora_model_dir);
@@ -122,11 +139,8 @@ inline void read_adapter(Reader& reader, RunConfig& config) {
     }
     return;
   }
-  if (node->text == "qlora")
-    raise_lacking(
-        "adapter qlora", *node,
-        "set adapter: lora and remove load_in_4bit: the frozen base stays in the dtype of its files, in one copy");
-  if (node->text != "lora") raise_lacking("adapter " + node->text, *node, "set adapter: lora");
+  if (node->text != "lora" && node->text != "qlora") raise_lacking("adapter " + node->text, *node, "set adapter: lora");
+  read_quantized_base(reader, config);
   read_lora(reader, config.lora.emplace());
   for (const char* key : {"lora_r", "lora_alpha"})
     if (!reader.given(key) && !config.lora_model_dir)

@@ -1,4 +1,4 @@
-// Keys whose meaning is a relation to other keys: batch_size, packing, keys of other recipes, plugins.
+// Keys whose meaning is a relation to other keys: batch_size, packing, keys of other recipes.
 #pragma once
 
 #include <string>
@@ -71,16 +71,6 @@ inline void read_related_keys(Reader& reader, RunConfig& config) {
                          .where = node->place.text(),
                          .remedy = "remove it, or set trl.loss_type"});
   if (config.chat_template_jinja && !config.chat_template) config.chat_template = "jinja";
-}
-
-inline void warn_of_plugins(Reader& reader) {
-  const Node* plugins = reader.take("plugins");
-  if (plugins == nullptr) return;
-  std::vector<std::string> names;
-  convert(*plugins, "plugins", names);
-  for (const std::string& name : names)
-    reader.findings().warnings.push_back("the plugin " + name + " (" + plugins->place.text() +
-                                         ") is not loaded: plugins are Python code");
 }
 
 }  // namespace rlalgo::config::detail

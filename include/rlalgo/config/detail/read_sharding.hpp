@@ -166,8 +166,7 @@ class ShardingReader {
       } else if (name == "mixed_precision_policy") {
         const std::string word = word_of(key, value, precisions);
         if (word == "fp16") refuse(key, value, "bf16: true, or nothing for float32");
-        if ((word == "bf16") != config_.bfloat16)
-          disagree(key, value, config_.bfloat16 ? "bf16: true" : "float32, as bf16 is not set");
+        take_precision(key, value, word == "bf16");
       } else if (std::find(done_anyway.begin(), done_anyway.end(), name) != done_anyway.end()) {
         always += (always.empty() ? "" : ", ") + name;
       } else {
@@ -194,10 +193,20 @@ class ShardingReader {
     convert(*value, key, number);
     if (number != expected) disagree(key, *value, data::Json(expected).dump());
   }
-  void same_flag(const std::string& key, const Node* section, bool expected) const {
-    const Node* value = section != nullptr ? section->find("enabled") : nullptr;
-    if (value == nullptr || automatic(*value)) return;
-    if (flag(key, *value) != expected) disagree(key, *value, expected ? "true" : "false");
+  static const Node* enabled_in(const Node& section) {
+    const Node* value = section.kind == Kind::mapping ? section.find("enabled") : nullptr;
+    return value == nullptr || automatic(*value) ? nullptr : value;
+  }
+  // bf16 is axolotl's `auto` unless it is said: then the layout decides, as a GPU would.
+  void take_precision(const std::string& key, const Node& value, bool bfloat16) {
+    if (bfloat16 == config_.bfloat16) return;
+    for (const char* spelling : {"bf16", "bfloat16"})
+      if (const Node* said = reader_.section().find(spelling);
+          said != nullptr && said->kind != Kind::null && said->text != "auto")
+        disagree(key, value, config_.bfloat16 ? "bf16: true" : "float32, as bf16 says");
+    config_.bfloat16 = bfloat16;
+    reader_.findings().warnings.push_back(key + " (" + value.place.text() + ") decides, as bf16 does not: the model computes in " +
+                                          (bfloat16 ? "bfloat16, the optimizer in float32" : "float32"));
   }
 
   void read_deepspeed(const Node& given) {
@@ -224,9 +233,10 @@ class ShardingReader {
       } else if (member.key == "gradient_clipping") {
         same_number(key, &value, config_.max_grad_norm);
       } else if (member.key == "bf16") {
-        same_flag(key + ".enabled", &value, config_.bfloat16);
+        if (const Node* on = enabled_in(value)) take_precision(key + ".enabled", *on, flag(key + ".enabled", *on));
       } else if (member.key == "fp16") {
-        same_flag(key + ".enabled", &value, false);
+        if (const Node* on = enabled_in(value); on != nullptr && flag(key + ".enabled", *on))
+          disagree(key + ".enabled", *on, "false");
       } else if (member.key == "optimizer" && value.kind == Kind::mapping) {
         const Node* rate = value.find("params");
         if (rate != nullptr && rate->kind == Kind::mapping) {

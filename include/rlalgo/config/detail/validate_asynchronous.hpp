@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -69,19 +71,26 @@ inline void validate_streaming(const RunConfig& c) {
   if (part == EstimatorPart::batch_whitened || part == EstimatorPart::batch_whitened_groups)
     refuse("trl.advantage_estimator: " + t.advantage_estimator, whole);
   if (t.pays_entropy()) refuse("an entropy bonus", "it has a denominator of its own");
-  if (t.replay_buffer_size > 0)
-    refuse("trl.replay_buffer_size", "which groups are replaced is known of a whole generation");
 }
 
-// In a run of `steps`, given or counted from epochs, weights are handed over again after the first time.
-inline void require_hand_over(const RunConfig& c, std::int64_t steps) {
-  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return;
-  core::raise_usage("config", 8,
-                    {.what = "trl.vllm_sync_interval is never reached: all completions would be of the first weights",
-                     .found = std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
-                              std::to_string(steps),
-                     .where = c.place("trl.vllm_sync_interval"),
-                     .remedy = "lower trl.vllm_sync_interval"});
+// What a run of `steps`, given or counted from epochs, says of weights that are handed over once; empty: nothing.
+[[nodiscard]] inline std::string never_handed_over(const RunConfig& c, std::int64_t steps) {
+  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return {};
+  return "trl.vllm_sync_interval (" + c.place("trl.vllm_sync_interval") +
+         ") is never reached: all completions are of the first weights, with " +
+         std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
+         std::to_string(steps) + ". A lower one hands newer weights over";
+}
+
+// What keys of generation beside training come to, where that is not what they say.
+[[nodiscard]] inline std::vector<std::string> asynchronous_warnings(const RunConfig& c) {
+  std::vector<std::string> out;
+  if (c.trl.streaming_partial_batch && c.trl.replay_buffer_size > 0)
+    out.push_back("trl.streaming_partial_batch (" + c.place("trl.streaming_partial_batch") +
+                  ") trains on whole generations: which groups trl.replay_buffer_size replaces is known of a whole one");
+  if (c.max_steps)
+    if (std::string text = never_handed_over(c, *c.max_steps); !text.empty()) out.push_back(std::move(text));
+  return out;
 }
 
 inline void validate_asynchronous(const RunConfig& c) {
@@ -114,7 +123,6 @@ inline void validate_asynchronous(const RunConfig& c) {
   checks.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
   checks.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);
   checks.count("trl.heartbeat_stale_after_s", t.heartbeat_stale_after_s, 1);
-  if (c.max_steps) require_hand_over(c, *c.max_steps);
   if (!t.max_staleness) return;
   checks.count("trl.max_staleness", *t.max_staleness, 0);
   if (!t.generates_beside()) return;
