@@ -70,9 +70,11 @@ void read_section(ServeOptions& options) {
   std::optional<std::string> host = section.host;
   if (host && reaches(*host) && !options.given.contains("--host") && options.api_key.empty() &&
       !options.server.open_to_all) {
-    warning("vllm.host: " + *host + " needs a key, or everybody who reaches this machine could use and change the model: "
-            "listening on 127.0.0.1. --api-key KEY listens there with a key (VLLM_API_KEY of a training), --open-to-all "
-            "without one");
+    warning(
+        "vllm.host: " + *host +
+        " needs a key, or everybody who reaches this machine could use and change the model: "
+        "listening on 127.0.0.1. --api-key KEY listens there with a key (VLLM_API_KEY of a training), --open-to-all "
+        "without one");
     host = "127.0.0.1";
   }
   set("--host", options.server.http.host, host);

@@ -194,7 +194,7 @@ def refused(c):
         assert not (c.folder / "out").exists()
     c.train({"trl": {**BESIDE, "streaming_partial_batch": False, "replay_buffer_size": 0, "reroll_start_fraction": 1.0}}).expect(0)
     c.train({"trl": {**BESIDE, "vllm_sync_interval": 2}}).expect(0, "vllm_sync_interval (config.yaml:", "is never reached")
-    c.train({"trl": {**BESIDE, "vllm_sync_interval": 9}, "max_steps": None, "num_epochs": 0.02}).expect(0, "is never reached")
+    c.train({"trl": {**BESIDE, "vllm_sync_interval": 1000}, "max_steps": None, "num_epochs": 0.02}).expect(0, "is never reached")
 
 
 @case

@@ -12,9 +12,9 @@
 namespace rlalgo::config {
 
 struct Plugin {
-  std::string_view package;       // axolotl.integrations.<package>
-  std::string_view class_name;    // with or without a module in between
-  std::string_view reason;        // why it has no effect, or what to do instead
+  std::string_view package;                 // axolotl.integrations.<package>
+  std::string_view class_name;              // with or without a module in between
+  std::string_view reason;                  // why it has no effect, or what to do instead
   std::vector<std::string_view> keys = {};  // a name, or the beginning of names where it ends in _
   std::vector<std::string_view> acts = {};
   bool acts_by_name = false;

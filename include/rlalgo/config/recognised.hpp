@@ -1,7 +1,7 @@
 // Keys that axolotl has and that set nothing here: those that ask for what this build lacks, and those without effect.
 //
 // A key is "on" unless it is absent, null or false, or, for sizes and counts of parallelism, at most 1.
-//   lacking()    on → error config.10 with what works instead
+//   lacking()    on → error config.10 with what works instead; a warning where it changes no number and --allow-unsupported is given
 //   idle()       on → one warning with the reason
 //   removed()    present → error config.13, as in axolotl
 // Logging services have families of keys, recognised by their prefix.
@@ -16,6 +16,7 @@ namespace rlalgo::config {
 struct RecognisedKey {
   std::string_view key;
   std::string_view reason;
+  bool computes = true;  // of what is lacking: false where a run without it has the same numbers
 };
 
 [[nodiscard]] inline std::span<const RecognisedKey> lacking_keys() {
@@ -38,8 +39,8 @@ struct RecognisedKey {
       {"qat", quantized},
       {"quantization", quantized},
       {"tensor_parallel_size",
-       "no layer is split: context_parallel_size shares long rows among ranks; see docs/distributed.md"},
-      {"expert_parallel_size", parallel},
+       "no layer is split: context_parallel_size shares long rows among ranks; see docs/distributed.md", false},
+      {"expert_parallel_size", parallel, false},
       {"base_model_config", "config.json is read from base_model; put the wanted one there"},
       {"model_config", "edit config.json in the model's directory instead"},
       {"overrides_of_model_config", "edit config.json in the model's directory instead"},
@@ -58,13 +59,13 @@ struct RecognisedKey {
       {"noisy_embedding_alpha", "no noise is added to embeddings"},
       {"early_stopping_patience", "set max_steps, or stop with Ctrl-C: the run saves and can be resumed"},
       {"load_best_model_at_end", "every checkpoint is kept up to save_total_limit; pick one by its metrics"},
-      {"metric_for_best_model", "every checkpoint is kept up to save_total_limit; pick one by its metrics"},
+      {"metric_for_best_model", "every checkpoint is kept up to save_total_limit; pick one by its metrics", false},
       {"loss_watchdog_threshold", "stop with Ctrl-C: the run saves and can be resumed"},
-      {"dynamic_checkpoint", "Ctrl-C saves a checkpoint and ends the run; resume_from_checkpoint continues it"},
-      {"auto_find_batch_size", "set micro_batch_size"},
+      {"dynamic_checkpoint", "Ctrl-C saves a checkpoint and ends the run; resume_from_checkpoint continues it", false},
+      {"auto_find_batch_size", "set micro_batch_size", false},
       {"curriculum_sampling", "set shuffle_merged_datasets: false and trl.shuffle_dataset: false"},
       {"pretraining_dataset", "use datasets"},
-      {"push_dataset_to_hub", "nothing is uploaded"},
+      {"push_dataset_to_hub", "nothing is uploaded", false},
       {"reward_model", "reward models are not trained here"},
       {"process_reward_model", "reward models are not trained here"},
       {"trainer_cls", "trainers are chosen by rl"},
@@ -81,7 +82,7 @@ struct RecognisedKey {
   static const std::vector<RecognisedKey> keys = {
       {"router_aux_loss_coef", "mixture-of-experts models are not read"},
       {"reward_processing_classes", "a reward model uses its own tokenizer; remove the key"},
-      {"log_completions_hub_repo", "nothing is uploaded"},
+      {"log_completions_hub_repo", "nothing is uploaded", false},
   };
   return keys;
 }

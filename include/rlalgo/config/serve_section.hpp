@@ -35,16 +35,18 @@ struct ServeSection {
   const Node* const node = document.root.find("vllm");
   if (node == nullptr || node->kind == Kind::null) return out;
   Findings findings;
+  findings.refusals = Refusals(document.file);
   Reader reader(*node, "vllm.", findings);
   reader.read("host", out.host);
   reader.read("port", out.port);
   if (out.port && (*out.port < 0 || *out.port > 65535))
-    detail::raise_range("vllm.port", *node->find("port"), "0 to 65535");
+    reader.judge("port", [&] { detail::raise_range("vllm.port", *node->find("port"), "0 to 65535"); });
   reader.read_choice("dtype", out.dtype, {"auto", "float32", "float", "bfloat16"});
   if (out.dtype == "float") out.dtype = "float32";
   reader.read("max_model_len", out.max_model_len);
   if (out.max_model_len && *out.max_model_len < 1)
-    detail::raise_range("vllm.max_model_len", *node->find("max_model_len"), "at least 1");
+    reader.judge("max_model_len",
+                 [&] { detail::raise_range("vllm.max_model_len", *node->find("max_model_len"), "at least 1"); });
   bool prefixes = true;
   if (reader.read("enable_prefix_caching", prefixes) && !prefixes)
     findings.warnings.push_back("vllm.enable_prefix_caching (" + node->find("enable_prefix_caching")->place.text() +
@@ -52,14 +54,16 @@ struct ServeSection {
 
   std::string device = "auto";
   if (reader.read("device", device) && device != "auto" && device != "cpu")
-    detail::raise_lacking("vllm.device", *node->find("device"), "the server computes on the processor: leave it out");
+    detail::refuse_lacking(reader, "device", "device", *node->find("device"),
+                           "the server computes on the processor: leave it out");
   static constexpr std::string_view no_reasoning = "reasoning stays in the text: leave it out";
   const std::vector<RecognisedKey> lacking = {{"enable_reasoning", no_reasoning}, {"reasoning_parser", no_reasoning}};
   detail::apply_lacking(reader, lacking);
   std::string module;
   if (reader.read("serve_module", module) && module != "axolotl.scripts.vllm_serve_lora" &&
       module != "trl.scripts.vllm_serve")
-    detail::raise_lacking("vllm.serve_module", *node->find("serve_module"), "the server is this program");
+    detail::refuse_lacking(reader, "serve_module", "serve_module", *node->find("serve_module"),
+                           "the server is this program");
   static constexpr std::string_view one_process =
       "the server is one process with one copy of the model, which answers the same";
   for (const char* key : {"tensor_parallel_size", "data_parallel_size"})
@@ -73,6 +77,7 @@ struct ServeSection {
   };
   detail::apply_idle(reader, idle);
   reader.finish();
+  findings.refusals.raise();
   out.warnings = findings.warnings;
   return out;
 }

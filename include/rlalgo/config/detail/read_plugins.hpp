@@ -15,7 +15,7 @@ namespace rlalgo::config::detail {
 
 // What a file says of one plugin.
 struct PluginAsked {
-  std::string name = {};                          // as `plugins` lists it; empty: not there
+  std::string name = {};                               // as `plugins` lists it; empty: not there
   std::vector<std::pair<std::string, Place>> on = {};  // its keys that are on
   bool acts = false;
 
@@ -46,16 +46,16 @@ inline void judge_plugin(Reader& reader, const Plugin& plugin, const PluginAsked
   const std::string own = "axolotl.integrations." + std::string(plugin.package) + "." + std::string(plugin.class_name);
   const std::string reason(plugin.reason);
   if (asked.acts)
-    core::raise_usage("config", 10,
-                      {.what = "this build has no plugin " + own,
-                       .found = asked.on.empty() ? asked.name : asked.keys(),
-                       .where = (asked.on.empty() ? list : asked.on.front().second).text(),
-                       .remedy = reason});
-  std::string text = asked.name.empty() ? asked.keys() + " (" + asked.on.front().second.text() + ") of the plugin " + own
-                                        : "the plugin " + asked.name + " (" + list.text() + ")";
+    return reader.refuse_own(10, {.what = "this build has no plugin " + own,
+                                  .found = asked.on.empty() ? asked.name : asked.keys(),
+                                  .where = (asked.on.empty() ? list : asked.on.front().second).text(),
+                                  .remedy = reason});
+  std::string text = asked.name.empty()
+                         ? asked.keys() + " (" + asked.on.front().second.text() + ") of the plugin " + own
+                         : "the plugin " + asked.name + " (" + list.text() + ")";
   if (!asked.name.empty() && !asked.on.empty()) text += " with " + asked.keys();
-  reader.findings().warnings.push_back(
-      text + (asked.name.empty() && asked.on.size() > 1 ? " have" : " has") + " no effect: " + reason);
+  reader.findings().warnings.push_back(text + (asked.name.empty() && asked.on.size() > 1 ? " have" : " has") +
+                                       " no effect: " + reason);
 }
 
 // Before the tables of keys without effect are applied.

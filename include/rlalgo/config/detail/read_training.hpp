@@ -45,12 +45,13 @@ inline void read_precision(Reader& reader, RunConfig& config) {
       continue;
     }
     bool on = false;
-    convert(*node, key, on);
-    if (!on) continue;
-    if (*key == 'f')
-      raise_lacking(key, *node,
-                    "a CPU has no float16 arithmetic: without the key it trains in float32; bf16: true halves the "
-                    "weights' memory");
+    if (!reader.judge(key, [&] { convert(*node, key, on); }) || !on) continue;
+    if (*key == 'f') {
+      refuse_lacking(reader, key, key, *node,
+                     "a CPU has no float16 arithmetic: without the key it trains in float32; bf16: true halves the "
+                     "weights' memory");
+      continue;
+    }
     config.bfloat16 = true;
     reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
                                          "): the model computes in bfloat16, the optimizer in float32. A CPU without "
@@ -70,7 +71,8 @@ inline void read_model(Reader& reader, RunConfig& config) {
     if (node->kind == Kind::string && (node->text == "offload" || node->text == "offload_disk"))
       config.gradient_checkpointing = true;  // there is no other memory to offload to
     else
-      convert(*node, "gradient_checkpointing", config.gradient_checkpointing);
+      reader.judge("gradient_checkpointing",
+                   [&] { convert(*node, "gradient_checkpointing", config.gradient_checkpointing); });
   }
   read_special_tokens(reader);
   read_precision(reader, config);
@@ -86,11 +88,10 @@ inline void read_data(Reader& reader, RunConfig& config) {
   reader.record("seed", config.seed);
   std::int64_t seed = static_cast<std::int64_t>(config.seed);
   if (reader.read("seed", seed) && seed < 0)
-    core::raise_usage("config", 6,
-                      {.what = "seed is out of range",
-                       .found = std::to_string(seed),
-                       .expected = "0 or more",
-                       .where = reader.section().find("seed")->place.text()});
+    reader.refuse(6, {.what = "seed is out of range",
+                      .found = std::to_string(seed),
+                      .expected = "0 or more",
+                      .where = reader.section().find("seed")->place.text()});
   config.seed = static_cast<std::uint64_t>(seed);
 }
 
@@ -161,8 +162,8 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
   reader.read_choice("save_strategy", config.save_strategy, strategies);
   for (const char* key : {"eval_strategy", "save_strategy", "evaluation_strategy"})
     if (const Node* node = reader.section().find(key); node != nullptr && node->text == "best")
-      raise_lacking(std::string(key) + " best", *node,
-                    "use steps or epoch; checkpoints are kept up to save_total_limit");
+      refuse_lacking(reader, key, std::string(key) + " best", *node,
+                     "use steps or epoch; checkpoints are kept up to save_total_limit", false);
   read_intervals(reader, config);
   reader.read("save_total_limit", config.save_total_limit);
   if (config.save_total_limit == 0) config.save_total_limit = 4;
@@ -170,8 +171,8 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
   reader.read("save_first_step", config.save_first_step);
   bool safetensors = true;
   if (reader.read("save_safetensors", safetensors) && !safetensors)
-    raise_lacking("save_safetensors false", *reader.section().find("save_safetensors"),
-                  "weights are always saved as safetensors");
+    refuse_lacking(reader, "save_safetensors", "save_safetensors false", *reader.section().find("save_safetensors"),
+                   "weights are always saved as safetensors", false);
   reader.read("use_tensorboard", config.use_tensorboard);
   reader.read("resume_from_checkpoint", config.resume_from_checkpoint);
   reader.read("auto_resume_from_checkpoints", config.auto_resume_from_checkpoints);

@@ -65,7 +65,10 @@ namespace rlalgo::config::detail {
 // 1234 → "1234 bytes", 5.4e8 → "0.54 GB".
 [[nodiscard]] inline std::string as_memory(double bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e6 ? "%.0f bytes" : bytes < 1e9 ? "%.0f MB" : "%.1f GB",
+  std::snprintf(text, sizeof text,
+                bytes < 1e6   ? "%.0f bytes"
+                : bytes < 1e9 ? "%.0f MB"
+                              : "%.1f GB",
                 bytes < 1e6 ? bytes : bytes / (bytes < 1e9 ? 1e6 : 1e9));
   return text;
 }
