@@ -409,15 +409,12 @@ TEST_CASE("feature matching: contradictions") {
 
 TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it warns of") {
   const std::string strided = matching + "  mode: strided\n", structured = matching + "  mode: structured\n";
-  const std::string compiled = "torch_compile: true\ngradient_checkpointing: true\n";
-  CHECK(lacks(error_of(strided + compiled), {"config.8: ", "torch_compile", "gradient_checkpointing"}) == "");
-  CHECK_NOTHROW(parse(structured + compiled));
-  CHECK_NOTHROW(parse(strided + "torch_compile: false\ngradient_checkpointing: true\n"));
-  CHECK(warning_of(strided + "torch_compile: true\n").find("torch_compile") != std::string::npos);
-  for (const char* attention : {"flex_attention: true\n", "attn_implementation: flex_attention\n"}) {
-    CHECK(lacks(error_of(strided + attention + "activation_offloading: true\ngradient_checkpointing: true\n"),
-                {"config.8: ", "activation_offloading", std::string(attention).substr(0, 8)}) == "");
-    CHECK_NOTHROW(parse(strided + attention));
+  // What axolotl refuses beside checkpoints has no effect here.
+  for (const char* lines : {"torch_compile: true\ngradient_checkpointing: true\n",
+                            "flex_attention: true\nactivation_offloading: true\ngradient_checkpointing: true\n"}) {
+    const RunConfig run = parse(strided + lines);
+    CHECK_FALSE(run.warnings.empty());
+    for (const std::string& text : run.warnings) CHECK(lacks(text, {"has no effect"}) == "");
   }
   CHECK_NOTHROW(parse(strided + "attn_implementation: sdpa\nactivation_offloading: true\n"));
   CHECK(lacks(error_of(strided + "sample_packing: true\n"), {"config.8: ", "ebft.pack_documents"}) == "");

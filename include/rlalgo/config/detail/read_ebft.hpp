@@ -52,24 +52,9 @@ inline void read_ebft_keys(Reader& reader, EbftConfig& e) {
   reader.read("save_rollouts", e.save_rollouts);
 }
 
-// What does not go together in a strided run, as axolotl judges it; `top` is the file, `e` is read.
+// What does not go together in a strided run; `top` is the file, `e` is read. (Of torch_compile and attention kernels, which
+// axolotl refuses beside checkpoints, nothing is here: they have no effect.)
 inline void judge_strided(Reader& top, const EbftConfig& e) {
-  const auto on = [&](const char* key) {
-    const Node* node = top.section().find(key);
-    return node != nullptr && is_on(*node);
-  };
-  const auto refuse = [&](const char* one, const char* other, const char* remedy) {
-    top.refuse(8, {.what = std::string(one) + " and " + other + " do not go together with ebft.mode: strided",
-                   .where = top.section().find(one)->place.text(),
-                   .remedy = remedy});
-  };
-  if (on("torch_compile") && on("gradient_checkpointing"))
-    refuse("torch_compile", "gradient_checkpointing", "remove torch_compile: it has no effect here");
-  const Node* attention = top.section().find("attn_implementation");
-  const bool named = attention != nullptr && attention->text == "flex_attention";
-  if ((named || on("flex_attention")) && on("activation_offloading"))
-    refuse(named ? "attn_implementation" : "flex_attention", "activation_offloading",
-           "remove both: they have no effect here");
   if (e.document_masking && !e.pack_documents)
     top.refuse(8, {.what = "ebft.document_masking is about the texts of a chunk, and nothing is packed",
                    .where = top.section().find("ebft")->place.text(),
