@@ -5,6 +5,7 @@ the files' special tokens; data by rows with the same columns; lengths and steps
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -204,6 +205,33 @@ def tests_of_axolotl(c):
 @case
 def blocks_of_documents(c):
     all_of(c, "document")
+
+
+def unknown(c, verb, config):
+    """The keys that are called unknown."""
+    (c.folder / "config.yaml").write_text(json.dumps(config, indent=1))
+    result = c.run(verb, "config.yaml")
+    assert result.code == 2, result.err
+    return set(re.findall(r"unknown key ([^:\s]+)", result.err))
+
+
+@case
+def every_key_of_the_schema_is_known(c):
+    """Of axolotl 0.19's 390 keys at the top, those of its sections and those of its plugins: used, or recognised."""
+    keys = json.loads(pathlib.Path(__file__).with_name("axolotl_keys.json").read_text())
+    nothing = {section: dict.fromkeys(names) for section, names in keys.items()}
+    model_with_tokens(c)
+    for rl in ("grpo", "gdpo", "dpo", "kto", "orpo", "simpo", "ebft"):
+        config = {**nothing[""], **nothing["plugins"], "rl": rl, "zzzz": 1, "base_model": "model", "learning_rate": 1e-5, "trl": {**nothing["trl"], "zzzz": 1},
+                  "special_tokens": {**nothing["special_tokens"], "zzzz": 1}, "fsdp_config": {**nothing["fsdp_config"], "zzzz": 1},
+                  "datasets": [{**nothing["datasets"], "path": "x", "zzzz": 1}]}
+        expected = {"zzzz", "trl.zzzz", "special_tokens.zzzz", "fsdp_config.zzzz", "datasets[0].zzzz"}
+        if rl == "ebft":
+            config["ebft"] = {**nothing["ebft"], "zzzz": 1}
+            expected.add("ebft.zzzz")
+        assert unknown(c, "train", config) == expected, (rl, unknown(c, "train", config) ^ expected)
+    found = unknown(c, "vllm-serve", {"rl": "grpo", "vllm": {**nothing["vllm"], "zzzz": 1}})
+    assert found == {"vllm.zzzz"}, found
 
 
 @case

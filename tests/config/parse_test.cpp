@@ -873,7 +873,8 @@ TEST_CASE("data_files: a text, a list, or either by split") {
   CHECK(by_split.data_files.empty());
   CHECK(by_split.split_files.at("train") == Files{"a.jsonl"});
   CHECK(by_split.split_files.at("test") == Files{"b.jsonl", "c.jsonl"});
-  CHECK_THROWS_WITH(entry("{train: []}"), Contains("datasets[0].data_files.train") && Contains("[rlalgo.config."));
+  CHECK_THROWS_WITH(entry("{train: []}"),
+                    Catch::Contains("datasets[0].data_files.train") && Catch::Contains("[rlalgo.config."));
 }
 
 TEST_CASE("~ is the home directory in every key that is a path") {

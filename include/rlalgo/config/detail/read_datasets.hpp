@@ -13,6 +13,7 @@ namespace rlalgo::config::detail {
 inline std::span<const RecognisedKey> idle_dataset_keys() {
   static constexpr std::string_view unused = "prompts come from type, or from the column prompt";
   static constexpr std::string_view loading = "rows are read once, in this process";
+  static constexpr std::string_view synthetic = "it concerns rows that axolotl makes up (type: _synthetic)";
   static const std::vector<RecognisedKey> keys = {{"trust_remote_code", "no Python code of a dataset is run"},
                                                   {"shards", loading},
                                                   {"shards_idx", loading},
@@ -37,6 +38,15 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"temperature", unused},
                                                   {"input_format", unused},
                                                   {"input_transform", unused},
+                                                  {"step_separator", "it concerns process reward models"},
+                                                  {"train_on_last_step_only", "it concerns process reward models"},
+                                                  {"length", synthetic},
+                                                  {"sequence_length", synthetic},
+                                                  {"min_input_id", synthetic},
+                                                  {"max_input_id", synthetic},
+                                                  {"seed", synthetic},
+                                                  {"text_column", "it concerns pretraining_dataset"},
+                                                  {"skip", "it concerns pretraining_dataset"},
                                                   {"type_", unused}};
   return keys;
 }

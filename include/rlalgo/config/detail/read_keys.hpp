@@ -12,10 +12,12 @@
 
 namespace rlalgo::config::detail {
 
-// null and false are off; so are 0 and 1 for the sizes among the lacking keys.
+// null and false are off, and a section whose `enabled` is; so are 0 and 1 for the sizes among the lacking keys.
 inline bool is_on(const Node& node) {
   if (node.kind == Kind::null) return false;
   if (node.kind == Kind::boolean) return node.boolean;
+  if (const Node* enabled = node.kind == Kind::mapping ? node.find("enabled") : nullptr; enabled != nullptr)
+    return is_on(*enabled);
   return !(node.kind == Kind::string && (node.text == "false" || node.text == "False"));
 }
 
