@@ -208,9 +208,13 @@ def arguments_at(text, begin):
 
 
 def find_raised(sources):
-    """Yields (room, number or None, where). A function that passes its own parameter on as the number is followed."""
+    """Yields (room, number or None, where). A function that passes its own parameter on as the number is followed; refuse(N, {…})
+    and refuse_own(N, {…}) keep an error of config, which is raised with others (config/refusals.hpp)."""
+    keeping = re.compile(r"\brefuse(?:_own)?\s*\(\s*(\d+)\s*,\s*\{")
     raising = re.compile(r"\b(?:raise(?:_usage|_interrupted)?|(?:core::)?(?:Usage)?Error)\s*[({]\s*(?=\")")
     for source in sources:
+        for match in keeping.finditer(source.code):
+            yield "config", int(match[1]), f"{source.name}:{source.code.count(chr(10), 0, match.start()) + 1}"
         wrappers = []
         for match in raising.finditer(source.code):
             parts = arguments_at(source.code, match.end())

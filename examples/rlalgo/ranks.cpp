@@ -312,7 +312,39 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
 }  // namespace
 
 int take_ranks(std::vector<std::string>& words) {
-  return std::max(0, take_number(words, "--nproc-per-node", "ranks", 1));
+  const int ranks = take_number(words, "--nproc-per-node", "ranks", 1);
+  const int processes = take_number(words, "--num-processes", "ranks", 1);
+  if (ranks > 0 && processes > 0 && ranks != processes)
+    core::raise_usage("cli", 23,
+                      {.what = "--nproc-per-node and --num-processes say different things",
+                       .found = std::to_string(ranks) + " and " + std::to_string(processes),
+                       .remedy = "give one of them"});
+  return std::max({0, ranks, processes});
+}
+int take_launched_ranks(std::vector<std::string>& words) {
+  const auto name_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  for (auto word = words.begin(); word != words.end() && *word != "--"; ++word) {
+    if (name_of(*word) != "--launcher") continue;
+    const bool joined = word->size() > name_of(*word).size();
+    const auto value = joined ? word : word + 1;
+    const std::string launcher = joined ? word->substr(name_of(*word).size() + 1) : value == words.end() ? "" : *value;
+    if (launcher != "accelerate" && launcher != "torchrun" && launcher != "python")
+      core::raise_usage("cli", 7,
+                        {.what = "an option has no such value",
+                         .found = "--launcher " + launcher,
+                         .expected = "accelerate, torchrun or python"});
+    note("--launcher " + launcher + " has no effect: this program starts its ranks itself (--num-processes)");
+    words.erase(word, value == words.end() ? value : value + 1);
+    break;
+  }
+  const auto mark = std::find(words.begin(), words.end(), "--");
+  std::vector<std::string> launchers(mark == words.end() ? mark : mark + 1, words.end());
+  words.erase(mark, words.end());
+  const int own = take_ranks(words), ranks = std::max(own, take_ranks(launchers));
+  std::string left;
+  for (const std::string& word : launchers) left += " " + word;
+  if (!left.empty()) warning("what a launcher is given has no effect, as there is none:" + left);
+  return ranks;
 }
 int take_restarts(std::vector<std::string>& words) { return take_number(words, "--max-restarts", "restarts", 0); }
 

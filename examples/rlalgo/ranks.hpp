@@ -16,8 +16,13 @@
 
 namespace rlalgo::cli {
 
-// Takes `--nproc-per-node N` (or =N, with underscores) out of `words`; 0: it is not there. [rlalgo.cli.23], usage
+// Takes `--nproc-per-node N` (or =N, with underscores; or axolotl's --num-processes) out of `words`; 0: it is not there.
+// [rlalgo.cli.23], usage
 [[nodiscard]] int take_ranks(std::vector<std::string>& words);
+
+// The same, and out of axolotl's forms: `--launcher NAME` is named in a note, and what stands behind `--` is a launcher's, whose
+// number of ranks counts and of whose other words a warning says that they have no effect. [rlalgo.cli.7], usage
+[[nodiscard]] int take_launched_ranks(std::vector<std::string>& words);
 
 // The same of `--max-restarts N`, from 0.
 [[nodiscard]] int take_restarts(std::vector<std::string>& words);

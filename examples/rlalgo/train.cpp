@@ -67,7 +67,7 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
                       {.what = "`rlalgo train` needs a configuration file", .expected = "rlalgo train CONFIG.yaml"});
   // What is printed is progress, not the result: a reader that went away does not end the run, nor fail it.
   std::signal(SIGPIPE, SIG_IGN);
-  const int started = take_ranks(overrides), restarts = take_restarts(overrides);
+  const int started = take_launched_ranks(overrides), restarts = take_restarts(overrides);
   const auto place = distributed::place_from_environment();
   if (started > 0 && place)
     core::raise_usage("cli", 23,
@@ -99,7 +99,7 @@ Run train(CLI::App& app) {
 Everything after CONFIG overrides the file: --key value, --section.key value (dashes or underscores), for example
   rlalgo train config.yaml --learning-rate 2e-6 --trl.num-generations 16
   rlalgo train config.yaml --resume-from-checkpoint out/checkpoint-40
---nproc-per-node N trains on N ranks of this machine (docs/distributed.md), and --max-restarts M starts all of them anew from the
+--nproc-per-node N (or --num-processes N) trains on N ranks of this machine (docs/distributed.md), and --max-restarts M starts all of them anew from the
 last checkpoint where one fails, M times at most; the ranks of torchrun and the like are taken from RANK, WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT.
 The keys are in docs/configuration.md. Ctrl-C ends the step, saves a checkpoint and exits with 130; SIGTERM,

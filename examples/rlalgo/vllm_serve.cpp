@@ -1,10 +1,12 @@
 // A generation server over a model directory, or the result of a training.
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -40,7 +42,17 @@ struct ServeOptions {
   std::int64_t max_model_len = 0, cache_megabytes = 0;
   double drain_seconds = 30;
   std::set<std::string> given = {};  // of the options that a section has keys for
+  std::vector<std::string> idle = {};
 };
+
+// Options of axolotl's vllm-serve that the `vllm:` section has, too, and that change nothing here.
+constexpr std::array<std::pair<const char*, const char*>, 5> idle_options = {{
+    {"--tensor-parallel-size", "the server is one process with one copy of the model"},
+    {"--data-parallel-size", "the server is one process with one copy of the model"},
+    {"--gpu-memory-utilization", "memory for keys and values is --kv-cache-mb"},
+    {"--enable-prefix-caching", "prefixes are always shared, which changes no answer"},
+    {"--serve-module", "the server is this program"},
+}};
 
 bool is_configuration(const std::string& model) { return model.ends_with(".yaml") || model.ends_with(".yml"); }
 
@@ -48,11 +60,25 @@ void read_section(ServeOptions& options) {
   if (!is_configuration(options.model)) return;
   const config::ServeSection section =
       config::read_serve_section(config::load_document(core::expand_home(options.model)));
-  for (const std::string& line : section.warnings) note("warning: " + line);
+  for (const std::string& line : section.warnings) warning(line);
   const auto set = [&](const char* option, auto& place, const auto& value) {
     if (value && !options.given.contains(option)) place = static_cast<std::decay_t<decltype(place)>>(*value);
   };
-  set("--host", options.server.http.host, section.host);
+  // An address that others reach is the file's alone: without a key the server listens where it may.
+  const auto reaches = [](const std::string& host) {
+    return !host.starts_with("127.") && host != "::1" && host != "localhost";
+  };
+  std::optional<std::string> host = section.host;
+  if (host && reaches(*host) && !options.given.contains("--host") && options.api_key.empty() &&
+      !options.server.open_to_all) {
+    warning(
+        "vllm.host: " + *host +
+        " needs a key, or everybody who reaches this machine could use and change the model: "
+        "listening on 127.0.0.1. --api-key KEY listens there with a key (VLLM_API_KEY of a training), --open-to-all "
+        "without one");
+    host = "127.0.0.1";
+  }
+  set("--host", options.server.http.host, host);
   set("--port", options.port, section.port);
   set("--dtype", options.dtype, section.dtype);
   set("--device", options.device, section.device);
@@ -219,12 +245,16 @@ Run vllm_serve(CLI::App& app) {
                  "seconds for a trainer to join, and for each tensor that it broadcasts")
       ->capture_default_str()
       ->check(within(0.1, 86400.0));
+  for (const auto& [option, reason] : idle_options)
+    app.add_option(option, o->idle)->type_name("")->group("")->expected(0, 1);
   app.add_flag("--strict", s.strict, "a field that is not known is an error");
   app.add_flag("--access-log", s.access_log, "a line for every request");
   app.footer("\nRoutes: docs/serving.md. SIGTERM and Ctrl-C refuse new requests and let those under way finish.");
   return [o, &app] {
     for (const char* option : {"--host", "--port", "--dtype", "--device", "--max-model-len"})
       if (app.get_option(option)->count() > 0) o->given.insert(option);
+    for (const auto& [option, reason] : idle_options)
+      if (app.get_option(option)->count() > 0) warning(std::string(option) + " has no effect: " + reason);
     return serve_until_stopped(*o);
   };
 }

@@ -186,7 +186,6 @@ def refused(c):
     for changes, code, parts in (
             ({"trl": {**BESIDE, "prefetch_depth": -1}}, 2, ["[rlalgo.config.6]", "prefetch_depth"]),
             ({"trl": {**BESIDE, "max_staleness": 1}}, 2, ["[rlalgo.config.8]", "max_staleness", "2 or more"]),
-            ({"trl": {**BESIDE, "vllm_sync_interval": 2}}, 2, ["[rlalgo.config.8]", "vllm_sync_interval is never reached"]),
             ({"trl": {**BESIDE, "streaming_partial_batch": True, "scale_rewards": "batch"}}, 2, ["[rlalgo.config.8]", "streaming_partial_batch"]),
             ({"rl": "gdpo", "trl": {**BESIDE, "streaming_partial_batch": True}}, 2, ["[rlalgo.config.8]", "rl: gdpo"]),
             ({"trl": {**BESIDE, "replay_buffer_size": -8}}, 2, ["[rlalgo.config.6]", "replay_buffer_size"]),
@@ -194,6 +193,8 @@ def refused(c):
         c.train(changes).expect(code, *parts)
         assert not (c.folder / "out").exists()
     c.train({"trl": {**BESIDE, "streaming_partial_batch": False, "replay_buffer_size": 0, "reroll_start_fraction": 1.0}}).expect(0)
+    c.train({"trl": {**BESIDE, "vllm_sync_interval": 2}}).expect(0, "vllm_sync_interval (config.yaml:", "is never reached")
+    c.train({"trl": {**BESIDE, "vllm_sync_interval": 1000}, "max_steps": None, "num_epochs": 0.02}).expect(0, "is never reached")
 
 
 @case

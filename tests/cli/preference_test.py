@@ -268,7 +268,7 @@ def invalid_combinations(c):
             ({"rl": "dpo", "val_set_size": 0.1, "test_datasets": [{"path": "rows.jsonl"}]}, "[rlalgo.config."),
             ({"rl": "dpo", "val_set_size": 100}, "[rlalgo."),
             ({"rl": "orpo", "precompute_ref_log_probs": True}, "[rlalgo.config.8]"),
-            ({"rl": "dpo", "load_in_4bit": True, "adapter": "qlora"}, "[rlalgo.config.10]"),
+            ({"rl": "dpo", "load_in_4bit": True}, "[rlalgo.config.10]"),
             ({"rl": "dpo", "kto_desirable_weight": 2.0}, "[rlalgo.config.8]"),
             ({"rl": "dpo", "excess_length_strategy": "chop"}, "[rlalgo.config.6]"),
             ({"rl": "dpo", "push_dataset_to_hub": "x"}, "[rlalgo.config.10]"),

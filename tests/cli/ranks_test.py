@@ -547,6 +547,24 @@ def other_rows_on_one_rank(c):
 
 
 @case
+def forms_of_axolotl(c):
+    """--num-processes, --launcher, and what stands behind -- for a launcher."""
+    rows(c)
+    forms = (("--nproc-per-node", 2), ("--num-processes", 2), ("--num_processes=2", "--launcher", "accelerate"), ("--launcher=torchrun", "--", "--nproc_per_node=2", "--rdzv_backend", "c10d"))
+    for i, words in enumerate(forms):
+        result = c.run("train", write(c, {**PAIRS, "rl": "dpo", "max_steps": 1, "output_dir": f"out{i}"}, "config.yaml"), *words).expect(0, "done: step")
+        if "--launcher" in str(words):
+            assert "has no effect: this program starts its ranks itself" in result.err, result.err
+        same_files(c.folder / "out0", c.folder / f"out{i}", only=["model.safetensors"])
+    assert "no effect, as there is none: --rdzv_backend c10d" in result.err, result.err
+    name = write(c, {**PAIRS, "rl": "dpo", "max_steps": 1, "output_dir": "one"}, "config.yaml")
+    c.run("train", name, "--launcher", "python").expect(0)
+    c.run("train", name, "--launcher", "mpi").expect(2, "[rlalgo.cli.7]", "accelerate, torchrun or python")
+    c.run("train", name, "--num-processes", 0).expect(2, "cli.23", "--num-processes")
+    c.run("train", name, "--num-processes", 2, "--nproc-per-node", 3).expect(2, "cli.23", "2", "3")
+
+
+@case
 def refused(c):
     name = write(c, {**BASE, **ONLINE}, "config.yaml")
     c.run("train", name, "--max-restarts", 1).expect(2, "cli.23", "--nproc-per-node")

@@ -254,8 +254,23 @@ def a_configuration_is_served_as_its_section_says(c):
         assert server.ask("/v1/models")[1]["data"][0]["max_model_len"] == 30
     finally:
         server.stop()
-    config = c.config({"vllm": {"tensor_parallel_size": 2}})
-    c.run("vllm-serve", config).expect(2, "[rlalgo.config.10]", "vllm.tensor_parallel_size")
+    # The sections of axolotl's documents: several GPUs are one process, and an address that others reach needs a key.
+    config = c.config({"vllm": {"host": "0.0.0.0", "port": 0, "tensor_parallel_size": 2, "data_parallel_size": 2, "gpu_memory_utilization": 0.85, "dtype": "auto"}})
+    server = Server(c, "--gpu-memory-utilization", 0.5, model=config)
+    try:
+        said = "\n".join(server.lines)
+        for part in ("vllm.tensor_parallel_size (config.yaml:", "vllm.data_parallel_size", "listening on 127.0.0.1", "--api-key", "--open-to-all", "--gpu-memory-utilization has no effect"):
+            assert part in said, (part, said)
+    finally:
+        server.stop()
+    process = c.start("vllm-serve", config, "--api-key", "k")
+    try:
+        line = next(line for line in process.stderr if "serving" in line)
+        assert "http://0.0.0.0:" in line, line
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    c.run("vllm-serve", config, "--host", "0.0.0.0").expect(2, "[rlalgo.serve.22]")
     config = c.config({"vllm": {"prot": 2}})
     c.run("vllm-serve", config).expect(2, "[rlalgo.config.4]", "vllm.port")
 

@@ -1,6 +1,7 @@
 #include <support/scratch.hpp>
 
 #include <algorithm>
+#include <fstream>
 
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -284,7 +285,7 @@ TEST_CASE("required keys") {
   CHECK(lacks(error_of(without("rl:")), {"config.7: ", "rl is missing"}) == "");
   CHECK(lacks(error_of(without("learning_rate")), {"config.7: ", "learning_rate"}) == "");
   CHECK(lacks(error_of(without("  reward_funcs")), {"config.7: ", "trl.reward_funcs"}) == "");
-  CHECK(lacks(error_of("rl: grpo\nbase_model: m\nlearning_rate: 1\ntrl: {reward_funcs: [a.b]}\n"),
+  CHECK(lacks(error_of("rl: grpo\nbase_model: m\nlearning_rate: 1\nmicro_batch_size: 8\ntrl: {reward_funcs: [a.b]}\n"),
               {"config.7: ", "datasets"}) == "");
   CHECK(lacks(error_of(minimal, {"--datasets.0.path="}), {"config.7: ", "datasets[0]", "c.yaml:4"}) == "");
   CHECK(lacks(error_of(minimal, {"--datasets", "[]"}), {"config.7: ", "datasets is empty"}) == "");
@@ -307,7 +308,8 @@ TEST_CASE("unknown keys name file, line and the nearest known key") {
 }
 
 TEST_CASE("a recipe is judged before anything else") {
-  CHECK(lacks(error_of("rl: gpro\n"), {"config.6: ", "did you mean grpo?"}) == "");
+  CHECK(lacks(error_of("rl: gpro\n"), {"[rlalgo.config.6] the value of rl", "did you mean grpo?"}) == "");
+  CHECK(lacks(error_of("rl: sftx\nlearning_rate: fast\n"), {"config.6: ", "the value of rl"}) == "");
 }
 
 namespace {
@@ -407,15 +409,12 @@ TEST_CASE("feature matching: contradictions") {
 
 TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it warns of") {
   const std::string strided = matching + "  mode: strided\n", structured = matching + "  mode: structured\n";
-  const std::string compiled = "torch_compile: true\ngradient_checkpointing: true\n";
-  CHECK(lacks(error_of(strided + compiled), {"config.8: ", "torch_compile", "gradient_checkpointing"}) == "");
-  CHECK_NOTHROW(parse(structured + compiled));
-  CHECK_NOTHROW(parse(strided + "torch_compile: false\ngradient_checkpointing: true\n"));
-  CHECK(warning_of(strided + "torch_compile: true\n").find("torch_compile") != std::string::npos);
-  for (const char* attention : {"flex_attention: true\n", "attn_implementation: flex_attention\n"}) {
-    CHECK(lacks(error_of(strided + attention + "activation_offloading: true\ngradient_checkpointing: true\n"),
-                {"config.8: ", "activation_offloading", std::string(attention).substr(0, 8)}) == "");
-    CHECK_NOTHROW(parse(strided + attention));
+  // What axolotl refuses beside checkpoints has no effect here.
+  for (const char* lines : {"torch_compile: true\ngradient_checkpointing: true\n",
+                            "flex_attention: true\nactivation_offloading: true\ngradient_checkpointing: true\n"}) {
+    const RunConfig run = parse(strided + lines);
+    CHECK_FALSE(run.warnings.empty());
+    for (const std::string& text : run.warnings) CHECK(lacks(text, {"has no effect"}) == "");
   }
   CHECK_NOTHROW(parse(strided + "attn_implementation: sdpa\nactivation_offloading: true\n"));
   CHECK(lacks(error_of(strided + "sample_packing: true\n"), {"config.8: ", "ebft.pack_documents"}) == "");
@@ -436,7 +435,6 @@ TEST_CASE("feature matching: what axolotl refuses of strided runs, and what it w
 }
 
 TEST_CASE("what this build lacks is an error that says what works, never ignored") {
-  CHECK(lacks(error_of(minimal + "adapter: qlora\n"), {"config.10: ", "c.yaml:9", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
@@ -451,6 +449,154 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "tensor_parallel_size: 2\n"), {"config.10: ", "context_parallel_size"}) == "");
   CHECK(
       parse(minimal + "context_parallel_size: 1\nload_in_4bit: false\nadapter:\nfsdp: []\n  # off\n").warnings.empty());
+}
+
+TEST_CASE("a base that is asked for in 4 or 8 bits is loaded whole under an adapter, and what that takes is said") {
+  const std::string adapter = "lora_r: 4\nlora_alpha: 8\nlora_target_linear: true\n";
+  for (const char* asked : {"adapter: lora\nload_in_8bit: true\n", "adapter: qlora\nload_in_4bit: true\n",
+                            "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n"}) {
+    INFO(asked);
+    CHECK(parse(minimal + adapter + asked).lora.has_value());
+    CHECK(lacks(warning_of(minimal + adapter + asked),
+                {"(c.yaml:13): the base is not quantized here, it is loaded whole, in float32, 4 bytes"}) == "");
+  }
+  const ScratchDirectory scratch;
+  // Two tensors of 6 and 4 elements: 10 weights.
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[4],"data_offsets":[24,40]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  std::ofstream(scratch.path() / "model.safetensors", std::ios::binary) << bytes << header << std::string(40, '\0');
+  const std::string eight = adapter + "adapter: lora\nload_in_8bit: true\n";
+  CHECK(lacks(warning_of(minimal + eight, {"--base_model", scratch.path().string()}),
+              {"load_in_8bit", "40 bytes for 10 weights, where 10 bytes were asked for", "bf16: true halves that"}) ==
+        "");
+  const RunConfig half = parse(minimal + eight + "bf16: true\n", {"--base_model", scratch.path().string()});
+  CHECK(lacks(half.warnings.back(), {"in bfloat16, 2 bytes", "20 bytes for 10 weights"}) == "");
+  CHECK(parse(minimal + adapter + "adapter: lora\nload_in_8bit: false\nload_in_4bit: false\n").warnings.empty());
+}
+
+TEST_CASE("everything that is refused is said at once, by line, and nothing that only follows from it") {
+  const std::string five =
+      "base_model: ./m\n"                    // 1
+      "rl: grpo\n"                           // 2
+      "learning_rate: fast\n"                // 3: no number
+      "micro_batch_size: 8\n"                // 4
+      "embedding_lr: 1e-4\n"                 // 5: not here
+      "gradient_acumulation_steps: 4\n"      // 6: unknown
+      "warmup_steps: 10\n"                   // 7
+      "warmup_ratio: 0.1\n"                  // 8: both
+      "trl:\n"                               // 9
+      "  reward_funcs: [rewards.correct]\n"  // 10
+      "  temperature: -1\n"                  // 11: out of range
+      "datasets: [{path: rows.jsonl}]\n";    // 12
+  const std::string all = error_of(five);
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    lines.push_back(all.substr(at, end - at));
+    at = end + 1;
+  }
+  REQUIRE(lines.size() == 6);
+  CHECK(lacks(lines[0], {"config.45: ", "5 problems"}) == "");
+  CHECK(lacks(lines[1], {"  [rlalgo.config.5] ", "learning_rate", "c.yaml:3"}) == "");
+  CHECK(lacks(lines[2], {"  [rlalgo.config.10] ", "embedding_lr", "c.yaml:5", "one learning_rate"}) == "");
+  CHECK(lacks(lines[3], {"  [rlalgo.config.4] ", "c.yaml:6; did you mean gradient_accumulation_steps?"}) == "");
+  CHECK(lacks(lines[4], {"  [rlalgo.config.8] ", "c.yaml:7 and c.yaml:8; remove one"}) == "");
+  CHECK(lacks(lines[5], {"  [rlalgo.config.6] ", "trl.temperature", "c.yaml:11"}) == "");
+  CHECK(exit_code_of([&] { (void)parse(five); }) == 2);
+
+  // What follows from a value that could not be read, or from a key that is written otherwise, is not said.
+  for (const char* one : {"micro_batch_size: eight\n", "mirco_batch_size: 3\n"}) {
+    INFO(one);
+    CHECK(lacks(error_of(without("micro_batch_size") + "gradient_accumulation_steps: 3\n" + one), {"config."}) == "");
+    CHECK(error_of(without("micro_batch_size") + "gradient_accumulation_steps: 3\n" + one).find("problems") ==
+          std::string::npos);
+  }
+  for (const std::string& one :
+       {minimal + "  num_generations: eight\n", without("learning_rate") + "learning_rte: 1e-5\n",
+        without("learning_rate") + "learning_rate: [1]\n",
+        minimal + "lr_scheduler: cosinee\nlr_scheduler_kwargs: {x: 1}\n",
+        minimal + "adapter: loraa\nlora_r: 4\nlora_dropout: 0.1\n", minimal + "deepspeed: /nowhere/zero.json\n",
+        minimal + "adapter: lora\nlora_rr: 4\nlora_alpha: 4\nlora_target_linear: true\n",
+        without("  reward_funcs") + "  reward_fncs: [a.b]\n", minimal + "nemo_gym_enabled: perhaps\n",
+        std::string("rl: grpo\nbase_model: m\nlearning_rate: 1\ndatasets: [{path: x}]\ntrl: [1]\n"),
+        std::string("rl: grpo\nbase_model: m\nlearning_rate: 1\nmicro_batch_size: 8\ndatasets: 3\ntrl: {reward_funcs: "
+                    "[a.b]}\n"),
+        std::string("rl: gpro\nbase_model: m\nmicro_batch_size: 8\nlearning_rate: 1\ndatasets: [{path: x}]\ntrl: "
+                    "{reward_funcs: [a.b]}\n"),
+        std::string("rl: ebft\nbase_model: m\nlearning_rate: 1\ndatasets: [{path: x}]\nebft: 3\n")}) {
+    INFO(one);
+    CHECK(error_of(one) != "nothing");
+    CHECK(error_of(one).find("problems") == std::string::npos);
+  }
+  // A recipe that is nearly one is taken for it, so that the rest is judged.
+  CHECK(lacks(error_of("rl: gpro\nbase_model: m\nmicro_batch_size: 8\nlearning_rate: x\ndatasets: [{path: x}]\ntrl: "
+                       "{reward_funcs: [a.b]}\n"),
+              {"2 problems", "did you mean grpo?", "learning_rate"}) == "");
+  CHECK(lacks(error_of("learning_rate: x\n"), {"config.7: ", "rl is missing"}) == "");
+  CHECK(lacks(error_of(minimal + "zzzz: 1\nyyyy: 2\n  xxxx: 3\n"), {"config."}) == "");
+}
+
+TEST_CASE("--allow-unsupported turns what changes no number into warnings, and nothing else") {
+  for (const char* line : {"tensor_parallel_size: 2\n", "push_dataset_to_hub: me/rows\n", "save_strategy: best\n",
+                           "save_safetensors: false\n", "sample_packing: true\n", "auto_find_batch_size: true\n",
+                           "fsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
+                           "deepspeed: {zero_optimization: {stage: 3, offload_param: {device: nvme}}}\n"}) {
+    INFO(line);
+    const std::string key(line, std::string(line).find_first_of(":_"));
+    CHECK(lacks(error_of(minimal + line), {"config."}) == "");
+    const RunConfig run = parse(minimal + line, {"--allow-unsupported"});
+    bool said = false;
+    for (const std::string& text : run.warnings)
+      said = said || (text.find("--allow-unsupported") != std::string::npos && text.find(key) != std::string::npos);
+    CHECK(said);
+    CHECK(parse(minimal + line + "allow_unsupported: true\n").warnings == run.warnings);
+  }
+  CHECK(lacks(error_of(minimal + "tensor_parallel_size: 2\n"), {"leave it out with --allow-unsupported"}) == "");
+  for (const char* line : {"embedding_lr: 1e-4\n", "load_in_4bit: true\n", "zzzz: 1\n", "relora: true\n",
+                           "load_best_model_at_end: true\n", "fp16: true\n"})
+    CHECK(error_of(minimal + line, {"--allow-unsupported"}) != "nothing");
+}
+
+TEST_CASE("plugins are judged with their keys, by the plugin's name") {
+  const std::string list = minimal + "plugins: [axolotl.integrations.";
+  CHECK(lacks(warning_of(list + "swanlab.SwanLabPlugin]\nuse_swanlab: true\nswanlab_project: p\nswanlab_mode:\n"),
+              {"SwanLabPlugin (c.yaml:9) with use_swanlab, swanlab_project has no effect", "metrics.jsonl"}) == "");
+  CHECK(lacks(warning_of(list + "kernels.KernelsPlugin]\nuse_scattermoe: false\nuse_sonicmoe: false\n"),
+              {"KernelsPlugin (c.yaml:9) has no effect"}) == "");
+  CHECK(
+      lacks(warning_of(minimal + "use_swanlab: true\nswanlab_project: p\n"),
+            {"use_swanlab, swanlab_project (c.yaml:9) of the plugin axolotl.integrations.swanlab.SwanLabPlugin have no "
+             "effect"}) == "");
+  CHECK(parse(minimal + "use_swanlab: false\nliger_rope: false\nkd_trainer: false\n").warnings.empty());
+  CHECK(parse(list + "nemo_gym.NemoGymPlugin]\n").warnings.empty());
+  CHECK(lacks(warning_of(list + "liger.plugin.LigerPlugin]\nliger_rope: true\n"), {"LigerPlugin", "liger_rope"}) == "");
+  CHECK(lacks(error_of(list + "spectrum.SpectrumPlugin]\nspectrum_top_fraction: 0.5\n"),
+              {"config.10: ", "SpectrumPlugin", "found spectrum_top_fraction", "c.yaml:10", "unfrozen_parameters"}) ==
+        "");
+  CHECK(lacks(error_of(list + "grokfast.GrokfastPlugin]\n"), {"config.10: ", "GrokfastPlugin", "c.yaml:9"}) == "");
+  CHECK(lacks(error_of(list + "kd.KDPlugin]\nkd_trainer: true\n"), {"config.10: ", "KDPlugin", "c.yaml:10"}) == "");
+  CHECK(lacks(warning_of(list + "kd.KDPlugin]\nkd_trainer: false\nkd_alpha: 0.5\n"), {"KDPlugin", "kd_alpha"}) == "");
+  CHECK(lacks(warning_of(minimal + "plugins: [my.own.Plugin]\n"), {"my.own.Plugin", "not loaded"}) == "");
+}
+
+TEST_CASE("evaluation keys without rows to evaluate on have no effect, and 0 is nothing") {
+  for (const char* line : {"eval_steps: 5\n", "evals_per_epoch: 4\n", "eval_strategy: epoch\n"}) {
+    INFO(line);
+    const std::string key(line, std::string(line).find(':'));
+    CHECK(lacks(warning_of(minimal + line), {key + " (c.yaml:9) has no effect", "nothing to evaluate on"}) == "");
+    CHECK(lacks(warning_of(minimal + line + "val_set_size: 0.0\n"), {key, "val_set_size"}) == "");
+    CHECK(parse(minimal + line + "val_set_size: 0.1\n").warnings.empty());
+    CHECK(parse(minimal + line + "test_datasets: [{path: x}]\n").warnings.empty());
+  }
+  CHECK(lacks(warning_of(minimal + "  num_generations_eval: 2\n"), {"trl.num_generations_eval"}) == "");
+  CHECK(parse(minimal + "eval_strategy: 'no'\nevals_per_epoch:\n").warnings.empty());
+  const RunConfig none = parse(minimal + "evals_per_epoch: 0\nsaves_per_epoch: 0\nval_set_size: 0.1\n");
+  CHECK(none.eval_strategy == "no");
+  CHECK_FALSE(none.evals_per_epoch.has_value());
+  CHECK_FALSE(none.saves_per_epoch.has_value());
+  CHECK(none.warnings.empty());
 }
 
 TEST_CASE("adapter keys become one description of an adapter") {
@@ -477,11 +623,13 @@ TEST_CASE("adapter keys become one description of an adapter") {
   const std::string lora = minimal + "adapter: lora\nlora_r: 4\nlora_alpha: 16\n";
   CHECK(parse(lora + "lora_target_modules: '.*q_proj'\n").lora->target_pattern == ".*q_proj");
   CHECK(lacks(error_of(lora), {"config.7: ", "lora_target_linear: true"}) == "");
-  CHECK(lacks(error_of(minimal + "adapter: lora\nlora_alpha: 16\n"), {"config.7: ", "lora_r"}) == "");
+  CHECK(lacks(error_of(minimal + "adapter: lora\nlora_alpha: 16\nlora_target_linear: true\n"),
+              {"config.7: ", "lora_r"}) == "");
   CHECK(lacks(error_of(minimal + "lora_model_dir: x\n"), {"config.14: ", "adapter: lora"}) == "");
   CHECK(parse(minimal + "adapter: lora\nlora_model_dir: x\n").lora_model_dir == "x");
   CHECK(lacks(error_of(lora + "lora_target_linear: true\nunfrozen_parameters: [model]\n"), {"config.8: "}) == "");
-  CHECK(lacks(error_of(lora + "peft_init_lora_weights: loftq\n"), {"config.10: ", "pissa"}) == "");
+  CHECK(lacks(error_of(lora + "lora_target_linear: true\npeft_init_lora_weights: loftq\n"), {"config.10: ", "pissa"}) ==
+        "");
   CHECK(parse(minimal + "unfrozen_parameters: [model.norm]\n").unfrozen_parameters.size() == 1);
 }
 
@@ -496,7 +644,11 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "  vllm_mode: colocate\n"), {"trl.vllm_mode", "in this process"}) == "");
   CHECK(lacks(warning_of(minimal + "vllm: {port: 9000}\n"), {"vllm (c.yaml:9)"}) == "");
   CHECK(lacks(warning_of(minimal + "plugins: [axolotl.integrations.liger.LigerPlugin]\n"),
-              {"LigerPlugin", "not loaded"}) == "");
+              {"LigerPlugin (c.yaml:9) has no effect", "kernels"}) == "");
+  CHECK(lacks(warning_of(minimal + "ddp: true\n"), {"ddp (c.yaml:9) has no effect", "ranks"}) == "");
+  for (const char* family : {"falcon", "llama", "mistral", "qwen"})
+    CHECK(lacks(warning_of(minimal + "is_" + family + "_derived_model: true\n"), {"config.json"}) == "");
+  CHECK(parse(minimal + "ddp: false\nfp8_config:\nis_preprocess: false\n").warnings.empty());
   CHECK(lacks(warning_of(minimal + "cosine_constant_lr_ratio: 0.5\n"),
               {"cosine_constant_lr_ratio", "cosine_min_lr_ratio"}) == "");
   CHECK(lacks(warning_of(minimal + "cosine_min_lr_ratio: 0.5\nlr_scheduler: linear\n"),
@@ -721,7 +873,8 @@ TEST_CASE("data_files: a text, a list, or either by split") {
   CHECK(by_split.data_files.empty());
   CHECK(by_split.split_files.at("train") == Files{"a.jsonl"});
   CHECK(by_split.split_files.at("test") == Files{"b.jsonl", "c.jsonl"});
-  CHECK_THROWS_WITH(entry("{train: []}"), Contains("datasets[0].data_files.train") && Contains("[rlalgo.config."));
+  CHECK_THROWS_WITH(entry("{train: []}"),
+                    Catch::Contains("datasets[0].data_files.train") && Catch::Contains("[rlalgo.config."));
 }
 
 TEST_CASE("~ is the home directory in every key that is a path") {
@@ -849,7 +1002,8 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
   CHECK(refused(streams + "  advantage_estimator: leave_one_out\n  normalize_advantages: true\n",
                 "normalize_advantages") == "");
   CHECK(refused(streams + "  entropy_coef: 0.01\n", "entropy bonus") == "");
-  CHECK(refused(streams + "  replay_buffer_size: 8\n", "replay_buffer_size") == "");
+  CHECK(lacks(warning_of(streams + "  replay_buffer_size: 8\n"),
+              {"trl.streaming_partial_batch (c.yaml:1", "whole generations", "replay_buffer_size"}) == "");
   std::string gdpo = streams;
   gdpo.replace(gdpo.find("rl: grpo"), 8, "rl: gdpo");
   CHECK(refused(gdpo, "rl: gdpo") == "");
@@ -878,7 +1032,9 @@ TEST_CASE("generation beside training: what cannot be") {
   CHECK(error_of(beside + "  prefetch_depth: 2\n  vllm_sync_interval: 3\n  max_staleness: 4\n") == "nothing");
   // Two optimizer steps to a generation, so its rows are at least two updates behind.
   CHECK(lacks(error_of(beside + "  max_staleness: 1\n  num_iterations: 2\n"), {"config.8", "2 or more"}) == "");
-  CHECK(lacks(error_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}), {"config.8", "never reached"}) == "");
+  CHECK(lacks(warning_of(beside + "  vllm_sync_interval: 5\n", {"--max_steps=5"}),
+              {"trl.vllm_sync_interval (c.yaml:10) is never reached", "5 steps"}) == "");
+  CHECK(parse(beside + "  vllm_sync_interval: 4\n", {"--max_steps=5"}).warnings.empty());
   CHECK(lacks(error_of(beside + "  replay_buffer_size: -4\n"), {"config.6", "replay_buffer_size"}) == "");
   CHECK(lacks(error_of(beside + "  replay_buffer_size: 4\n  replay_max_age: -1\n"), {"config.6", "max_age"}) == "");
   CHECK(lacks(error_of(beside + "  reroll_start_fraction: 1.5\n"), {"config.6", "reroll_start_fraction"}) == "");

@@ -14,7 +14,9 @@ template <class T>
 T read(const std::string& yaml, T value = {}) {
   const Document document = parse_document(yaml, "c.yaml");
   Findings findings;
+  findings.refusals = Refusals("c.yaml");
   Reader(document.root, "s.", findings).read("k", value);
+  findings.refusals.raise();
   return value;
 }
 template <class T>
@@ -84,6 +86,7 @@ TEST_CASE("words out of a list") {
     Findings findings;
     std::string out = "default";
     Reader(document.root, "", findings).read_choice("k", out, {"no", "steps", "epoch"});
+    findings.refusals.raise();
     return out;
   };
   CHECK(choose("k: steps\n") == "steps");
@@ -94,34 +97,70 @@ TEST_CASE("words out of a list") {
   CHECK(lacks(raised_by([&] { choose("k: [a]\n"); }), {"config.5: "}) == "");
 }
 
-TEST_CASE("the first key that nobody took is an error with the nearest match") {
-  const Document document = parse_document("beta: 1\nlearnin_rate: 2\n", "c.yaml");
+TEST_CASE("a value that is refused leaves the default, and is not trusted") {
+  const Document document = parse_document("a: x\nb: 2\nc: stepp\nd: {e: 1}\n", "c.yaml");
   Findings findings;
-  Reader reader(document.root, "trl.", findings);
-  double value = 0;
-  reader.read("beta", value);
-  reader.recognise("epsilon");
-  CHECK(lacks(raised_by([&] { reader.finish({"learning_rate"}); }), {"config.4: ", "trl.learnin_rate", "c.yaml:2"}) ==
-        "");
+  findings.refusals = Refusals("c.yaml");
+  Reader reader(document.root, "s.", findings);
+  std::int64_t a = 7, b = 7;
+  std::string c = "default";
+  std::vector<std::string> d = {"one"};
+  CHECK_FALSE(reader.read("a", a));
+  CHECK(reader.read("b", b));
+  CHECK_FALSE(reader.read_choice("c", c, {"steps"}));
+  CHECK_FALSE(reader.read("d", d));
+  CHECK(a == 7);
+  CHECK(b == 2);
+  CHECK(c == "default");
+  CHECK(d == std::vector<std::string>{"one"});
+  CHECK(findings.refusals.distrusts("s.a"));
+  CHECK_FALSE(findings.refusals.distrusts("s.b"));
+  CHECK(lacks(raised_by([&] { findings.refusals.raise(); }), {"3 problems", "s.a", "s.c", "s.d"}) == "");
+}
+
+TEST_CASE("keys that nobody took are refused with the nearest match, each of them") {
+  const Document document = parse_document("beta: 1\nlearnin_rate: 2\n", "c.yaml");
+  const auto refused = [&](const std::vector<std::string>& known, const std::vector<std::string>& elsewhere = {}) {
+    Findings findings;
+    findings.refusals = Refusals("c.yaml");
+    Reader reader(document.root, "trl.", findings);
+    for (const std::string& key : known) reader.recognise(key);
+    const bool all = reader.finish(elsewhere);
+    CHECK(all == findings.refusals.empty());
+    return raised_by([&] { findings.refusals.raise(); });
+  };
+  CHECK(lacks(refused({"beta", "epsilon"}, {"learning_rate"}), {"config.4: ", "trl.learnin_rate", "c.yaml:2"}) == "");
+  CHECK(lacks(refused({"beta", "learning_rate"}), {"config.4: ", "did you mean trl.learning_rate?"}) == "");
+  CHECK(lacks(refused({"epsilon"}), {"2 problems", "unknown key trl.beta", "unknown key trl.learnin_rate"}) == "");
+  CHECK(refused({"beta", "learnin_rate"}) == "nothing");
+}
+
+TEST_CASE("what was refused of a key that is written otherwise is given up") {
+  const Document document = parse_document("learnin_rate: 2\n", "c.yaml");
+  Findings findings;
+  findings.refusals = Refusals("c.yaml");
+  Reader reader(document.root, "", findings);
   reader.recognise("learning_rate");
-  CHECK(lacks(raised_by([&] { reader.finish(); }), {"config.4: ", "did you mean trl.learning_rate?"}) == "");
-  reader.recognise("learnin_rate");
-  CHECK(raised_by([&] { reader.finish(); }) == "nothing");
+  reader.refuse(7, {.what = "learning_rate is missing"});
+  reader.finish();
+  CHECK(lacks(raised_by([&] { findings.refusals.raise(); }), {"config.4: ", "learnin_rate"}) == "");
 }
 
 TEST_CASE("a key that belongs to another section is told so") {
   const Document document = parse_document("num_generations: 4\n", "c.yaml");
   Findings findings;
   const Reader reader(document.root, "", findings);
-  CHECK(lacks(raised_by([&] { reader.finish({"trl.num_generations"}); }),
-              {"config.4: ", "written trl.num_generations"}) == "");
+  reader.finish({"trl.num_generations"});
+  CHECK(lacks(raised_by([&] { findings.refusals.raise(); }), {"config.4: ", "written trl.num_generations"}) == "");
 }
 
 TEST_CASE("a section must be a mapping") {
   const Document document = parse_document("trl: [a]\n", "c.yaml");
   Findings findings;
-  CHECK(lacks(raised_by([&] { Reader reader(*document.root.find("trl"), "trl.", findings); }),
-              {"config.5: ", "value of trl has", "c.yaml:1"}) == "");
+  Reader reader(*document.root.find("trl"), "trl.", findings);
+  CHECK(reader.finish());
+  CHECK(findings.refusals.distrusts("trl."));
+  CHECK(lacks(raised_by([&] { findings.refusals.raise(); }), {"config.5: ", "value of trl has", "c.yaml:1"}) == "");
 }
 
 TEST_CASE("fields of the object that is read are recorded with their value, set or not") {

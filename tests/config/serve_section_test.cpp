@@ -38,9 +38,12 @@ TEST_CASE("keys of vLLM's own parts are told, those that would change what is se
   CHECK_THAT(s.warnings[0], Catch::Contains("enable_prefix_caching"));
   CHECK_THAT(s.warnings[1],
              Catch::Contains("vllm.gpu_memory_utilization (c.yaml:2") && Catch::Contains("--kv-cache-mb"));
+  for (const char* size : {"tensor_parallel_size", "data_parallel_size"}) {
+    const config::ServeSection several = section(std::string("vllm: {") + size + ": 2}\n");
+    REQUIRE(several.warnings.size() == 1);
+    CHECK_THAT(several.warnings[0], Catch::Contains(size) && Catch::Contains("one process"));
+  }
   const std::pair<const char*, const char*> refused[] = {
-      {"tensor_parallel_size: 2", "config.10"},
-      {"data_parallel_size: 2", "config.10"},
       {"enable_reasoning: true", "config.10"},
       {"reasoning_parser: qwen3", "config.10"},
       {"serve_module: my.server", "config.10"},

@@ -104,7 +104,7 @@ TEST_CASE("what has no effect is said in one line, what would be another run is 
               {"config.10", "TRANSFORMER_BASED_WRAP"}) == "");
   CHECK(lacks(error_of("fsdp_config: {auto_wrap: x}\n"), {"config.4", "fsdp_config.auto_wrap", "c.yaml:7"}) == "");
   CHECK(lacks(error_of("fsdp_config: {state_dict_type: LOCAL_STATE_DICT}\n"), {"config.6", "FULL_STATE_DICT"}) == "");
-  CHECK(lacks(error_of("fsdp_config: {mixed_precision_policy: bf16}\n"), {"config.8", "bf16"}) == "");
+  CHECK(lacks(error_of("fsdp_config: {mixed_precision_policy: bf16}\nbf16: false\n"), {"config.8", "bf16"}) == "");
   CHECK(lacks(error_of("fsdp: [full]\n"), {"config.6", "full_shard"}) == "");
   CHECK(lacks(error_of("fsdp: [full_shard]\ndeepspeed: {zero_optimization: {stage: 1}}\n"),
               {"config.8", "deepspeed"}) == "");
@@ -114,9 +114,25 @@ TEST_CASE("what has no effect is said in one line, what would be another run is 
   for (const char* one :
        {"gradient_accumulation_steps: 2", "train_micro_batch_size_per_gpu: 1", "gradient_clipping: 0.5",
         "bf16: {enabled: true}", "fp16: {enabled: true}", "optimizer: {params: {lr: 1e-5}}"})
-    CHECK(lacks(error_of("deepspeed: {" + std::string(one) + "}\n"), {"config.8", "disagrees"}) == "");
+    CHECK(lacks(error_of("bf16: false\ndeepspeed: {" + std::string(one) + "}\n"), {"config.8", "disagrees"}) == "");
+  CHECK(lacks(error_of("bf16: true\ndeepspeed: {bf16: {enabled: false}}\n"), {"config.8", "bf16: true"}) == "");
   CHECK_NOTHROW(parse("deepspeed: {gradient_accumulation_steps: 3, optimizer: {params: {lr: 1e-6, eps: auto}}}\n"));
   CHECK(lacks(error_of("deepspeed: no-such.json\n"), {"config.1", "no-such.json"}) == "");
+}
+
+TEST_CASE("the layout's precision counts where bf16 is not said, or auto") {
+  for (const char* unsaid : {"", "bf16: auto\n", "bf16:\n"})
+    for (const char* layout : {"deepspeed: {bf16: {enabled: true}, zero_optimization: {stage: 3}}\n",
+                               "fsdp_config: {mixed_precision_policy: bf16}\n"}) {
+      INFO(unsaid << layout);
+      const RunConfig c = parse(std::string(unsaid) + layout);
+      CHECK(c.bfloat16);
+      CHECK(c.sharding.stage == 3);
+    }
+  CHECK(lacks(warnings_of("deepspeed: {bf16: {enabled: true}}\n"), {"deepspeed.bf16.enabled", "decides"}) == "");
+  CHECK_FALSE(parse("bf16: auto\ndeepspeed: {bf16: {enabled: false}}\n").bfloat16);
+  CHECK_FALSE(parse("deepspeed: {bf16: {enabled: auto}, fp16: {enabled: auto}}\n").bfloat16);
+  CHECK_FALSE(parse("deepspeed: {zero_optimization: {stage: 3}}\n").bfloat16);  // no section at all
 }
 
 TEST_CASE("a layout is part of the settings, and a resume does not ask for the same") {

@@ -122,17 +122,6 @@ TEST_CASE("keys that exclude each other") {
               {"config.8: ", "2 weights for 1 functions"}) == "");
 }
 
-TEST_CASE("evaluation keys need evaluation data") {
-  for (const char* key : {"eval_steps", "evals_per_epoch", "eval_strategy", "trl.num_generations_eval"}) {
-    INFO(key);
-    CHECK(lacks(error_of([](RunConfig&) {}, {key}),
-                {"config.14: ", std::string(key) + " is set", "val_set_size", "c.yaml:9"}) == "");
-    CHECK(error_of([](RunConfig& c) { c.val_set_size = 0.1; }, {key}) == "nothing");
-    CHECK(error_of([](RunConfig& c) { c.test_datasets.resize(1); }, {key}) == "nothing");
-  }
-  CHECK(error_of([](RunConfig& c) { c.eval_strategy = "no"; }, {"eval_strategy"}) == "nothing");
-}
-
 TEST_CASE("only the generation batch has to divide into groups, and the error names the next that does") {
   const auto geometry = [](std::int64_t b, std::int64_t a, std::int64_t g, std::optional<std::int64_t> steps = {},
                            std::optional<std::int64_t> batch = {}) {

@@ -43,10 +43,12 @@ inline void place_on(RunConfig& config, const std::string& name, int ranks, cons
 
 inline void read_device(Reader& reader, RunConfig& config, int ranks) {
   std::string name = "auto", note;
-  if (reader.read("device", name) && !tensor::is_device_name(name))
-    detail::raise_range("device", *reader.section().find("device"), "auto, cpu, cuda or cuda:N");
+  reader.read("device", name);
   const Node* const node = reader.section().find("device");
-  place_on(config, name, ranks, node == nullptr ? config.file : node->place.text(), note);
+  reader.judge("device", [&] {
+    if (!tensor::is_device_name(name)) detail::raise_range("device", *node, "auto, cpu, cuda or cuda:N");
+    place_on(config, name, ranks, node == nullptr ? config.file : node->place.text(), note);
+  });
   if (!note.empty()) reader.findings().warnings.push_back(note);
 }
 

@@ -69,7 +69,6 @@ namespace rlalgo::config {
 
   const Plan plan = make_plan(c, out.rollouts.geometry, rows, evaluates);
   out.trainer = trainer_settings(c, plan, rows, c.rl + " (" + c.trl.loss_type + ")");
-  detail::require_hand_over(c, plan.total_steps);
   out.trainer.skip_zero_advantages = c.trl.skip_zero_advantage_batches && idle_rows_are_free(c);
   return out;
 }

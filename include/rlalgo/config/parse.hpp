@@ -2,7 +2,7 @@
 //
 // Order: the recipe first (a file for another recipe is told so before its keys are judged), then every key, then the
 // relations between them (config/validate.hpp). Nothing of the file is dropped: a key is read, or named in a warning,
-// or an error. In paths ~ is the home directory.
+// or an error. What is refused is gathered, and raised at the end (config/refusals.hpp). In paths ~ is the home directory.
 //
 // Errors (usage): [rlalgo.config.7] a required key is missing; [.8] two keys that do not go together; [.9] the recipe
 // is not in this build; and those of document.hpp, overrides.hpp, reader.hpp, validate.hpp.
@@ -12,11 +12,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/detail/read_adapter.hpp>
 #include <rlalgo/config/detail/read_ebft.hpp>
 #include <rlalgo/config/detail/read_nemo_gym.hpp>
+#include <rlalgo/config/detail/read_plugins.hpp>
 #include <rlalgo/config/detail/read_preference.hpp>
 #include <rlalgo/config/detail/read_related.hpp>
 #include <rlalgo/config/detail/read_sharding.hpp>
@@ -24,6 +26,7 @@
 #include <rlalgo/config/detail/read_trl.hpp>
 #include <rlalgo/config/detail/validate_asynchronous.hpp>
 #include <rlalgo/config/detail/validate_preference.hpp>
+#include <rlalgo/config/detail/whole_base.hpp>
 #include <rlalgo/config/device.hpp>
 #include <rlalgo/config/document.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -39,14 +42,19 @@ namespace rlalgo::config {
 
 namespace detail {
 
+// Without a recipe nothing can be judged. A word that is nearly one is taken for it, so that the rest is.
 inline void read_recipe(Reader& reader, RunConfig& config, const std::string& file) {
   const Names names = names_of(recipes());
   if (!reader.read_choice("rl", config.rl, names.known)) {
-    core::raise_usage("config", 7,
-                      {.what = "rl is missing",
-                       .expected = "rl: grpo",
-                       .where = file,
-                       .remedy = "supervised fine-tuning is not what this program does"});
+    const Node* const node = reader.section().find("rl");
+    if (node == nullptr || node->kind == Kind::null)
+      core::raise_usage("config", 7,
+                        {.what = "rl is missing",
+                         .expected = "rl: grpo",
+                         .where = file,
+                         .remedy = "supervised fine-tuning is not what this program does"});
+    config.rl = node->scalar() ? core::nearest_name(node->text, names.supported) : "";
+    if (config.rl.empty()) reader.findings().refusals.raise();
   }
   std::string supported;
   for (const std::string& name : names.supported) {
@@ -78,10 +86,9 @@ inline void read_beta(Reader& reader, RunConfig& config) {
   if (!config.rl_beta || *config.rl_beta == 0.0) config.rl_beta = old_name ? old_name : config.rl_beta;
   std::optional<double> top;
   if (reader.read("beta", top) && (!config.trl.beta || *config.trl.beta != *top))
-    core::raise_usage("config", 8,
-                      {.what = "beta is not a top-level key",
-                       .where = reader.section().find("beta")->place.text(),
-                       .remedy = "write it as trl.beta"});
+    reader.refuse(8, {.what = "beta is not a top-level key",
+                      .where = reader.section().find("beta")->place.text(),
+                      .remedy = "write it as trl.beta"});
   if (config.trl.beta)
     config.beta = *config.trl.beta;
   else if (config.rl_beta)
@@ -103,9 +110,9 @@ inline data::Json effective_settings(const RunConfig& config, const Findings& fi
 }
 
 // Every key that is a path: ~/x and ~user/x.
-inline void expand_homes(RunConfig& config) {
+inline void expand_homes(RunConfig& config, Refusals& refusals) {
   const auto expand = [&](const std::string& key, std::string& path) {
-    path = core::expand_home(path, config.place(key));
+    refusals.judge([&] { path = core::expand_home(path, config.place(key)); });
   };
   const auto expand_if = [&](const std::string& key, std::optional<std::string>& path) {
     if (path) expand(key, *path);
@@ -123,12 +130,13 @@ inline void expand_homes(RunConfig& config) {
     expand("chat_template_jinja", *config.chat_template_jinja);
   for (std::string& name : config.trl.reward_funcs) expand("trl.reward_funcs", name);
   for (auto* list : {&config.datasets, &config.test_datasets})
-    for (DatasetConfig& entry : *list) {
-      entry.source.path = core::expand_home(entry.source.path, entry.place.text());
-      for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
-      for (auto& [split, files] : entry.source.split_files)
-        for (std::string& file : files) file = core::expand_home(file, entry.place.text());
-    }
+    for (DatasetConfig& entry : *list)
+      refusals.judge([&] {
+        entry.source.path = core::expand_home(entry.source.path, entry.place.text());
+        for (std::string& file : entry.source.data_files) file = core::expand_home(file, entry.place.text());
+        for (auto& [split, files] : entry.source.split_files)
+          for (std::string& file : files) file = core::expand_home(file, entry.place.text());
+      });
 }
 
 inline std::vector<std::string> with_prefix(const std::vector<std::string>& names, const std::string& prefix) {
@@ -138,9 +146,25 @@ inline std::vector<std::string> with_prefix(const std::vector<std::string>& name
 }
 
 inline void require_key(const RunConfig& config, const std::string& key, const std::string& example,
-                        const std::string& file) {
-  if (!config.was_set(key))
-    core::raise_usage("config", 7, {.what = key + " is missing", .expected = example, .where = file});
+                        Refusals& refusals) {
+  if (config.was_set(key)) return;
+  refusals.add(7, {.what = key + " is missing", .expected = example, .where = config.file});
+  refusals.distrust(key);
+}
+
+// The keys that a run cannot do without.
+inline void require_keys(const RunConfig& config, Refusals& refusals) {
+  require_key(config, "base_model", "base_model: a model directory", refusals);
+  if (!refusals.distrusts("nemo_gym_enabled") && !refusals.distrusts("trl.environment_factory")) {
+    const bool prompted = config.nemo_gym.enabled || config.trl.prompts_itself();
+    if (config.trl.prompts_itself() && !config.was_set("datasets"))
+      require_key(config, "max_steps", "max_steps: 100 (without datasets there is no epoch to count)", refusals);
+    if (!prompted) require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", refusals);
+    if (!is_preference(config) && !matches_features(config) && !config.trl.environment_factory &&
+        !config.nemo_gym.enabled)
+      require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", refusals);
+  }
+  require_key(config, "learning_rate", "learning_rate: 1e-6", refusals);
 }
 
 }  // namespace detail
@@ -153,7 +177,9 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   Findings findings;
   findings.fields = std::as_bytes(std::span(&config, 1));
   findings.warnings = document.warnings;
+  Refusals& refusals = findings.refusals = Refusals(document.file);
   Reader reader(document.root, "", findings);
+  reader.read("allow_unsupported", findings.allow_unsupported);
   detail::read_recipe(reader, config, document.file);
   detail::apply_removed(reader, removed_keys());
 
@@ -184,36 +210,33 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
   detail::read_related_keys(reader, config);
   detail::read_nemo_gym(reader, config);
   detail::ShardingReader(reader, config).read();
+  detail::read_plugins(reader);
   detail::apply_lacking(reader, lacking_keys());
   detail::apply_idle(reader, idle_keys());
   detail::apply_prefixes(reader, idle_prefixes());
   reader.recognise("strict");
-  detail::warn_of_plugins(reader);
 
   trl.finish(reader.known());
   reader.finish(detail::with_prefix(trl.known(), "trl."));
 
   config.given = findings.given;
-  detail::expand_homes(config);
-  detail::require_key(config, "base_model", "base_model: a model directory", document.file);
-  const bool prompted = config.nemo_gym.enabled || config.trl.prompts_itself();
-  if (config.trl.prompts_itself() && !config.was_set("datasets"))
-    detail::require_key(config, "max_steps", "max_steps: 100 (without datasets there is no epoch to count)",
-                        document.file);
-  if (!prompted) detail::require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", document.file);
-  detail::require_key(config, "learning_rate", "learning_rate: 1e-6", document.file);
-  if (!preference && !matches_features(config) && !config.trl.environment_factory && !config.nemo_gym.enabled)
-    detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
-  spread_over(config, ranks);
-  validate(config);
+  detail::warn_of_no_evaluation(reader, config);
+  detail::expand_homes(config, refusals);
+  detail::require_keys(config, refusals);
+  refusals.judge([&] { spread_over(config, ranks); });
+  validate(config, refusals);
   if (preference)
-    detail::validate_preference(config);
+    detail::validate_preference(config, refusals);
   else
-    detail::validate_asynchronous(config);
-  check_device(config);
+    detail::validate_asynchronous(config, refusals);
+  refusals.judge([&] { check_device(config); });
+  refusals.judge([&] { check_sharding(config, ranks, findings.warnings); });
+  refusals.raise();
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
-  check_sharding(config, ranks);
+  if (!preference)
+    for (std::string& text : detail::asynchronous_warnings(config)) config.warnings.push_back(std::move(text));
+  if (!config.wants_smaller_base.empty()) config.warnings.push_back(detail::whole_base_warning(config));
   if (config.trl.skip_zero_advantage_batches && !idle_rows_are_free(config))
     config.warnings.push_back(
         "trl.skip_zero_advantage_batches has no effect: with a KL penalty, an entropy bonus, top_entropy_quantile or "

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -64,7 +65,7 @@ inline void spread_over(RunConfig& c, int ranks) {
 }
 
 // Before anything is loaded.
-inline void check_sharding(RunConfig& c, int ranks) {
+inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::string>& warnings) {
   const ShardingConfig& s = c.sharding;
   const std::int64_t groups = ranks / c.context_parallel_size;  // context groups, which dp_shard_size counts
   const std::int64_t shards = s.shard_size.value_or(s.on() ? groups / s.replicate_size.value_or(1) : 1);
@@ -82,7 +83,7 @@ inline void check_sharding(RunConfig& c, int ranks) {
   }
   if (!s.on()) return;
   if (ranks == 1) {
-    c.warnings.push_back(s.key + " has no effect: one rank holds everything");
+    warnings.push_back(s.key + " has no effect: one rank holds everything");
     return;
   }
   const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {

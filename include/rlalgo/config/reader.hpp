@@ -2,13 +2,16 @@
 //
 // A null value means "not set": the field keeps its default. Numbers may be written as texts ("1e-5"), whole floats are
 // integers, and on the command line every scalar may serve as a text and one scalar as a list of one. After all keys
-// are read, finish() raises for the first key that was neither read nor recognised.
+// are read, finish() refuses every key that was neither read nor recognised.
 //
-// Errors (usage): [rlalgo.config.4] unknown key, with file:line and the nearest match; [rlalgo.config.5] wrong type;
+// Nothing is raised: what is refused is kept in the Findings (config/refusals.hpp), the field keeps its default, and reading goes on.
+//
+// Errors (usage), kept: [rlalgo.config.4] unknown key, with file:line and the nearest match; [rlalgo.config.5] wrong type;
 // [rlalgo.config.6] not one of the allowed words, or a number that
 // its type does not hold.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include <rlalgo/config/node.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/nearest.hpp>
 #include <rlalgo/data/rollout.hpp>
@@ -34,6 +38,8 @@ namespace rlalgo::config {
 // What reading a configuration brings to light beside the values.
 struct Findings {
   std::vector<std::string> warnings;
+  Refusals refusals = Refusals();
+  bool allow_unsupported = false;      // what is not here and changes no number is a warning, no refusal
   std::map<std::string, Place> given;  // every key that was set, by its full name ("trl.beta")
 
   // The fields that keys set, by key: every field inside `fields` that was read, set or not. Their values are asked for
@@ -170,11 +176,13 @@ void Findings::record(const std::string& key, const T& field) {
 
 class Reader {
  public:
-  // `section` must be a mapping; `prefix` is "" or ends in a dot.
+  // `section` should be a mapping; `prefix` is "" or ends in a dot.
   Reader(const Node& section, std::string prefix, Findings& findings)
-      : section_(section), prefix_(std::move(prefix)), findings_(findings) {
-    if (section.kind != Kind::mapping)
-      detail::raise_type(prefix_.substr(0, prefix_.size() - 1), section, "a section of key: value lines");
+      : section_(section.kind == Kind::mapping ? section : nothing()), prefix_(std::move(prefix)), findings_(findings) {
+    if (section.kind == Kind::mapping) return;
+    findings_.refusals.judge_own(
+        [&] { detail::raise_type(prefix_.substr(0, prefix_.size() - 1), section, "a section of key: value lines"); });
+    findings_.refusals.distrust(prefix_);
   }
 
   // The value of `key`, or null when it is absent or null. The key counts as known from here on.
@@ -187,14 +195,17 @@ class Reader {
     return node;
   }
 
-  // Sets `out` when the key is given. True when it was.
+  // Sets `out` when the key is given. True when it was, and could be.
   template <class T>
   bool read(const std::string& key, T& out) {
     record(key, out);
     const Node* node = take(key);
     if (node == nullptr) return false;
-    detail::convert(*node, prefix_ + key, out);
-    return true;
+    return judge(key, [&] {
+      T value{};
+      detail::convert(*node, prefix_ + key, value);
+      out = std::move(value);
+    });
   }
 
   // A text that must be one of `allowed`; YAML's bare no/off/false counts as "no" where that is allowed.
@@ -202,23 +213,20 @@ class Reader {
   bool read_choice(const std::string& key, Text& out, const std::vector<std::string>& allowed) {
     record(key, out);
     const Node* node = take(key);
-    if (node == nullptr) return false;
-    if (!node->scalar()) detail::raise_type(prefix_ + key, *node, "one of " + joined(allowed));
-    std::string word = node->text;
-    if (node->kind == Kind::boolean && !node->boolean) word = "no";
-    for (const std::string& candidate : allowed) {
-      if (word != candidate) continue;
-      out = word;
-      return true;
-    }
-    const std::string nearest = core::nearest_name(word, allowed);
-    core::raise_usage("config", 6,
-                      {.what = "the value of " + prefix_ + key + " is not known",
-                       .found = describe(*node),
-                       .expected = "one of " + joined(allowed),
-                       .where = node->place.text(),
-                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+    return node != nullptr && judge(key, [&] { out = chosen(key, *node, allowed); });
   }
+
+  // Runs a judgement of the value of `key`; false when it was refused: then nothing that hangs on the value is refused.
+  template <class F>
+  bool judge(const std::string& key, F&& judgement) {
+    if (findings_.refusals.judge_own(judgement)) return true;
+    findings_.refusals.distrust(prefix_ + key);
+    return false;
+  }
+
+  // Keeps a refusal of a key by itself, whose value was read; or of a relation between keys.
+  void refuse_own(int number, const core::ErrorText& text) { findings_.refusals.add_own(number, text); }
+  void refuse(int number, const core::ErrorText& text) { findings_.refusals.add(number, text); }
 
   // Says that `key`, which is read by other means, sets `field`.
   template <class T>
@@ -244,25 +252,60 @@ class Reader {
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] Findings& findings() { return findings_; }
 
-  // Raises for the first key that was not taken. `elsewhere` are full names of keys of other sections, to suggest from.
-  void finish(const std::vector<std::string>& elsewhere = {}) const {
+  // Refuses the keys that were not taken. `elsewhere` are full names of keys of other sections, to suggest from. What was meant is
+  // not judged: it has not the value that the file gives it.
+  // True: there were none.
+  bool finish(const std::vector<std::string>& elsewhere = {}) const {
+    std::vector<std::string> meant;
+    std::vector<core::ErrorText> unknown;
     for (const Member& member : section_.members) {
       if (seen_.contains(member.key)) continue;
       std::string nearest = core::nearest_name(member.key, known_);
       std::string remedy = nearest.empty() ? "" : "did you mean " + prefix_ + nearest + "?";
+      if (!nearest.empty()) meant.push_back(prefix_ + nearest);
       for (const std::string& name : elsewhere)
-        if (name.substr(name.rfind('.') + 1) == member.key) remedy = "this key is written " + name;
+        if (name.substr(name.rfind('.') + 1) == member.key) {
+          remedy = "this key is written " + name;
+          meant.push_back(name);
+        }
       const Place& place = member.value.place.command_line() ? member.value.place : member.place;
       const std::string all = remedy.empty() && known_.size() <= 8 ? joined(known_) : "";
-      core::raise_usage(
-          "config", 4,
+      unknown.push_back(
           {.what = "unknown key " + prefix_ + member.key, .expected = all, .where = place.text(), .remedy = remedy});
     }
+    for (const std::string& key : meant) findings_.refusals.forget(key);
+    for (const core::ErrorText& text : unknown) findings_.refusals.add_own(4, text);
+    for (const std::string& key : meant) findings_.refusals.distrust(key);
+    return unknown.empty();
   }
 
   [[nodiscard]] const std::vector<std::string>& known() const { return known_; }
 
  private:
+  static const Node& nothing() {
+    static const Node none = [] {
+      Node node;
+      node.kind = Kind::mapping;
+      return node;
+    }();
+    return none;
+  }
+
+  [[nodiscard]] std::string chosen(const std::string& key, const Node& node,
+                                   const std::vector<std::string>& allowed) const {
+    if (!node.scalar()) detail::raise_type(prefix_ + key, node, "one of " + joined(allowed));
+    std::string word = node.text;
+    if (node.kind == Kind::boolean && !node.boolean) word = "no";
+    if (std::find(allowed.begin(), allowed.end(), word) != allowed.end()) return word;
+    const std::string nearest = core::nearest_name(word, allowed);
+    core::raise_usage("config", 6,
+                      {.what = "the value of " + prefix_ + key + " is not known",
+                       .found = describe(node),
+                       .expected = "one of " + joined(allowed),
+                       .where = node.place.text(),
+                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+  }
+
   static std::string joined(const std::vector<std::string>& words) {
     std::string out;
     for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;

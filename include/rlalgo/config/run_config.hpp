@@ -186,8 +186,9 @@ struct RunConfig {
   std::optional<std::string> chat_template_jinja;
 
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
-  std::optional<model::LoraConfig> lora;         // set by adapter: lora
-  std::optional<std::string> lora_model_dir;     // an adapter to continue
+  std::optional<model::LoraConfig> lora;      // set by adapter: lora
+  std::optional<std::string> lora_model_dir;  // an adapter to continue
+  std::string wants_smaller_base;  // derived: the key that asks for a base in 4 or 8 bits; it is loaded whole
   std::vector<std::string> unfrozen_parameters;  // patterns of the only weights to train; empty = all
 
   bool gradient_checkpointing = false;

@@ -1,4 +1,5 @@
-// What must hold between the values of a configuration before anything is loaded.
+// What must hold between the values of a configuration before anything is loaded. Every rule is judged; what breaks one is kept
+// (config/refusals.hpp).
 //
 // Errors (usage): [rlalgo.config.6] a value out of range; [.7] a required key is missing; [.8] two keys that exclude
 // each other; [.11] a batch geometry that does not divide, with the smallest change that does; [.14] a key that has
@@ -18,6 +19,7 @@
 #include <rlalgo/config/method_keys.hpp>
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/sampler/geometry.hpp>
@@ -35,26 +37,26 @@ inline std::string spelled(double value) {
 
 class Validator {
  public:
-  explicit Validator(const RunConfig& config) : config_(config) {}
+  Validator(const RunConfig& config, Refusals& refusals) : config_(config), refusals_(refusals) {}
 
   void range(const std::string& key, double value, bool holds, const std::string& expected) const {
     if (!holds || std::isnan(value)) out_of_range(key, spelled(value), expected);
   }
-  // Counts stay below 10^9, so that products of two of them cannot overflow.
-  void count(const std::string& key, std::int64_t value, std::int64_t least) const {
-    if (value >= least && value <= most) return;
+  // Counts stay below 10^9, so that products of two of them cannot overflow. False: it is out of range.
+  bool count(const std::string& key, std::int64_t value, std::int64_t least) const {
+    if (value >= least && value <= most) return true;
     out_of_range(key, std::to_string(value),
                  value < least ? std::to_string(least) + " or more" : "at most " + std::to_string(most));
+    return false;
   }
   void at_least(const std::string& key, double value, double least) const {
     range(key, value, value >= least && std::isfinite(value), spelled(least) + " or more");
   }
   void not_both(const std::string& one, const std::string& other, const std::string& remedy) const {
     if (!config_.was_set(one) || !config_.was_set(other)) return;
-    core::raise_usage("config", 8,
-                      {.what = one + " and " + other + " are both set",
-                       .where = config_.place(one) + " and " + config_.place(other),
-                       .remedy = remedy});
+    refuse(8, {.what = one + " and " + other + " are both set",
+               .where = config_.place(one) + " and " + config_.place(other),
+               .remedy = remedy});
   }
 
   void optimization() const {
@@ -106,16 +108,13 @@ class Validator {
     if (s.stable_decay.stable_steps) count(key("num_stable_steps"), *s.stable_decay.stable_steps, 0);
     if (c.lr_scheduler != "reduce_lr_on_plateau") return;
     if (c.val_set_size <= 0 && c.test_datasets.empty())
-      core::raise_usage(
-          "config", 14,
-          {.what = "lr_scheduler: reduce_lr_on_plateau follows evaluations, and there is nothing to evaluate on",
-           .where = c.place("lr_scheduler"),
-           .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets"});
+      refuse(14, {.what = "lr_scheduler: reduce_lr_on_plateau follows evaluations, and there is nothing to evaluate on",
+                  .where = c.place("lr_scheduler"),
+                  .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets"});
     if (c.eval_strategy == "no")
-      core::raise_usage("config", 8,
-                        {.what = "lr_scheduler: reduce_lr_on_plateau does not go with eval_strategy: no",
-                         .where = c.place("eval_strategy"),
-                         .remedy = "set eval_strategy: epoch or steps, or take another schedule"});
+      refuse(8, {.what = "lr_scheduler: reduce_lr_on_plateau does not go with eval_strategy: no",
+                 .where = c.place("eval_strategy"),
+                 .remedy = "set eval_strategy: epoch or steps, or take another schedule"});
   }
 
   void cadence() const {
@@ -131,44 +130,30 @@ class Validator {
   void data() const {
     const RunConfig& c = config_;
     if (c.datasets.empty() && !c.nemo_gym.enabled && !c.trl.prompts_itself())
-      core::raise_usage(
-          "config", 7,
-          {.what = "datasets is empty", .expected = "datasets: [{path: rows.jsonl}]", .where = c.place("datasets")});
+      refuse(7,
+             {.what = "datasets is empty", .expected = "datasets: [{path: rows.jsonl}]", .where = c.place("datasets")});
     range("val_set_size", c.val_set_size, c.val_set_size >= 0 && c.val_set_size < 1,
           "a fraction from 0 up to, not including, 1");
     if (c.val_set_size > 0 && !c.test_datasets.empty()) not_both("val_set_size", "test_datasets", "remove one");
-    if (c.val_set_size > 0 || !c.test_datasets.empty()) return;
-    for (const char* key :
-         {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
-      if (!c.was_set(key) || (std::string(key).ends_with("_strategy") && c.eval_strategy == "no")) continue;
-      core::raise_usage(
-          "config", 14,
-          {.what = std::string(key) + " is set, but there is nothing to evaluate on",
-           .where = c.place(key),
-           .remedy = "set val_set_size (a fraction such as 0.05) or test_datasets, or remove " + std::string(key)});
-    }
   }
 
   void rollouts() const {
     const TrlConfig& t = config_.trl;
     if (t.reward_funcs.empty() && !t.environment_factory && !matches_features(config_))
-      core::raise_usage("config", 7,
-                        {.what = "trl.reward_funcs is empty",
-                         .expected = "at least one function, such as rewards.correct",
-                         .where = config_.place("trl.reward_funcs")});
+      refuse(7, {.what = "trl.reward_funcs is empty",
+                 .expected = "at least one function, such as rewards.correct",
+                 .where = config_.place("trl.reward_funcs")});
     if (t.rollout_func && t.has_turns())
-      core::raise_usage("config", 8,
-                        {.what = "trl.rollout_func does not go with " +
-                                 std::string(t.environment_factory ? "trl.environment_factory" : "trl.tools"),
-                         .where = config_.place("trl.rollout_func"),
-                         .remedy = "a rollout function plays its own environments: remove one of the two"});
+      refuse(8, {.what = "trl.rollout_func does not go with " +
+                         std::string(t.environment_factory ? "trl.environment_factory" : "trl.tools"),
+                 .where = config_.place("trl.rollout_func"),
+                 .remedy = "a rollout function plays its own environments: remove one of the two"});
     if (!t.reward_weights.empty() && t.reward_weights.size() != t.reward_funcs.size())
-      core::raise_usage("config", 8,
-                        {.what = "trl.reward_weights does not match trl.reward_funcs",
-                         .found = std::to_string(t.reward_weights.size()) + " weights for " +
-                                  std::to_string(t.reward_funcs.size()) + " functions",
-                         .where = config_.place("trl.reward_weights"),
-                         .remedy = "give one weight per function"});
+      refuse(8, {.what = "trl.reward_weights does not match trl.reward_funcs",
+                 .found = std::to_string(t.reward_weights.size()) + " weights for " +
+                          std::to_string(t.reward_funcs.size()) + " functions",
+                 .where = config_.place("trl.reward_weights"),
+                 .remedy = "give one weight per function"});
     for (const double weight : t.reward_weights)
       range("trl.reward_weights", weight, std::abs(weight) <= std::numeric_limits<float>::max(),
             "finite numbers up to 3.4e38");
@@ -251,29 +236,31 @@ class Validator {
   void geometry() const {
     const RunConfig& c = config_;
     const TrlConfig& t = c.trl;
-    count("micro_batch_size", c.micro_batch_size, 1);
-    count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1);
+    bool counted = count("micro_batch_size", c.micro_batch_size, 1);
+    counted = count("gradient_accumulation_steps", c.gradient_accumulation_steps, 1) && counted;
     count("trl.num_iterations", t.num_iterations, 1);
-    if (t.num_generations >= fewest_generations(config_))
-      count("trl.num_generations", t.num_generations, 1);
-    else
+    if (t.num_generations >= fewest_generations(config_)) {
+      counted = count("trl.num_generations", t.num_generations, 1) && counted;
+    } else {
+      counted = false;
       out_of_range("trl.num_generations", std::to_string(t.num_generations),
                    "2 or more: the completions of a group are compared with each other");
+    }
     not_both("trl.generation_batch_size", "trl.steps_per_generation",
              "remove one: generation_batch_size = micro_batch_size × steps_per_generation");
+    if (!counted) return;
     const std::int64_t b = c.micro_batch_size;
     const std::int64_t unit = std::lcm(b, t.num_generations);
     const auto next = [&](std::int64_t n) { return (n + unit - 1) / unit * unit; };
     if (t.generation_batch_size) {
-      count("trl.generation_batch_size", *t.generation_batch_size, 1);
-      if (*t.generation_batch_size % unit != 0)
+      if (count("trl.generation_batch_size", *t.generation_batch_size, 1) && *t.generation_batch_size % unit != 0)
         indivisible("trl.generation_batch_size", std::to_string(*t.generation_batch_size),
                     "a multiple of micro_batch_size (" + std::to_string(b) + ") and of trl.num_generations (" +
                         std::to_string(t.num_generations) + ")",
                     "the next that works is " + std::to_string(next(*t.generation_batch_size)));
       return;
     }
-    if (t.steps_per_generation) count("trl.steps_per_generation", *t.steps_per_generation, 1);
+    if (t.steps_per_generation && !count("trl.steps_per_generation", *t.steps_per_generation, 1)) return;
     const std::string key = t.steps_per_generation ? "trl.steps_per_generation" : "gradient_accumulation_steps";
     const std::int64_t steps = t.steps_per_generation.value_or(c.gradient_accumulation_steps);
     if (b * steps % t.num_generations == 0) return;
@@ -295,25 +282,24 @@ class Validator {
     const bool strided = is_strided(config_);
     for (const char* key : {"trl.reward_funcs", "trl.environment_factory", "trl.tools", "trl.rollout_func"})
       if (config_.was_set(key) && (strided || !config_.trl.reward_funcs.empty()))
-        core::raise_usage("config", 8,
-                          {.what = std::string(key) + " does not go with rl: ebft" +
-                                   (strided ? " of mode strided" : "") + ": features are its reward",
-                           .where = config_.place(key),
-                           .remedy = "remove the key, or set rl: grpo"});
+        refuse(8, {.what = std::string(key) + " does not go with rl: ebft" + (strided ? " of mode strided" : "") +
+                           ": features are its reward",
+                   .where = config_.place(key),
+                   .remedy = "remove the key, or set rl: grpo"});
     const PoolingRow& pooling = pooling_of(config_);
     if (strided && !pooling.blocks)
-      core::raise_usage("config", 8,
-                        {.what = "ebft.embed_method: " + e.embed_method + " has no meaning for blocks",
-                         .expected = "last_token or mean_pooling",
-                         .where = config_.place("ebft.embed_method"),
-                         .remedy = "choose one, or ebft.mode: structured"});
+      refuse(8, {.what = "ebft.embed_method: " + e.embed_method + " has no meaning for blocks",
+                 .expected = "last_token or mean_pooling",
+                 .where = config_.place("ebft.embed_method"),
+                 .remedy = "choose one, or ebft.mode: structured"});
     const std::int64_t samples = strided ? e.n_samples_per_prompt : config_.trl.num_generations;
-    if (samples == 1 && matching_estimator_of(config_).compares)
-      core::raise_usage(
-          "config", 8,
-          {.what = "one sample has nothing to be compared with: ebft.advantage_estimator: " + e.advantage_estimator,
-           .where = config_.place(strided ? "ebft.n_samples_per_prompt" : "trl.num_generations"),
-           .remedy = "set ebft.advantage_estimator: reinforce, or more samples"});
+    if (samples == 1 && matching_estimator_of(config_).compares) {
+      refuse(8,
+             {.what = "one sample has nothing to be compared with: ebft.advantage_estimator: " + e.advantage_estimator,
+              .where = config_.place(strided ? "ebft.n_samples_per_prompt" : "trl.num_generations"),
+              .remedy = "set ebft.advantage_estimator: reinforce, or more samples"});
+      refusals_.distrust("trl.num_generations");
+    }
     if (!strided) return;
     count("micro_batch_size", config_.micro_batch_size, 1);
     count("gradient_accumulation_steps", config_.gradient_accumulation_steps, 1);
@@ -334,32 +320,27 @@ class Validator {
     const Recipe& recipe = recipe_of(config_);
     for (const MethodKey& key : refused_keys(recipe))
       if (config_.was_set(std::string(key.name)))
-        core::raise_usage(
-            "config", 8,
-            {.what = std::string(key.name) + " does not go with rl: " + config_.rl,
-             .where = config_.place(std::string(key.name)),
-             .remedy = "remove the key, or set rl: " + std::string(readers_of(key.name, recipe).front())});
+        refuse(8, {.what = std::string(key.name) + " does not go with rl: " + config_.rl,
+                   .where = config_.place(std::string(key.name)),
+                   .remedy = "remove the key, or set rl: " + std::string(readers_of(key.name, recipe).front())});
   }
 
   // Rewards that are normalised one by one leave nothing for another estimator to do.
   void estimator() const {
     const Estimator& estimator = estimator_of(config_);
     if (!reads(estimator, "trl.normalize_advantages") && config_.was_set("trl.normalize_advantages"))
-      core::raise_usage("config", 8,
-                        {.what = "trl.normalize_advantages is of leave-one-out advantages",
-                         .where = config_.place("trl.normalize_advantages"),
-                         .remedy = "remove it, or set rl: rloo, or trl.advantage_estimator: leave_one_out"});
+      refuse(8, {.what = "trl.normalize_advantages is of leave-one-out advantages",
+                 .where = config_.place("trl.normalize_advantages"),
+                 .remedy = "remove it, or set rl: rloo, or trl.advantage_estimator: leave_one_out"});
     if (reads(estimator, "trl.scale_rewards")) return;
     const Aggregation* aggregation = find_row(aggregations(), config_.trl.multi_objective_aggregation);
     const char* other = aggregation != nullptr && aggregation->normalises ? "trl.multi_objective_aggregation"
                         : config_.was_set("trl.scale_rewards")            ? "trl.scale_rewards"
                                                                           : nullptr;
     if (other != nullptr)
-      core::raise_usage(
-          "config", 8,
-          {.what = "trl.advantage_estimator: " + std::string(estimator.name) + " does not go with " + other,
-           .where = config_.place("trl.advantage_estimator"),
-           .remedy = "remove one of them"});
+      refuse(8, {.what = "trl.advantage_estimator: " + std::string(estimator.name) + " does not go with " + other,
+                 .where = config_.place("trl.advantage_estimator"),
+                 .remedy = "remove one of them"});
   }
 
   // A recipe that is about its aggregation has no other.
@@ -367,12 +348,10 @@ class Validator {
     const Recipe& recipe = recipe_of(config_);
     const std::string& given = config_.trl.multi_objective_aggregation;
     if (!recipe.aggregation_part || given == recipe.aggregation) return;
-    core::raise_usage(
-        "config", 8,
-        {.what = "rl: " + config_.rl + " is trl.multi_objective_aggregation: " + std::string(recipe.aggregation),
-         .found = given,
-         .where = config_.place("trl.multi_objective_aggregation"),
-         .remedy = "remove the key, or set rl: grpo"});
+    refuse(8, {.what = "rl: " + config_.rl + " is trl.multi_objective_aggregation: " + std::string(recipe.aggregation),
+               .found = given,
+               .where = config_.place("trl.multi_objective_aggregation"),
+               .remedy = "remove the key, or set rl: grpo"});
   }
 
   // A rank beyond the smaller side of a matrix adds nothing; no matrix of the models that are read is larger.
@@ -391,33 +370,32 @@ class Validator {
  private:
   static constexpr std::int64_t most = 1000000000;
 
-  [[noreturn]] void out_of_range(const std::string& key, const std::string& found, const std::string& expected) const {
-    core::raise_usage("config", 6,
-                      {.what = "the value of " + key + " is out of range",
-                       .found = found,
-                       .expected = expected,
-                       .where = config_.place(key)});
+  // What hangs on the value is not judged.
+  void out_of_range(const std::string& key, const std::string& found, const std::string& expected) const {
+    refuse(6, {.what = "the value of " + key + " is out of range",
+               .found = found,
+               .expected = expected,
+               .where = config_.place(key)});
+    refusals_.distrust(key);
   }
 
-  [[noreturn]] void synced_reference_conflict(const char* what, const char* remedy) const {
-    core::raise_usage("config", 8,
-                      {.what = std::string("trl.sync_ref_model ") + what,
-                       .where = config_.place("trl.sync_ref_model"),
-                       .remedy = remedy});
+  void synced_reference_conflict(const char* what, const char* remedy) const {
+    refuse(8, {.what = std::string("trl.sync_ref_model ") + what,
+               .where = config_.place("trl.sync_ref_model"),
+               .remedy = remedy});
   }
 
   void fraction(const std::string& key, double value) const {
     range(key, value, value >= 0 && value <= 1, "from 0 to 1");
   }
 
-  [[noreturn]] void indivisible(const std::string& key, const std::string& found, const std::string& expected,
-                                const std::string& remedy) const {
-    core::raise_usage("config", 11,
-                      {.what = "the generation batch does not divide into groups",
-                       .found = found,
-                       .expected = expected,
-                       .where = config_.place(key),
-                       .remedy = remedy});
+  void indivisible(const std::string& key, const std::string& found, const std::string& expected,
+                   const std::string& remedy) const {
+    refuse(11, {.what = "the generation batch does not divide into groups",
+                .found = found,
+                .expected = expected,
+                .where = config_.place(key),
+                .remedy = remedy});
   }
 
   // Score-function surrogates weigh by the ratio of a token, or of none.
@@ -426,12 +404,10 @@ class Validator {
     const LevelPart level = level_of(config_);
     if (recipe_of(config_).level) return;
     if (std::find(objective.levels.begin(), objective.levels.end(), level) != objective.levels.end()) return;
-    core::raise_usage(
-        "config", 8,
-        {.what = "trl.loss_type: " + std::string(objective.name) +
-                 " does not go with trl.importance_sampling_level: " + config_.trl.importance_sampling_level,
-         .where = config_.place("trl.importance_sampling_level"),
-         .remedy = "remove trl.importance_sampling_level"});
+    refuse(8, {.what = "trl.loss_type: " + std::string(objective.name) +
+                       " does not go with trl.importance_sampling_level: " + config_.trl.importance_sampling_level,
+               .where = config_.place("trl.importance_sampling_level"),
+               .remedy = "remove trl.importance_sampling_level"});
   }
 
   // save_steps/save_strategy/saves_per_epoch, or the same for eval.
@@ -442,48 +418,49 @@ class Validator {
             "a whole number of steps, or a fraction of all steps below 1");
     if (per_epoch) count(name + "s_per_epoch", *per_epoch, 1);
     if (strategy && *strategy != "steps") {
-      for (const std::string& key : {name + "_steps", name + "s_per_epoch"})
-        if (config_.was_set(key))
-          core::raise_usage("config", 8,
-                            {.what = key + " does not go with " + name + "_strategy: " + *strategy,
-                             .where = config_.place(key),
-                             .remedy = "remove one of them"});
+      for (const auto& [key, set] :
+           {std::pair{name + "_steps", steps.has_value()}, std::pair{name + "s_per_epoch", per_epoch.has_value()}})
+        if (set)
+          refuse(8, {.what = key + " does not go with " + name + "_strategy: " + *strategy,
+                     .where = config_.place(key),
+                     .remedy = "remove one of them"});
     }
   }
 
+  void refuse(int number, const core::ErrorText& text) const { refusals_.add(number, text); }
+
   const RunConfig& config_;
+  Refusals& refusals_;
 };
 
 }  // namespace detail
 
-// Raises for the first rule that `config` breaks.
-inline void validate(const RunConfig& config) {
-  const detail::Validator rules(config);
+inline void validate(const RunConfig& config, Refusals& refusals) {
+  const detail::Validator rules(config, refusals);
   rules.data();
   rules.adapter();
-  if (is_preference(config)) {
-    rules.optimization();
-    rules.schedule();
-    rules.cadence();
-    return;
+  // Of what makes the completions nothing is known where the section that says it could not be read.
+  const bool trains_alone = is_preference(config) || is_strided(config) || refusals.distrusts("ebft.");
+  if (matches_features(config) && !refusals.distrusts("ebft.")) rules.feature_matching();
+  if (!trains_alone) {
+    rules.rollouts();
+    rules.geometry();
+    rules.loss();
+    rules.generation_server();
+    rules.recipe();
+    rules.aggregation();
+    rules.estimator();
   }
-  if (matches_features(config)) rules.feature_matching();
-  if (is_strided(config)) {
-    rules.optimization();
-    rules.schedule();
-    rules.cadence();
-    return;
-  }
-  rules.rollouts();
-  rules.geometry();
-  rules.loss();
-  rules.generation_server();
-  rules.recipe();
-  rules.aggregation();
-  rules.estimator();
   rules.optimization();
   rules.schedule();
   rules.cadence();
+}
+
+// Raises what `config` is refused for.
+inline void validate(const RunConfig& config) {
+  Refusals refusals(config.file);
+  validate(config, refusals);
+  refusals.raise();
 }
 
 // The geometry of a valid configuration.

@@ -39,12 +39,14 @@ void read_pattern(Reader& reader, const std::string& key, std::vector<std::pair<
   reader.record(key, out);
   const Node* node = reader.take(key);
   if (node == nullptr) return;
-  if (node->kind != Kind::mapping) raise_type(key, *node, "a section of pattern: number lines");
-  for (const Member& member : node->members) {
-    Value value{};
-    convert(member.value, key + "." + member.key, value);
-    out.emplace_back(member.key, value);
-  }
+  reader.judge(key, [&] {
+    if (node->kind != Kind::mapping) raise_type(key, *node, "a section of pattern: number lines");
+    for (const Member& member : node->members) {
+      Value value{};
+      convert(member.value, key + "." + member.key, value);
+      out.emplace_back(member.key, value);
+    }
+  });
 }
 
 // A list of names, or a text: one pattern.
@@ -52,10 +54,13 @@ inline void read_targets(Reader& reader, model::LoraConfig& lora) {
   reader.record("lora_target_modules", lora.target_modules);
   reader.record("lora_target_pattern", lora.target_pattern);
   const Node* node = reader.take("lora_target_modules");
-  if (node != nullptr && node->kind == Kind::sequence)
-    convert(*node, "lora_target_modules", lora.target_modules);
-  else if (node != nullptr)
-    convert(*node, "lora_target_modules", lora.target_pattern);
+  if (node != nullptr)
+    reader.judge("lora_target_modules", [&] {
+      if (node->kind == Kind::sequence)
+        convert(*node, "lora_target_modules", lora.target_modules);
+      else
+        convert(*node, "lora_target_modules", lora.target_pattern);
+    });
   bool linear = false;
   reader.read("lora_target_linear", linear);
   if (!linear) return;
@@ -78,7 +83,8 @@ inline void read_initialisation(Reader& reader, model::LoraConfig& lora) {
       {"orthogonal", model::LoraInit::orthogonal}};
   for (const auto& [name, init] : known)
     if (node->text == name) return void(lora.init = init);
-  raise_lacking("peft_init_lora_weights " + node->text, *node, "use true, gaussian, pissa or orthogonal");
+  refuse_lacking(reader, "peft_init_lora_weights", "peft_init_lora_weights " + node->text, *node,
+                 "use true, gaussian, pissa or orthogonal");
 }
 
 inline void read_lora(Reader& reader, model::LoraConfig& lora) {
@@ -95,7 +101,7 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   reader.read("peft_use_rslora", lora.use_rslora);
   read_initialisation(reader, lora);
   static constexpr RecognisedKey lacking[] = {
-      {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]"},
+      {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]", false},
       {"lora_target_parameters", "name linear maps in lora_target_modules"},
       {"peft", "LoftQ starts from quantized weights; remove the section"},
       {"peft_layer_replication", "every layer exists once"},
@@ -105,45 +111,61 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   apply_lacking(reader, lacking);
 }
 
+// What asks for a base in 4 or 8 bits: with an adapter the frozen base is loaded whole instead (detail/whole_base.hpp); without one
+// nothing could be trained, and lacking_keys() refuses.
+inline void read_quantized_base(Reader& reader, RunConfig& config) {
+  const Node* const adapter = reader.section().find("adapter");
+  if (adapter == nullptr || (adapter->text != "lora" && adapter->text != "qlora")) return;
+  for (const char* key : {"load_in_8bit", "load_in_4bit"}) {
+    bool on = false;
+    if (reader.read(key, on) && on) config.wants_smaller_base = key;
+  }
+  if (adapter->text == "qlora" && config.wants_smaller_base.empty()) config.wants_smaller_base = "adapter";
+  if (config.wants_smaller_base.empty()) return;
+  for (const char* key : {"bnb_config_kwargs", "model_quantization_config", "model_quantization_config_kwargs"}) {
+    const RecognisedKey one{key, "the base is loaded whole"};
+    apply_idle(reader, std::span(&one, 1));
+  }
+}
+
+// What an adapter cannot do without, and what excludes it.
+inline void judge_adapter(Reader& reader, const RunConfig& config, const std::string& where) {
+  for (const char* key : {"lora_r", "lora_alpha"})
+    if (!reader.given(key) && !config.lora_model_dir)
+      reader.refuse(7,
+                    {.what = std::string(key) + " is missing", .expected = std::string(key) + ": 16", .where = where});
+  if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora_model_dir &&
+      !reader.findings().refusals.distrusts("lora_target_modules"))
+    reader.refuse(7, {.what = "adapter: lora names no modules",
+                      .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
+                      .where = where});
+  if (!config.unfrozen_parameters.empty())
+    reader.refuse(8, {.what = "unfrozen_parameters does not go with adapter: lora",
+                      .where = reader.section().find("unfrozen_parameters")->place.text(),
+                      .remedy = "an adapter freezes the base; name whole modules in lora_modules_to_save"});
+}
+
 inline void read_adapter(Reader& reader, RunConfig& config) {
   reader.read("unfrozen_parameters", config.unfrozen_parameters);
   reader.read("lora_model_dir", config.lora_model_dir);
   const Node* node = reader.take("adapter");
-  if (node == nullptr) {
-    if (config.lora_model_dir)
-      core::raise_usage("config", 14,
-                        {.what = "lora_model_dir has no adapter to go with",
-                         .found = *config.lora_model_dir,
-                         .where = reader.section().find("lora_model_dir")->place.text(),
-                         .remedy = "set adapter: lora"});
-    for (const char* key : adapter_keys) {
-      const RecognisedKey one{key, "there is no adapter (adapter: lora makes one)"};
-      apply_idle(reader, std::span(&one, 1));
-    }
-    return;
+  const bool known = node != nullptr && (node->text == "lora" || node->text == "qlora");
+  if (known) {
+    read_quantized_base(reader, config);
+    read_lora(reader, config.lora.emplace());
+    return judge_adapter(reader, config, node->place.text());
   }
-  if (node->text == "qlora")
-    raise_lacking(
-        "adapter qlora", *node,
-        "set adapter: lora and remove load_in_4bit: the frozen base stays in the dtype of its files, in one copy");
-  if (node->text != "lora") raise_lacking("adapter " + node->text, *node, "set adapter: lora");
-  read_lora(reader, config.lora.emplace());
-  for (const char* key : {"lora_r", "lora_alpha"})
-    if (!reader.given(key) && !config.lora_model_dir)
-      core::raise_usage("config", 7,
-                        {.what = std::string(key) + " is missing",
-                         .expected = std::string(key) + ": 16",
-                         .where = node->place.text()});
-  if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora_model_dir)
-    core::raise_usage("config", 7,
-                      {.what = "adapter: lora names no modules",
-                       .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
-                       .where = node->place.text()});
-  if (!config.unfrozen_parameters.empty())
-    core::raise_usage("config", 8,
-                      {.what = "unfrozen_parameters does not go with adapter: lora",
-                       .where = reader.section().find("unfrozen_parameters")->place.text(),
-                       .remedy = "an adapter freezes the base; name whole modules in lora_modules_to_save"});
+  if (node != nullptr)
+    refuse_lacking(reader, "adapter", "adapter " + node->text, *node, "set adapter: lora");
+  else if (config.lora_model_dir)
+    reader.refuse(14, {.what = "lora_model_dir has no adapter to go with",
+                       .found = *config.lora_model_dir,
+                       .where = reader.section().find("lora_model_dir")->place.text(),
+                       .remedy = "set adapter: lora"});
+  for (const char* key : adapter_keys) {
+    const RecognisedKey one{key, "there is no adapter (adapter: lora makes one)"};
+    apply_idle(reader, std::span(&one, 1));
+  }
 }
 
 }  // namespace rlalgo::config::detail

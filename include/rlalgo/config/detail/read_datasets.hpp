@@ -15,6 +15,7 @@ namespace rlalgo::config::detail {
 // Keys of an entry that shape conversations for supervised training or belong to other recipes.
 inline std::span<const RecognisedKey> idle_dataset_keys() {
   static constexpr std::string_view unused = "prompts come from type, or from the column prompt";
+  static constexpr std::string_view synthetic = "it concerns rows that axolotl makes up (type: _synthetic)";
   static const std::vector<RecognisedKey> keys = {{"trust_remote_code", "no Python code of a dataset is run"},
                                                   {"train_on_split", "write split"},
                                                   {"conversation", unused},
@@ -32,6 +33,15 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"temperature", unused},
                                                   {"input_format", unused},
                                                   {"input_transform", unused},
+                                                  {"step_separator", "it concerns process reward models"},
+                                                  {"train_on_last_step_only", "it concerns process reward models"},
+                                                  {"length", synthetic},
+                                                  {"sequence_length", synthetic},
+                                                  {"min_input_id", synthetic},
+                                                  {"max_input_id", synthetic},
+                                                  {"seed", synthetic},
+                                                  {"text_column", "it concerns pretraining_dataset"},
+                                                  {"skip", "it concerns pretraining_dataset"},
                                                   {"type_", unused}};
   return keys;
 }
@@ -60,13 +70,15 @@ inline void read_message_fields(Reader& reader, const std::string& key, data::Me
     nested.finish();
   }
   if (const Node* node = reader.take("roles"); node != nullptr) {
-    if (node->kind != Kind::mapping) raise_type(key + ".roles", *node, "a section such as {user: [human]}");
-    out.roles.clear();
-    for (const Member& member : node->members) {
-      std::vector<std::string> sources;
-      convert(member.value, key + ".roles." + member.key, sources);
-      for (const std::string& source : sources) out.roles[source] = member.key;
-    }
+    reader.judge("roles", [&] {
+      if (node->kind != Kind::mapping) raise_type(key + ".roles", *node, "a section such as {user: [human]}");
+      out.roles.clear();
+      for (const Member& member : node->members) {
+        std::vector<std::string> sources;
+        convert(member.value, key + ".roles." + member.key, sources);
+        for (const std::string& source : sources) out.roles[source] = member.key;
+      }
+    });
   }
 }
 
@@ -126,16 +138,18 @@ inline std::vector<DatasetConfig> read_dataset(const Node& node, const std::stri
   out.place = node.place;
   Reader reader(node, key + ".", findings);
   reader.read("path", out.source.path);
-  read_data_files(reader, key + ".data_files", out.source);
+  reader.judge("data_files", [&] { read_data_files(reader, key + ".data_files", out.source); });
   reader.read("split", out.source.split);
   reader.read_choice("ds_type", out.source.ds_type, {"json", "text", "csv", "parquet", "arrow"});
   reader.read("name", out.source.name);
   reader.read("revision", out.source.revision);
   reader.read("field", out.source.field);
   if (const Node* type = reader.take("type"); type != nullptr) {
-    if (type->kind != Kind::string && type->kind != Kind::mapping)
-      raise_type(key + ".type", *type, "the name of a transform, or a mapping such as {field_prompt: question}");
-    out.type = to_json(*type);
+    reader.judge("type", [&] {
+      if (type->kind != Kind::string && type->kind != Kind::mapping)
+        raise_type(key + ".type", *type, "the name of a transform, or a mapping such as {field_prompt: question}");
+      out.type = to_json(*type);
+    });
   }
   read_message_fields(reader, key, out.fields);
   reader.read("chat_template", out.chat_template);
@@ -143,18 +157,21 @@ inline std::vector<DatasetConfig> read_dataset(const Node& node, const std::stri
   std::vector<DatasetConfig> entries = read_shards(reader, key, out);
   apply_idle(reader, idle_dataset_keys());
   reader.finish();
-  if (out.source.path.empty() && !out.source.has_data_files())
-    core::raise_usage("config", 7,
-                      {.what = key + " names no data",
-                       .expected = "path: a file, a directory, a pattern or a cached id, or json with data_files",
-                       .where = node.place.text()});
+  const Refusals& refusals = findings.refusals;
+  if (out.source.path.empty() && !out.source.has_data_files() && !refusals.distrusts(key + ".") &&
+      !refusals.distrusts(key + ".path") && !refusals.distrusts(key + ".data_files"))
+    reader.refuse(7, {.what = key + " names no data",
+                      .expected = "path: a file, a directory, a pattern or a cached id, or json with data_files",
+                      .where = node.place.text()});
   return entries;
 }
 
 inline void read_datasets(Reader& reader, const std::string& key, std::vector<DatasetConfig>& out) {
   const Node* node = reader.take(key);
   if (node == nullptr) return;
-  if (node->kind != Kind::sequence) raise_type(key, *node, "a list, one item per line after a dash: - path: …");
+  reader.judge(key, [&] {
+    if (node->kind != Kind::sequence) raise_type(key, *node, "a list, one item per line after a dash: - path: …");
+  });
   for (std::size_t i = 0; i < node->items.size(); ++i)
     for (DatasetConfig& entry : read_dataset(node->items[i], key + "[" + std::to_string(i) + "]", reader.findings())) {
       entry.index = i;

@@ -26,11 +26,10 @@ inline void read_ebft_keys(Reader& reader, EbftConfig& e) {
   reader.read_choice("whitening_space", e.whitening_space, spaces);
   if (std::string other = e.whitening_space; reader.read_choice("whitening", other, spaces)) {
     if (reader.given("whitening_space") && other != e.whitening_space)
-      core::raise_usage("config", 8,
-                        {.what = "ebft.whitening and ebft.whitening_space say different things",
-                         .found = other + " and " + e.whitening_space,
-                         .where = reader.section().find("whitening")->place.text(),
-                         .remedy = "remove ebft.whitening"});
+      reader.refuse(8, {.what = "ebft.whitening and ebft.whitening_space say different things",
+                        .found = other + " and " + e.whitening_space,
+                        .where = reader.section().find("whitening")->place.text(),
+                        .remedy = "remove ebft.whitening"});
     e.whitening_space = other;
   }
   reader.read("alignment_coef", e.alignment_coef);
@@ -53,30 +52,13 @@ inline void read_ebft_keys(Reader& reader, EbftConfig& e) {
   reader.read("save_rollouts", e.save_rollouts);
 }
 
-// What does not go together in a strided run, as axolotl judges it; `top` is the file, `e` is read.
+// What does not go together in a strided run; `top` is the file, `e` is read. (Of torch_compile and attention kernels, which
+// axolotl refuses beside checkpoints, nothing is here: they have no effect.)
 inline void judge_strided(Reader& top, const EbftConfig& e) {
-  const auto on = [&](const char* key) {
-    const Node* node = top.section().find(key);
-    return node != nullptr && is_on(*node);
-  };
-  const auto refuse = [&](const char* one, const char* other, const char* remedy) {
-    core::raise_usage("config", 8,
-                      {.what = std::string(one) + " and " + other + " do not go together with ebft.mode: strided",
-                       .where = top.section().find(one)->place.text(),
-                       .remedy = remedy});
-  };
-  if (on("torch_compile") && on("gradient_checkpointing"))
-    refuse("torch_compile", "gradient_checkpointing", "remove torch_compile: it has no effect here");
-  const Node* attention = top.section().find("attn_implementation");
-  const bool named = attention != nullptr && attention->text == "flex_attention";
-  if ((named || on("flex_attention")) && on("activation_offloading"))
-    refuse(named ? "attn_implementation" : "flex_attention", "activation_offloading",
-           "remove both: they have no effect here");
   if (e.document_masking && !e.pack_documents)
-    core::raise_usage("config", 8,
-                      {.what = "ebft.document_masking is about the texts of a chunk, and nothing is packed",
-                       .where = top.section().find("ebft")->place.text(),
-                       .remedy = "set ebft.pack_documents: true, or remove ebft.document_masking"});
+    top.refuse(8, {.what = "ebft.document_masking is about the texts of a chunk, and nothing is packed",
+                   .where = top.section().find("ebft")->place.text(),
+                   .remedy = "set ebft.pack_documents: true, or remove ebft.document_masking"});
   const double first = static_cast<double>(e.context_length + e.generate_max_len);
   const double blocks =
       std::max(0.0, std::floor((static_cast<double>(e.sequence_len) - first) / static_cast<double>(e.stride)) + 1.0);
@@ -98,11 +80,12 @@ inline void judge_strided(Reader& top, const EbftConfig& e) {
 // The section of a recipe that matches features; `top` is the file.
 inline void read_ebft(Reader& top, EbftConfig& e, const std::string& file) {
   const Node* section = top.take("ebft");
-  if (section == nullptr || section->kind != Kind::mapping)
-    core::raise_usage("config", 7,
-                      {.what = "rl: ebft needs a section ebft",
-                       .expected = "ebft: {mode: structured} or ebft: {mode: strided}",
-                       .where = section == nullptr ? file : section->place.text()});
+  if (section == nullptr || section->kind != Kind::mapping) {
+    top.refuse(7, {.what = "rl: ebft needs a section ebft",
+                   .expected = "ebft: {mode: structured} or ebft: {mode: strided}",
+                   .where = section == nullptr ? file : section->place.text()});
+    return top.findings().refusals.distrust("ebft.");
+  }
   Reader reader(*section, "ebft.", top.findings());
   read_ebft_keys(reader, e);
   const MatchingMode& mode = *find_row(matching_modes(), e.mode);

@@ -31,10 +31,9 @@ inline NemoGymDataset read_gym_dataset(const Node& node, const std::string& key,
   reader.read("max_samples", out.max_samples);
   reader.finish();
   if (out.path.empty())
-    core::raise_usage("config", 7,
-                      {.what = key + " names no file", .expected = "path: rows.jsonl", .where = node.place.text()});
+    reader.refuse(7, {.what = key + " names no file", .expected = "path: rows.jsonl", .where = node.place.text()});
   if (out.max_samples && *out.max_samples < 1)
-    raise_range(key + ".max_samples", *node.find("max_samples"), "1 or more");
+    reader.judge("max_samples", [&] { raise_range(key + ".max_samples", *node.find("max_samples"), "1 or more"); });
   return out;
 }
 
@@ -67,7 +66,7 @@ inline void name_gym_rewards(TrlConfig& trl) {
   const auto holds = [&](const char* key) {
     const Node* const node = root.find(key);
     bool out = false;
-    if (node != nullptr && node->kind != Kind::null) convert(*node, key, out);
+    if (node != nullptr && node->kind != Kind::null) Refusals().judge([&] { convert(*node, key, out); });  // read again
     return out;
   };
   return holds("nemo_gym_enabled") && holds("nemo_gym_multi_turn");
@@ -78,16 +77,14 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
   reader.read("nemo_gym_enabled", gym.enabled);
   if (!gym.enabled) return;
   if (is_preference(config) || is_strided(config))
-    core::raise_usage("config", 8,
-                      {.what = "nemo_gym_enabled does not go with rl: " + config.rl +
-                               (is_preference(config) ? "" : " of mode strided"),
-                       .where = reader.section().find("nemo_gym_enabled")->place.text(),
-                       .remedy = "a Gym rewards completions: rl: grpo, gdpo or rloo"});
+    reader.refuse(8, {.what = "nemo_gym_enabled does not go with rl: " + config.rl +
+                              (is_preference(config) ? "" : " of mode strided"),
+                      .where = reader.section().find("nemo_gym_enabled")->place.text(),
+                      .remedy = "a Gym rewards completions: rl: grpo, gdpo or rloo"});
   if (config.trl.has_turns())
-    core::raise_usage("config", 8,
-                      {.what = "nemo_gym_enabled does not go with trl.environment_factory or trl.tools",
-                       .where = reader.section().find("nemo_gym_enabled")->place.text(),
-                       .remedy = "a Gym brings its own environments: remove them"});
+    reader.refuse(8, {.what = "nemo_gym_enabled does not go with trl.environment_factory or trl.tools",
+                      .where = reader.section().find("nemo_gym_enabled")->place.text(),
+                      .remedy = "a Gym brings its own environments: remove them"});
   reader.read("nemo_gym_dir", gym.dir);
   reader.read("nemo_gym_config_paths", gym.config_paths);
   reader.read("nemo_gym_head_port", gym.head_port);
@@ -96,8 +93,10 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
   reader.read("nemo_gym_auto_start", gym.auto_start);
   reader.read("nemo_gym_model_name", gym.model_name);
   if (const Node* list = reader.take("nemo_gym_datasets"); list != nullptr) {
-    if (list->kind != Kind::sequence)
-      raise_type("nemo_gym_datasets", *list, "a list, one item per line after a dash: - path: …");
+    reader.judge("nemo_gym_datasets", [&] {
+      if (list->kind != Kind::sequence)
+        raise_type("nemo_gym_datasets", *list, "a list, one item per line after a dash: - path: …");
+    });
     for (std::size_t i = 0; i < list->items.size(); ++i)
       gym.datasets.push_back(
           read_gym_dataset(list->items[i], "nemo_gym_datasets[" + std::to_string(i) + "]", reader.findings()));
@@ -107,14 +106,15 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
     reader.read("nemo_gym_run_timeout", gym.run_timeout);
     reader.read("nemo_gym_max_turns", gym.max_turns);
     if (gym.max_turns && *gym.max_turns < 1)
-      raise_range("nemo_gym_max_turns", *reader.section().find("nemo_gym_max_turns"), "1 or more");
+      reader.judge("nemo_gym_max_turns", [&] {
+        raise_range("nemo_gym_max_turns", *reader.section().find("nemo_gym_max_turns"), "1 or more");
+      });
   }
   if (matches_features(config) && !gym.multi_turn)
-    core::raise_usage(
-        "config", 8,
-        {.what = "nemo_gym_enabled does not go with rl: " + config.rl + " where no agent plays",
-         .where = reader.section().find("nemo_gym_enabled")->place.text(),
-         .remedy = "features are its reward, not a Gym's verdict: set nemo_gym_multi_turn: true, or rl: grpo"});
+    reader.refuse(
+        8, {.what = "nemo_gym_enabled does not go with rl: " + config.rl + " where no agent plays",
+            .where = reader.section().find("nemo_gym_enabled")->place.text(),
+            .remedy = "features are its reward, not a Gym's verdict: set nemo_gym_multi_turn: true, or rl: grpo"});
   static constexpr RecognisedKey idle[] = {
       {"nemo_gym_auto_clone", "nothing is downloaded; install the Gym into .venv of nemo_gym_dir"},
       {"nemo_gym_run_timeout", "nemo_gym_multi_turn is not true"},
@@ -123,27 +123,27 @@ inline void read_nemo_gym(Reader& reader, RunConfig& config) {
 
   const auto place = [&](const char* key) { return reader.section().find(key)->place.text(); };
   if (gym.datasets.empty())
-    core::raise_usage("config", 7,
-                      {.what = "nemo_gym_datasets is missing",
-                       .expected = "nemo_gym_datasets: [{path: rows.jsonl}]",
-                       .where = place("nemo_gym_enabled")});
+    reader.refuse(7, {.what = "nemo_gym_datasets is missing",
+                      .expected = "nemo_gym_datasets: [{path: rows.jsonl}]",
+                      .where = place("nemo_gym_enabled")});
   if (gym.auto_start && gym.config_paths.empty())
-    core::raise_usage("config", 7,
-                      {.what = "nemo_gym_config_paths is missing",
-                       .expected = "the configurations that the Gym is started with",
-                       .where = place("nemo_gym_enabled"),
-                       .remedy = "name them, or set nemo_gym_auto_start: false where a Gym runs already"});
+    reader.refuse(7, {.what = "nemo_gym_config_paths is missing",
+                      .expected = "the configurations that the Gym is started with",
+                      .where = place("nemo_gym_enabled"),
+                      .remedy = "name them, or set nemo_gym_auto_start: false where a Gym runs already"});
   if (gym.head_port < 1 || gym.head_port > 65535)
-    raise_range("nemo_gym_head_port", *reader.section().find("nemo_gym_head_port"), "1 to 65535");
+    reader.judge("nemo_gym_head_port", [&] {
+      raise_range("nemo_gym_head_port", *reader.section().find("nemo_gym_head_port"), "1 to 65535");
+    });
   if (gym.multi_turn && config.trl.rollout_func)
-    core::raise_usage("config", 8,
-                      {.what = "nemo_gym_multi_turn does not go with trl.rollout_func",
-                       .where = place("nemo_gym_multi_turn"),
-                       .remedy = "agents or a function make the completions: remove one of them"});
+    reader.refuse(8, {.what = "nemo_gym_multi_turn does not go with trl.rollout_func",
+                      .where = place("nemo_gym_multi_turn"),
+                      .remedy = "agents or a function make the completions: remove one of them"});
   for (const auto& [key, seconds] :
        {std::pair{"nemo_gym_server_timeout", gym.server_timeout}, std::pair{"nemo_gym_run_timeout", gym.run_timeout},
         std::pair{"nemo_gym_verify_timeout", gym.verify_timeout}})
-    if (!(seconds > 0) || !std::isfinite(seconds)) raise_range(key, *reader.section().find(key), "more than 0 seconds");
+    if (!(seconds > 0) || !std::isfinite(seconds))
+      reader.judge(key, [&, key = key] { raise_range(key, *reader.section().find(key), "more than 0 seconds"); });
   for (const char* key : {"datasets", "test_datasets"})
     if (reader.given(key))
       reader.findings().warnings.push_back(std::string(key) + " (" + place(key) +

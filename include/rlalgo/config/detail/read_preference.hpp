@@ -24,11 +24,10 @@ inline void refuse_keys_of_others(Reader& reader, Reader& trl, const RunConfig& 
     const Words readers = readers_of(key.name, recipe);
     std::string all;
     for (const std::string_view name : readers) all += (all.empty() ? "rl: " : ", ") + std::string(name);
-    core::raise_usage("config", 8,
-                      {.what = std::string(key.name) + " does not go with rl: " + config.rl,
-                       .expected = all,
-                       .where = node->place.text(),
-                       .remedy = readers.size() == 1 ? "remove it, or set " + all : "remove it"});
+    reader.refuse(8, {.what = std::string(key.name) + " does not go with rl: " + config.rl,
+                      .expected = all,
+                      .where = node->place.text(),
+                      .remedy = readers.size() == 1 ? "remove it, or set " + all : "remove it"});
   }
 }
 
@@ -39,11 +38,9 @@ inline void read_recipe_loss(Reader& trl, RunConfig& config) {
   trl.recognise("loss_type");
   const Node* node = trl.section().find("loss_type");
   if (losses.empty() && node != nullptr && node->kind != Kind::null)
-    core::raise_usage(
-        "config", 8,
-        {.what = "trl.loss_type does not go with rl: " + config.rl,
-         .where = node->place.text(),
-         .remedy = reads(recipe_of(config), "dpo_loss_type") ? "write dpo_loss_type, a list" : "remove it"});
+    trl.refuse(8, {.what = "trl.loss_type does not go with rl: " + config.rl,
+                   .where = node->place.text(),
+                   .remedy = reads(recipe_of(config), "dpo_loss_type") ? "write dpo_loss_type, a list" : "remove it"});
   if (losses.empty()) return;
   trl.read_choice("loss_type", p.loss_type, names_of(losses).known);
   if (!preference_loss_of(config).likelihood) p.cpo_alpha = 0.0;
@@ -59,19 +56,24 @@ inline void read_preference_loss(Reader& reader, Reader& trl, RunConfig& config)
 
   if (const Node* node = reader.section().find("dpo_loss_type");
       node != nullptr && node->kind == Kind::string && !node->place.command_line())
-    raise_type("dpo_loss_type", *node, "a list, one item per line after a dash");
+    reader.judge("dpo_loss_type",
+                 [&] { raise_type("dpo_loss_type", *node, "a list, one item per line after a dash"); });
   reader.read("dpo_loss_type", p.dpo_loss_type);
-  for (const std::string& name : p.dpo_loss_type) {
+  const std::vector<std::string> named = p.dpo_loss_type;
+  for (const std::string& name : named) {
     if (std::find(losses.begin(), losses.end(), name) != losses.end()) continue;
     std::string all;
     for (const std::string& known : losses) all += (all.empty() ? "" : ", ") + known;
     const std::string nearest = core::nearest_name(name, losses);
-    core::raise_usage("config", 6,
-                      {.what = "the value of dpo_loss_type is not known",
-                       .found = name,
-                       .expected = all,
-                       .where = reader.section().find("dpo_loss_type")->place.text(),
-                       .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+    reader.judge("dpo_loss_type", [&] {
+      core::raise_usage("config", 6,
+                        {.what = "the value of dpo_loss_type is not known",
+                         .found = name,
+                         .expected = all,
+                         .where = reader.section().find("dpo_loss_type")->place.text(),
+                         .remedy = nearest.empty() ? "" : "did you mean " + nearest + "?"});
+    });
+    p.dpo_loss_type.clear();
   }
   reader.read("dpo_loss_weights", p.dpo_loss_weights);
   reader.read("dpo_label_smoothing", p.dpo_label_smoothing);
@@ -116,12 +118,12 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
     std::transform(strategy.begin(), strategy.end(), strategy.begin(), [](unsigned char c) { return std::tolower(c); });
     static const std::vector<std::string> known = {"drop", "truncate", "raise"};
     if (std::find(known.begin(), known.end(), strategy) == known.end())
-      core::raise_usage("config", 6,
-                        {.what = "the value of excess_length_strategy is not known",
-                         .found = strategy,
-                         .expected = "drop, truncate or raise",
-                         .where = reader.section().find("excess_length_strategy")->place.text()});
-    p.excess_length_strategy = strategy;
+      reader.refuse(6, {.what = "the value of excess_length_strategy is not known",
+                        .found = strategy,
+                        .expected = "drop, truncate or raise",
+                        .where = reader.section().find("excess_length_strategy")->place.text()});
+    else
+      p.excess_length_strategy = strategy;
   }
   trl.read_choice("truncation_mode", p.truncation_mode, {"keep_start", "keep_end"});
   reader.read("skip_prepare_dataset", p.skip_prepare_dataset);
@@ -135,17 +137,15 @@ inline void read_preference_data(Reader& reader, Reader& trl, RunConfig& config)
   const bool every_column = recipe_of(config).family == data::PreferenceFamily::unpaired;
   bool unused = false;
   if (reader.read("remove_unused_columns", unused) && unused && every_column)
-    core::raise_usage("config", 8,
-                      {.what = "rl: " + config.rl + " needs every column",
-                       .found = "remove_unused_columns: true",
-                       .where = reader.section().find("remove_unused_columns")->place.text(),
-                       .remedy = "set remove_unused_columns: false"});
+    reader.refuse(8, {.what = "rl: " + config.rl + " needs every column",
+                      .found = "remove_unused_columns: true",
+                      .where = reader.section().find("remove_unused_columns")->place.text(),
+                      .remedy = "set remove_unused_columns: false"});
   bool packing = false;
   if (reader.read("eval_sample_packing", packing) && packing && every_column)
-    core::raise_usage("config", 8,
-                      {.what = "eval_sample_packing does not go with rl: " + config.rl,
-                       .where = reader.section().find("eval_sample_packing")->place.text(),
-                       .remedy = "remove it: sequences are laid out without padding anyway"});
+    reader.refuse(8, {.what = "eval_sample_packing does not go with rl: " + config.rl,
+                      .where = reader.section().find("eval_sample_packing")->place.text(),
+                      .remedy = "remove it: sequences are laid out without padding anyway"});
   for (const char* key : {"dpo_use_liger_kernel", "dpo_padding_free", "pad_to_multiple_of"}) {
     const RecognisedKey idle{key, "sequences have no padding and logits are never materialised"};
     apply_idle(reader, std::span(&idle, 1));
@@ -206,9 +206,11 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"log_completions", online}};
   trl.record("chat_template_kwargs", config.trl.chat_template_kwargs);
   if (const Node* variables = trl.take("chat_template_kwargs"); variables != nullptr) {
-    if (variables->kind != Kind::mapping)
-      raise_type(trl.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
-    config.trl.chat_template_kwargs = to_json(*variables);
+    trl.judge("chat_template_kwargs", [&] {
+      if (variables->kind != Kind::mapping)
+        raise_type(trl.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
+      config.trl.chat_template_kwargs = to_json(*variables);
+    });
   }
   apply_idle(trl, idle);
   static constexpr std::string_view no_generation = "nothing is generated during the training; remove the key";

@@ -1,4 +1,4 @@
-// Keys whose meaning is a relation to other keys: batch_size, packing, keys of other recipes, plugins.
+// Keys whose meaning is a relation to other keys: batch_size, packing, keys of other recipes.
 #pragma once
 
 #include <string>
@@ -13,22 +13,20 @@ namespace rlalgo::config::detail {
 inline void read_batch_size(Reader& reader, RunConfig& config) {
   std::int64_t batch_size = 0;
   if (!reader.read("batch_size", batch_size)) return;
-  const std::string where = reader.section().find("batch_size")->place.text();
+  const auto refuse = [&](int number, core::ErrorText text) {
+    text.where = reader.section().find("batch_size")->place.text();
+    reader.refuse(number, text);
+    reader.findings().refusals.distrust("gradient_accumulation_steps");  // what it is, is not said
+  };
   if (reader.given("gradient_accumulation_steps"))
-    core::raise_usage("config", 8,
-                      {.what = "batch_size and gradient_accumulation_steps are both set",
-                       .where = where,
-                       .remedy = "remove batch_size: it is micro_batch_size × gradient_accumulation_steps"});
+    return refuse(8, {.what = "batch_size and gradient_accumulation_steps are both set",
+                      .remedy = "remove batch_size: it is micro_batch_size × gradient_accumulation_steps"});
   if (!reader.given("micro_batch_size"))
-    core::raise_usage("config", 8,
-                      {.what = "batch_size alone does not say how much fits into one pass",
-                       .where = where,
-                       .remedy = "set micro_batch_size as well"});
+    return refuse(8, {.what = "batch_size alone does not say how much fits into one pass",
+                      .remedy = "set micro_batch_size as well"});
   if (batch_size < 1 || config.micro_batch_size < 1 || batch_size % config.micro_batch_size != 0)
-    core::raise_usage("config", 11,
-                      {.what = "batch_size is not a multiple of micro_batch_size",
-                       .found = std::to_string(batch_size) + " and " + std::to_string(config.micro_batch_size),
-                       .where = where});
+    return refuse(11, {.what = "batch_size is not a multiple of micro_batch_size",
+                       .found = std::to_string(batch_size) + " and " + std::to_string(config.micro_batch_size)});
   config.gradient_accumulation_steps = batch_size / config.micro_batch_size;
 }
 
@@ -57,30 +55,23 @@ inline void warn_of_schedule(Reader& reader, const RunConfig& config) {
 inline void read_related_keys(Reader& reader, RunConfig& config) {
   read_batch_size(reader, config);
   warn_of_schedule(reader, config);
-  if (const Node* packing = reader.take("sample_packing"); packing != nullptr && is_on(*packing))
-    core::raise_usage(
-        "config", 8,
-        {.what = "sample_packing does not go with rl",
-         .where = packing->place.text(),
-         .remedy = is_strided(config) ? "remove sample_packing; ebft.pack_documents puts texts into chunks"
-                                      : "remove sample_packing: sequences are laid out without padding anyway"});
+  if (const Node* packing = reader.take("sample_packing"); packing != nullptr && is_on(*packing)) {
+    const std::string remedy = is_strided(config)
+                                   ? "remove sample_packing; ebft.pack_documents puts texts into chunks"
+                                   : "remove sample_packing: sequences are laid out without padding anyway";
+    if (reader.findings().allow_unsupported)
+      reader.findings().warnings.push_back("sample_packing (" + packing->place.text() +
+                                           ") does not go with rl and is left out (--allow-unsupported)");
+    else
+      reader.refuse(8,
+                    {.what = "sample_packing does not go with rl", .where = packing->place.text(), .remedy = remedy});
+  }
   for (const char* key : {"dpo_loss_type", "dpo_loss_weights"})
     if (const Node* node = is_preference(config) ? nullptr : reader.take(key); node != nullptr)
-      core::raise_usage("config", 8,
-                        {.what = std::string(key) + " does not go with rl: " + config.rl,
-                         .where = node->place.text(),
-                         .remedy = "remove it, or set trl.loss_type"});
+      reader.refuse(8, {.what = std::string(key) + " does not go with rl: " + config.rl,
+                        .where = node->place.text(),
+                        .remedy = "remove it, or set trl.loss_type"});
   if (config.chat_template_jinja && !config.chat_template) config.chat_template = "jinja";
-}
-
-inline void warn_of_plugins(Reader& reader) {
-  const Node* plugins = reader.take("plugins");
-  if (plugins == nullptr) return;
-  std::vector<std::string> names;
-  convert(*plugins, "plugins", names);
-  for (const std::string& name : names)
-    reader.findings().warnings.push_back("the plugin " + name + " (" + plugins->place.text() +
-                                         ") is not loaded: plugins are Python code");
 }
 
 }  // namespace rlalgo::config::detail

@@ -19,12 +19,11 @@ namespace rlalgo::config::detail {
 
 inline const std::string schedule_prefix = "lr_scheduler_kwargs.";
 
-[[noreturn]] inline void raise_schedule_lacks(Reader& reader, const RunConfig& config, const std::string& what,
-                                              const std::string& example) {
-  core::raise_usage("config", 7,
-                    {.what = "lr_scheduler: " + config.lr_scheduler + " has no " + what,
-                     .expected = "lr_scheduler_kwargs: {" + example + "}",
-                     .where = reader.section().find("lr_scheduler")->place.text()});
+inline void refuse_schedule_lacks(Reader& reader, const RunConfig& config, const std::string& what,
+                                  const std::string& example) {
+  reader.refuse(7, {.what = "lr_scheduler: " + config.lr_scheduler + " has no " + what,
+                    .expected = "lr_scheduler_kwargs: {" + example + "}",
+                    .where = reader.section().find("lr_scheduler")->place.text()});
 }
 
 // min_lr (a rate) or min_lr_rate (a ratio).
@@ -33,8 +32,7 @@ inline void read_minimum(Reader& options, RunConfig& config) {
   options.read("min_lr", rate);
   options.read("min_lr_rate", ratio);
   if (rate && ratio)
-    core::raise_usage("config", 8,
-                      {.what = "min_lr and min_lr_rate are both set",
+    options.refuse(8, {.what = "min_lr and min_lr_rate are both set",
                        .where = options.section().find("min_lr")->place.text(),
                        .remedy = "remove one"});
   if (ratio)
@@ -61,8 +59,7 @@ inline void read_polynomial(Reader& options, RunConfig& config) {
   const bool given = options.read("lr_end", end);
   options.read("power", config.schedule.power);
   if (config.learning_rate > 0 && end >= config.learning_rate)
-    core::raise_usage("config", 6,
-                      {.what = "the final rate of lr_scheduler: polynomial is not below learning_rate",
+    options.refuse(6, {.what = "the final rate of lr_scheduler: polynomial is not below learning_rate",
                        .found = given ? options.section().find("lr_end")->text : "lr_end 1e-7, the default",
                        .expected = "less than learning_rate",
                        .where = given ? options.section().find("lr_end")->place.text() : "lr_scheduler: polynomial"});
@@ -135,13 +132,21 @@ inline void read_schedule(Reader& reader, RunConfig& config) {
   }();
   const Node* section = reader.take("lr_scheduler_kwargs");
   Reader options(section != nullptr ? *section : none, schedule_prefix, reader.findings());
-  if (!read_options(options, config) && !options.section().members.empty())
-    raise_lacking("lr_scheduler_kwargs for lr_scheduler: " + config.lr_scheduler, *section, "remove them");
-  options.finish();
-  if (config.lr_scheduler.ends_with("_with_min_lr") && !config.cosine_min_lr_ratio)
-    raise_schedule_lacks(reader, config, "minimum", "min_lr_rate: 0.1");
-  if (config.lr_scheduler == "warmup_stable_decay" && !options.given("num_decay_steps"))
-    raise_schedule_lacks(reader, config, "decay", "num_decay_steps: 100");
+  if (reader.findings().refusals.distrusts("lr_scheduler")) return;  // whose options these are is not known
+  if (!read_options(options, config) && !options.section().members.empty()) {
+    const std::string what = "lr_scheduler_kwargs for lr_scheduler: " + config.lr_scheduler;
+    return refuse_lacking(reader, "lr_scheduler_kwargs", what, *section, "remove them");
+  }
+  Refusals& refusals = reader.findings().refusals;
+  if (!options.finish() || refusals.distrusts(schedule_prefix)) return;
+  const bool unread = refusals.distrusts(schedule_prefix + "min_lr") ||
+                      refusals.distrusts(schedule_prefix + "min_lr_rate") || refusals.distrusts("learning_rate");
+  if (config.lr_scheduler.ends_with("_with_min_lr") && !config.cosine_min_lr_ratio && !unread)
+    refuse_schedule_lacks(reader, config, "minimum", "min_lr_rate: 0.1");
+  if (config.lr_scheduler == "warmup_stable_decay" && !options.given("num_decay_steps")) {
+    refuse_schedule_lacks(reader, config, "decay", "num_decay_steps: 100");
+    refusals.distrust(schedule_prefix + "num_decay_steps");
+  }
 }
 
 }  // namespace rlalgo::config::detail

@@ -36,14 +36,16 @@ class ShardingReader {
   void read() {
     std::optional<std::int64_t> version;
     reader_.read("fsdp_version", version);
-    read_fsdp();
-    if (const Node* node = reader_.take("fsdp_config"); node != nullptr && is_on(*node)) {
-      if (node->kind != Kind::mapping) raise_type("fsdp_config", *node, "a section of key: value lines");
-      if (!node->members.empty()) read_fsdp_config(*node);
-    }
+    reader_.judge("fsdp", [&] { read_fsdp(); });
+    if (const Node* node = reader_.take("fsdp_config"); node != nullptr && is_on(*node))
+      reader_.judge("fsdp_config", [&] {
+        if (node->kind != Kind::mapping) raise_type("fsdp_config", *node, "a section of key: value lines");
+        if (!node->members.empty()) read_fsdp_config(*node);
+      });
     std::string type;
     reader_.read("fsdp_final_state_dict_type", type);
-    if (!type.empty()) state_dict("fsdp_final_state_dict_type", type);
+    if (!type.empty())
+      reader_.judge("fsdp_final_state_dict_type", [&] { state_dict("fsdp_final_state_dict_type", type); });
     if (const Node* node = reader_.take("deepspeed"); node != nullptr && is_on(*node)) read_deepspeed(*node);
     read_sizes();
     if (version && out_.key.empty())
@@ -56,6 +58,10 @@ class ShardingReader {
   }
 
  private:
+  template <class F>
+  void judge(const std::string& key, F&& judgement) {
+    if (!reader_.findings().refusals.judge_own(judgement)) reader_.findings().refusals.distrust(key);
+  }
   void say_idle(const std::string& key, const std::string& reason) {
     reader_.findings().warnings.push_back(key + " has no effect: " + reason);
   }
@@ -73,12 +79,15 @@ class ShardingReader {
                        .expected = "one of " + listed(known),
                        .where = value.place.text()});
   }
-  static void refuse(const std::string& key, const Node& value, const std::string& remedy) {
+  // Not here; another layout has the same numbers, another precision has not.
+  void refuse(const std::string& key, const Node& value, const std::string& remedy, bool computes = false) {
+    if (!computes && reader_.findings().allow_unsupported)
+      return say_idle(key + " (" + value.place.text() + ")", "it is not here (--allow-unsupported): " + remedy);
     core::raise_usage("config", 10,
                       {.what = "this build has no such " + key,
                        .found = describe(value),
                        .where = value.place.text(),
-                       .remedy = remedy});
+                       .remedy = remedy + (computes ? "" : ", or leave it out with --allow-unsupported")});
   }
   static bool flag(const std::string& key, const Node& value) {
     bool on = false;
@@ -96,8 +105,7 @@ class ShardingReader {
   }
   void ask_for(const std::string& key, std::int64_t stage) {
     if (!out_.key.empty() && (key == "deepspeed" || out_.key == "deepspeed"))
-      core::raise_usage("config", 8,
-                        {.what = out_.key + " and deepspeed are both set",
+      reader_.refuse(8, {.what = out_.key + " and deepspeed are both set",
                          .where = reader_.section().find("deepspeed")->place.text(),
                          .remedy = "remove one"});
     out_.key = key;
@@ -142,37 +150,38 @@ class ShardingReader {
       const Node& value = member.value;
       if (value.kind == Kind::null) continue;
       reader_.findings().given[key] = value.place;
-      if (name == "fsdp_version" || name == "version") {
-        std::int64_t version = 0;
-        convert(value, key, version);
-      } else if (name == "reshard_after_forward" && value.kind != Kind::string) {
-        out_.reshard_after_forward = flag(key, value);
-      } else if (name == "sharding_strategy" || name == "reshard_after_forward") {
-        const std::string word = word_of(key, value, strategies);
-        out_.reshard_after_forward = word != "SHARD_GRAD_OP" && word != "2";
-        if (word == "NO_SHARD" || word == "3") out_.stage = 0;
-      } else if (name == "activation_checkpointing") {
-        config_.gradient_checkpointing = flag(key, value) || config_.gradient_checkpointing;
-      } else if (name == "offload_params" || name == "cpu_offload_pin_memory") {
-        if (flag(key, value)) say_idle(key, in_memory);
-      } else if (name == "auto_wrap_policy") {
-        if (word_of(key, value, wraps) != "TRANSFORMER_BASED_WRAP")
-          refuse(key, value, "TRANSFORMER_BASED_WRAP: a layer of the decoder is gathered at a time");
-      } else if (name == "state_dict_type") {
-        if (section.find("final_state_dict_type") == nullptr && section.find("fsdp_final_state_dict_type") == nullptr)
+      judge(key, [&] {
+        if (name == "fsdp_version" || name == "version") {
+          std::int64_t version = 0;
+          convert(value, key, version);
+        } else if (name == "reshard_after_forward" && value.kind != Kind::string) {
+          out_.reshard_after_forward = flag(key, value);
+        } else if (name == "sharding_strategy" || name == "reshard_after_forward") {
+          const std::string word = word_of(key, value, strategies);
+          out_.reshard_after_forward = word != "SHARD_GRAD_OP" && word != "2";
+          if (word == "NO_SHARD" || word == "3") out_.stage = 0;
+        } else if (name == "activation_checkpointing") {
+          config_.gradient_checkpointing = flag(key, value) || config_.gradient_checkpointing;
+        } else if (name == "offload_params" || name == "cpu_offload_pin_memory") {
+          if (flag(key, value)) say_idle(key, in_memory);
+        } else if (name == "auto_wrap_policy") {
+          if (word_of(key, value, wraps) != "TRANSFORMER_BASED_WRAP")
+            refuse(key, value, "TRANSFORMER_BASED_WRAP: a layer of the decoder is gathered at a time");
+        } else if (name == "state_dict_type") {
+          if (section.find("final_state_dict_type") == nullptr && section.find("fsdp_final_state_dict_type") == nullptr)
+            state_dict(key, value.text);
+        } else if (name == "final_state_dict_type") {
           state_dict(key, value.text);
-      } else if (name == "final_state_dict_type") {
-        state_dict(key, value.text);
-      } else if (name == "mixed_precision_policy") {
-        const std::string word = word_of(key, value, precisions);
-        if (word == "fp16") refuse(key, value, "bf16: true, or nothing for float32");
-        if ((word == "bf16") != config_.bfloat16)
-          disagree(key, value, config_.bfloat16 ? "bf16: true" : "float32, as bf16 is not set");
-      } else if (std::find(done_anyway.begin(), done_anyway.end(), name) != done_anyway.end()) {
-        always += (always.empty() ? "" : ", ") + name;
-      } else {
-        core::raise_usage("config", 4, {.what = "unknown key " + key, .where = member.place.text()});
-      }
+        } else if (name == "mixed_precision_policy") {
+          const std::string word = word_of(key, value, precisions);
+          if (word == "fp16") refuse(key, value, "bf16: true, or nothing for float32", true);
+          take_precision(key, value, word == "bf16");
+        } else if (std::find(done_anyway.begin(), done_anyway.end(), name) != done_anyway.end()) {
+          always += (always.empty() ? "" : ", ") + name;
+        } else {
+          core::raise_usage("config", 4, {.what = "unknown key " + key, .where = member.place.text()});
+        }
+      });
     }
     if (!always.empty())
       say_idle("fsdp_config: " + always,
@@ -194,20 +203,34 @@ class ShardingReader {
     convert(*value, key, number);
     if (number != expected) disagree(key, *value, data::Json(expected).dump());
   }
-  void same_flag(const std::string& key, const Node* section, bool expected) const {
-    const Node* value = section != nullptr ? section->find("enabled") : nullptr;
-    if (value == nullptr || automatic(*value)) return;
-    if (flag(key, *value) != expected) disagree(key, *value, expected ? "true" : "false");
+  static const Node* enabled_in(const Node& section) {
+    const Node* value = section.kind == Kind::mapping ? section.find("enabled") : nullptr;
+    return value == nullptr || automatic(*value) ? nullptr : value;
+  }
+  // bf16 is axolotl's `auto` unless it is said: then the layout decides, as a GPU would.
+  void take_precision(const std::string& key, const Node& value, bool bfloat16) {
+    if (bfloat16 == config_.bfloat16) return;
+    for (const char* spelling : {"bf16", "bfloat16"})
+      if (const Node* said = reader_.section().find(spelling);
+          said != nullptr && said->kind != Kind::null && said->text != "auto")
+        disagree(key, value, config_.bfloat16 ? "bf16: true" : "float32, as bf16 says");
+    config_.bfloat16 = bfloat16;
+    reader_.findings().warnings.push_back(key + " (" + value.place.text() +
+                                          ") decides, as bf16 does not: the model computes in " +
+                                          (bfloat16 ? "bfloat16, the optimizer in float32" : "float32"));
   }
 
   void read_deepspeed(const Node& given) {
     Document file;
     const Node* section = &given;
     if (given.kind != Kind::mapping) {
-      std::string path;
-      convert(given, "deepspeed", path);
-      path = core::expand_home(path, given.place.text());
-      file = load_document(path);
+      const bool read = reader_.judge("deepspeed", [&] {
+        std::string path;
+        convert(given, "deepspeed", path);
+        path = core::expand_home(path, given.place.text());
+        file = load_document(path);
+      });
+      if (!read) return;
       section = &file.root;
     }
     std::int64_t stage = 0;
@@ -215,28 +238,31 @@ class ShardingReader {
     for (const Member& member : section->members) {
       const std::string key = "deepspeed." + member.key;
       const Node& value = member.value;
-      if (member.key == "zero_optimization") {
-        stage = read_zero(value, idle);
-      } else if (member.key == "gradient_accumulation_steps") {
-        same_number(key, &value, static_cast<double>(config_.gradient_accumulation_steps));
-      } else if (member.key == "train_micro_batch_size_per_gpu") {
-        same_number(key, &value, static_cast<double>(config_.micro_batch_size));
-      } else if (member.key == "gradient_clipping") {
-        same_number(key, &value, config_.max_grad_norm);
-      } else if (member.key == "bf16") {
-        same_flag(key + ".enabled", &value, config_.bfloat16);
-      } else if (member.key == "fp16") {
-        same_flag(key + ".enabled", &value, false);
-      } else if (member.key == "optimizer" && value.kind == Kind::mapping) {
-        const Node* rate = value.find("params");
-        if (rate != nullptr && rate->kind == Kind::mapping) {
-          same_number(key + ".params.lr", rate->find("lr"), config_.learning_rate);
-          same_number(key + ".params.weight_decay", rate->find("weight_decay"), config_.weight_decay);
-          same_number(key + ".params.eps", rate->find("eps"), config_.adam_epsilon);
+      judge(key, [&] {
+        if (member.key == "zero_optimization") {
+          stage = read_zero(value, idle);
+        } else if (member.key == "gradient_accumulation_steps") {
+          same_number(key, &value, static_cast<double>(config_.gradient_accumulation_steps));
+        } else if (member.key == "train_micro_batch_size_per_gpu") {
+          same_number(key, &value, static_cast<double>(config_.micro_batch_size));
+        } else if (member.key == "gradient_clipping") {
+          same_number(key, &value, config_.max_grad_norm);
+        } else if (member.key == "bf16") {
+          if (const Node* on = enabled_in(value)) take_precision(key + ".enabled", *on, flag(key + ".enabled", *on));
+        } else if (member.key == "fp16") {
+          if (const Node* on = enabled_in(value); on != nullptr && flag(key + ".enabled", *on))
+            disagree(key + ".enabled", *on, "false");
+        } else if (member.key == "optimizer" && value.kind == Kind::mapping) {
+          const Node* rate = value.find("params");
+          if (rate != nullptr && rate->kind == Kind::mapping) {
+            same_number(key + ".params.lr", rate->find("lr"), config_.learning_rate);
+            same_number(key + ".params.weight_decay", rate->find("weight_decay"), config_.weight_decay);
+            same_number(key + ".params.eps", rate->find("eps"), config_.adam_epsilon);
+          }
+        } else if (member.key != "train_batch_size" || !automatic(value)) {
+          idle += (idle.empty() ? "" : ", ") + member.key;
         }
-      } else if (member.key != "train_batch_size" || !automatic(value)) {
-        idle += (idle.empty() ? "" : ", ") + member.key;
-      }
+      });
     }
     ask_for("deepspeed", stage);
     if (!idle.empty()) say_idle("deepspeed: " + idle, "buckets, schedules and kernels are this program's own");
@@ -247,16 +273,18 @@ class ShardingReader {
     std::int64_t stage = 0;
     for (const Member& member : section.members) {
       const std::string key = "deepspeed.zero_optimization." + member.key;
-      if (member.key == "stage") {
-        convert(member.value, key, stage);
-        if (stage < 0 || stage > 3) raise_range(key, member.value, "0, 1, 2 or 3");
-      } else if (member.key == "offload_optimizer" || member.key == "offload_param") {
-        const Node* device = member.value.kind == Kind::mapping ? member.value.find("device") : nullptr;
-        if (device != nullptr && device->text == "nvme") refuse(key, *device, "device: cpu, or none");
-        if (device != nullptr && device->text == "cpu") say_idle(key, in_memory);
-      } else if (!automatic(member.value)) {
-        idle += (idle.empty() ? "" : ", ") + member.key;
-      }
+      judge(key, [&] {
+        if (member.key == "stage") {
+          convert(member.value, key, stage);
+          if (stage < 0 || stage > 3) raise_range(key, member.value, "0, 1, 2 or 3");
+        } else if (member.key == "offload_optimizer" || member.key == "offload_param") {
+          const Node* device = member.value.kind == Kind::mapping ? member.value.find("device") : nullptr;
+          if (device != nullptr && device->text == "nvme") refuse(key, *device, "device: cpu, or none");
+          if (device != nullptr && device->text == "cpu") say_idle(key, in_memory);
+        } else if (!automatic(member.value)) {
+          idle += (idle.empty() ? "" : ", ") + member.key;
+        }
+      });
     }
     return stage;
   }
@@ -264,15 +292,14 @@ class ShardingReader {
   void read_sizes() {
     const auto size = [&](const char* key, std::optional<std::int64_t>& out) {
       reader_.read(key, out);
-      if (out && *out < 1) raise_range(key, *reader_.section().find(key), "1 or more");
+      if (out && *out < 1) reader_.judge(key, [&] { raise_range(key, *reader_.section().find(key), "1 or more"); });
     };
     size("dp_shard_size", out_.shard_size);
     size("dp_replicate_size", out_.replicate_size);
     if (out_.shard_size.value_or(1) > 1 && !out_.on())
-      core::raise_usage("config", 14,
-                        {.what = "dp_shard_size is set, but nothing lies in slices",
-                         .where = config_.place("dp_shard_size"),
-                         .remedy = "set fsdp_config: {reshard_after_forward: true}, or remove it"});
+      reader_.refuse(14, {.what = "dp_shard_size is set, but nothing lies in slices",
+                          .where = reader_.section().find("dp_shard_size")->place.text(),
+                          .remedy = "set fsdp_config: {reshard_after_forward: true}, or remove it"});
   }
 
   static constexpr const char* in_memory = "ranks compute on the CPU, and slices lie in its memory already";

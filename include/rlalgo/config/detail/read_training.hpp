@@ -52,12 +52,13 @@ inline void read_precision(Reader& reader, RunConfig& config) {
       continue;
     }
     bool on = false;
-    convert(*node, key, on);
-    if (!on) continue;
-    if (*key == 'f')
-      raise_lacking(key, *node,
-                    "nothing computes in float16: without the key it trains in float32; bf16: true halves the "
-                    "weights' memory");
+    if (!reader.judge(key, [&] { convert(*node, key, on); }) || !on) continue;
+    if (*key == 'f') {
+      refuse_lacking(reader, key, key, *node,
+                     "nothing computes in float16: without the key it trains in float32; bf16: true halves the "
+                     "weights' memory");
+      continue;
+    }
     config.bfloat16 = true;
     if (config.device != "cpu") continue;
     reader.findings().warnings.push_back(std::string(key) + " (" + node->place.text() +
@@ -78,7 +79,8 @@ inline void read_model(Reader& reader, RunConfig& config) {
     if (node->kind == Kind::string && (node->text == "offload" || node->text == "offload_disk"))
       config.gradient_checkpointing = true;  // there is no other memory to offload to
     else
-      convert(*node, "gradient_checkpointing", config.gradient_checkpointing);
+      reader.judge("gradient_checkpointing",
+                   [&] { convert(*node, "gradient_checkpointing", config.gradient_checkpointing); });
   }
   read_special_tokens(reader);
   read_precision(reader, config);
@@ -94,11 +96,10 @@ inline void read_data(Reader& reader, RunConfig& config) {
   reader.record("seed", config.seed);
   std::int64_t seed = static_cast<std::int64_t>(config.seed);
   if (reader.read("seed", seed) && seed < 0)
-    core::raise_usage("config", 6,
-                      {.what = "seed is out of range",
-                       .found = std::to_string(seed),
-                       .expected = "0 or more",
-                       .where = reader.section().find("seed")->place.text()});
+    reader.refuse(6, {.what = "seed is out of range",
+                      .found = std::to_string(seed),
+                      .expected = "0 or more",
+                      .where = reader.section().find("seed")->place.text()});
   config.seed = static_cast<std::uint64_t>(seed);
 }
 
@@ -130,6 +131,34 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
                      {"batch_ring", "batch_zigzag", "batch_stripe", "varlen_llama3"});
 }
 
+// Of axolotl's counts and distances 0 is the same as nothing: no evaluation, the usual saving.
+inline void read_intervals(Reader& reader, RunConfig& config) {
+  reader.read("eval_steps", config.eval_steps);
+  reader.read("evals_per_epoch", config.evals_per_epoch);
+  if (config.eval_steps == 0.0 || config.evals_per_epoch == 0) {
+    if (!config.eval_strategy) config.eval_strategy = "no";
+    if (config.eval_steps == 0.0) config.eval_steps.reset();
+    if (config.evals_per_epoch == 0) config.evals_per_epoch.reset();
+  }
+  reader.read("save_steps", config.save_steps);
+  reader.read("saves_per_epoch", config.saves_per_epoch);
+  if (config.save_steps == 0.0) config.save_steps.reset();
+  if (config.saves_per_epoch == 0) config.saves_per_epoch.reset();
+}
+
+// Whose evaluations there are no rows for.
+inline void warn_of_no_evaluation(Reader& reader, const RunConfig& config) {
+  if (config.val_set_size > 0 || !config.test_datasets.empty()) return;
+  for (const char* key :
+       {"eval_steps", "evals_per_epoch", "eval_strategy", "evaluation_strategy", "trl.num_generations_eval"}) {
+    if (!config.was_set(key) || config.eval_strategy == "no") continue;
+    reader.findings().warnings.push_back(
+        std::string(key) + " (" + config.place(key) +
+        ") has no effect: there is nothing to evaluate on. val_set_size (a fraction such as 0.05) or test_datasets "
+        "give rows");
+  }
+}
+
 inline void read_cadence(Reader& reader, RunConfig& config) {
   reader.read("output_dir", config.output_dir);
   reader.read("logging_steps", config.logging_steps);
@@ -138,23 +167,20 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
     if (reader.read_choice(old, config.eval_strategy, strategies))
       reader.findings().warnings.push_back(std::string(old) + " is now eval_strategy");
   reader.read_choice("eval_strategy", config.eval_strategy, strategies);
-  reader.read("eval_steps", config.eval_steps);
-  reader.read("evals_per_epoch", config.evals_per_epoch);
   reader.read_choice("save_strategy", config.save_strategy, strategies);
   for (const char* key : {"eval_strategy", "save_strategy", "evaluation_strategy"})
     if (const Node* node = reader.section().find(key); node != nullptr && node->text == "best")
-      raise_lacking(std::string(key) + " best", *node,
-                    "use steps or epoch; checkpoints are kept up to save_total_limit");
-  reader.read("save_steps", config.save_steps);
-  reader.read("saves_per_epoch", config.saves_per_epoch);
+      refuse_lacking(reader, key, std::string(key) + " best", *node,
+                     "use steps or epoch; checkpoints are kept up to save_total_limit", false);
+  read_intervals(reader, config);
   reader.read("save_total_limit", config.save_total_limit);
   if (config.save_total_limit == 0) config.save_total_limit = 4;
   reader.read("save_only_model", config.save_only_model);
   reader.read("save_first_step", config.save_first_step);
   bool safetensors = true;
   if (reader.read("save_safetensors", safetensors) && !safetensors)
-    raise_lacking("save_safetensors false", *reader.section().find("save_safetensors"),
-                  "weights are always saved as safetensors");
+    refuse_lacking(reader, "save_safetensors", "save_safetensors false", *reader.section().find("save_safetensors"),
+                   "weights are always saved as safetensors", false);
   reader.read("use_tensorboard", config.use_tensorboard);
   reader.read("resume_from_checkpoint", config.resume_from_checkpoint);
   reader.read("auto_resume_from_checkpoints", config.auto_resume_from_checkpoints);

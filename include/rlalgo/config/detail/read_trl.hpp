@@ -43,9 +43,11 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("reward_num_workers", trl.reward_num_workers);
   reader.record("reward_kwargs", trl.reward_kwargs);
   if (const Node* parameters = reader.take("reward_kwargs"); parameters != nullptr) {
-    if (parameters->kind != Kind::mapping)
-      raise_type(reader.prefix() + "reward_kwargs", *parameters, "reward: {parameter: value} lines");
-    trl.reward_kwargs = to_json(*parameters);
+    reader.judge("reward_kwargs", [&] {
+      if (parameters->kind != Kind::mapping)
+        raise_type(reader.prefix() + "reward_kwargs", *parameters, "reward: {parameter: value} lines");
+      trl.reward_kwargs = to_json(*parameters);
+    });
   }
   reader.read("reward_timeout", trl.reward_timeout);
   reader.read("reward_max_retries", trl.reward_max_retries);
@@ -79,9 +81,11 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   }
   reader.record("chat_template_kwargs", trl.chat_template_kwargs);
   if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {
-    if (variables->kind != Kind::mapping)
-      raise_type(reader.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
-    trl.chat_template_kwargs = to_json(*variables);
+    reader.judge("chat_template_kwargs", [&] {
+      if (variables->kind != Kind::mapping)
+        raise_type(reader.prefix() + "chat_template_kwargs", *variables, "a section of name: value lines");
+      trl.chat_template_kwargs = to_json(*variables);
+    });
   }
 
   reader.read("environment_factory", trl.environment_factory);
@@ -128,10 +132,12 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("normalize_advantages", trl.normalize_advantages);
   reader.record("reward_clip_range", trl.reward_clip_range);
   if (std::vector<double> range; reader.read("reward_clip_range", range)) {
-    if (range.size() != 2 || !(range[0] < range[1]))
-      raise_type(reader.prefix() + "reward_clip_range", *reader.section().find("reward_clip_range"),
-                 "[lowest, highest]");
-    trl.reward_clip_range = {range[0], range[1]};
+    reader.judge("reward_clip_range", [&] {
+      if (range.size() != 2 || !(range[0] < range[1]))
+        raise_type(reader.prefix() + "reward_clip_range", *reader.section().find("reward_clip_range"),
+                   "[lowest, highest]");
+      trl.reward_clip_range = {range[0], range[1]};
+    });
   }
   reader.read("log_completions", trl.log_completions);
 

@@ -69,6 +69,9 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto settings =
       online_config(config, model, static_cast<std::int64_t>(prompts.train.size()), !prompts.evaluation.empty());
   settings.rollouts.completion_limit = completion_limit(config, truths);
+  if (const std::string text = never_handed_over(config, settings.trainer.loop.max_steps);
+      !config.max_steps && !text.empty() && messages.note)
+    messages.note(text);
   const data::Json inputs_read = fingerprints(config, prompts.train, prompts.evaluation);
   require_same_inputs(*world_of(config), inputs_read);
   settings.trainer.loop.settings.update(inputs_read);

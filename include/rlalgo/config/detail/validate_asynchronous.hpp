@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/core/error.hpp>
@@ -22,40 +25,38 @@ namespace rlalgo::config::detail {
 }
 
 // What corrects for a generator whose log-probs are not the trainer's.
-inline void validate_correction(const RunConfig& c) {
+inline void validate_correction(const RunConfig& c, Refusals& refusals) {
   const TrlConfig& t = c.trl;
   if (!t.may_correct()) return;
   const auto low = t.vllm_importance_sampling_clip_min, high = t.vllm_importance_sampling_clip_max;
   if (low && high)
-    Validator(c).range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,
-                       "less than vllm_importance_sampling_clip_max = " + spelled(*high));
+    Validator(c, refusals)
+        .range("trl.vllm_importance_sampling_clip_min", *low, *low < *high,
+               "less than vllm_importance_sampling_clip_max = " + spelled(*high));
   if (t.vllm_importance_sampling_correction && t.vllm_importance_sampling_mode.ends_with("truncate") && !low && !high)
-    core::raise_usage("config", 8,
-                      {.what = "vllm_importance_sampling_mode truncates at bounds, and there are none",
-                       .where = c.place("trl.vllm_importance_sampling_mode"),
-                       .remedy = "set trl.vllm_importance_sampling_clip_max"});
+    refusals.add(8, {.what = "vllm_importance_sampling_mode truncates at bounds, and there are none",
+                     .where = c.place("trl.vllm_importance_sampling_mode"),
+                     .remedy = "set trl.vllm_importance_sampling_clip_max"});
 }
 
 // Whether the method can do with completions of quantized weights.
-inline void validate_quantization(const RunConfig& c) {
+inline void validate_quantization(const RunConfig& c, Refusals& refusals) {
   if (!c.trl.quantizes() || !(is_strided(c) || recipe_of(c).plain)) return;
-  core::raise_usage("config", 8,
-                    {.what = "trl.generation_quantization does not go with " +
-                             (is_strided(c) ? std::string("ebft.mode: strided") : "rl: " + c.rl) +
-                             ": its loss corrects for no other policy than the one that is trained",
-                     .where = c.place("trl.generation_quantization"),
-                     .remedy = "remove the key"});
+  refusals.add(8, {.what = "trl.generation_quantization does not go with " +
+                           (is_strided(c) ? std::string("ebft.mode: strided") : "rl: " + c.rl) +
+                           ": its loss corrects for no other policy than the one that is trained",
+                   .where = c.place("trl.generation_quantization"),
+                   .remedy = "remove the key"});
 }
 
 // Which methods can be trained on while their completions are made (trainer/streaming.hpp).
-inline void validate_streaming(const RunConfig& c) {
+inline void validate_streaming(const RunConfig& c, Refusals& refusals) {
   const TrlConfig& t = c.trl;
   if (!t.streaming_partial_batch) return;
   const auto refuse = [&](const std::string& with, const std::string& why) {
-    core::raise_usage("config", 8,
-                      {.what = "trl.streaming_partial_batch does not go with " + with + ": " + why,
-                       .where = c.place("trl.streaming_partial_batch"),
-                       .remedy = "remove one of the two"});
+    refusals.add(8, {.what = "trl.streaming_partial_batch does not go with " + with + ": " + why,
+                     .where = c.place("trl.streaming_partial_batch"),
+                     .remedy = "remove one of the two"});
   };
   const std::string whole = "it needs the rewards of the whole batch before the first gradient";
   if (matches_features(c)) refuse("rl: " + c.rl, "its likelihood term has a denominator of its own");
@@ -69,38 +70,44 @@ inline void validate_streaming(const RunConfig& c) {
   if (part == EstimatorPart::batch_whitened || part == EstimatorPart::batch_whitened_groups)
     refuse("trl.advantage_estimator: " + t.advantage_estimator, whole);
   if (t.pays_entropy()) refuse("an entropy bonus", "it has a denominator of its own");
-  if (t.replay_buffer_size > 0)
-    refuse("trl.replay_buffer_size", "which groups are replaced is known of a whole generation");
 }
 
-// In a run of `steps`, given or counted from epochs, weights are handed over again after the first time.
-inline void require_hand_over(const RunConfig& c, std::int64_t steps) {
-  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return;
-  core::raise_usage("config", 8,
-                    {.what = "trl.vllm_sync_interval is never reached: all completions would be of the first weights",
-                     .found = std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
-                              std::to_string(steps),
-                     .where = c.place("trl.vllm_sync_interval"),
-                     .remedy = "lower trl.vllm_sync_interval"});
+// What a run of `steps`, given or counted from epochs, says of weights that are handed over once; empty: nothing.
+[[nodiscard]] inline std::string never_handed_over(const RunConfig& c, std::int64_t steps) {
+  if (!c.trl.generates_beside() || c.trl.vllm_sync_interval < steps || steps <= 1) return {};
+  return "trl.vllm_sync_interval (" + c.place("trl.vllm_sync_interval") +
+         ") is never reached: all completions are of the first weights, with " +
+         std::to_string(c.trl.vllm_sync_interval) + " steps between two hand-overs in a run of " +
+         std::to_string(steps) + ". A lower one hands newer weights over";
 }
 
-inline void validate_asynchronous(const RunConfig& c) {
+// What keys of generation beside training come to, where that is not what they say.
+[[nodiscard]] inline std::vector<std::string> asynchronous_warnings(const RunConfig& c) {
+  std::vector<std::string> out;
+  if (c.trl.streaming_partial_batch && c.trl.replay_buffer_size > 0)
+    out.push_back(
+        "trl.streaming_partial_batch (" + c.place("trl.streaming_partial_batch") +
+        ") trains on whole generations: which groups trl.replay_buffer_size replaces is known of a whole one");
+  if (c.max_steps)
+    if (std::string text = never_handed_over(c, *c.max_steps); !text.empty()) out.push_back(std::move(text));
+  return out;
+}
+
+inline void validate_asynchronous(const RunConfig& c, Refusals& refusals) {
   const TrlConfig& t = c.trl;
-  validate_quantization(c);
-  if (!is_strided(c)) validate_correction(c);
+  validate_quantization(c, refusals);
+  if (!is_strided(c)) validate_correction(c, refusals);
   for (const char* key : {"trl.async_prefetch", "trl.use_data_producer"})
     if (c.was_set(key) && (t.async_prefetch || t.use_data_producer) && is_strided(c))
-      core::raise_usage("config", 8,
-                        {.what = std::string(key) + " does not go with ebft.mode: strided",
-                         .where = c.place(key),
-                         .remedy = "remove the key, or set ebft.mode: structured"});
+      refusals.add(8, {.what = std::string(key) + " does not go with ebft.mode: strided",
+                       .where = c.place(key),
+                       .remedy = "remove the key, or set ebft.mode: structured"});
   if (t.replay_buffer_size > 0 && matches_features(c))
-    core::raise_usage("config", 8,
-                      {.what = "trl.replay_buffer_size does not go with rl: " + c.rl +
-                               ": a group brings the likelihood of its ground truth, which would count twice",
-                       .where = c.place("trl.replay_buffer_size"),
-                       .remedy = "remove the key"});
-  const Validator checks(c);
+    refusals.add(8, {.what = "trl.replay_buffer_size does not go with rl: " + c.rl +
+                             ": a group brings the likelihood of its ground truth, which would count twice",
+                     .where = c.place("trl.replay_buffer_size"),
+                     .remedy = "remove the key"});
+  const Validator checks(c, refusals);
   checks.count("trl.replay_buffer_size", t.replay_buffer_size, 0);
   checks.range("trl.replay_buffer_size", static_cast<double>(t.replay_buffer_size), t.replay_buffer_size <= 1'000'000,
                "at most 1000000 groups");
@@ -109,26 +116,24 @@ inline void validate_asynchronous(const RunConfig& c) {
                t.reroll_start_fraction >= 0 && t.reroll_start_fraction <= 1, "from 0 to 1 (1 = off)");
   checks.count("trl.reroll_max_groups", t.reroll_max_groups, 1);
   if (!t.async_prefetch) return;
-  validate_streaming(c);
+  validate_streaming(c, refusals);
   checks.count("trl.prefetch_depth", t.prefetch_depth, 0);
   checks.range("trl.prefetch_depth", static_cast<double>(t.prefetch_depth), t.prefetch_depth <= 1024, "at most 1024");
   checks.count("trl.vllm_sync_interval", t.vllm_sync_interval, 1);
   checks.count("trl.heartbeat_stale_after_s", t.heartbeat_stale_after_s, 1);
-  if (c.max_steps) require_hand_over(c, *c.max_steps);
   if (!t.max_staleness) return;
   checks.count("trl.max_staleness", *t.max_staleness, 0);
-  if (!t.generates_beside()) return;
+  if (!t.generates_beside() || !refusals.empty()) return;  // the bound is that of a geometry that holds
   if (const std::int64_t largest = largest_staleness(c, geometry_of(c)); *t.max_staleness < largest)
-    core::raise_usage(
-        "config", 8,
-        {.what = "trl.max_staleness is smaller than the pipeline can keep",
-         .found = std::to_string(*t.max_staleness),
-         .expected = std::to_string(largest) + " or more: prefetch_depth " + std::to_string(t.prefetch_depth) +
-                     " generations of " + std::to_string(geometry_of(c).micro_steps()) + "/" +
-                     std::to_string(c.gradient_accumulation_steps) + " optimizer steps, and vllm_sync_interval " +
-                     std::to_string(t.vllm_sync_interval) + " − 1",
-         .where = c.place("trl.max_staleness"),
-         .remedy = "raise trl.max_staleness, or lower trl.prefetch_depth or trl.vllm_sync_interval"});
+    refusals.add(
+        8, {.what = "trl.max_staleness is smaller than the pipeline can keep",
+            .found = std::to_string(*t.max_staleness),
+            .expected = std::to_string(largest) + " or more: prefetch_depth " + std::to_string(t.prefetch_depth) +
+                        " generations of " + std::to_string(geometry_of(c).micro_steps()) + "/" +
+                        std::to_string(c.gradient_accumulation_steps) + " optimizer steps, and vllm_sync_interval " +
+                        std::to_string(t.vllm_sync_interval) + " − 1",
+            .where = c.place("trl.max_staleness"),
+            .remedy = "raise trl.max_staleness, or lower trl.prefetch_depth or trl.vllm_sync_interval"});
 }
 
 }  // namespace rlalgo::config::detail

@@ -7,6 +7,7 @@
 
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/methods.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/validate.hpp>
 
 namespace rlalgo::config::detail {
@@ -18,12 +19,12 @@ namespace rlalgo::config::detail {
   return out;
 }
 
-inline void validate_preference(const RunConfig& c) {
-  const Validator rules(c);
+inline void validate_preference(const RunConfig& c, Refusals& refusals) {
+  const Validator rules(c, refusals);
   const PreferenceConfig& p = c.preference;
   const Recipe& recipe = recipe_of(c);
   const auto conflict = [&](const std::string& what, const std::string& key, const std::string& remedy) {
-    core::raise_usage("config", 8, {.what = what, .where = c.place(key), .remedy = remedy});
+    refusals.add(8, {.what = what, .where = c.place(key), .remedy = remedy});
   };
   const std::string beta = c.was_set("trl.beta")   ? "trl.beta"
                            : c.was_set("rl_beta")  ? "rl_beta"
@@ -37,12 +38,11 @@ inline void validate_preference(const RunConfig& c) {
     if (p.dpo_loss_type.empty())
       conflict("dpo_loss_weights without dpo_loss_type", "dpo_loss_weights", "name the losses in dpo_loss_type");
     if (p.dpo_loss_type.size() != p.dpo_loss_weights.size())
-      core::raise_usage("config", 8,
-                        {.what = "dpo_loss_weights does not match dpo_loss_type",
-                         .found = std::to_string(p.dpo_loss_weights.size()) + " weights for " +
-                                  std::to_string(p.dpo_loss_type.size()) + " losses",
-                         .where = c.place("dpo_loss_weights"),
-                         .remedy = "give one weight per loss"});
+      refusals.add(8, {.what = "dpo_loss_weights does not match dpo_loss_type",
+                       .found = std::to_string(p.dpo_loss_weights.size()) + " weights for " +
+                                std::to_string(p.dpo_loss_type.size()) + " losses",
+                       .where = c.place("dpo_loss_weights"),
+                       .remedy = "give one weight per loss"});
     for (const double weight : p.dpo_loss_weights)
       rules.range("dpo_loss_weights", weight, std::isfinite(weight), "finite numbers");
   }
@@ -69,11 +69,10 @@ inline void validate_preference(const RunConfig& c) {
   }
   rules.method_ranges();
   if (needs_mismatched(c) && c.micro_batch_size * c.gradient_accumulation_steps < 2)
-    core::raise_usage("config", 11,
-                      {.what = "rl: " + c.rl + " needs at least two rows per optimizer step",
-                       .found = "micro_batch_size 1 × gradient_accumulation_steps 1",
-                       .where = c.place("micro_batch_size"),
-                       .remedy = "raise one of them: each row is compared with another row's completion"});
+    refusals.add(11, {.what = "rl: " + c.rl + " needs at least two rows per optimizer step",
+                      .found = "micro_batch_size 1 × gradient_accumulation_steps 1",
+                      .where = c.place("micro_batch_size"),
+                      .remedy = "raise one of them: each row is compared with another row's completion"});
   if (!recipe.takes_warmup_ratio && c.warmup_ratio && *c.warmup_ratio != 0.0)
     conflict("warmup_ratio does not go with rl: " + c.rl, "warmup_ratio", "set warmup_steps");
   if (p.sync_ref_model) {
