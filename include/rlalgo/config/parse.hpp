@@ -203,6 +203,8 @@ inline void require_key(const RunConfig& config, const std::string& key, const s
     detail::require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", document.file);
   spread_over(config, ranks);
   validate(config);
+  detail::refuse_ends_of_blocks(config);
+  detail::check_moved_momentum(config);
   if (preference)
     detail::validate_preference(config);
   else

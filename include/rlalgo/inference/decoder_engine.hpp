@@ -55,6 +55,9 @@ struct EngineConfig {
   // Multiplies by copies of weights in bfloat16, in the order that kernels read best, where the CPU's have one (packs_bfloat16() of cpu_kernels.hpp):
   // for as much memory as the weights take. Log-probs differ in rounding.
   bool pack_weights = false;
+  // Decodes completions of a prompt (text_streams.hpp), where SamplingConfig::stop_strings end them; none: they cannot.
+  std::function<std::function<TextStream()>(std::span<const data::TokenId> prompt, const SamplingConfig& sampling)>
+      texts = nullptr;
 
   [[nodiscard]] EngineConfig with_cache_for(const model::DecoderWeights& weights) const {
     EngineConfig out = *this;
@@ -103,9 +106,9 @@ class DecoderEngine {
  private:
   static EngineConfig checked(EngineConfig engine);
 
-  static RequestSpec specify(const Request& request, std::size_t number, const SamplingConfig& sampling, DrawKey key,
-                             const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
-                             std::vector<data::Completion>& out);
+  RequestSpec specify(const Request& request, std::size_t number, const SamplingConfig& sampling, DrawKey key,
+                      const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
+                      std::vector<data::Completion>& out) const;
 
   model::DecoderConfig decoder_;
   EngineConfig engine_;
