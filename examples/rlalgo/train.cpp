@@ -30,8 +30,10 @@ int train_here(const config::RunConfig& settings) {
   RowCounter counter;
   const run::Outcome outcome =
       config::train(settings, {.note = note, .progress = counter.progress(), .prepared = [&] { counter.end(); }});
-  std::cout << (outcome.interrupted ? "interrupted at step " : "done: step ") << outcome.step
-            << ", model and report in " << settings.output_dir << "\n";
+  std::cout << (outcome.interrupted        ? "interrupted at step "
+                : !outcome.stopped.empty() ? "stopped by loss_watchdog_threshold at step "
+                                           : "done: step ")
+            << outcome.step << ", model and report in " << settings.output_dir << "\n";
   return outcome.exit_code();
 }
 

@@ -27,6 +27,7 @@ BASE = {
     "max_steps": 2,
     "save_strategy": "no",
     "output_dir": "out",
+    "float32": True,  # what is compared has all its bits
 }
 
 

@@ -13,7 +13,7 @@ from cases import QUICKSTART, ROOT, main, same_files  # noqa: E402
 
 CASES = {}
 COMMON = {"base_model": str(QUICKSTART / "model"), "rl": "ebft", "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
-          "max_steps": 2, "logging_steps": 1, "save_strategy": "no", "output_dir": "out"}
+          "max_steps": 2, "logging_steps": 1, "save_strategy": "no", "output_dir": "out", "float32": True}
 STRIDED = {**COMMON, "datasets": [{"path": str(QUICKSTART / "data/train.jsonl"), "type": "ebft_strided_structured.transform"}],
            "sequence_len": 48, "micro_batch_size": 2, "gradient_accumulation_steps": 2,
            "ebft": {"mode": "strided", "stride": 4, "context_length": 4, "generate_max_len": 3, "n_samples_per_prompt": 3, "temperature": 1.0,

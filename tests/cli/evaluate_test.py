@@ -81,7 +81,7 @@ def preferences(c):
     rows = [{"prompt": f"{i % 7} + {i % 5} =", "chosen": f" {i % 7 + i % 5} #{i}", "rejected": f" {i % 7 + i % 5 + 1} #"} for i in range(24)]
     (c.folder / "pairs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     run = {"base_model": BASE["base_model"], "rl": "dpo", "datasets": [{"path": "pairs.jsonl"}], "sequence_len": 64, "micro_batch_size": 2,
-           "learning_rate": 1e-3, "max_steps": 2, "val_set_size": 0.25, "output_dir": "out", **SAVED}
+           "learning_rate": 1e-3, "max_steps": 2, "val_set_size": 0.25, "output_dir": "out", "float32": True, **SAVED}
     for change in [{"trl": {"sync_ref_model": True, "ref_model_sync_steps": 1}}, {"precompute_ref_log_probs": True, "dataset_prepared_path": "kept"},
                    {**LORA, "rl": "orpo"}]:
         shutil.rmtree(c.folder / "out", ignore_errors=True)
@@ -97,7 +97,7 @@ def preferences(c):
 def feature_matching(c):
     """Both modes of rl: ebft on held-out rows, without an adapter and with one."""
     data = str(QUICKSTART / "data" / "train.jsonl")
-    common = {"base_model": BASE["base_model"], "rl": "ebft", "learning_rate": 1e-3, "max_steps": 2, "val_set_size": 0.004, "output_dir": "out", **SAVED}
+    common = {"base_model": BASE["base_model"], "rl": "ebft", "learning_rate": 1e-3, "max_steps": 2, "val_set_size": 0.004, "output_dir": "out", "float32": True, **SAVED}
     strided = {**common, "datasets": [{"path": data, "type": "ebft_strided_structured.transform"}], "sequence_len": 48, "micro_batch_size": 2,
                "ebft": {"mode": "strided", "n_samples_per_prompt": 3, "generate_max_len": 3, "use_whitening": True, "ce_coef": 0.1}}
     rows = [{"input": f"{i % 7} + {i % 5} =", "output": f"{i % 7 + i % 5} apples"} for i in range(24)]

@@ -47,7 +47,7 @@ def settings(c, rl="dpo", data=None, **more):
         data = [{"path": write(c, "rows.jsonl", data)}]
     config = {"base_model": BASE["base_model"], "rl": rl, "datasets": data, "sequence_len": 64, "micro_batch_size": 2,
               "gradient_accumulation_steps": 2, "learning_rate": 1e-3, "lr_scheduler": "constant", "warmup_steps": 0,
-              "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "output_dir": "out", **more}
+              "max_steps": 3, "logging_steps": 1, "save_strategy": "no", "output_dir": "out", "float32": True, **more}
     return c.config(text=json.dumps(config, indent=1), name=more.get("output_dir", "out") + ".yaml")
 
 

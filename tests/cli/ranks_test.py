@@ -35,7 +35,7 @@ def rows(c, labelled=False, count=22):
 
 
 def write(c, base, name, **changes):
-    merged = json.loads(json.dumps(base))
+    merged = {"float32": True, **json.loads(json.dumps(base))}  # what is compared has all its bits
     for key, value in changes.items():
         merged[key] = {**merged.get(key, {}), **value} if key in ("trl", "ebft") else value
     (c.folder / name).write_text(json.dumps(merged))

@@ -152,8 +152,8 @@ def adapter(c):
     """Trains, resumes to the same bytes, is used by inference, and is continued."""
     c.train({**LONG, **LORA, "trl": {"beta": 0.05}, "output_dir": "whole"}).expect(0)
     names = {p.name for p in (c.folder / "whole").iterdir()}
-    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "config.json"} <= names, names
-    assert "model.safetensors" not in names, names
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "README.md"} <= names, names
+    assert not {"model.safetensors", "config.json", "generation_config.json"} & names, names
     config = json.loads((c.folder / "whole" / "adapter_config.json").read_text())
     assert config["r"] == 4 and config["base_model_name_or_path"] == BASE["base_model"], config
     assert list(config) == sorted(config), config
@@ -208,7 +208,7 @@ def adamw_8bit(c):
     c.train({**run, "optimizer": "adamw_8bit", "output_dir": "other"}, "--resume-from-checkpoint", "full/checkpoint-3").expect(
         1, "run.12", "moments of the optimizer")
     c.train({**run, "output_dir": "other", "force_resume": True}, "--resume-from-checkpoint", "whole/checkpoint-3").expect(1, "optim.1")
-    c.train({"optimizer": "lion_8bit"}).expect(2, "[rlalgo.config.10]", "adamw_8bit")
+    c.train({"optimizer": "sgd"}).expect(2, "[rlalgo.config.10]", "adamw_8bit")
 
 
 @case

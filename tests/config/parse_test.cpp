@@ -195,7 +195,7 @@ TEST_CASE("generation_kwargs override the sampling keys") {
   const RunConfig config = parse(minimal + "  temperature: 0.5\n  top_k: 5\n  generation_kwargs: {temperature: 0.9}\n");
   CHECK(config.trl.temperature == 0.9);
   CHECK(config.trl.top_k == 5);
-  CHECK(lacks(error_of(minimal + "  generation_kwargs: {seed: 1}\n"), {"config.4: ", "trl.generation_kwargs.seed"}) ==
+  CHECK(lacks(error_of(minimal + "  generation_kwargs: {seed: 1}\n"), {"config.10: ", "trl.generation_kwargs.seed"}) ==
         "");
   const RunConfig greedy =
       parse(minimal + "  temperature: 0.5\n  top_k: 5\n  generation_kwargs: {top_k: 7, do_sample: false}\n");
@@ -442,7 +442,7 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
         "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: linear\nlr_scheduler_kwargs: {num_cycles: 2}\n"),
               {"config.10: ", "lr_scheduler_kwargs"}) == "");
-  CHECK(lacks(error_of(minimal + "optimizer: muon\n"), {"config.10: ", "optimizer muon", "adamw_torch"}) == "");
+  CHECK(lacks(error_of(minimal + "optimizer: dion\n"), {"config.10: ", "optimizer dion", "adamw_torch"}) == "");
   CHECK(lacks(error_of(minimal + "optimizer: adamm\n"), {"config.6: "}) == "");
   CHECK(lacks(error_of(minimal + "save_strategy: best\n"), {"config.10: ", "save_strategy best"}) == "");
   CHECK(lacks(error_of(minimal + "save_safetensors: false\n"), {"config.10: "}) == "");

@@ -27,11 +27,21 @@ TEST_CASE("the defaults of RunConfig are supported") {
 }
 
 TEST_CASE("the spellings of AdamW with moments in 8 bits are those that mean bitsandbytes") {
-  for (const AdamWName& row : adamw_names()) {
+  for (const OptimizerName& row : optimizer_names()) {
     INFO(row.name);
     const bool eight = row.name == "adamw_8bit" || row.name == "adamw_bnb_8bit" || row.name == "paged_adamw_8bit";
     CHECK((moments_of(row.name) == Moments::blockwise_8bit) == eight);
     CHECK_FALSE((row.smaller && eight));  // nothing of those is left out, so nothing is told
   }
-  CHECK(moments_of("lion_8bit") == Moments::whole);  // no AdamW; refused by name
+  CHECK(moments_of("lion_8bit") == Moments::whole);
+}
+
+TEST_CASE("what moves the weights, by the optimizer's name") {
+  CHECK(optimizer_named("adamw_torch").rule == UpdateRule::adamw);
+  for (const char* name : {"lion", "lion_32bit", "paged_lion_32bit", "lion_8bit", "paged_lion_8bit"})
+    CHECK(optimizer_named(name).rule == UpdateRule::lion);
+  CHECK(optimizer_named("adafactor").rule == UpdateRule::adafactor);
+  CHECK(optimizer_named("muon").rule == UpdateRule::muon);
+  CHECK_FALSE(optimizer_named("lion_32bit").smaller);
+  CHECK(optimizer_named("lion_8bit").smaller);
 }

@@ -367,6 +367,39 @@ TEST_CASE("a stop id ends a completion and stays its last token") {
   }
 }
 
+TEST_CASE("a stop string ends a completion with the token that completes it; its ids and log-probs stay") {
+  const model::DecoderConfig config = reference::tiny();
+  const model::DecoderWeights weights = reference::random_weights(config, 1);
+  // An id is "<id>", and none where it is an end.
+  const auto texts = [](std::span<const TokenId>,
+                        const SamplingConfig& sampling) -> std::function<inference::TextStream()> {
+    return [ends = sampling.stop_ids] {
+      return inference::TextStream{[ends](TokenId id) {
+                                     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
+                                     return end ? std::string() : "<" + std::to_string(id) + ">";
+                                   },
+                                   [] { return std::string(); }};
+    };
+  };
+  LocalEngine engine(config, weights, {.texts = texts}), mute(config, weights);
+  SamplingConfig sampling{.max_new_tokens = 20};
+  const std::vector<Request> requests{{.prompt = prompt_of(9, 1), .count = 3}, {.prompt = prompt_of(5, 2)}};
+  const auto whole = engine.generate(requests, sampling, {1, 2});
+  const std::vector<TokenId>& ids = whole[0][1].ids;
+  sampling.stop_strings = {"nothing", std::to_string(ids[3]) + "><" + std::to_string(ids[4]) + ">"};
+  const auto cut = engine.generate(requests, sampling, {1, 2});
+  CHECK(cut[0][1].finish == Finish::stop);
+  CHECK(cut[0][1].ids == std::vector<TokenId>(ids.begin(), ids.begin() + 5));
+  CHECK(cut[0][1].log_probs == std::vector<float>(whole[0][1].log_probs.begin(), whole[0][1].log_probs.begin() + 5));
+  CHECK(same(cut[1][0], whole[1][0]));
+  // Not before its time; and what is given is given.
+  sampling.min_new_tokens = 8;
+  CHECK(engine.generate(requests, sampling, {1, 2})[0][1].ids.size() > 8);
+  const std::vector<Request> given{{.prompt = prompt_of(9, 1), .given = ids}};
+  CHECK(engine.generate(given, sampling, {1, 2})[0][0].ids == ids);
+  CHECK(error_of([&] { (void)mute.generate(requests, sampling, {1, 2}); }) == "inference.11");
+}
+
 TEST_CASE("prompt and completion together end at max_position_embeddings") {
   model::DecoderConfig config = reference::tiny();
   config.max_position_embeddings = 50;

@@ -206,6 +206,11 @@ TEST_CASE(
   CHECK(run(100, {.max_length = 7}).ids.size() == 3);
   CHECK(run(100, {.max_length = 8}).ids.size() == 7);
   CHECK(run(100, {.max_turns = 4}).episode->turns == 4);
+  const Completion brief = run(100, {.max_message = 2});  // its first message has three tokens
+  CHECK(brief.ids.size() == 2);
+  CHECK(brief.finish == Finish::length);
+  CHECK(brief.episode->turns == 1);
+  CHECK(run(100, {.max_message = 3}).ids.size() > 7);
   CHECK(run(30, {}).episode->turns == 5);  // an environment that never ends
 }
 

@@ -27,8 +27,8 @@ struct Case {
   const char* name;
   const char* base;
 };
-const std::vector<Case> cases = {
-    {"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"}, {"head", "llama"}};
+const std::vector<Case> cases = {{"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"},
+                                 {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"}};
 
 std::string bytes_of(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -103,6 +103,37 @@ TEST_CASE("a fresh adapter survives saving and loading to the bit") {
     CHECK(a[i].name == b[i].name);
     CHECK(a[i].value.equal(b[i].value));
   }
+}
+
+TEST_CASE("an adapter with fewer modules to save than its entries name is what its file has") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto attach = [](std::vector<std::string> saved) {
+    auto out = model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test"), 3);
+    model::attach_lora(*out, {.r = 2, .target_modules = {"q_proj"}, .modules_to_save = std::move(saved)}, 7);
+    return out;
+  };
+  const auto rename = [&](const std::string& entry) {
+    auto json = model::Json::parse(bytes_of(scratch.path() / "adapter_config.json"));
+    json["modules_to_save"] = {entry};
+    std::ofstream(scratch.path() / "adapter_config.json") << json.dump(2);
+  };
+  const auto load = [&] {
+    const auto out = model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test"), 3);
+    model::load_adapter(*out, scratch.path());
+    return out->adapter()->config.modules_to_save;
+  };
+  using Names = std::vector<std::string>;
+  model::save_adapter(*attach({"norm"}), scratch.path(), "base");
+  CHECK(load() == Names{"norm"});
+  model::save_adapter(*attach({"model.norm"}), scratch.path(), "base");
+  rename("norm");  // what an earlier build wrote
+  CHECK(load() == Names{"model.norm"});
+  model::save_adapter(*attach({"model.norm", "0.input_layernorm"}), scratch.path(), "base");
+  rename("norm");  // neither the one nor the other
+  CHECK(lacks(raised_by([&] { (void)load(); }), {"model.30", "lacks"}) == "");
+  model::save_adapter(*attach({"lm_head"}), scratch.path(), "base");
+  rename("norm");
+  CHECK(lacks(raised_by([&] { (void)load(); }), {"model.30", "lacks"}) == "");
 }
 
 TEST_CASE("adapters that do not fit are refused by number, with tensor and shapes") {

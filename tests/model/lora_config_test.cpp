@@ -44,6 +44,37 @@ TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all l
         3);
 }
 
+TEST_CASE("a module to save is every module whose path ends with the entry, with what is in it, as in PEFT") {
+  const auto saved = [](std::vector<std::string> entries, const std::string& path) {
+    return model::is_saved_module({.modules_to_save = std::move(entries)}, path);
+  };
+  CHECK(saved({"norm"}, "model.norm"));
+  CHECK(saved({"norm"}, "model.layers.0.input_layernorm"));
+  CHECK(saved({"norm"}, "model.layers.1.self_attn.q_norm"));
+  CHECK_FALSE(saved({"model.norm"}, "model.layers.0.input_layernorm"));
+  CHECK(saved({"mlp"}, "model.layers.1.mlp.up_proj"));
+  CHECK(saved({"1.mlp"}, "model.layers.11.mlp.up_proj"));
+  CHECK_FALSE(saved({"layers.1"}, "model.layers.11.mlp.up_proj"));
+  CHECK(saved({"layers.1"}, "model.layers.1.mlp.up_proj"));
+  CHECK(saved({"head"}, "lm_head"));
+  CHECK_FALSE(saved({"lm_head.weight"}, "lm_head"));
+  CHECK_FALSE(saved({""}, "lm_head"));
+  const auto refused = [](std::vector<std::string> entries) {
+    return raised_by([&] { (void)targets({.target_modules = {"up_proj"}, .modules_to_save = std::move(entries)}); });
+  };
+  CHECK(refused({"q_proj", "head"}) == "nothing");
+  CHECK(lacks(refused({"layers"}), {"model.36", "layers"}) == "");
+  CHECK(lacks(refused({"self_attn"}), {"model.36", "self_attn", "o_proj"}) == "");
+  CHECK(lacks(refused({"proj"}), {"model.36", "proj", "model.layers.0.mlp.up_proj"}) == "");
+  CHECK(lacks(refused({"lp"}), {"model.36", "lp", "model.layers.0.mlp.up_proj"}) == "");
+  CHECK(lacks(refused({"head", "layers.0", "0.self_attn.q_proj"}), {"model.36", "layers.0 and", "q_proj"}) == "");
+  CHECK(refused({"lm_head", "head"}) == "nothing");  // one module, named twice
+  for (const char* entry : {"", "rotary_emb", "norms"})
+    CHECK(lacks(refused({entry}), {"model.23", "modules_to_save", "embed_tokens"}) == "");
+  // A part of a saved module is no target, and nothing to complain of.
+  CHECK(targets({.target_modules = {"up_proj", "q_proj"}, .modules_to_save = {"mlp"}}).size() == 3);
+}
+
 TEST_CASE("the first pattern that fits the end of a path gives rank and alpha") {
   model::LoraConfig config = {.r = 4, .alpha = 8};
   config.rank_pattern = {{"1\\.self_attn.q_proj", 2}, {"q_proj", 9}};

@@ -270,7 +270,7 @@ TEST_CASE("wrong settings are refused by number") {
   };
   CHECK(lacks(attach({.target_modules = {"q_prj"}}), {"model.23", "q_prj", "q_proj"}) == "");
   CHECK(lacks(attach({}), {"model.23", "target_modules"}) == "");
-  CHECK(lacks(attach({.target_modules = {"q_proj"}, .modules_to_save = {"head"}}), {"model.23", "head"}) == "");
+  CHECK(lacks(attach({.target_modules = {"q_proj"}, .modules_to_save = {"heads"}}), {"model.23", "heads"}) == "");
   CHECK(lacks(attach({.r = 0, .target_modules = {"q_proj"}}), {"model.24", "r"}) == "");
   CHECK(lacks(attach({.r = 1000000000, .target_modules = {"q_proj"}}), {"model.24", "1000000000", "1 to 16384"}) == "");
   CHECK(lacks(attach({.r = 3, .target_modules = {"q_proj"}, .init = model::LoraInit::orthogonal}),

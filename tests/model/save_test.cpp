@@ -54,6 +54,34 @@ TEST_CASE("config.json names the dtype of the file in the spelling it came in") 
   CHECK(model::load_decoder(scratch.path())->dtype() == at::kFloat);
 }
 
+TEST_CASE("a model computed in float32 is saved in the dtype of its files, if asked") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const model::SaveOptions stored{.dtype = model::SavedDtype::stored};
+  model::save_decoder(*model::load_decoder(golden / "qwen3"), scratch.path(), stored);
+  CHECK(read_file(scratch.path() / "model.safetensors") == read_file(golden / "qwen3/model.safetensors"));
+  CHECK(read_file(scratch.path() / "config.json") == read_file(golden / "qwen3/config.json"));
+  // Each tensor for itself: norms of float32 in a file of bfloat16.
+  auto mixed = model::read_safetensors(golden / "qwen3/model.safetensors");
+  std::vector<model::NamedTensor> tensors;
+  for (const auto& [name, value] : mixed)
+    tensors.emplace_back(name, value.dim() == 1 ? value.to(at::kFloat).add(1e-4) : value);
+  std::filesystem::copy_file(
+      golden / "qwen3/config.json", scratch.path() / "mixed/config.json",
+      (std::filesystem::create_directory(scratch.path() / "mixed"), std::filesystem::copy_options::none));
+  model::write_safetensors(scratch.path() / "mixed/model.safetensors", tensors);
+  model::save_decoder(*model::load_decoder(scratch.path() / "mixed"), scratch.path() / "again", stored);
+  CHECK(read_file(scratch.path() / "again/model.safetensors") == read_file(scratch.path() / "mixed/model.safetensors"));
+  CHECK(model::Json::parse(read_file(scratch.path() / "again/config.json"))["dtype"] == "bfloat16");
+  // Bits that are not there are not added.
+  model::save_decoder(*model::load_decoder(golden / "llama", at::kBFloat16), scratch.path() / "low", stored);
+  for (const auto& [name, value] : model::read_safetensors(scratch.path() / "low/model.safetensors"))
+    CHECK(value.scalar_type() == at::kBFloat16);
+  // A decoder of no file is saved as it is.
+  auto json = model::Json::parse(read_file(golden / "qwen3/config.json"));
+  model::save_decoder(*model::random_decoder(model::parse_hf_config(json, "test"), 1), scratch.path() / "none", stored);
+  CHECK(model::Json::parse(read_file(scratch.path() / "none/config.json"))["dtype"] == "float32");
+}
+
 TEST_CASE("generation_config.json is the given one, or holds the token ids of config.json") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto policy = model::load_decoder(golden / "llama3_rope");

@@ -79,6 +79,23 @@ TEST_CASE("a request carries the sampling parameters, the answer goes back to it
       "generation_kwargs": {"stop": "x", "stop_token_ids": [7]}})"));
 }
 
+TEST_CASE("texts that end a completion travel, and a server's word for it is taken") {
+  rlalgo::support::HttpServer server([](const std::string& path, const std::string&) -> std::pair<int, std::string> {
+    return of_itself(path).value_or(std::pair<int, std::string>{
+        200, R"({"completion_ids": [[5, 6, 8], [5, 6, 8]], "finish_reasons": ["stop", "length"]})"});
+  });
+  remote::VllmClient client(config(server.url()));
+  const std::vector<inference::Request> requests = {{.prompt = {1, 2}, .count = 2}};
+  const inference::SamplingConfig sampling{
+      .max_new_tokens = 3, .stop_ids = {7}, .stop_strings = {"END"}, .min_new_tokens = 2};
+  const auto out = client.generate(requests, sampling, {})[0];
+  CHECK(out[0].finish == data::Finish::stop);  // with the last token that there was room for
+  CHECK(out[1].finish == data::Finish::length);
+  const auto seen = server.seen();
+  CHECK(Json::parse(seen.back().second)["generation_kwargs"] ==
+        Json::parse(R"({"stop_token_ids": [7], "stop": ["END"], "min_tokens": 2})"));
+}
+
 TEST_CASE("the log-prob of a token is the entry of its id") {
   const auto out = ask(R"({"completion_ids": [[5, 6, 8], [7]],
       "logprobs": [[[-0.5], [-0.1, -2.5], [-0.2, -0.3]], [[-1.0]]],

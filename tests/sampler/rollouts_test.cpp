@@ -491,6 +491,23 @@ TEST_CASE("an episode of several rows is one sample: its rewards see all its tok
   CHECK(std::isnan(plain.sampler(config(3, 1, 1, 1, 3)).next(0).metrics.value("rollout/n_samples")));
 }
 
+TEST_CASE("where texts end completions, those that the generator ended are not cut off") {
+  for (const bool texts : {false, true}) {
+    TableGenerator generator({{completion({1, 5}), completion({2, 6}, Finish::length), completion({3, 7})}});
+    RolloutsConfig c = config(3, 1, 1, 1, 3);
+    c.sampling.stop_ids = {0};
+    if (texts) c.sampling.stop_strings = {"."};
+    c.mask_truncated_completions = true;
+    Rollouts sampler(rlalgo::support::numbered_prompts(1), generator, {}, rlalgo::support::decode, c,
+                     [] { return std::int64_t{0}; });
+    const RolloutBatch batch = sampler.next(0);
+    const std::vector<std::uint8_t> none = {0, 0};
+    CHECK(batch.parts[0][0]->loss_mask == (texts ? std::vector<std::uint8_t>() : none));
+    CHECK(batch.parts[0][1]->loss_mask == none);
+    CHECK(batch.metrics.value("completions/clipped_ratio") == Approx(texts ? 1.0 / 3 : 1.0));
+  }
+}
+
 TEST_CASE("an episode that was cut off in its last row is masked in all") {
   TableGenerator generator = edited_histories();
   RolloutsConfig c = config(3, 1, 1, 1, 3);

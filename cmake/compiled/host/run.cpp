@@ -3,6 +3,7 @@
 #include <rlalgo/run/detail/health_impl.hpp>
 #include <rlalgo/run/detail/loop_impl.hpp>
 #include <rlalgo/run/detail/metric_window_impl.hpp>
+#include <rlalgo/run/detail/model_card_impl.hpp>
 #include <rlalgo/run/detail/report_impl.hpp>
 #include <rlalgo/run/detail/resume_impl.hpp>
 #include <rlalgo/run/detail/run_info_impl.hpp>

@@ -8,4 +8,5 @@
 #include <rlalgo/inference/detail/sampling_impl.hpp>
 #include <rlalgo/inference/detail/scheduler_impl.hpp>
 #include <rlalgo/inference/detail/stop_strings_impl.hpp>
+#include <rlalgo/inference/detail/text_streams_impl.hpp>
 #include <rlalgo/inference/detail/weight_snapshots_impl.hpp>

@@ -27,6 +27,7 @@
 #include <iostream>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -45,6 +46,7 @@
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
+#include <rlalgo/inference/text_streams.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/lent_weights.hpp>
@@ -214,7 +216,9 @@ class CompletionSource {
         std::make_shared<inference::WeightSnapshots>(model.decoder->config(), model.decoder->weights());
     const auto engine = std::make_shared<inference::SnapshotEngine>(
         snapshots,
-        inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2), .quantization = quantization(c)},
+        inference::EngineConfig{.threads = std::max(1, core::usable_processors() / 2),
+                                .quantization = quantization(c),
+                                .texts = texts(c, model)},
         std::move(stop));
     return {engine,
             inference::AnyGenerator(*engine),
@@ -231,10 +235,19 @@ class CompletionSource {
     return inference::quantization_named(c.trl.generation_quantization, "trl.generation_quantization");
   }
 
+  // Special tokens count as their text, so that a stop string can name one.
+  static auto texts(const RunConfig& c, const LanguageModel& model) -> decltype(inference::EngineConfig::texts) {
+    if (c.trl.stop_strings.empty()) return nullptr;
+    return [tokenizer = model.tokenizer](std::span<const data::TokenId> prompt,
+                                         const inference::SamplingConfig& sampling) {
+      return inference::text_streams(tokenizer, prompt, sampling.stop_ids, false);
+    };
+  }
+
   static Parts local(const RunConfig& c, const LanguageModel& model) {
     const auto engine = std::make_shared<inference::LocalEngine>(
         model.decoder->config(), model.decoder->weights(),
-        inference::EngineConfig{.keep_prefixes = true, .quantization = quantization(c)});
+        inference::EngineConfig{.keep_prefixes = true, .quantization = quantization(c), .texts = texts(c, model)});
     return {engine,
             inference::AnyGenerator(*engine),
             sync::AnySync(

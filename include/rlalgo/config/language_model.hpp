@@ -2,7 +2,8 @@
 // came.
 //
 // base_model is a directory, or an id in the local Hugging Face cache; nothing is downloaded. The weights are computed
-// with and saved in f32 whatever the file holds, or in bf16 when the configuration says so.
+// with in f32 whatever the file holds, or in bf16 when the configuration says so. A whole model is saved in the dtype of the base's
+// files, unless `float32: true` asks for what was computed with; checkpoints to go on from are always that, to the bit.
 //
 // Errors (usage): [rlalgo.config.20] base_model is neither; [.21] messages without a chat template. Those of
 // model/load.hpp and text/tokenizer.hpp.
@@ -32,6 +33,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/save.hpp>
+#include <rlalgo/run/model_card.hpp>
 #include <rlalgo/text/chat_template.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
@@ -47,6 +49,8 @@ struct LanguageModel {
   std::optional<data::Json> generation_config;      // as on disk
   std::int64_t max_positions = 0;                   // max_position_embeddings
   std::int64_t files = 1;                           // that save() spreads the weights over
+  run::ModelCard card = {};                         // of a training; base and kind are filled in by save()
+  model::SavedDtype output_dtype = model::SavedDtype::stored;  // of what others open
   std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
@@ -93,14 +97,16 @@ struct LanguageModel {
     };
   }
 
-  // A complete Hugging Face directory, or with an adapter a PEFT one (which also gets the base's config.json).
-  void save(const std::filesystem::path& target) const {
-    if (decoder->adapter() != nullptr) {
+  // A complete Hugging Face directory, or with an adapter a PEFT one, and its model card.
+  void save(const std::filesystem::path& target, model::SavedDtype dtype = model::SavedDtype::computed) const {
+    run::ModelCard of_it = card;
+    of_it.base_model = base_model;
+    of_it.adapter = decoder->adapter() != nullptr;
+    if (of_it.adapter)
       model::save_adapter(*decoder, target, base_model);
-      core::write_file(target / "config.json", decoder->hf_config().json.dump(2) + "\n");
-    } else {
-      model::save_decoder(*decoder, target, {.generation_config = generation_config, .files = files});
-    }
+    else
+      model::save_decoder(*decoder, target, {.generation_config = generation_config, .files = files, .dtype = dtype});
+    core::write_file(target / run::model_card_file, run::to_text(of_it));
     tokenizer.save(target);
     if (chosen_template)
       core::write_file(target / "chat_template.jinja", chat_template->source());
@@ -151,7 +157,7 @@ struct ModelPlaces {
       .base = resolve_model(config.base_model, config.place("base_model"), config.model_revision.value_or("")),
       .adapter = {},
       .tokenizer = {},
-      .base_model = config.base_model};
+      .base_model = core::expand_home(config.base_model, config.place("base_model"))};
   if (model::is_adapter_directory(out.base) && !core::exists(out.base / "model.safetensors") &&
       !core::exists(out.base / "model.safetensors.index.json")) {
     out.adapter = out.base;
@@ -216,6 +222,7 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
     out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,
                                                    out.chat_template, out.tokenizer.special_tokens());
   if (const auto generation = model::read_generation_config(places.base)) out.generation_config = generation->json;
+  if (config.float32) out.output_dtype = model::SavedDtype::computed;
   out.stop_ids = stop_ids(places.base, &out.tokenizer);
   return out;
 }

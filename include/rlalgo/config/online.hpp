@@ -44,14 +44,22 @@
 
 namespace rlalgo::config {
 
+// `stop_ids`: the model's own.
 [[nodiscard]] inline inference::SamplingConfig sampling(const RunConfig& c, std::vector<data::TokenId> stop_ids) {
-  return {.temperature = c.trl.temperature,
-          .top_p = c.trl.top_p,
-          .top_k = c.trl.top_k,
-          .min_p = c.trl.min_p,
-          .repetition_penalty = c.trl.repetition_penalty,
-          .max_new_tokens = c.trl.max_completion_length,
-          .stop_ids = std::move(stop_ids)};
+  const TrlConfig& t = c.trl;
+  if (t.ignore_eos) stop_ids.clear();
+  for (const data::TokenId id : t.stop_token_ids)
+    if (std::find(stop_ids.begin(), stop_ids.end(), id) == stop_ids.end()) stop_ids.push_back(id);
+  return {
+      .temperature = t.temperature,
+      .top_p = t.top_p,
+      .top_k = t.top_k,
+      .min_p = t.min_p,
+      .repetition_penalty = t.repetition_penalty,
+      .max_new_tokens = t.has_turns() ? t.max_completion_length : t.max_new_tokens.value_or(t.max_completion_length),
+      .stop_ids = std::move(stop_ids),
+      .stop_strings = t.stop_strings,
+      .min_new_tokens = t.min_new_tokens};
 }
 
 // Everything of trainer::BasicOnlineConfig that the configuration decides. `rows`: training prompts.

@@ -225,6 +225,8 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
   detail::require_keys(config, refusals);
   refusals.judge([&] { spread_over(config, ranks); });
   validate(config, refusals);
+  refusals.judge([&] { detail::refuse_ends_of_blocks(config); });
+  refusals.judge([&] { detail::check_moved_momentum(config); });
   if (preference)
     detail::validate_preference(config, refusals);
   else

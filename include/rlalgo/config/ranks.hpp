@@ -96,6 +96,10 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
   if (moments_of(c.optimizer) == Moments::blockwise_8bit)
     refuse("optimizer: " + c.optimizer, "optimizer",
            "set optimizer: adamw_torch_fused: blocks of 8-bit moments are of whole tensors; or take no slices");
+  if (const UpdateRule rule = optimizer_named(c.optimizer).rule;
+      rule == UpdateRule::adafactor || rule == UpdateRule::muon)
+    refuse("optimizer: " + c.optimizer, "optimizer",
+           "its updates are of whole matrices: take adamw_torch_fused or lion, or no slices");
   if (s.weights() && !is_preference(c) && c.trl.serves())
     refuse("a generation server in this process", "nemo_gym_multi_turn", "deepspeed stage 2, or no slices");
 }

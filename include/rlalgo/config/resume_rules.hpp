@@ -22,6 +22,7 @@ struct FreeKey {
   static constexpr std::string_view place = "a place; what lies there is compared by content where it is read again";
   static constexpr std::string_view rows = "its rows are compared";
   static constexpr std::string_view when = "when something is written or evaluated, not what is computed";
+  static constexpr std::string_view output = "how the model is saved for others; checkpoints are exact";
   static constexpr std::string_view wait = "how long something is waited for";
   static constexpr std::string_view shared = "the same numbers to rounding, on so many ranks";
   static constexpr std::string_view resume = "it says how to resume";
@@ -39,7 +40,7 @@ struct FreeKey {
       {"test_datasets", rows},
       {"gradient_checkpointing", "the same gradients"},
       {"trl.skip_zero_advantage_batches", "the same gradients"},
-      {"optimizer", "spellings of one AdamW; whether its moments have 8 bits is compared"},
+      {"optimizer", "spellings of one optimizer; what moves the weights, and whether moments have 8 bits, is compared"},
       {"eval_batch_size", evaluation},
       {"trl.num_generations_eval", evaluation},
       {"logging_steps", when},
@@ -53,6 +54,9 @@ struct FreeKey {
       {"save_total_limit", when},
       {"save_only_model", when},
       {"save_first_step", when},
+      {"float32", output},
+      {"loss_watchdog_threshold", "when the run ends, not what is computed"},
+      {"loss_watchdog_patience", "when the run ends, not what is computed"},
       {"use_tensorboard", when},
       {"trl.log_completions", when},
       {"resume_from_checkpoint", resume},

@@ -44,6 +44,20 @@ struct DatasetConfig {
   [[nodiscard]] bool has_template() const { return chat_template || chat_template_jinja; }
 };
 
+// optim_args of `optimizer: muon`, and of adafactor (optim/muon.hpp, optim/adafactor.hpp).
+struct MuonArguments {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t ns_steps = 5;
+};
+struct AdafactorArguments {
+  double epsilon_square = 1e-30, epsilon_scale = 1e-3;
+  double clip_threshold = 1.0;
+  double decay_rate = -0.8;
+  std::optional<double> beta1;
+  bool scale_parameter = false;
+};
+
 // The `trl:` section; unset numbers have TRL's defaults.
 struct TrlConfig {
   // Rewards
@@ -98,7 +112,13 @@ struct TrlConfig {
   double request_timeout = 600.0;                   // seconds for one call to it, further attempts included
   bool vllm_lora_sync = true;                       // an adapter travels as files; false: merged, over HTTP
   std::optional<std::string> vllm_structured_outputs_regex;
-  data::Json generation_kwargs = nullptr;  // passed on to the server
+  // Of trl.generation_kwargs: what ends completions, and what else is passed on to the server.
+  std::vector<std::string> stop_strings;
+  std::vector<data::TokenId> stop_token_ids;   // beside the model's own
+  bool ignore_eos = false;                     // without those
+  std::optional<std::int64_t> max_new_tokens;  // of a completion, or of one message where there are turns
+  std::int64_t min_new_tokens = 0;
+  data::Json generation_kwargs = nullptr;
   bool vllm_importance_sampling_correction = true;
   std::string vllm_importance_sampling_mode = "sequence_mask";  // token|sequence _ truncate|mask
   std::optional<double> vllm_importance_sampling_clip_min;
@@ -194,6 +214,7 @@ struct RunConfig {
   bool gradient_checkpointing = false;
   std::string device = "cpu";  // as chosen: cpu, cuda:N (config/device.hpp)
   bool bfloat16 = false;       // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
+  bool float32 = false;   // a whole model is saved in float32, whatever the base's files are in
 
   // Recipe
   std::string rl;  // required: a name of recipes() in config/methods.hpp
@@ -215,8 +236,10 @@ struct RunConfig {
   std::optional<std::int64_t> eval_batch_size;  // micro_batch_size unless set
   double num_epochs = 1.0;
   std::optional<std::int64_t> max_steps;
-  std::string optimizer = "adamw_torch_fused";  // any AdamW spelling
-  double learning_rate = 0.0;                   // required
+  std::string optimizer = "adamw_torch_fused";  // see supported.hpp
+  MuonArguments muon;
+  AdafactorArguments adafactor;
+  double learning_rate = 0.0;  // required
   std::string lr_scheduler = "cosine";
   std::optional<double> cosine_min_lr_ratio;
   std::optional<double> cosine_constant_lr_ratio;
@@ -240,6 +263,8 @@ struct RunConfig {
   std::optional<std::string> save_strategy;  // no, steps, epoch
   std::optional<double> save_steps;
   std::optional<std::int64_t> saves_per_epoch;
+  std::optional<double> loss_watchdog_threshold;  // a loss above it for so many steps ends the run
+  std::int64_t loss_watchdog_patience = 3;        // 0 is 3, as in axolotl
   std::int64_t save_total_limit = 4;
   bool save_only_model = false;
   bool save_first_step = false;

@@ -37,16 +37,20 @@ struct Names {
 // How an optimizer holds its moments: as the master weights, or in blocks of 8 bits (optim/adamw_8bit.hpp).
 enum class Moments { whole, blockwise_8bit };
 
-// A spelling of AdamW. Those that transformers hands to bitsandbytes' AdamW8bit have its moments; `smaller` are others whose
+// What moves a parameter: optim/adamw.hpp, lion.hpp, adafactor.hpp, muon.hpp.
+enum class UpdateRule { adamw, lion, adafactor, muon };
+
+// A spelling of an optimizer. Those that transformers hands to bitsandbytes' AdamW8bit have its moments; `smaller` are others whose
 // state is smaller there: here they train with the whole one, and the run says so.
-struct AdamWName {
+struct OptimizerName {
   std::string_view name;
   Moments moments = Moments::whole;
   bool smaller = false;
+  UpdateRule rule = UpdateRule::adamw;
 };
 
-[[nodiscard]] inline std::span<const AdamWName> adamw_names() {
-  static constexpr AdamWName names[] = {
+[[nodiscard]] inline std::span<const OptimizerName> optimizer_names() {
+  static constexpr OptimizerName names[] = {
       {"adamw_torch_fused"},
       {"adamw_torch"},
       {"adamw_hf"},
@@ -64,26 +68,32 @@ struct AdamWName {
       {.name = "ao_adamw_4bit", .smaller = true},
       {.name = "ao_adamw_8bit", .smaller = true},
       {.name = "ao_adamw_fp8", .smaller = true},
+      {.name = "lion", .rule = UpdateRule::lion},
+      {.name = "lion_32bit", .rule = UpdateRule::lion},
+      {.name = "paged_lion_32bit", .smaller = true, .rule = UpdateRule::lion},
+      {.name = "lion_8bit", .smaller = true, .rule = UpdateRule::lion},
+      {.name = "paged_lion_8bit", .smaller = true, .rule = UpdateRule::lion},
+      {.name = "adafactor", .rule = UpdateRule::adafactor},
+      {.name = "muon", .rule = UpdateRule::muon},
   };
   return names;
 }
 
 // Of one of those names; of any other, those that AdamW itself has.
-[[nodiscard]] inline AdamWName adamw_named(std::string_view name) {
-  for (const AdamWName& row : adamw_names())
+[[nodiscard]] inline OptimizerName optimizer_named(std::string_view name) {
+  for (const OptimizerName& row : optimizer_names())
     if (row.name == name) return row;
   return {name};
 }
-[[nodiscard]] inline Moments moments_of(std::string_view optimizer) { return adamw_named(optimizer).moments; }
+[[nodiscard]] inline Moments moments_of(std::string_view optimizer) { return optimizer_named(optimizer).moments; }
 
 [[nodiscard]] inline const Names& optimizers() {
   static const Names names = [] {
     Names out;
-    for (const AdamWName& row : adamw_names()) out.supported.emplace_back(row.name);
+    for (const OptimizerName& row : optimizer_names()) out.supported.emplace_back(row.name);
     out.known = out.supported;
     for (const char* other : {"adopt_adamw",
                               "came_pytorch",
-                              "muon",
                               "dion",
                               "sinkgd",
                               "flash_adam",
@@ -93,15 +103,9 @@ struct AdamWName {
                               "q_galore_adamw8bit",
                               "ademamix",
                               "ademamix_8bit",
-                              "adafactor",
                               "sgd",
                               "adagrad",
                               "rmsprop",
-                              "lion",
-                              "lion_32bit",
-                              "lion_8bit",
-                              "paged_lion_32bit",
-                              "paged_lion_8bit",
                               "paged_ademamix_32bit",
                               "paged_ademamix_8bit",
                               "galore_adamw",

@@ -10,9 +10,12 @@
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/supported.hpp>
+#include <rlalgo/optim/adafactor.hpp>
 #include <rlalgo/optim/adamw.hpp>
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/optim/any_optimizer.hpp>
+#include <rlalgo/optim/lion.hpp>
+#include <rlalgo/optim/muon.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/resume.hpp>
 #include <rlalgo/trainer/trainer.hpp>
@@ -48,6 +51,33 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
 }
 
 [[nodiscard]] inline optim::AnyOptimizer::Config optimizer_of(const RunConfig& c) {
+  const UpdateRule rule = optimizer_named(c.optimizer).rule;
+  if (rule == UpdateRule::lion)
+    return optim::AnyOptimizer::of<optim::Lion>(
+        {.beta1 = c.adam_beta1, .beta2 = c.adam_beta2, .weight_decay = c.weight_decay});
+  if (rule == UpdateRule::adafactor) {
+    const AdafactorArguments& a = c.adafactor;
+    return optim::AnyOptimizer::of<optim::Adafactor>({.epsilon_square = a.epsilon_square,
+                                                      .epsilon_scale = a.epsilon_scale,
+                                                      .clip_threshold = a.clip_threshold,
+                                                      .decay_rate = a.decay_rate,
+                                                      .beta1 = a.beta1,
+                                                      .weight_decay = c.weight_decay,
+                                                      .scale_parameter = a.scale_parameter});
+  }
+  if (rule == UpdateRule::muon) {
+    optim::MuonConfig out{.momentum = c.muon.momentum,
+                          .nesterov = c.muon.nesterov,
+                          .ns_steps = c.muon.ns_steps,
+                          .weight_decay = c.weight_decay,
+                          .epsilon = c.adam_epsilon};
+    // Muon's own unless both are written, as in axolotl.
+    if (c.was_set("adam_beta1") && c.was_set("adam_beta2")) {
+      out.beta1 = c.adam_beta1;
+      out.beta2 = c.adam_beta2;
+    }
+    return optim::AnyOptimizer::of<optim::Muon>(out);
+  }
   return moments_of(c.optimizer) == Moments::blockwise_8bit
              ? optim::AnyOptimizer::of<optim::AdamW8bit>({.adam = adamw_of(c)})
              : optim::AnyOptimizer::of<optim::AdamW>(adamw_of(c));
@@ -78,9 +108,22 @@ using TrainerSettings = trainer::BasicTrainerConfig<optim::AnyOptimizer>;
   loop.save_total_limit = c.save_total_limit;
   loop.eval = detail::cadence(plan.eval);
   loop.eval_first = plan.eval_first;
+  loop.watchdog = {.threshold = c.loss_watchdog_threshold, .patience = c.loss_watchdog_patience};
   detail::set_resume(c, loop);
   loop.settings = c.settings;
   if (moments_of(c.optimizer) == Moments::blockwise_8bit) loop.settings["moments of the optimizer"] = "8-bit";
+  switch (optimizer_named(c.optimizer).rule) {
+    case UpdateRule::adamw:
+      break;
+    case UpdateRule::lion:
+      loop.settings["update rule"] = "lion";
+      break;
+    case UpdateRule::adafactor:
+      loop.settings["update rule"] = "adafactor";
+      break;
+    case UpdateRule::muon:
+      loop.settings["update rule"] = "muon";
+  }
   loop.identity = {{"rl", c.rl},
                    {"seed", c.seed},
                    {"rows", rows},

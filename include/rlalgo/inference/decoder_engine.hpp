@@ -77,9 +77,9 @@ class DecoderEngine {
  private:
   static EngineConfig checked(EngineConfig engine);
 
-  static RequestSpec specify(const Request& request, std::size_t number, const SamplingConfig& sampling, DrawKey key,
-                             const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
-                             std::vector<data::Completion>& out);
+  RequestSpec specify(const Request& request, std::size_t number, const SamplingConfig& sampling, DrawKey key,
+                      const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
+                      std::vector<data::Completion>& out) const;
 
   model::DecoderConfig decoder_;
   EngineConfig engine_;

@@ -3,13 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 
 #include <c10/core/Device.h>
 
+#include <rlalgo/data/rollout.hpp>
 #include <rlalgo/inference/cache_element.hpp>
+#include <rlalgo/inference/generator.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/inference/quantization.hpp>
+#include <rlalgo/inference/request.hpp>
 #include <rlalgo/inference/scheduler_config.hpp>
 #include <rlalgo/model/weights.hpp>
 
@@ -31,6 +36,9 @@ struct EngineConfig {
   // for as much memory as the weights take. Log-probs differ in rounding.
   bool pack_weights = false;
 
+  // Decodes completions of a prompt (text_streams.hpp), where SamplingConfig::stop_strings end them; none: they cannot.
+  std::function<std::function<TextStream()>(std::span<const data::TokenId> prompt, const SamplingConfig& sampling)>
+      texts = nullptr;
   // Where weights, keys and values lie; nothing = where the weights lie that an engine is made with, else the CPU.
   std::optional<at::Device> device = {};
 

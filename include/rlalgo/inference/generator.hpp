@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <rlalgo/data/rollout.hpp>
@@ -22,6 +23,9 @@ struct SamplingConfig {
   double repetition_penalty = 1.0;  // 1 = off; applies to prompt and completion tokens
   std::int64_t max_new_tokens = 512;
   std::vector<data::TokenId> stop_ids;  // any of these ends a completion and is kept as its last token
+  // A text with any of these in it ends one, too; the tokens that made it stay, the last of which may go on behind it.
+  std::vector<std::string> stop_strings = {};
+  std::int64_t min_new_tokens = 0;  // before so many no end id can be drawn, and no string ends
 };
 
 // `count` completions of one prompt.

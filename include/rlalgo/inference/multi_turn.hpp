@@ -47,8 +47,9 @@ struct Dialogue {
 };
 
 struct MultiTurnConfig {
-  std::int64_t max_turns = 0;   // messages of the model in one episode; 0 = only the lengths limit them
-  std::int64_t max_length = 0;  // tokens of prompt and completion together; 0 = unlimited
+  std::int64_t max_turns = 0;    // messages of the model in one episode; 0 = only the lengths limit them
+  std::int64_t max_length = 0;   // tokens of prompt and completion together; 0 = unlimited
+  std::int64_t max_message = 0;  // tokens of one message of the model; 0 = as many as there is room for
 };
 
 template <Generator G>
@@ -171,6 +172,7 @@ class MultiTurn {
     const auto prompt = static_cast<std::int64_t>(one.prompt.size());
     std::int64_t left = sampling.max_new_tokens - used;
     if (config_.max_length > 0) left = std::min(left, config_.max_length - prompt - used);
+    if (config_.max_message > 0) left = std::min(left, config_.max_message);
     return std::max<std::int64_t>(left, 1);  // the first turn: the generator itself refuses a prompt without room
   }
 

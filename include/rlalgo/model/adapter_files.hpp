@@ -4,7 +4,8 @@
 //   adapter_model.safetensors   base_model.model.<path>.lora_A.weight [r, in] · .lora_B.weight [out, r] ·
 //                               .lora_magnitude_vector [out] · base_model.model.<module>.weight of modules to save
 //
-// PEFT loads what we save and computes the same, and the other way round (scripts/fixtures/model_adapters.py). PiSSA is
+// PEFT loads what we save and computes the same, and the other way round (scripts/fixtures/model_adapters.py). The directory has
+// no config.json: transformers takes one with it for a whole model and finds no weights. PiSSA is
 // saved as what was trained, relative to the base that its initialisation leaves, with init_lora_weights "pissa": as in
 // PEFT, a reader repeats the decomposition of the base.
 //
@@ -13,6 +14,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +82,11 @@ namespace detail {
 
 // An embedding that PEFT stores beside an adapter though nothing of it was trained.
 [[nodiscard]] bool is_stored_embedding(const std::string& name);
+
+// Adapters of earlier builds have, of the modules that an entry of modules_to_save names, only those whose path ends with the
+// entry as a whole component (model.norm of "norm", no input_layernorm). Where a file has exactly those, the entries become
+// their paths, which name nothing else.
+void keep_stored_modules(LoraConfig& c, const std::vector<std::string>& modules, const std::set<std::string>& stored);
 
 }  // namespace detail
 

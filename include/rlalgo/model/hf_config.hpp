@@ -12,12 +12,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <c10/core/ScalarType.h>
 #include <nlohmann/json.hpp>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -31,6 +33,7 @@ struct HfConfig {
   Json json;                                // config.json as it was
   std::vector<std::int64_t> eos_token_ids;  // of config.json
   std::optional<std::int64_t> bos_token_id, pad_token_id;
+  std::map<std::string, c10::ScalarType> stored;  // of each tensor in the files that were loaded; empty: of none
 };
 
 // What generation_config.json says. Fields that it leaves out are empty, never a library default.

@@ -3,13 +3,16 @@
 //   target list   an entry is a module's path or what follows a dot in it: "q_proj", "self_attn.q_proj"
 //   target text   a regular expression that covers the path; "all-linear" = every linear map but lm_head
 //   pattern keys  regular expressions for the end of a path; the first that fits gives rank or alpha
+//   to save       an entry names every module whose path ends with its letters, with all that is in it: "norm" is every
+//                 norm of the model, "model.norm" the last one, "mlp" the three maps of every layer
 //
-// Source: PEFT 0.19 (tuners/tuners_utils.py, check_target_module_exists; utils/other.py, get_pattern_key). A module to
-// save is never a target.
-// Departure: a list entry that names nothing is an error; PEFT trains without it in silence.
+// Source: PEFT 0.19 and 0.21 (tuners/tuners_utils.py, check_target_module_exists; utils/other.py, get_pattern_key,
+// _set_trainable). What a whole component of a module to save names is never a target.
+// Departure: an entry that names nothing is an error; PEFT trains without it in silence.
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
-// a target that is no linear map; [.26] see detail/module_pattern.hpp.
+// a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy
+// of: the list of layers, an attention, one that gets the adapter, one inside another.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +63,15 @@ namespace detail {
 
 [[nodiscard]] bool ends_path(std::string_view path, std::string_view entry);
 
-// The modules to save of a path: an entry stands for whole components (re.match(r"(^|.*\.)entry($|\..*)")).
+// Whether an entry of the modules to save keeps a path from being a target: it stands for whole components there
+// (re.match(r"(^|.*\.)entry($|\..*)")).
 [[nodiscard]] bool inside_path(const std::string& path, const std::string& entry);
+
+// Of the module at `path` and those that it lies in, the ones that an entry of the modules to save names.
+[[nodiscard]] std::vector<std::string> modules_around(const std::string& entry, std::string_view path);
+
+void check_saved_modules(const LoraConfig& c, const std::vector<std::string>& linears,
+                         const std::vector<std::string>& modules);
 
 template <class Value>
 [[nodiscard]] Value pattern_value(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& path,
@@ -79,6 +89,7 @@ void check_lora(const LoraConfig& c);
 
 [[nodiscard]] LoraShape lora_shape(const LoraConfig& c, const std::string& path);
 
+// True if the weights of the module at `path` are trained whole, in a copy.
 [[nodiscard]] bool is_saved_module(const LoraConfig& c, const std::string& path);
 
 // True if the linear map at `path` gets an adapter.

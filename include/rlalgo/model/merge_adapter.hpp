@@ -4,7 +4,8 @@
 //
 // The shards keep their names. Modules to save replace the base's. A tied output embedding that the adapter unties gets
 // a tensor of its own, and config.json says so. Other files (config, generation_config …) come from the base directory;
-// tokenizer and chat template from the adapter's where it has them, because training may have chosen them.
+// tokenizer and chat template from the adapter's where it has them, because training may have chosen them. The model card is of
+// the merged model, not the base's. A merge that fails leaves nothing (run/final_files.hpp).
 //
 // Errors: [rlalgo.model.30] the adapter has a tensor without a place in the base; [.31] the target is the base or the
 // adapter directory; and those of adapter_files.hpp and checkpoint_files.hpp.

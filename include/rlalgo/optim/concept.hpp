@@ -8,6 +8,8 @@
 // and, where it has one, of its momentum (Adam's β₁):
 //   o.set_momentum(β)   from the next update on; asked for by schedules that move it (one_cycle)
 //
+// Where `needs_whole_parameters` is true, its updates are of whole parameters: it does not serve for slices of them.
+//
 // It is constructed from all parameters of the policy and its Config; those that do not require a gradient have no
 // state. Equal gradients give equal bits, whatever the number of threads: a resumed run must repeat the one it resumes.
 #pragma once
@@ -39,5 +41,13 @@ template <class O>
 concept HasMomentum = requires(O optimizer) {
   optimizer.set_momentum(0.9);
 };
+
+template <class O>
+inline constexpr bool needs_whole = [] {
+  if constexpr (requires { O::needs_whole_parameters; })
+    return O::needs_whole_parameters;
+  else
+    return false;
+}();
 
 }  // namespace rlalgo::optim

@@ -9,7 +9,8 @@
 // sync, and passes callbacks. Guarantees: a resumed run leaves the records, samples, events and checkpoints of one that
 // was never interrupted (except time/…), however often it was killed and wherever; a finished run that is run again, too.
 // The checkpoint of a step is taken before the leftover records of a run's last step are flushed, so extending max_steps
-// later changes nothing; a failure leaves every earlier checkpoint intact.
+// later changes nothing; a failure leaves every earlier checkpoint intact. A run that its watchdog ends (loss_watchdog.hpp) saves the
+// model as at the end; a checkpoint only where they are saved at the end of an epoch, as transformers does then.
 //
 // Errors: [rlalgo.run.9] non-finite loss or gradient norm (require_finite, called by train_step before the weights
 // are touched); [rlalgo.run.2] impossible settings; [rlalgo.run.3] another run is writing in output_dir;
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/run/loss_watchdog.hpp>
 #include <rlalgo/run/observer.hpp>
 #include <rlalgo/run/resume.hpp>
 #include <rlalgo/run/samples_log.hpp>
@@ -64,6 +66,7 @@ struct LoopConfig {
   Cadence eval = Cadence::never();    // … and after the last step; needs Callbacks::evaluate
   std::size_t logged_samples = 4;     // rollouts per record in samples.jsonl
   bool eval_first = false;            // also before step 1
+  LossWatchdogConfig watchdog = {};   // ends the run early
   std::optional<std::filesystem::path> resume_from_checkpoint;
   bool resume_verified = false;           // the digests of its files were just compared
   std::vector<std::string> resume_notes;  // told when the run starts
@@ -80,8 +83,10 @@ struct Callbacks {
   std::function<StepResult(std::int64_t step)> train_step;
   // Metrics of the held-out split, logged with the prefix eval_. Empty: no evaluation.
   std::function<core::Metrics()> evaluate;
-  // Model and tokenizer files into `dir`.
+  // Model and tokenizer files into `dir`, exactly: a run goes on from them.
   std::function<void(const std::filesystem::path& dir)> save_model;
+  // The same for others to open: the end of the run, and checkpoints that nothing goes on from. Empty: save_model.
+  std::function<void(const std::filesystem::path& dir)> save_output = {};
   // Writes optimizer.safetensors … into `dir` and returns what else a resumed run needs: sampler cursor, versions …
   std::function<Json(const std::filesystem::path& dir)> save_state;
   // The inverse of save_model and save_state together.
@@ -96,6 +101,7 @@ struct Outcome {
   std::int64_t step = 0;     // optimizer steps done in all
   bool interrupted = false;  // by a signal of run/interrupt.hpp
   int status = 0;            // of the process then: 130 after Ctrl-C
+  std::string stopped = {};  // why it ended before its last step, by its own settings; empty: it did not
   [[nodiscard]] int exit_code() const { return interrupted ? status : 0; }
 };
 

@@ -12,9 +12,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/run/detail/durable.hpp>
@@ -30,7 +30,7 @@ class OutputTrial {
   explicit OutputTrial(const std::filesystem::path& directory, Others others = Others::none) {
     if (directory.empty()) core::raise_file_error("cannot create the directory", directory, ENOENT);
     try {
-      make(directory);
+      made_.emplace(directory);
       if (others == Others::none) {
         const detail::OutputLock nobody_else(directory);
       }
@@ -46,20 +46,6 @@ class OutputTrial {
   ~OutputTrial() { remove_empty(); }
 
  private:
-  // Part by part as the system walks it: `..` behind a link is not the part before.
-  void make(const std::filesystem::path& directory) {
-    std::filesystem::path at;
-    std::error_code error;
-    for (const auto& part : std::filesystem::absolute(directory)) {
-      at /= part;
-      if (part.empty() || std::filesystem::exists(std::filesystem::symlink_status(at, error))) continue;
-      if (std::filesystem::create_directory(at, error)) made_.push_back(at);
-      if (error) core::raise_file_error("cannot create the directory", at, error.value());
-    }
-    if (!std::filesystem::is_directory(directory, error))
-      core::raise_file_error("cannot create the directory", directory, error ? error.value() : ENOTDIR);
-  }
-
   // As deep and as long as a checkpoint's shard and TensorBoard's events.
   static void write(const std::filesystem::path& directory) {
     const std::string id = std::to_string(::getpid());
@@ -94,6 +80,7 @@ class OutputTrial {
                                             "tokenizer_config.json",
                                             "special_tokens_map.json",
                                             "chat_template.jinja",
+                                            "README.md",
                                             "eval_results.json"};
     const auto refuse = [](const std::filesystem::path& path, const std::string& expected) {
       core::raise("core", 1,
@@ -114,11 +101,10 @@ class OutputTrial {
   }
 
   void remove_empty() noexcept {
-    for (auto one = made_.rbegin(); one != made_.rend(); ++one) ::rmdir(one->c_str());
-    made_.clear();
+    if (made_) made_->remove();
   }
 
-  std::vector<std::filesystem::path> made_;  // outermost first
+  std::optional<detail::MadeDirectories> made_;
 };
 
 }  // namespace rlalgo::run

@@ -1,6 +1,6 @@
 // run.json: what a run is and how it stands, beside its logs; the heading of report.html.
 //
-// Keys: id (of the run, see resume.hpp), title, status (running, finished, interrupted, failed), error, step, max_steps, started (UTC), settings,
+// Keys: id (of the run, see resume.hpp), title, status (running, finished, stopped by its watchdog, interrupted, failed), error, step, max_steps, started (UTC), settings,
 // identity. A killed run leaves "running" behind: readers compare with the newest record.
 #pragma once
 
@@ -18,7 +18,7 @@ struct RunInfo {
   std::string id;
   std::string title;
   std::string status = "running";
-  std::string error;  // of a failed run
+  std::string error;  // of a failed run; why one was stopped
   std::int64_t step = 0;
   std::int64_t max_steps = 0;
   std::string started;

@@ -51,7 +51,7 @@ struct RolloutsConfig {
   Geometry geometry;
   std::uint64_t seed = 42;
   bool shuffle = true;                      // permute the prompts anew each epoch
-  inference::SamplingConfig sampling;       // sampling.stop_ids also decide what counts as terminated
+  inference::SamplingConfig sampling;       // its ends also decide what counts as terminated
   bool mask_truncated_completions = false;  // completions without an end token carry no loss
   bool count_tokens = true;                 // report num_tokens; evaluation does not
   // Tokens that the completions of a prompt may take, where prompts differ: the largest of a generation is the limit of
@@ -131,7 +131,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   }
   void score(Made& made, std::int64_t step) {
     if (config_.count_tokens) made.about.metrics.last("num_tokens", static_cast<double>(num_tokens_ + made.tokens));
-    const double rewarding = detail::score(*made.generation, rewards_, decode_, config_.sampling.stop_ids,
+    const double rewarding = detail::score(*made.generation, rewards_, decode_, config_.sampling,
                                            config_.mask_truncated_completions, step, made.about);
     made.about.seconds.emplace_back("reward", rewarding);
     num_tokens_ += made.tokens;
@@ -184,7 +184,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
       made.tokens += tokens_of(*piece);
       if (scoring.valid()) scoring.get();
       scoring = std::async(std::launch::async, [&, piece, first = begin * copies] {
-        rewarding += detail::score_piece(*piece, rewards_, decode_, config_.sampling.stop_ids,
+        rewarding += detail::score_piece(*piece, rewards_, decode_, config_.sampling,
                                          config_.mask_truncated_completions, step, lengths, made.about);
         const std::size_t rows = piece->rollouts.size();
         for (std::size_t i = 0; i < rows; ++i) {
@@ -265,7 +265,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     own.tokens = tokens_of(*own.generation);
     detail::CompletionLengths lengths;
     if (!own.generation->rollouts.empty())
-      rewarding += detail::score_piece(*own.generation, rewards_, decode_, config_.sampling.stop_ids,
+      rewarding += detail::score_piece(*own.generation, rewards_, decode_, config_.sampling,
                                        config_.mask_truncated_completions, step, lengths, own.about);
     turn = {};
     Json packed = detail::pack_made(own);

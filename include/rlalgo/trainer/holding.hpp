@@ -54,7 +54,8 @@ class Holding {
   // `write` asks for the weights (model::pending); rank 0 calls it.
   virtual void save_model(const std::function<void()>& write) { write(); }
   // Raises where the state of an optimizer of parameters() cannot lie on the ranks as they do.
-  virtual void require_holdable(const State& /*state*/) {}
+  // `needs_whole`: its updates are of whole parameters.
+  virtual void require_holdable(const State& /*state*/, bool /*needs_whole*/ = false) {}
   RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
   // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
   [[nodiscard]] RLALGO_INLINE virtual std::map<std::string, tensor::Tensor> load_optimizer(

@@ -29,11 +29,12 @@ namespace rlalgo::trainer {
 struct OfflineInputs {
   std::shared_ptr<model::Policy> policy;
   std::shared_ptr<const data::AnswerSet> answers;
-  std::shared_ptr<model::Policy> reference = nullptr;                 // for losses that compare with a reference
-  std::vector<std::shared_ptr<Companion>> companions = {};            // a synced reference, controllers
-  std::shared_ptr<const data::AnswerSet> evaluation = nullptr;        // held out; none: no evaluation
-  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
-  data::Decode decode = data::ids_as_text;                            // for pairs.json and offending rows
+  std::shared_ptr<model::Policy> reference = nullptr;                  // for losses that compare with a reference
+  std::vector<std::shared_ptr<Companion>> companions = {};             // a synced reference, controllers
+  std::shared_ptr<const data::AnswerSet> evaluation = nullptr;         // held out; none: no evaluation
+  std::function<void(const std::filesystem::path&)> save_model = {};   // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_output = {};  // see Trainer::Parts
+  data::Decode decode = data::ids_as_text;                             // for pairs.json and offending rows
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
   std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
 };
@@ -79,6 +80,7 @@ template <class O, class L>
                                                     .companions = std::move(inputs.companions),
                                                     .evaluation = std::move(evaluation),
                                                     .save_model = std::move(inputs.save_model),
+                                                    .save_output = std::move(inputs.save_output),
                                                     .decode = std::move(inputs.decode),
                                                     .world = std::move(inputs.world),
                                                     .holding = std::move(inputs.holding)});

@@ -46,6 +46,7 @@ struct OnlineInputs {
   std::vector<data::TokenizedPrompt> evaluation_prompts = {};  // held out; empty: no evaluation
   Y sync = {};  // how new weights reach the generator; default: it reads the policy's own tensors
   std::function<void(const std::filesystem::path&)> save_model = {};                 // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_output = {};                // see Trainer::Parts
   std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
   std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
@@ -119,6 +120,7 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
                                                                    .companions = std::move(inputs.companions),
                                                                    .evaluation = std::move(evaluation),
                                                                    .save_model = std::move(inputs.save_model),
+                                                                   .save_output = std::move(inputs.save_output),
                                                                    .on_experience = std::move(inputs.on_experience),
                                                                    .decode = std::move(inputs.decode),
                                                                    .world = inputs.world,

@@ -36,7 +36,7 @@ class ShardedHolding final : public Holding {
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }
   // What is not one number for each element would be another state on another number of ranks. [rlalgo.trainer.43]
-  RLALGO_INLINE void require_holdable(const State& state) override;
+  RLALGO_INLINE void require_holdable(const State& state, bool needs_whole = false) override;
   RLALGO_INLINE void save_model(const std::function<void()>& write) override;
   RLALGO_INLINE void save_optimizer(const std::filesystem::path& directory, const State& state) override;
   [[nodiscard]] RLALGO_INLINE std::map<std::string, tensor::Tensor> load_optimizer(

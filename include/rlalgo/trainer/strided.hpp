@@ -32,11 +32,12 @@ struct StridedInputs {
   std::shared_ptr<model::Policy> policy;
   G& generator;  // must outlive the trainer
   std::vector<data::Document> documents;
-  feature::FeatureNetwork network;                                    // frozen
-  std::vector<data::Document> evaluation = {};                        // held out; empty: no evaluation
-  Y sync = {};                                                        // how new weights reach the generator
-  std::function<void(const std::filesystem::path&)> save_model = {};  // see Trainer::Parts
-  std::vector<std::shared_ptr<Companion>> companions = {};            // see Trainer::Parts
+  feature::FeatureNetwork network;                                     // frozen
+  std::vector<data::Document> evaluation = {};                         // held out; empty: no evaluation
+  Y sync = {};                                                         // how new weights reach the generator
+  std::function<void(const std::filesystem::path&)> save_model = {};   // see Trainer::Parts
+  std::function<void(const std::filesystem::path&)> save_output = {};  // see Trainer::Parts
+  std::vector<std::shared_ptr<Companion>> companions = {};             // see Trainer::Parts
   // Shown the documents of every training step, those without blocks included, before they are trained on.
   std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
   data::Decode decode = data::ids_as_text;  // of the blocks in samples.jsonl
@@ -93,6 +94,7 @@ template <class O, class L, class E, class G, class Y>
                                                              .companions = std::move(inputs.companions),
                                                              .evaluation = std::move(evaluation),
                                                              .save_model = std::move(inputs.save_model),
+                                                             .save_output = std::move(inputs.save_output),
                                                              .on_experience = std::move(show),
                                                              .decode = std::move(inputs.decode),
                                                              .world = std::move(inputs.world),

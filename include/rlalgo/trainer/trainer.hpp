@@ -112,7 +112,8 @@ class Trainer {
     std::vector<std::shared_ptr<Companion>> companions = {};  // a synced reference, controllers
     // Batches of a held-out split; a sampler without steps() has no end to evaluate up to, and takes nullptr only.
     std::conditional_t<sampler::Finite<S>, std::shared_ptr<S>, std::nullptr_t> evaluation = nullptr;
-    std::function<void(const std::filesystem::path&)> save_model = {};  // default: the parameters in model.safetensors
+    std::function<void(const std::filesystem::path&)> save_model = {};   // default: the parameters in model.safetensors
+    std::function<void(const std::filesystem::path&)> save_output = {};  // for others to open; default: save_model
     // Shown every training batch when it is complete, with the number of its step (from 1); may add to its metrics.
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
     data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows, shown blocks and conversations
@@ -148,7 +149,7 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
-    parts_.holding->require_holdable(optimizer_.state());
+    parts_.holding->require_holdable(optimizer_.state(), optim::needs_whole<O>);
     share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
     for (const model::Parameter& p : parameters_)
       mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
@@ -278,6 +279,10 @@ class Trainer {
           return metrics;
         };
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
+    if (parts_.save_output)
+      callbacks.save_output = [this](const std::filesystem::path& directory) {
+        parts_.holding->save_model([&] { parts_.save_output(directory); });
+      };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
     callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
       restore_state(directory, state);

@@ -17,6 +17,8 @@
 #include <rlalgo/config/resume_rules.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/clock.hpp>
+#include <rlalgo/core/regular_file.hpp>
+#include <rlalgo/data/hub_cache.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
@@ -46,8 +48,16 @@ namespace rlalgo::config::detail {
 
 // What tensors' names and shapes do not tell.
 inline void require_architecture(const std::filesystem::path& weights, const model::DecoderConfig& own) {
-  if (!std::filesystem::exists(weights / "config.json")) return;
-  const model::DecoderConfig other = model::read_hf_config(weights).decoder;
+  // An adapter's is that of the base that it names, where it is here.
+  std::filesystem::path described = weights;
+  if (!std::filesystem::exists(weights / "config.json") && model::is_adapter_directory(weights)) {
+    const std::string name = model::adapter_base_model(weights);
+    described = name;
+    if (!core::is_directory(described) && data::is_hub_id(name))
+      described = data::find_in_hub_cache(data::HubKind::models, name).value_or("");
+  }
+  if (!std::filesystem::exists(described / "config.json")) return;
+  const model::DecoderConfig other = model::read_hf_config(described).decoder;
   const auto head = [](const model::DecoderConfig& c) {
     return std::to_string(c.layers) + " layers, " + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) +
            " heads of " + std::to_string(c.head_dim) + ", " + c.model_type;

@@ -7,6 +7,7 @@
 
 #include <rlalgo/config/detail/read_datasets.hpp>
 #include <rlalgo/config/detail/read_keys.hpp>
+#include <rlalgo/config/detail/read_optimizer.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
@@ -65,6 +66,10 @@ inline void read_precision(Reader& reader, RunConfig& config) {
                                          "): the model computes in bfloat16, the optimizer in float32. A CPU without "
                                          "bfloat16 instructions takes several times as long as in float32");
   }
+  read_if_there(reader, "float32", config.float32);
+  if (config.float32 && config.bfloat16)
+    reader.findings().warnings.push_back("float32 (" + reader.section().find("float32")->place.text() +
+                                         ") has no effect: the model computes in bfloat16, and is saved so");
 }
 
 inline void read_model(Reader& reader, RunConfig& config) {
@@ -109,11 +114,7 @@ inline void read_optimization(Reader& reader, RunConfig& config) {
   reader.read("eval_batch_size", config.eval_batch_size);
   reader.read("num_epochs", config.num_epochs);
   reader.read("max_steps", config.max_steps);
-  read_name(reader, "optimizer", config.optimizer, optimizers());
-  if (adamw_named(config.optimizer).smaller)
-    reader.findings().warnings.push_back(
-        "optimizer " + config.optimizer +
-        " trains as AdamW with a full float32 state; adamw_8bit has moments in 8 bits");
+  read_optimizer(reader, config);
   reader.read("learning_rate", config.learning_rate);
   read_schedule(reader, config);
   reader.read("warmup_steps", config.warmup_steps);
@@ -175,6 +176,17 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
   read_intervals(reader, config);
   reader.read("save_total_limit", config.save_total_limit);
   if (config.save_total_limit == 0) config.save_total_limit = 4;
+  read_if_there(reader, "loss_watchdog_threshold", config.loss_watchdog_threshold);
+  if (config.loss_watchdog_threshold) {
+    read_if_there(reader, "loss_watchdog_patience", config.loss_watchdog_patience);
+    if (config.loss_watchdog_patience == 0) config.loss_watchdog_patience = 3;
+    if (config.loss_watchdog_patience < 0)
+      core::raise_usage("config", 6,
+                        {.what = "loss_watchdog_patience is out of range",
+                         .found = std::to_string(config.loss_watchdog_patience),
+                         .expected = "1 or more",
+                         .where = reader.section().find("loss_watchdog_patience")->place.text()});
+  }
   reader.read("save_only_model", config.save_only_model);
   reader.read("save_first_step", config.save_first_step);
   bool safetensors = true;

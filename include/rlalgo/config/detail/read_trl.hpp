@@ -5,20 +5,13 @@
 #include <vector>
 
 #include <rlalgo/config/detail/read_asynchronous.hpp>
+#include <rlalgo/config/detail/read_generation_kwargs.hpp>
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_vllm.hpp>
 #include <rlalgo/config/methods.hpp>
 #include <rlalgo/config/run_config.hpp>
 
 namespace rlalgo::config::detail {
-
-inline void read_sampling(Reader& reader, TrlConfig& trl) {
-  reader.read("temperature", trl.temperature);
-  reader.read("top_p", trl.top_p);
-  reader.read("top_k", trl.top_k);
-  reader.read("min_p", trl.min_p);
-  reader.read("repetition_penalty", trl.repetition_penalty);
-}
 
 // true and false are the words group and none.
 inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
@@ -66,19 +59,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   read_vllm(reader, trl);
   reader.read("max_completion_length", trl.max_completion_length);
   read_sampling(reader, trl);
-  reader.record("generation_kwargs", trl.generation_kwargs);
-  if (const Node* overrides = reader.take("generation_kwargs"); overrides != nullptr) {
-    Reader nested(*overrides, reader.prefix() + "generation_kwargs.", reader.findings());
-    read_sampling(nested, trl);
-    if (trl.generates_elsewhere()) {
-      trl.generation_kwargs = to_json(*overrides);  // the server knows its own
-    } else {
-      bool draws = true;
-      // Without draws every token is the most likely one, and log-probs are those at trl.temperature.
-      if (nested.read("do_sample", draws) && !draws) trl.top_k = 1;
-      nested.finish();
-    }
-  }
+  GenerationKwargsReader(reader, trl).read();
   reader.record("chat_template_kwargs", trl.chat_template_kwargs);
   if (const Node* variables = reader.take("chat_template_kwargs"); variables != nullptr) {
     reader.judge("chat_template_kwargs", [&] {

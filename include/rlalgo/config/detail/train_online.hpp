@@ -20,6 +20,7 @@
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_data.hpp>
+#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/nemo_gym.hpp>
 #include <rlalgo/config/online.hpp>
 #include <rlalgo/config/policy_gradient.hpp>
@@ -82,6 +83,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
                      !prompts.train.empty() && prompts.train.front().prompt->is_array());
   check_server(config);
 
+  model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
   const auto world = world_of(config);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
@@ -96,7 +98,10 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (sharding != nullptr && sharding->weights()) source.hold_in(sharding->policy(), world);
   if (environments)
-    source.play(environments, std::move(turns), {.max_turns = config.trl.max_turns, .max_length = model.max_positions});
+    source.play(environments, std::move(turns),
+                {.max_turns = config.trl.max_turns,
+                 .max_length = model.max_positions,
+                 .max_message = config.trl.max_new_tokens.value_or(0)});
   if (config.trl.serves()) gym = nemo_gym(config, prompts.train, prompts.evaluation, messages.note, source.served_at());
   if (config.nemo_gym.multi_turn) source.run_agents(gym_agents(config, *gym, model, messages.note));
   if (function) source.roll(function, rollout_texts(config, model));
@@ -132,7 +137,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .reference = reference,
       .evaluation_prompts = std::move(prompts.evaluation),
       .sync = source.sync(),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
+      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .companions = companions(config, coefficient, model, reference, sharding.get()),
       .world = world,
       .holding = sharding != nullptr ? sharding->holding() : nullptr};

@@ -11,6 +11,7 @@
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/offline.hpp>
 #include <rlalgo/config/preference.hpp>
 #include <rlalgo/config/ranks.hpp>
@@ -41,6 +42,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   settings.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
 
+  model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {
@@ -58,7 +60,8 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .reference = std::move(reference.scorer),
       .companions = std::move(reference.companions),
       .evaluation = std::move(data.evaluation),
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
+      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
       .world = world,
       .holding = sharding != nullptr ? sharding->holding() : nullptr};

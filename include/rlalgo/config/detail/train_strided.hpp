@@ -13,6 +13,7 @@
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
+#include <rlalgo/config/model_card.hpp>
 #include <rlalgo/config/plan.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/sharding.hpp>
@@ -45,6 +46,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   settings.run.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.run.trainer.loop);
 
+  model.card = model_card(config, settings.run.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
   const auto world = world_of(config);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
@@ -67,7 +69,8 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       .network = std::move(network),
       .evaluation = std::move(documents.evaluation),
       .sync = sync,
-      .save_model = [&](const std::filesystem::path& directory) { model.save(directory); },
+      .save_model = [&](const std::filesystem::path& directory) { model.save(directory, model::SavedDtype::computed); },
+      .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
       .world = world,
       .holding = sharding != nullptr ? sharding->holding() : nullptr};

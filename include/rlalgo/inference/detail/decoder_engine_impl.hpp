@@ -105,13 +105,18 @@ RLALGO_INLINE EngineConfig DecoderEngine::checked(EngineConfig engine) {
 RLALGO_INLINE RequestSpec DecoderEngine::specify(const Request& request, std::size_t number,
                                                  const SamplingConfig& sampling, DrawKey key,
                                                  const GenerateHooks& hooks, const Forward::WeightsHandle& weights,
-                                                 std::vector<data::Completion>& out) {
+                                                 std::vector<data::Completion>& out) const {
   RequestSpec spec;
   spec.prompt = request.prompt;
   spec.count = request.count;
   spec.sampling = sampling;
   if (request.max_new_tokens > 0)
     spec.sampling.max_new_tokens = std::min(request.max_new_tokens, sampling.max_new_tokens);
+  if (request.given.empty()) {
+    spec.min_new_tokens = std::min(sampling.min_new_tokens, spec.sampling.max_new_tokens);
+    spec.stop_strings = sampling.stop_strings;
+    if (!spec.stop_strings.empty() && engine_.texts) spec.text_stream = engine_.texts(request.prompt, sampling);
+  }
   spec.key = key;
   spec.first_index = request.first_index;
   spec.first_position = request.first_position;

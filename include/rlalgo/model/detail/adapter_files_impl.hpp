@@ -222,11 +222,32 @@ RLALGO_INLINE bool is_stored_embedding(const std::string& name) {
   return false;
 }
 
+RLALGO_INLINE void keep_stored_modules(LoraConfig& c, const std::vector<std::string>& modules,
+                                       const std::set<std::string>& stored) {
+  std::vector<std::string> ended;
+  bool complete = true;
+  for (const std::string& path : modules) {
+    const bool there = stored.contains(Decoder::adapter_prefix + path + ".weight");
+    if (std::any_of(c.modules_to_save.begin(), c.modules_to_save.end(),
+                    [&](const std::string& entry) { return ends_path(path, entry); })) {
+      if (!there) return;
+      ended.push_back(path);
+    } else if (is_saved_module(c, path)) {
+      if (there) return;
+      complete = false;
+    }
+  }
+  if (!complete && !ended.empty()) c.modules_to_save = std::move(ended);
+}
+
 }  // namespace detail
 
 RLALGO_INLINE void load_adapter(Decoder& decoder, const std::filesystem::path& directory, std::uint64_t seed) {
-  const LoraConfig config = read_adapter_config(directory);
+  LoraConfig config = read_adapter_config(directory);
   const SafetensorsFile file(directory / adapter_weights_file);
+  std::set<std::string> stored;
+  for (const auto& [name, entry] : file.entries()) stored.insert(name);
+  detail::keep_stored_modules(config, decoder_modules(decoder.config(), decoder.weights()).all, stored);
   const auto misfit = [&](const std::string& what, const std::string& found, const std::string& expected) {
     core::raise("model", 30,
                 {.what = what,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -93,6 +94,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                 });
   std::optional<tensor::LargePages> pages;
   if (options.device.is_cpu() && options.memory == WeightMemory::resident) pages.emplace(bytes);
+  std::map<std::string, at::ScalarType> stored;
   const auto load = [&](const std::string& name, Tensor& value, const std::vector<std::int64_t>& shape, WeightRole) {
     core::stop_if_interrupted();
     if (pages) {
@@ -102,8 +104,10 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
       value = files.convert(name, dtype).to(options.device);
     }
     value.requires_grad_(true);
+    stored[name] = files.places().at(name).entry->dtype;
   };
   visit_weights(hf.decoder, weights, load);
+  hf.stored = std::move(stored);
   return std::make_unique<Decoder>(std::move(hf), std::move(weights));
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,44 @@ RLALGO_INLINE bool ends_path(std::string_view path, std::string_view entry) {
 
 RLALGO_INLINE bool inside_path(const std::string& path, const std::string& entry) {
   return ModulePattern("(^|.*\\.)" + entry + "($|\\..*)", false).matches(path);
+}
+
+RLALGO_INLINE std::vector<std::string> modules_around(const std::string& entry, std::string_view path) {
+  std::vector<std::string> out;
+  if (entry.empty()) return out;
+  for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
+    if (path.substr(0, end).ends_with(entry)) out.emplace_back(path.substr(0, end));
+    if (end == std::string_view::npos) return out;
+  }
+}
+
+RLALGO_INLINE void check_saved_modules(const LoraConfig& c, const std::vector<std::string>& linears,
+                                       const std::vector<std::string>& modules) {
+  const auto refuse = [](const std::string& what, const std::string& found, const std::string& remedy) {
+    core::raise_usage("model", 36, {.what = what, .found = found, .remedy = remedy});
+  };
+  for (const std::string& entry : c.modules_to_save) {
+    if (!entry.empty() && std::string_view("model.layers").ends_with(entry))
+      refuse("modules_to_save names the list of all layers, which has no copy of its own", entry,
+             "name what the layers have (mlp, norm, o_proj), one layer (layers.0), or train without an adapter");
+    for (const std::string& path : linears) {
+      for (const std::string& module : modules_around(entry, path))
+        if (module.ends_with(".self_attn"))
+          refuse("modules_to_save names an attention as a whole, whose copy PEFT cannot run", entry,
+                 "name its parts: q_proj, k_proj, v_proj, o_proj");
+      if (!modules_around(entry, path).empty() && is_lora_target(c, path))
+        refuse("modules_to_save names a module that gets the adapter as well", entry + ", the end of a part of " + path,
+               "write whole names (mlp, not lp), or take the module out of target_modules");
+    }
+  }
+  for (const std::string& path : modules) {
+    std::set<std::string> copies;
+    for (const std::string& entry : c.modules_to_save)
+      for (const std::string& module : modules_around(entry, path)) copies.insert(module);
+    if (copies.size() > 1)
+      refuse("modules_to_save names a module and one inside it: PEFT cannot load two copies of it",
+             *copies.begin() + " and " + *copies.rbegin(), "name one of them");
+  }
 }
 
 RLALGO_INLINE void raise_lora_setting(const std::string& name, const std::string& found, const std::string& expected) {
@@ -58,7 +98,7 @@ RLALGO_INLINE LoraShape lora_shape(const LoraConfig& c, const std::string& path)
 
 RLALGO_INLINE bool is_saved_module(const LoraConfig& c, const std::string& path) {
   return std::any_of(c.modules_to_save.begin(), c.modules_to_save.end(),
-                     [&](const std::string& entry) { return detail::ends_path(path, entry); });
+                     [&](const std::string& entry) { return !detail::modules_around(entry, path).empty(); });
 }
 
 RLALGO_INLINE bool is_lora_target(const LoraConfig& c, const std::string& path) {
@@ -92,11 +132,14 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
                        [&](const std::string& path) { return detail::ends_path(path, entry); });
   };
   const auto missing = [](const std::string& key, const std::string& found) {
+    const bool saved = key == "modules_to_save";
     core::raise_usage("model", 23,
                       {.what = key + " names no module of the model",
                        .found = found,
-                       .expected = "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or a path "
-                                   "like model.layers.0.self_attn.q_proj"});
+                       .expected = saved ? "embed_tokens, lm_head, norm, mlp, or the end of another path "
+                                           "like model.layers.0.self_attn.q_proj"
+                                         : "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or "
+                                           "a path like model.layers.0.self_attn.q_proj"});
   };
   for (const std::string& entry : c.target_modules) {
     if (names_one(linears, entry)) continue;
@@ -108,7 +151,10 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
     if (check == TargetCheck::every) missing("target_modules", entry);
   }
   for (const std::string& entry : c.modules_to_save)
-    if (!names_one(modules, entry)) missing("modules_to_save", entry);
+    if (std::none_of(modules.begin(), modules.end(),
+                     [&](const std::string& path) { return !detail::modules_around(entry, path).empty(); }))
+      missing("modules_to_save", entry);
+  detail::check_saved_modules(c, linears, modules);
   std::vector<std::string> targets;
   for (const std::string& path : linears)
     if (is_lora_target(c, path)) targets.push_back(path);

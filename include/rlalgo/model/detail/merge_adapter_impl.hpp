@@ -24,6 +24,8 @@
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/run/final_files.hpp>
+#include <rlalgo/run/model_card.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
@@ -37,7 +39,7 @@ RLALGO_INLINE std::vector<std::filesystem::path> side_files(const std::filesyste
     const bool weights = end == ".safetensors" || end == ".bin" || end == ".pt" || end == ".pth" || end == ".gguf" ||
                          end == ".h5" || end == ".msgpack" || name.ends_with(".index.json");
     if (item.is_regular_file() && !weights && name != "config.json" && !name.starts_with("adapter_") &&
-        !name.starts_with("."))
+        !name.starts_with(".") && name != run::model_card_file)
       out.push_back(item.path());
   }
   return out;
@@ -158,20 +160,23 @@ RLALGO_INLINE void merge_adapter(const std::filesystem::path& base, const std::f
                          .found = target.string(),
                          .remedy = "name another directory"});
   detail::AdapterMerger merger(base, adapter);
-  std::filesystem::create_directories(target, error);
-  if (error) core::raise_file_error("cannot create the directory", target, error.value());
-  const auto copy = [&](const std::filesystem::path& from) {
-    std::filesystem::copy_file(from, target / from.filename(), std::filesystem::copy_options::overwrite_existing,
-                               error);
-    if (error) core::raise_file_error("cannot copy the file", from, error.value());
-  };
-  const bool own_tokenizer = core::exists(adapter / "tokenizer.json");
-  for (const auto& file : detail::side_files(base))
-    if (!own_tokenizer || !detail::is_tokenizer_file(file.filename().string())) copy(file);
-  if (own_tokenizer)
-    for (const auto& file : detail::side_files(adapter))
-      if (detail::is_tokenizer_file(file.filename().string())) copy(file);
-  merger.write(target);  // config.json last: a directory with one is complete
+  (void)run::publish_files(target, [&](const std::filesystem::path& building) {
+    const auto copy = [&](const std::filesystem::path& from) {
+      std::filesystem::copy_file(from, building / from.filename(), error);
+      if (error) core::raise_file_error("cannot copy the file", from, error.value());
+    };
+    const bool own_tokenizer = core::exists(adapter / "tokenizer.json");
+    for (const auto& file : detail::side_files(base))
+      if (!own_tokenizer || !detail::is_tokenizer_file(file.filename().string())) copy(file);
+    if (own_tokenizer)
+      for (const auto& file : detail::side_files(adapter))
+        if (detail::is_tokenizer_file(file.filename().string())) copy(file);
+    const Json json = detail::read_json_file(adapter / adapter_config_file);
+    const auto named = detail::JsonFields(json, adapter.string()).text("base_model_name_or_path");
+    core::write_file(building / run::model_card_file,
+                     run::to_text({.base_model = named.value_or(base.string()), .merged = true}));
+    merger.write(building);
+  });
 }
 
 }  // namespace rlalgo::model

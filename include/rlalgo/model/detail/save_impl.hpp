@@ -1,8 +1,10 @@
 // Definitions of save.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +37,20 @@ RLALGO_INLINE std::string dtype_name(at::ScalarType type) {
   }
 }
 
+RLALGO_INLINE PendingTensor rounded(PendingTensor tensor, at::ScalarType type) {
+  tensor.dtype = type;
+  tensor.make = [make = std::move(tensor.make), type] { return make().to(type); };
+  return tensor;
+}
+
+RLALGO_INLINE at::ScalarType common_dtype(const PendingTensors& tensors) {
+  std::map<at::ScalarType, std::uint64_t> elements;
+  for (const PendingTensor& one : tensors) elements[one.dtype] += one.bytes() / c10::elementSize(one.dtype);
+  return std::max_element(elements.begin(), elements.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
 RLALGO_INLINE Json config_with_dtype(Json json, at::ScalarType type) {
   if (json.contains("dtype")) json["dtype"] = dtype_name(type);
   if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = dtype_name(type);
@@ -59,13 +75,21 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
   std::filesystem::create_directories(directory, error);
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
   PendingTensors tensors;
-  for (const auto& [name, value] : decoder.named_tensors()) tensors.push_back(pending(decoder, name, value));
+  const auto& stored = decoder.hf_config().stored;
+  for (const auto& [name, value] : decoder.named_tensors()) {
+    tensors.push_back(pending(decoder, name, value));
+    const auto found = stored.find(name);
+    if (options.dtype == SavedDtype::stored && found != stored.end() &&
+        c10::elementSize(found->second) < c10::elementSize(tensors.back().dtype))
+      tensors.back() = detail::rounded(std::move(tensors.back()), found->second);
+  }
+  const at::ScalarType type = detail::common_dtype(tensors);
   write_checkpoint_files(directory, std::move(tensors), options.shard_limit, options.files);
   const Json& config = decoder.hf_config().json;
   const Json generation =
       options.generation_config ? *options.generation_config : detail::default_generation_config(config);
   core::write_file(directory / "generation_config.json", generation.dump(2) + "\n");
-  core::write_file(directory / "config.json", detail::config_with_dtype(config, decoder.dtype()).dump(2) + "\n");
+  core::write_file(directory / "config.json", detail::config_with_dtype(config, type).dump(2) + "\n");
 }
 
 }  // namespace rlalgo::model

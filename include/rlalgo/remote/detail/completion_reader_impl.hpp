@@ -48,7 +48,8 @@ RLALGO_INLINE data::Completion CompletionReader::completion_of(const Json& ids, 
                                                      out.ids.back()) != sampling.stop_ids.end();
   const bool full = static_cast<std::int64_t>(out.ids.size()) >= sampling.max_new_tokens;
   out.finish = full && !stopped ? data::Finish::length : data::Finish::stop;
-  if (!stopped && reason == "length") out.finish = data::Finish::length;  // at the end of its context
+  if (reason == "stop" && !sampling.stop_strings.empty()) out.finish = data::Finish::stop;  // with its last token
+  if (!stopped && reason == "length") out.finish = data::Finish::length;                    // at the end of its context
   if (reason == "abort") out.finish = data::Finish::aborted;
   return out;
 }

@@ -185,6 +185,8 @@ RLALGO_INLINE void OpenAiClient::ask(std::span<const inference::Request> request
   body.update(detail::sampling_fields(sampling));
   body["return_token_ids"] = true;
   if (!sampling.stop_ids.empty()) body["stop_token_ids"] = sampling.stop_ids;
+  if (!sampling.stop_strings.empty()) body["stop"] = sampling.stop_strings;
+  if (sampling.min_new_tokens > 0) body["min_tokens"] = sampling.min_new_tokens;
   const Json answer = call(body);
   const std::vector<const Json*> choices = choices_of(answer, chosen.size() * asked);
   check_prompt(answer, sent, asked);

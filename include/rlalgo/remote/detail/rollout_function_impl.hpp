@@ -176,7 +176,9 @@ RLALGO_INLINE RolloutFunction::Json RolloutFunction::drawn(Call& call, const Jso
                                      .min_p = said.at("min_p").get<double>(),
                                      .repetition_penalty = said.at("repetition_penalty").get<double>(),
                                      .max_new_tokens = said.at("max_new_tokens").get<std::int64_t>(),
-                                     .stop_ids = said.at("stop_ids").get<std::vector<data::TokenId>>()};
+                                     .stop_ids = said.at("stop_ids").get<std::vector<data::TokenId>>(),
+                                     .stop_strings = call.sampling.stop_strings,
+                                     .min_new_tokens = call.sampling.min_new_tokens};
   const auto count = said.at("count").get<std::int64_t>();
   const auto positive = [](std::int64_t value, const char* name) {
     if (value < 1) throw detail::RolloutRefusal{std::string(name) + " is " + std::to_string(value) + ", not 1 or more"};
@@ -260,8 +262,12 @@ RLALGO_INLINE data::Completion RolloutFunction::completion_of(Call& call, const 
                              std::to_string(texts_.max_positions) + " in all",
                  .where = "dataset row " + std::to_string(request.source->row),
                  .remedy = "return a shorter completion"});
-  const bool ended = std::find(call.sampling.stop_ids.begin(), call.sampling.stop_ids.end(), out.ids.back()) !=
-                     call.sampling.stop_ids.end();
+  bool ended = std::find(call.sampling.stop_ids.begin(), call.sampling.stop_ids.end(), out.ids.back()) !=
+               call.sampling.stop_ids.end();
+  if (!ended && !call.sampling.stop_strings.empty()) {
+    const std::string text = texts_.decode(out.ids, false);
+    for (const std::string& end : call.sampling.stop_strings) ended = ended || text.find(end) != std::string::npos;
+  }
   out.finish = ended ? data::Finish::stop : data::Finish::length;
   return out;
 }

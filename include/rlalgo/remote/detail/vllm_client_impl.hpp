@@ -82,6 +82,8 @@ RLALGO_INLINE void VllmClient::find_out() {
 RLALGO_INLINE VllmClient::Json VllmClient::generation_kwargs(const inference::SamplingConfig& sampling) const {
   Json out = config_.generation_kwargs.is_object() ? config_.generation_kwargs : Json::object();
   if (!sampling.stop_ids.empty() && !out.contains("stop_token_ids")) out["stop_token_ids"] = sampling.stop_ids;
+  if (!sampling.stop_strings.empty() && !out.contains("stop")) out["stop"] = sampling.stop_strings;
+  if (sampling.min_new_tokens > 0 && !out.contains("min_tokens")) out["min_tokens"] = sampling.min_new_tokens;
   return out;
 }
 

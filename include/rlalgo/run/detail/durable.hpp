@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/regular_file.hpp>
@@ -57,6 +58,37 @@ inline void make_directory(const fs::path& directory) {
   fs::create_directories(directory, error);
   if (error) core::raise_file_error("cannot create the directory", directory, error.value());
 }
+
+// A directory and those above it that are not there, made part by part as the system walks them: `..` behind a link is not the
+// part before. remove() takes those away again that were made and are empty.
+class MadeDirectories {
+ public:
+  explicit MadeDirectories(const fs::path& directory) {
+    fs::path at;
+    std::error_code error;
+    for (const auto& part : fs::absolute(directory)) {
+      at /= part;
+      if (part.empty() || fs::exists(fs::symlink_status(at, error))) continue;
+      if (fs::create_directory(at, error)) made_.push_back(at);
+      if (error) fail("cannot create the directory", at, error.value());
+    }
+    if (!fs::is_directory(directory, error))
+      fail("cannot create the directory", directory, error ? error.value() : ENOTDIR);
+  }
+
+  void remove() noexcept {
+    for (auto one = made_.rbegin(); one != made_.rend(); ++one) ::rmdir(one->c_str());
+    made_.clear();
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what, const fs::path& path, int error) {
+    remove();
+    core::raise_file_error(what, path, error);
+  }
+
+  std::vector<fs::path> made_;  // outermost first
+};
 
 // Removes what may be removed; a name that survives is harmless (it is never read) and is tried again by the next run.
 inline void remove_leftover(const fs::path& path) noexcept {

@@ -19,8 +19,8 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/run/checkpoint.hpp>
-#include <rlalgo/run/detail/final_files.hpp>
 #include <rlalgo/run/detail/output_lock.hpp>
+#include <rlalgo/run/final_files.hpp>
 #include <rlalgo/run/health.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/run/loop.hpp>
@@ -97,6 +97,11 @@ class Loop::Body {
 
   void save_final();
 
+  // What writes the model for others.
+  [[nodiscard]] const std::function<void(const std::filesystem::path&)>& output() const {
+    return callbacks_.save_output ? callbacks_.save_output : callbacks_.save_model;
+  }
+
   // Sums over the whole run, resumed parts included.
   struct Totals {
     double loss = 0.0;
@@ -119,6 +124,7 @@ class Loop::Body {
   MetricWindow window_;
   Totals totals_;
   std::string run_id_;
+  LossWatchdog watchdog_{config_.watchdog};
   std::int64_t step_ = 0;         // optimizer steps done
   std::int64_t first_step_ = 0;   // of them, by the run that was resumed
   std::vector<Record> history_;   // the records of the checkpoint that was resumed
@@ -153,7 +159,7 @@ RLALGO_INLINE Outcome Loop::Body::run() {
   const Interrupt interrupt;
   try {
     const Outcome outcome = run_steps();
-    describe(outcome.interrupted ? "interrupted" : "finished");
+    describe(outcome.interrupted ? "interrupted" : outcome.stopped.empty() ? "finished" : "stopped", outcome.stopped);
     for (Observer* o : observers_) o->on_finish();
     return outcome;
   } catch (const std::exception& error) {
@@ -177,6 +183,8 @@ RLALGO_INLINE void Loop::Body::check() const {
   if (config_.logging_steps < 1) refuse("logging_steps", std::to_string(config_.logging_steps), "at least 1");
   if (config_.save.unit == Cadence::Unit::steps && config_.save.every < 1)
     refuse("save_steps", std::to_string(config_.save.every), "at least 1");
+  if (config_.watchdog.threshold && config_.watchdog.patience < 1)
+    refuse("loss_watchdog_patience", std::to_string(config_.watchdog.patience), "at least 1");
   if (config_.eval.unit == Cadence::Unit::steps && config_.eval.every < 1)
     refuse("eval_steps", std::to_string(config_.eval.every), "at least 1");
   if ((config_.eval.unit != Cadence::Unit::never || config_.eval_first) && !callbacks_.evaluate)
@@ -189,22 +197,28 @@ RLALGO_INLINE Outcome Loop::Body::run_steps() {
   bool given_up = false;
   try {
     if (config_.eval_first && step_ == 0 && !Interrupt::requested()) evaluate();
-    while (step_ < config_.max_steps && !Interrupt::requested()) one_step();
+    while (step_ < config_.max_steps && !watchdog_.barks() && !Interrupt::requested()) one_step();
   } catch (const core::Interrupted& stop) {
     if (!Interrupt::requested()) throw;
     given_up = true;
     message(std::string("given up: ") + stop.what());
   }
-  const bool interrupted = given_up || step_ < config_.max_steps;
-  const Outcome outcome{step_, interrupted, interrupted ? Interrupt::exit_code() : 0};
+  const bool stopped = !given_up && watchdog_.barks() && step_ < config_.max_steps;
+  const bool interrupted = given_up || (step_ < config_.max_steps && !stopped);
+  const Outcome outcome{step_, interrupted, interrupted ? Interrupt::exit_code() : 0,
+                        stopped ? watchdog_.reason() : std::string()};
   if (interrupted && step_ == 0) return outcome;  // nothing was done: nothing to save
   if (interrupted) {
     if (saved_ != step_) save_checkpoint();
   } else {
+    if (stopped && config_.save.unit == Cadence::Unit::epochs && saved_ != step_) save_checkpoint();
     if (!window_.empty()) emit_window();
     if (config_.eval.unit != Cadence::Unit::never && evaluated_ != step_) evaluate();
   }
   save_final();
+  if (stopped)
+    message("warning: stopped after step " + std::to_string(step_) + ": " + outcome.stopped +
+            "; the model as it is now is saved in output_dir");
   if (interrupted)
     message("interrupted after step " + std::to_string(step_) + "; resume with resume_from_checkpoint: " +
             (config_.output_dir / ("checkpoint-" + std::to_string(step_))).string());
@@ -234,6 +248,7 @@ RLALGO_INLINE void Loop::Body::resume_or_start() {
   step_ = first_step_ = checkpoint.step;
   saved_ = step_;
   epoch_ = checkpoint.state["epoch"].get<double>();
+  if (checkpoint.state.contains("watchdog")) watchdog_.restore(checkpoint.state["watchdog"]);
   totals_ = Totals::from(checkpoint.state["totals"]);
   run_id_ = checkpoint.run_id;
   if (callbacks_.restore_state) callbacks_.restore_state(checkpoint.path, checkpoint.state["owner"]);
@@ -256,6 +271,7 @@ RLALGO_INLINE void Loop::Body::restore_logs(const LoadedCheckpoint& checkpoint) 
   std::int64_t last_record = 0;
   for (const Json& entry : checkpoint.history) {
     history_.push_back(to_record(entry));
+    watchdog_.see(history_.back());
     last_record = std::max(last_record, history_.back().step);
     if (entry.contains("time/eval")) evaluated_ = history_.back().step;
   }
@@ -286,6 +302,7 @@ RLALGO_INLINE void Loop::Body::one_step() {
   totals_.loss += result.loss;
   totals_.tokens += result.tokens;
   window_.add(result, seconds);
+  watchdog_.step_ended();
   for (const std::string& warning : result.warnings)
     if (warned_.size() >= most_warned || warned_.insert(warning).second) message("warning: " + warning);
   for (Observer* o : observers_) o->on_step({step_, config_.max_steps, seconds, result});
@@ -316,6 +333,7 @@ RLALGO_INLINE void Loop::Body::emit_window() {
 }
 
 RLALGO_INLINE void Loop::Body::emit(const Record& record) {
+  watchdog_.see(record);
   log_->append(record);
   for (Observer* o : observers_) o->on_record(record);
 }
@@ -343,7 +361,7 @@ RLALGO_INLINE TrainerState Loop::Body::trainer_state() const {
 
 RLALGO_INLINE void Loop::Body::save_checkpoint() {
   CheckpointParts parts;
-  parts.save_model = callbacks_.save_model;
+  parts.save_model = config_.save_only_model ? output() : callbacks_.save_model;
   if (!config_.save_only_model)
     parts.save_state = [&](const std::filesystem::path& building) {
       samples_->copy_to(building);
@@ -357,6 +375,7 @@ RLALGO_INLINE void Loop::Body::save_checkpoint() {
                  {"totals", totals_.json()},
                  {"window", window_.state()},
                  {"samples", window_.empty() ? "" : newest_samples()}};
+  if (watchdog_.on()) parts.state["watchdog"] = watchdog_.state();
   parts.trainer_state = to_text(trainer_state(), log_->lines());
   const std::filesystem::path path = write_checkpoint(config_.output_dir, step_, parts);
   saved_ = step_;
@@ -369,7 +388,8 @@ RLALGO_INLINE void Loop::Body::rotate() {
 }
 
 RLALGO_INLINE void Loop::Body::save_final() {
-  if (callbacks_.save_model) detail::publish_files(config_.output_dir, callbacks_.save_model);
+  if (output() && publish_files(config_.output_dir, output()))
+    message("README.md in output_dir is no generated model card: it is kept, the model's own is left out");
   std::vector<std::string> history = log_->lines();
   Record summary{step_,
                  epoch_,

@@ -103,7 +103,7 @@ class ReportPage {
   }
   [[nodiscard]] std::string status() const {
     const std::string s = text("status");
-    for (const char* known : {"running", "finished", "interrupted", "failed"})
+    for (const char* known : {"running", "finished", "stopped", "interrupted", "failed"})
       if (s == known) return "<span class=\"chip " + s + "\">" + s + "</span>";
     return "";
   }

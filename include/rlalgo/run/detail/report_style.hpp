@@ -15,7 +15,7 @@ h1{font-size:24px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:17px;margin:36px 0 12px}
 .sub{color:var(--soft);margin:0}
 .chip{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid currentColor;font-size:13px;font-weight:600;vertical-align:3px;margin-left:10px;color:var(--soft)}
-.chip.finished{color:var(--good)}.chip.failed,.chip.interrupted{color:var(--bad)}.chip.running{color:var(--s0)}
+.chip.finished{color:var(--good)}.chip.failed,.chip.stopped,.chip.interrupted{color:var(--bad)}.chip.running{color:var(--s0)}
 .note{border-left:3px solid var(--bad);background:var(--card);padding:8px 14px;margin:14px 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(160px,1fr));gap:12px;margin:20px 0 0}
 .tile,.card,.timeline{background:var(--card);border:1px solid var(--line);border-radius:10px}

@@ -30,8 +30,22 @@ using data::Decode;  // token ids of a completion → its text, special tokens s
 
 namespace detail {
 
-// A completion is terminated when its last token, that of its last row, is a stop id; anything else was cut off.
-bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
+// What completions end with by themselves: ids, and with `strings` texts, of which the generator says that they came.
+struct Ends {
+  // NOLINTNEXTLINE(google-explicit-constructor): ids alone, mostly
+  Ends(std::span<const data::TokenId> of_ids, bool of_strings = false) : ids(of_ids), strings(of_strings) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Ends(const std::vector<data::TokenId>& of_ids) : ids(of_ids) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Ends(const inference::SamplingConfig& sampling) : ids(sampling.stop_ids), strings(!sampling.stop_strings.empty()) {}
+
+  std::span<const data::TokenId> ids;
+  bool strings = false;
+};
+
+// A completion is terminated when its last token, that of its last row, is a stop id, or when a stop string ended it; anything
+// else was cut off.
+bool terminated(const data::Rollout& rollout, const Ends& ends);
 
 // One generate call for the prompts at `chosen`, `copies` completions each, as an unscored Generation. `first_group`: the
 // place of the first of them in the generation that they are drawn for.
@@ -123,7 +137,7 @@ void run_rewards(Generation& generation, std::span<const WeightedReward> rewards
 // lengths read 0.
 class CompletionLengths {
  public:
-  void add(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids);
+  void add(const data::Rollout& rollout, const Ends& ends);
   void report(core::Metrics& metrics) const;
 
   // For another rank, and what it makes of that.
@@ -134,7 +148,7 @@ class CompletionLengths {
   double rows_ = 0, sum_ = 0, shortest_ = 0, longest_ = 0;
   double ended_ = 0, ended_sum_ = 0, ended_shortest_ = 0, ended_longest_ = 0;
 };
-void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids, core::Metrics& metrics);
+void completion_metrics(const Generation& generation, const Ends& ends, core::Metrics& metrics);
 
 // Of completions of several turns: environment/turns, the model's messages per episode; tools/call_frequency, calls per
 // completion; tools/failure_frequency, the part of the calls that was answered with an error.
@@ -153,14 +167,13 @@ void reward_metrics(const Generation& generation, RolloutBatch& batch);
 
 // Texts, masks, rewards, metrics and timings of a generation that detail::generate made.
 // Returns the seconds that the reward functions took.
-double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
-             std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step, RolloutBatch& batch);
+double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode, const Ends& ends,
+             bool mask_truncated, std::int64_t step, RolloutBatch& batch);
 
 // The same of a generation that is made in pieces: `score_piece` of each, with its rewards, and when all are in the
 // `whole`, what only that can tell.
-double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode,
-                   std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
-                   CompletionLengths& lengths, RolloutBatch& batch);
+double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode, const Ends& ends,
+                   bool mask_truncated, std::int64_t step, CompletionLengths& lengths, RolloutBatch& batch);
 void score_whole(const Generation& whole, const CompletionLengths& lengths, RolloutBatch& batch);
 
 }  // namespace detail

@@ -29,9 +29,11 @@
 
 namespace rlalgo::sampler::detail {
 
-RLALGO_INLINE bool terminated(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
-  const std::vector<data::TokenId>& ids = data::last_row(rollout).completion_ids;
-  return !ids.empty() && std::find(stop_ids.begin(), stop_ids.end(), ids.back()) != stop_ids.end();
+RLALGO_INLINE bool terminated(const data::Rollout& rollout, const Ends& ends) {
+  const data::Rollout& last = data::last_row(rollout);
+  const std::vector<data::TokenId>& ids = last.completion_ids;
+  if (ends.strings && last.finish == data::Finish::stop) return true;
+  return !ids.empty() && std::find(ends.ids.begin(), ends.ids.end(), ids.back()) != ends.ids.end();
 }
 
 RLALGO_INLINE std::int64_t drawn_tokens(const data::Rollout& rollout) {
@@ -144,13 +146,13 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     for (std::size_t i = 0; i < n; ++i) generation.rollouts[i].logged[column] = entries[i];
 }
 
-RLALGO_INLINE void CompletionLengths::add(const data::Rollout& rollout, std::span<const data::TokenId> stop_ids) {
+RLALGO_INLINE void CompletionLengths::add(const data::Rollout& rollout, const Ends& ends) {
   const auto length = static_cast<double>(drawn_tokens(rollout));
   sum_ += length;
   shortest_ = rows_ == 0 ? length : std::fmin(shortest_, length);
   longest_ = rows_ == 0 ? length : std::fmax(longest_, length);
   ++rows_;
-  if (!terminated(rollout, stop_ids)) return;
+  if (!terminated(rollout, ends)) return;
   ended_shortest_ = ended_ == 0 ? length : std::fmin(ended_shortest_, length);
   ended_longest_ = ended_ == 0 ? length : std::fmax(ended_longest_, length);
   ended_sum_ += length;
@@ -181,10 +183,9 @@ RLALGO_INLINE void CompletionLengths::report(core::Metrics& metrics) const {
   metrics.maximum("completions/max_terminated_length", ended_longest_);
 }
 
-RLALGO_INLINE void completion_metrics(const Generation& generation, std::span<const data::TokenId> stop_ids,
-                                      core::Metrics& metrics) {
+RLALGO_INLINE void completion_metrics(const Generation& generation, const Ends& ends, core::Metrics& metrics) {
   CompletionLengths lengths;
-  for (const data::Rollout& r : generation.rollouts) lengths.add(r, stop_ids);
+  for (const data::Rollout& r : generation.rollouts) lengths.add(r, ends);
   lengths.report(metrics);
 }
 
@@ -261,15 +262,15 @@ RLALGO_INLINE void reward_metrics(const Generation& generation, RolloutBatch& ba
 }
 
 RLALGO_INLINE double score_piece(Generation& piece, std::span<const WeightedReward> rewards, const Decode& decode,
-                                 std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
-                                 CompletionLengths& lengths, RolloutBatch& batch) {
+                                 const Ends& ends, bool mask_truncated, std::int64_t step, CompletionLengths& lengths,
+                                 RolloutBatch& batch) {
   for (data::Rollout& r : piece.rollouts) {
     decode_rows(r, decode);
-    lengths.add(r, stop_ids);
+    lengths.add(r, ends);
   }
   episode_metrics(piece, batch.metrics);
   for (data::Rollout& r : piece.rollouts)
-    if (mask_truncated && !terminated(r, stop_ids)) mask_all(r);
+    if (mask_truncated && !terminated(r, ends)) mask_all(r);
   const core::Stopwatch watch;
   run_rewards(piece, rewards, step, batch);
   return watch.seconds();
@@ -282,13 +283,12 @@ RLALGO_INLINE void score_whole(const Generation& whole, const CompletionLengths&
 }
 
 RLALGO_INLINE double score(Generation& generation, std::span<const WeightedReward> rewards, const Decode& decode,
-                           std::span<const data::TokenId> stop_ids, bool mask_truncated, std::int64_t step,
-                           RolloutBatch& batch) {
+                           const Ends& ends, bool mask_truncated, std::int64_t step, RolloutBatch& batch) {
   for (data::Rollout& r : generation.rollouts) decode_rows(r, decode);
-  completion_metrics(generation, stop_ids, batch.metrics);
+  completion_metrics(generation, ends, batch.metrics);
   episode_metrics(generation, batch.metrics);
   for (data::Rollout& r : generation.rollouts)
-    if (mask_truncated && !terminated(r, stop_ids)) mask_all(r);
+    if (mask_truncated && !terminated(r, ends)) mask_all(r);
   const core::Stopwatch watch;
   run_rewards(generation, rewards, step, batch);
   const double seconds = watch.seconds();

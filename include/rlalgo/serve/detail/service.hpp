@@ -20,6 +20,7 @@
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/exchange.hpp>
+#include <rlalgo/inference/text_streams.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/constrained_tokens.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
@@ -33,7 +34,6 @@
 #include <rlalgo/serve/served_model.hpp>
 #include <rlalgo/serve/server_config.hpp>
 #include <rlalgo/serve/weight_store.hpp>
-#include <rlalgo/text/stream_decoder.hpp>
 
 namespace rlalgo::serve::detail {
 
@@ -105,24 +105,12 @@ class Service {
   // `include_end` says so.
   [[nodiscard]] std::function<inference::TextStream()> text_stream(const inference::RequestSpec& spec,
                                                                    bool skip_special_tokens, bool include_end) const {
-    constexpr std::size_t context = 8;
-    std::vector<data::TokenId> before, ends;
-    if (!model.tokenizer.streams_bytes())
-      before.assign(spec.prompt.end() - static_cast<std::ptrdiff_t>(std::min(context, spec.prompt.size())),
-                    spec.prompt.end());
+    std::vector<data::TokenId> ends;
     if (!include_end) {
       ends = spec.sampling.stop_ids;
       if (!spec.ignore_eos) ends.insert(ends.end(), model.stop_ids.begin(), model.stop_ids.end());
     }
-    return [this, before = std::move(before), ends = std::move(ends), skip_special_tokens] {
-      const auto stream = std::make_shared<text::StreamDecoder>(model.tokenizer, skip_special_tokens);
-      for (const data::TokenId id : before) (void)stream->push(id);
-      return inference::TextStream{[stream, ends](data::TokenId id) {
-                                     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
-                                     return end ? std::string() : stream->push(id);
-                                   },
-                                   [stream] { return stream->finish(); }};
-    };
+    return inference::text_streams(model.tokenizer, spec.prompt, std::move(ends), skip_special_tokens);
   }
 
   // Keeps the text of completions to an expression. Raises serve.12, .4 and .23.

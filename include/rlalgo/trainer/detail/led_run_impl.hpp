@@ -77,6 +77,7 @@ RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callb
   };
   if (saves_together) {
     save("save model", callbacks.save_model);
+    save("save output", callbacks.save_output);
     save("save state", callbacks.save_state);
   }
   return callbacks;
@@ -84,8 +85,11 @@ RLALGO_INLINE run::Callbacks led(distributed::World& world, run::Callbacks callb
 
 RLALGO_INLINE void end(distributed::World& world, const run::Outcome& outcome) {
   if (world.size() == 1) return;
-  detail::tell(
-      world, {{"do", "end"}, {"step", outcome.step}, {"interrupted", outcome.interrupted}, {"status", outcome.status}});
+  detail::tell(world, {{"do", "end"},
+                       {"step", outcome.step},
+                       {"interrupted", outcome.interrupted},
+                       {"status", outcome.status},
+                       {"stopped", outcome.stopped}});
 }
 
 RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks) {
@@ -99,13 +103,15 @@ RLALGO_INLINE run::Outcome follow(distributed::World& world, const run::Callback
       (void)callbacks.evaluate();
     else if (what == "save model")
       callbacks.save_model(told.at("directory").get<std::string>());
+    else if (what == "save output")
+      callbacks.save_output(told.at("directory").get<std::string>());
     else if (what == "save state")
       (void)callbacks.save_state(told.at("directory").get<std::string>());
     else if (what == "restore")
       callbacks.restore_state(told.at("directory").get<std::string>(), told.at("state"));
     else
       return run::Outcome{told.at("step").get<std::int64_t>(), told.at("interrupted").get<bool>(),
-                          told.at("status").get<int>()};
+                          told.at("status").get<int>(), told.at("stopped").get<std::string>()};
     return std::nullopt;
   };
   for (;;) {

@@ -84,7 +84,11 @@ RLALGO_INLINE ParameterRanges ShardedHolding::parts() {
   return out;
 }
 
-RLALGO_INLINE void ShardedHolding::require_holdable(const State& state) {
+RLALGO_INLINE void ShardedHolding::require_holdable(const State& state, bool needs_whole) {
+  if (needs_whole)
+    core::raise("trainer", 43,
+                {.what = "the optimizer's updates are of whole matrices, and the weights lie in slices",
+                 .remedy = "take optim::AdamW or optim::Lion, or keep the whole policy on every rank"});
   const ParameterRanges own = parts();
   for (const auto& [name, tensor] : state) {
     if (tensor.dim() == 0) continue;

@@ -1,0 +1,59 @@
+// Definitions of lion.hpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/optim/detail/by_parameter.hpp>
+#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/lion.hpp>
+
+namespace rlalgo::optim {
+
+RLALGO_INLINE Lion::Lion(std::vector<model::Parameter> parameters, LionConfig config) : config_(config) {
+  for (model::Parameter& p : parameters) {
+    if (!p.value.requires_grad()) continue;
+    MasterWeight weight(p.value);
+    const Tensor master = weight.master();
+    entries_.push_back({std::move(p), std::move(weight), master.new_zeros(master.sizes())});
+  }
+}
+
+RLALGO_INLINE void Lion::step(double learning_rate) {
+  detail::by_parameter(entries_, [&](Entry& e) {
+    const Tensor g = e.weight.gradient(), &p = e.weight.master(), &m = e.exp_avg;
+    const Tensor u = m.mul(config_.beta1).add_(g, 1.0 - config_.beta1);
+    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - learning_rate * config_.weight_decay);
+    p.add_(u.sign_(), -learning_rate);
+    m.mul_(config_.beta2).add_(g, 1.0 - config_.beta2);
+    e.weight.publish();
+  });
+}
+
+RLALGO_INLINE void Lion::zero_grad() {
+  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
+}
+
+RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Lion::state() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (const Entry& e : entries_) {
+    out.emplace_back(e.parameter.name + ".exp_avg", e.exp_avg);
+    if (e.weight.separate()) out.emplace_back(e.parameter.name + ".master", e.weight.master());
+  }
+  return out;
+}
+
+RLALGO_INLINE void Lion::load_state(const std::map<std::string, Tensor>& state) {
+  const c10::NoGradGuard no_grad;
+  const auto own = this->state();
+  detail::require_same_tensors(own, state);
+  for (const auto& [name, target] : own) target.copy_(state.at(name));
+  for (const Entry& e : entries_) e.weight.publish();
+}
+
+}  // namespace rlalgo::optim

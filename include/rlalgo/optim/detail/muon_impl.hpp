@@ -1,0 +1,131 @@
+// Definitions of muon.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/optim/detail/by_parameter.hpp>
+#include <rlalgo/optim/detail/named_state.hpp>
+#include <rlalgo/optim/muon.hpp>
+#include <rlalgo/tensor/bfloat16.hpp>
+#include <rlalgo/tensor/functions.hpp>
+
+namespace rlalgo::optim {
+
+namespace detail {
+
+RLALGO_INLINE bool is_moved_whole(const model::Parameter& p) {
+  const std::string& name = p.name;
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool saved = name.starts_with("base_model.model.") && !has(".lora_");  // by an adapter, in a copy
+  return p.value.dim() == 2 && !saved && !has("embed_tokens") && !has("lm_head");
+}
+
+RLALGO_INLINE Tensor orthogonalized(const Tensor& h, std::int64_t steps) {
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
+  const bool tall = h.size(0) > h.size(1);
+  // Products of bfloat16 numbers are added in float32 and rounded; where the processor has no such instruction, the same is done with
+  // float32 matrices that hold them.
+  const bool wide = h.device().is_cpu() && !tensor::multiplies_bfloat16();
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    if (!wide) return tensor::mm(x, y);
+    return tensor::mm(x.to(at::kFloat), y.to(at::kFloat)).to(at::kBFloat16);
+  };
+  Tensor x = h.to(at::kBFloat16);
+  if (tall) x = x.t();
+  x = x.div(x.norm().add(1e-7)).contiguous();
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const Tensor gram = product(x, x.t().contiguous());
+    const Tensor polynomial = gram.mul(b).add_(product(gram.mul(c), gram));
+    x = x.mul(a).add_(product(polynomial, x));
+  }
+  return tall ? x.t() : x;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE Muon::Muon(std::vector<model::Parameter> parameters, MuonConfig config) : config_(config) {
+  for (model::Parameter& p : parameters) {
+    if (!p.value.requires_grad()) continue;
+    MasterWeight weight(p.value);
+    const Tensor master = weight.master();
+    const bool matrix = detail::is_moved_whole(p);
+    Entry e{std::move(p), std::move(weight), {}, {}, {}, {}};
+    if (matrix) {
+      e.buffer = master.new_zeros(master.sizes());
+    } else {
+      e.exp_avg = master.new_zeros(master.sizes());
+      e.exp_avg_sq = master.new_zeros(master.sizes());
+      e.updates = master.new_zeros({}, master.options().dtype(c10::ScalarType::Float));
+    }
+    entries_.push_back(std::move(e));
+  }
+}
+
+RLALGO_INLINE void Muon::step(double learning_rate) {
+  detail::by_parameter(entries_, [&](Entry& e) {
+    const Tensor& p = e.weight.master();
+    if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.mul_(1.0 - learning_rate * config_.weight_decay);
+    if (e.buffer.defined())
+      move_matrix(e, learning_rate);
+    else
+      move_other(e, learning_rate);
+    e.weight.publish();
+  });
+}
+
+RLALGO_INLINE void Muon::move_matrix(Entry& e, double learning_rate) const {
+  const Tensor g = e.weight.gradient(), &p = e.weight.master();
+  e.buffer.mul_(config_.momentum).add_(g);
+  const Tensor h = config_.nesterov ? g.add(e.buffer, config_.momentum) : e.buffer;
+  const auto longer = static_cast<double>(std::max(p.size(0), p.size(1)));
+  p.add_(detail::orthogonalized(h, config_.ns_steps), -learning_rate * 0.2 * std::sqrt(longer));
+}
+
+RLALGO_INLINE void Muon::move_other(Entry& e, double learning_rate) const {
+  const Tensor g = e.weight.gradient();
+  e.updates.add_(1.0);
+  const double t = e.updates.item<double>();
+  e.exp_avg.lerp_(g, 1.0 - config_.beta1);
+  e.exp_avg_sq.lerp_(g.mul(g), 1.0 - config_.beta2);
+  const double scale = (1.0 - std::pow(config_.beta1, t)) / std::sqrt(1.0 - std::pow(config_.beta2, t));
+  e.weight.master().add_(e.exp_avg.div(e.exp_avg_sq.sqrt().add_(config_.epsilon)), -learning_rate / scale);
+}
+
+RLALGO_INLINE void Muon::zero_grad() {
+  for (Entry& e : entries_) e.parameter.value.mutable_grad() = Tensor();
+}
+
+RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> Muon::state() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (const Entry& e : entries_) {
+    const std::string& name = e.parameter.name;
+    if (e.buffer.defined()) {
+      out.emplace_back(name + ".momentum_buffer", e.buffer);
+    } else {
+      out.emplace_back(name + ".exp_avg", e.exp_avg);
+      out.emplace_back(name + ".exp_avg_sq", e.exp_avg_sq);
+      out.emplace_back(name + ".step", e.updates);
+    }
+    if (e.weight.separate()) out.emplace_back(name + ".master", e.weight.master());
+  }
+  return out;
+}
+
+RLALGO_INLINE void Muon::load_state(const std::map<std::string, Tensor>& state) {
+  const c10::NoGradGuard no_grad;
+  const auto own = this->state();
+  detail::require_same_tensors(own, state);
+  for (const auto& [name, target] : own) target.copy_(state.at(name));
+  for (const Entry& e : entries_) e.weight.publish();
+}
+
+}  // namespace rlalgo::optim
