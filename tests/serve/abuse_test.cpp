@@ -9,6 +9,7 @@
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/http/client.hpp>
 #include <rlalgo/serve/detail/who_asks.hpp>
+#include <rlalgo/serve/fields.hpp>
 
 #include <support/catch.hpp>
 #include <support/raw_client.hpp>
