@@ -124,8 +124,10 @@ void Answers::attempt(const Line& line, Turn& turn, const std::function<void()>&
     const std::string text = error.what();
     turn.fail(text.find(line.where()) == std::string::npos ? text + " (" + line.where() + ")" : text);
   } catch (const Json::exception& error) {
-    turn.fail(core::Error::render(
-        "cli", 11, {.what = "a line holds a value of the wrong type", .found = error.what(), .where = line.where()}));
+    turn.fail(core::Error::render("cli", 11,
+                                  {.what = "a line holds a value of the wrong type",
+                                   .found = core::json_reason(error.what()),
+                                   .where = line.where()}));
   }
 }
 

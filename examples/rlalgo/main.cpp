@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/brief_waiting.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
@@ -175,8 +176,12 @@ int numbered(const Verb& verb, std::vector<std::string> words) {
   } catch (const std::exception& error) {
     // LibTorch appends a trace of its own functions to the line that says what is wrong.
     const std::string_view text = error.what();
-    rlalgo::core::raise("cli", 2,
-                        {.what = "unexpected failure", .found = std::string(text.substr(0, text.find('\n')))});
+    rlalgo::core::raise(
+        "cli", 2,
+        {.what = "unexpected failure",
+         .found = rlalgo::core::json_reason(text.substr(0, text.find('\n'))),
+         .remedy = "a file or a value has another form than the program knows; with what was given it is "
+                   "worth a report"});
   }
 }
 

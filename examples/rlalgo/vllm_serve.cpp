@@ -1,6 +1,8 @@
 // A generation server over a model directory, or the result of a training.
 #include <array>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
@@ -19,6 +21,7 @@
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/serve_section.hpp>
 #include <rlalgo/core/home_path.hpp>
+#include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/serve/fields.hpp>
@@ -35,11 +38,12 @@ namespace {
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
   std::string model, name, dtype = "auto", device = "auto", quantization = "none", generation_config = "auto", api_key,
+      api_key_file,
                            weight_transfer;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;
-  std::int64_t max_model_len = 0, cache_megabytes = 0;
+  std::int64_t max_model_len = 0, cache_megabytes = 0, answer_megabytes = 0;
   double drain_seconds = 30;
   std::set<std::string> given = {};  // of the options that a section has keys for
   std::vector<std::string> idle = {};
@@ -141,6 +145,55 @@ std::string broadcast_backend(const std::string& option) {
   return backend->get<std::string>();
 }
 
+// The option's, which `ps` shows to everybody; the first line of a file; or the environment's.
+std::string key_of(const ServeOptions& options) {
+  if (!options.api_key.empty()) return options.api_key;
+  if (options.api_key_file.empty()) {
+    const char* const key = std::getenv("VLLM_API_KEY");
+    return key != nullptr ? key : "";
+  }
+  const std::string path = core::expand_home(options.api_key_file, "--api-key-file");
+  core::FileText file = core::read_regular_file(path, 64U << 10U);
+  if (file.problem.empty() && file.text.find_first_not_of(" \t\r\n") == std::string::npos)
+    file.problem = "no key in it";
+  if (!file.problem.empty())
+    core::raise_usage("cli", 25,
+                      {.what = "the file with the server's key cannot be used",
+                       .found = file.problem,
+                       .expected = "the key in its first line",
+                       .where = path});
+  const std::string line = file.text.substr(0, file.text.find('\n'));
+  return line.substr(0, line.find_last_not_of(" \t\r") + 1);
+}
+
+// Ends the process where what runs does not let the server end in its time. Every answer that could be made is out then.
+class LastResort {
+ public:
+  LastResort(double seconds, int exit_code)
+      : thread_([this, seconds, exit_code] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return over_; })) return;
+          note("warning: what runs did not end in time, the server ends without it");
+          std::_Exit(exit_code);
+        }) {}
+  ~LastResort() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  LastResort(const LastResort&) = delete;
+  LastResort& operator=(const LastResort&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
 int serve_until_stopped(ServeOptions options) {
   read_section(options);
   serve::ServerConfig config = options.server;
@@ -150,7 +203,8 @@ int serve_until_stopped(ServeOptions options) {
                        .found = "--port " + std::to_string(options.port),
                        .expected = "0 to 65535"});
   config.http.port = static_cast<std::uint16_t>(options.port);
-  config.api_key = options.api_key;
+  config.api_key = key_of(options);
+  config.answer_bytes = static_cast<std::uint64_t>(options.answer_megabytes) << 20U;
   if (!options.weight_transfer.empty()) config.broadcast_backend = broadcast_backend(options.weight_transfer);
   for (const std::string& path : options.allowed_paths)
     config.allowed_paths.emplace_back(core::expand_home(path, "--allowed-path"));
@@ -162,9 +216,12 @@ int serve_until_stopped(ServeOptions options) {
     note(line);
   };
   const run::Interrupt interrupt;
+  std::optional<LastResort> last_resort;  // outlives the server
   serve::GenerationServer server(load(options), std::move(config));
   note("serving " + options.model + " at " + server.url());
   while (!run::Interrupt::requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  constexpr double to_end = 10.0;  // seconds for what was cut off at the end of its time
+  last_resort.emplace(options.drain_seconds + to_end, run::Interrupt::exit_code());
   server.stop(options.drain_seconds);
   return run::Interrupt::exit_code();
 }
@@ -192,10 +249,16 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("MODEL", o->model,
                  "a model's directory, or a configuration: its base_model, as its vllm: section says")
       ->type_name("");
-  app.add_option("--host", s.http.host, "address to listen on; another than 127.0.0.1 needs --api-key")
+  app.add_option("--host", s.http.host, "address to listen on; another than 127.0.0.1 needs a key")
       ->capture_default_str();
   app.add_option("--port", o->port, "0: one that is free")->capture_default_str();
-  app.add_option("--api-key", o->api_key, "what requests must bring as Authorization: Bearer KEY");
+  const auto* const key =
+      app.add_option("--api-key", o->api_key,
+                     "what requests must bring as Authorization: Bearer KEY; better in a file, for ps shows it");
+  app.add_option("--api-key-file", o->api_key_file, "a file with the key in its first line; without both: VLLM_API_KEY")
+      ->excludes(const_cast<CLI::Option*>(key));
+  app.add_option("--allowed-host", s.allowed_hosts,
+                 "names by which others reach a server on 127.0.0.1 that asks for no key (a proxy's)");
   app.add_flag("--open-to-all", s.open_to_all, "listens on any address without a key");
   app.add_option("--served-model-name", o->name, "what requests call the model; default: as it is named here");
   add_dtype_option(app, o->dtype);
@@ -219,7 +282,12 @@ Run vllm_serve(CLI::App& app) {
   app.add_option("--kv-cache-mb", o->cache_megabytes, "memory for keys and values; 0: 1 GiB, or the longest request")
       ->capture_default_str()
       ->check(within(0, many));
-  app.add_option("--max-waiting", s.engine.most_waiting, "requests that may wait; more are answered 429")
+  app.add_option("--max-waiting", s.engine.most_waiting,
+                 "requests that may wait, each whatever its size; more are answered 429")
+      ->capture_default_str()
+      ->check(within(0, many));
+  app.add_option("--answer-memory-mb", o->answer_megabytes,
+                 "memory for answers; 0: 2 GiB, or a quarter of what the process may have")
       ->capture_default_str()
       ->check(within(0, many));
   app.add_option("--request-timeout", s.request_seconds, "seconds a request may take; 0: any time")

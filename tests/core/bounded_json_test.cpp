@@ -1,6 +1,8 @@
 #include <rlalgo/core/bounded_json.hpp>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 #include <support/catch.hpp>
@@ -62,12 +64,51 @@ TEST_CASE("what is no JSON says why and how far it was read") {
   CHECK(broken.value.is_discarded());
   CHECK_FALSE(broken.problem.beyond_limit);
   CHECK(broken.problem.byte == 15);
-  CHECK(broken.problem.text.find("syntax error") == 0);
+  CHECK(broken.problem.text.find("no JSON value where one is expected") == 0);
   const auto huge = read_json<Json>("[1,\n 1e999]");
   CHECK(huge.value.is_discarded());
-  CHECK(huge.problem.text == "number overflow parsing '1e999'");
+  CHECK(huge.problem.text == "a number that no double holds: '1e999'");
   CHECK(huge.problem.byte == 5);
-  CHECK(read_json<Json>("").problem.text.find("unexpected end of input") != std::string::npos);
+  CHECK(read_json<Json>("").problem.text == "the text ends before the value does");
   CHECK(read_json<Json>("\"\xff\"").problem.text.find("UTF-8") != std::string::npos);
   CHECK(read_json<Json>("1 2").value.is_discarded());
+}
+
+TEST_CASE("what is wrong with JSON is said in our words, whatever it is") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{\"a\": 1,}", "no text in double quotes where a name is expected"},
+      {"{a: 1}", "a word that JSON does not have (texts stand in double quotes), behind {a"},
+      {"{'a': 1}", "a word that JSON does not have (texts stand in double quotes), behind {"},
+      {"{\"a\" 1}", "no : behind a name"},
+      {"{\"a\": 1 \"b\"}", "no comma or } behind a member"},
+      {"[1 2]", "no comma or ] behind an item"},
+      {"[1, 2", "the text ends before the value does"},
+      {"{} {}", "more text behind the value"},
+      {"\"abc", "a text without its closing quote"},
+      {"\"a\tb\"", "a control character in a text"},
+      {"\"\\q\"", "an escape that JSON does not have"},
+      {"\"\\u12\"", "an escape that JSON does not have"},
+      {"\"\\ud800\"", "half of a pair"},
+      {"[1.]", "a number that is not complete"},
+      {"[tru]", "a word that JSON does not have"},
+      {"]", "no JSON value where one is expected"}};
+  for (const auto& [text, expected] : cases) {
+    const std::string said = read_json<Json>(text).problem.text;
+    INFO(text << ": " << said);
+    CHECK(said.starts_with(expected));
+    for (const char* foreign : {"json.exception", "syntax error", "parse error", "last read", "parsing"})
+      CHECK(said.find(foreign) == std::string::npos);
+  }
+  const auto said = [](auto act) {
+    try {
+      act();
+    } catch (const Json::exception& error) {
+      return rlalgo::core::json_reason(error.what());
+    }
+    return std::string("nothing");
+  };
+  CHECK(said([] { (void)Json(nullptr).get<std::string>(); }) == "null where string is expected");
+  CHECK(said([] { (void)Json::object().at("a"); }) == "no entry 'a'");
+  CHECK(said([] { (void)Json::array().at(3); }) == "no entry 3 in a list");
+  CHECK(rlalgo::core::json_reason("a disk is full") == "a disk is full");
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -286,16 +287,75 @@ TEST_CASE("a client that goes away is noticed, and one that does not read is cut
   CHECK(soon([&] { return server.connections() == 0; }));
 }
 
-TEST_CASE("idle connections are closed after a while, and too many of them at once") {
-  http::Server server({.connections = 3, .idle_seconds = 0.3}, echo);
+TEST_CASE("idle connections are closed after a while, and make room for others before") {
+  http::Server server({.connections = 3, .idle_seconds = 2.0, .header_seconds = 2.0}, echo);
   std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 3; ++i) clients.push_back(std::make_unique<RawClient>(server.port()));
-  CHECK(soon([&] { return server.connections() == 3; }));
-  RawClient fourth(server.port());
-  CHECK(fourth.receive_all().empty());
-  for (const auto& client : clients) CHECK(client->receive_all().empty());
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    CHECK(soon([&] { return server.connections() == static_cast<std::size_t>(i) + 1; }));
+  }
+  clients[1]->send("GET / HT");  // a header that does not end
+  for (int i = 0; i < 20; ++i) CHECK(http::Client(to(server)).call({}).ok());
+  CHECK(clients[0]->receive_all().empty());
+  CHECK(soon([&] { return server.connections() <= 3; }));
   CHECK(soon([&] { return server.connections() == 0; }));
-  CHECK(http::Client(to(server)).call({}).ok());
+}
+
+TEST_CASE("where every connection has its request, the newest is closed") {
+  std::mutex mutex;
+  std::vector<Shared> waiting;
+  http::Server server({.connections = 2}, [&](const Shared& exchange) {
+    const std::lock_guard lock(mutex);
+    waiting.push_back(exchange);
+  });
+  RawClient first(server.port()), second(server.port());
+  first.send("GET / HTTP/1.1\r\n\r\n");
+  second.send("GET / HTTP/1.1\r\n\r\n");
+  CHECK(soon([&] {
+    const std::lock_guard lock(mutex);
+    return waiting.size() == 2;
+  }));
+  RawClient third(server.port());
+  CHECK(third.receive_all().empty());
+  const std::lock_guard lock(mutex);
+  waiting.clear();
+}
+
+TEST_CASE("a request is admitted or refused by its header, before its body is read") {
+  std::atomic<int> handled = 0;
+  http::Server server({.body_limit = std::size_t{1} << 30,
+                       .admit =
+                           [](const http::Request& head, std::optional<std::uint64_t> length) {
+                             http::Admission out{.body_limit = 1000};
+                             if (http::find_header(head.headers, "Key") == nullptr)
+                               out.refusal = http::Response{.status = 401,
+                                                            .body = "no key for " + head.method + " " + head.target};
+                             else if (length.value_or(0) > out.body_limit)
+                               out.refusal = http::Response{.status = 413};
+                             return out;
+                           }},
+                      [&](const Shared& exchange) {
+                        ++handled;
+                        echo(exchange);
+                      });
+  const auto answer = [&](const std::string& bytes) {
+    RawClient client(server.port());
+    client.send(bytes);
+    return client.receive_all();
+  };
+  const std::string large = "POST /a HTTP/1.1\r\nContent-Length: 300000000\r\n";
+  CHECK(answer(large + "\r\n").find("no key for POST /a") != std::string::npos);
+  CHECK(answer(large + "Expect: 100-continue\r\n\r\n").substr(0, 12) == "HTTP/1.1 401");
+  CHECK(answer(large + "Key: k\r\n\r\n" + std::string(100000, 'x')).substr(0, 12) == "HTTP/1.1 413");
+  CHECK(answer("POST / HTTP/1.1\r\nKey: k\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n" + std::string(4095, 'x'))
+            .substr(0, 12) == "HTTP/1.1 413");
+  CHECK(handled == 0);
+  http::Client client(to(server));
+  CHECK(client.call({.method = "POST", .target = "/", .headers = {{"Key", "k"}}, .body = "abc"}).response().body ==
+        "POST / 3");
+  CHECK(client.call({.target = "/x"}).response().status == 401);  // without a body the connection stays
+  CHECK(client.call({.target = "/x", .headers = {{"Key", "k"}}}).response().body == "GET /x 0");
+  CHECK(server.connections() == 1);
 }
 
 TEST_CASE("stop waits for answers under way, then closes the rest") {

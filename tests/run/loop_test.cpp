@@ -70,6 +70,35 @@ TEST_CASE("a run writes its outputs") {
   for (const auto& entry : fs::directory_iterator(config.output_dir)) CHECK(entry.path().filename().string()[0] != '.');
 }
 
+TEST_CASE("an output_dir that vanishes while the run goes on is made anew, and nothing that is known is lost") {
+  const fake::TempDir dir, other;
+  for (const bool moved : {false, true}) {
+    fake::Run run;
+    LoopConfig config = fake::config(dir.path / (moved ? "moved" : "deleted"), 7);
+    config.report = config.tensorboard = true;
+    auto callbacks = run.callbacks();
+    callbacks.train_step = [&, inner = callbacks.train_step](std::int64_t step) {
+      if (step == 4 && moved) fs::rename(config.output_dir, other.path / "elsewhere");
+      if (step == 4 && !moved) fs::remove_all(config.output_dir);
+      if (step == 6) fs::remove_all(config.output_dir);  // and again, behind the last record
+      return inner(step);
+    };
+    Messages messages;
+    Loop loop(config, callbacks);
+    loop.observe(messages);
+    CHECK(loop.run().step == 7);
+    CHECK(recorded_steps(config.output_dir) == Steps{1, 3, 6, 7});
+    CHECK(saved_steps(config.output_dir) == Steps{7});
+    CHECK(fs::exists(config.output_dir / "report.html"));
+    CHECK(fs::exists(config.output_dir / "model.safetensors"));
+    const std::string samples = fake::read(config.output_dir / "samples.jsonl");
+    for (const char* step : {"1", "3", "6", "7"})
+      CHECK(samples.find(std::string("\"step\": ") + step + ",") != std::string::npos);
+    CHECK(Json::parse(fake::read(config.output_dir / "run.json"))["status"] == "finished");
+    CHECK(messages.text.find("was deleted or moved away while the run went on") != std::string::npos);
+  }
+}
+
 TEST_CASE("logged values are means of the window, whatever was logged first") {
   const fake::TempDir dir;
   fake::Run run;

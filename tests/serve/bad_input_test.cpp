@@ -163,7 +163,8 @@ TEST_CASE("an update that is left half-way changes nothing, and another trainer 
   bench.refused("/start_weight_update", "{}", 400, "serve.20");
   {  // the rest of the update breaks off in the middle of its body
     RawClient trainer(bench.server.port());
-    trainer.send("POST /update_weights HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{\"update_info\": {");
+    trainer.send(
+        "POST /update_weights HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{\"update_info\": {");
   }
   CHECK(bench.good() == before);
   CHECK(bench.post("/finish_weight_update", "{}").status == 200);
@@ -176,7 +177,7 @@ TEST_CASE("requests that are halves, drip, or say the same thing twice") {
   const std::string body = R"({"prompt": "a", "max_tokens": 1})";
   const auto answer = [&](const std::string& headers, const std::string& sent) {
     RawClient client(bench.server.port());
-    client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n" + sent);
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n" + sent);
     return client.receive_all().substr(0, 12);
   };
   const std::string size = "Content-Length: " + std::to_string(body.size()) + "\r\n";
@@ -204,7 +205,8 @@ TEST_CASE("a key that comes twice opens nothing") {
   for (const char* second : {"Bearer secret", "Bearer other"}) {
     RawClient client(bench.server.port());
     client.send(
-        "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer other\r\nAuthorization: " +
+        "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer "
+        "other\r\nAuthorization: " +
         std::string(second) + "\r\n\r\n");
     CHECK(client.receive_all().substr(0, 12) == "HTTP/1.1 401");
   }

@@ -181,22 +181,55 @@ TEST_CASE("cancelled work ends as aborted and frees its memory") {
   CHECK(pages == 0);
 }
 
-TEST_CASE("what waits is bounded") {
-  Bench bench({.engine = {.max_slots = 1}, .most_waiting = 4});
+TEST_CASE("what waits is bounded by pieces of work, whatever their size") {
+  Bench bench({.engine = {.max_slots = 1}, .most_waiting = 2});
   std::promise<void> paused;
   bench.engine.pause(PauseMode::keep, [&] { paused.set_value(); });
   paused.get_future().wait();
   std::vector<Job> jobs;
   for (int i = 0; i < 2; ++i) {
-    jobs.emplace_back(std::vector<RequestSpec>(2, bench.spec(2)));
+    jobs.emplace_back(std::vector<RequestSpec>(40, bench.spec(2)));
     bench.engine.submit(std::move(jobs.back().work));
   }
   CHECK(support::raised_by([&] { bench.engine.submit({.requests = {bench.spec(1)}}); }).starts_with("serve.9"));
   bench.engine.resume();
-  for (Job& job : jobs) CHECK(job.wait().results.size() == 2);
-  Job large(std::vector<RequestSpec>(9, bench.spec(1)));  // alone it is taken
+  for (Job& job : jobs) CHECK(job.wait().results.size() == 40);
+}
+
+TEST_CASE("many completions of one prompt come in shares, as they come at once, and others between them") {
+  const auto drawn = [](std::int64_t slots, std::int64_t count) {
+    Bench bench({.engine = {.max_slots = slots}});
+    RequestSpec spec = bench.spec(6);
+    spec.count = count;
+    spec.prompt_log_probs = 1;
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+    spec.on_token = [&tokens](const inference::TokenEvent& event) {
+      ++tokens[static_cast<std::size_t>(event.completion)];
+    };
+    Job job({spec});
+    bench.engine.submit(std::move(job.work));
+    Outcome outcome = job.wait();
+    for (const std::int64_t each : tokens) CHECK(each > 0);
+    return outcome;
+  };
+  const Outcome at_once = drawn(11, 11), shares = drawn(3, 11);
+  const auto& a = at_once.results.at(0);
+  const auto& b = shares.results.at(0);
+  REQUIRE(a.completions.size() == 11);
+  REQUIRE(b.completions.size() == 11);
+  for (std::size_t j = 0; j < 11; ++j) CHECK(a.completions[j].completion.ids == b.completions[j].completion.ids);
+  CHECK(a.prompt_log_probs.size() == b.prompt_log_probs.size());
+  CHECK_FALSE(b.prompt_log_probs.empty());
+
+  Bench bench({.engine = {.max_slots = 2}});
+  RequestSpec many = bench.spec(20);
+  many.count = 400;
+  Job large({many}), small({bench.spec(2)});
   bench.engine.submit(std::move(large.work));
-  CHECK(large.wait().results.size() == 9);
+  bench.engine.submit(std::move(small.work));
+  CHECK(first(small.wait()).ids.size() == 2);
+  CHECK_FALSE(large.ready());
+  CHECK(large.wait().results.size() == 1);
 }
 
 TEST_CASE("a deadline ends work that waits or runs") {

@@ -495,7 +495,7 @@ TEST_CASE("a pause, an abort, a client that leaves") {
   const std::string body = Json{{"prompt", prompt}, {"max_tokens", 150}, {"ignore_eos", true}}.dump();
   {
     support::RawClient client(bench.server.port());
-    client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
                 "\r\n\r\n" + body);
     for (int i = 0; i < 500 && bench.server.counts().pending == 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -50,14 +50,41 @@ namespace detail {
 
 }  // namespace detail
 
-// The part of the parser's message that says what is wrong, without its numbering and its position.
+// What the library's message says, in our words; it has numbers, positions and names of its own types.
 [[nodiscard]] inline std::string json_reason(std::string_view what) {
-  if (const auto at = what.find("parse error"); at != std::string_view::npos) {
-    if (const auto colon = what.find(": ", at); colon != std::string_view::npos) what.remove_prefix(colon + 2);
-  } else if (const auto end = what.find("] "); what.starts_with("[json.exception.") && end != std::string_view::npos) {
-    what.remove_prefix(end + 2);
-  }
-  return std::string(what);
+  const auto has = [&](std::string_view part) { return what.find(part) != std::string_view::npos; };
+  const auto between = [&](std::string_view begin, std::string_view end) {
+    const std::size_t at = what.find(begin);
+    if (at == std::string_view::npos) return std::string();
+    const std::string_view rest = what.substr(at + begin.size());
+    return std::string(rest.substr(0, rest.find(end)));
+  };
+  if (!has("[json.exception.") && !has("parse error") && !has("syntax error")) return std::string(what);
+  if (has("must be ") && has("but is "))
+    return between("but is ", "\n") + " where " + between("must be ", ",") + " is expected";
+  if (has("number overflow")) return "a number that no double holds: '" + between("parsing '", "'") + "'";
+  if (has("key '")) return "no entry '" + between("key '", "'") + "'";
+  if (has("array index")) return "no entry " + between("array index ", " ") + " in a list";
+  if (has("unexpected end of input")) return "the text ends before the value does";
+  const std::string read = between("last read: '", "';"),
+                    seen = read.substr(
+                        0, read.rfind('\'') == read.size() - 1 && !read.empty() ? read.size() - 1 : read.size());
+  const std::string behind = seen.empty() ? std::string() : ", behind " + seen;
+  if (has("missing closing quote")) return "a text without its closing quote" + behind;
+  if (has("control character"))
+    return "a control character in a text, which has to be an escape (\\n, \\u0000)" + behind;
+  if (has("UTF-8")) return "bytes that are no UTF-8" + behind;
+  if (has("surrogate")) return "half of a pair of \\u escapes" + behind;
+  if (has("forbidden character after backslash") || has("must be followed by 4 hex"))
+    return "an escape that JSON does not have" + behind;
+  if (has("invalid number")) return "a number that is not complete" + behind;
+  if (has("invalid literal")) return "a word that JSON does not have (texts stand in double quotes)" + behind;
+  if (has("while parsing object key")) return "no text in double quotes where a name is expected" + behind;
+  if (has("while parsing object separator")) return "no : behind a name" + behind;
+  if (has("while parsing object")) return "no comma or } behind a member" + behind;
+  if (has("while parsing array")) return "no comma or ] behind an item" + behind;
+  if (has("expected end of input")) return "more text behind the value" + behind;
+  return "no JSON value where one is expected" + behind;
 }
 
 // What of `text`, one or several JSON texts, is beyond the limits. Text that is not JSON may be found so or not.
@@ -96,7 +123,7 @@ template <class Json>
   } catch (const typename Json::parse_error& error) {
     out.problem = {.text = json_reason(error.what()), .byte = error.byte};
   } catch (const typename Json::exception& error) {
-    out.problem.text = json_reason(error.what());  // "… parsing '1e999'"
+    out.problem.text = json_reason(error.what());  // "… holds: '1e999'"
     const std::string_view reason = out.problem.text;
     if (const auto quote = reason.find('\''); quote != std::string_view::npos && reason.ends_with('\''))
       out.problem.byte = std::min(text.find(reason.substr(quote + 1, reason.size() - quote - 2)), text.size());

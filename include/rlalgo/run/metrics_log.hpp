@@ -34,6 +34,10 @@ class MetricsLog {
     file_.replace(text);
   }
 
+  // Where output_dir was taken away: whether the file is gone, and the same file anew.
+  [[nodiscard]] bool gone() const { return file_.gone(); }
+  void bring_back() { file_.bring_back(); }
+
   void append(const Record& record) {
     std::string line = to_line(record);
     file_.append(line + '\n');

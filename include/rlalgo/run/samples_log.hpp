@@ -58,6 +58,10 @@ class SamplesLog {
   // The copy for a checkpoint; none of an empty file.
   void copy_to(const std::filesystem::path& checkpoint) const;
 
+  // Where output_dir was taken away: whether the file is gone, and the same file anew.
+  [[nodiscard]] bool gone() const { return file_.gone(); }
+  void bring_back() { file_.bring_back(); }
+
   void append(const std::string& lines) { file_.append(lines); }
 
  private:

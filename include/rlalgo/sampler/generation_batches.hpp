@@ -33,6 +33,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
@@ -102,7 +103,7 @@ class GenerationBatches {
     try {
       restore_checked(state);
     } catch (const nlohmann::json::exception& e) {
-      detail::raise_state("the state is damaged", e.what());
+      detail::raise_state("the state is damaged", core::json_reason(e.what()));
     }
   }
 

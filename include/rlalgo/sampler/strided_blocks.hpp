@@ -28,6 +28,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/document.hpp>
@@ -167,7 +168,7 @@ class StridedBlocks {
       detail::check_fingerprint(state, fingerprint());
       next_step_ = state.at("next_step").get<std::int64_t>();
     } catch (const nlohmann::json::exception& e) {
-      detail::raise_state("the state is damaged", e.what());
+      detail::raise_state("the state is damaged", core::json_reason(e.what()));
     }
   }
 

@@ -6,9 +6,9 @@
 //   engine.call([](auto& decoder) { … });   between two steps, on the engine's thread; waits for it
 //
 // A piece of work is what one client asked for at once: a list of prompts. Clients take turns, and so do the pieces of one,
-// a prompt each (turns.hpp), so that neither a thousand requests nor a list of a thousand prompts hold others up; within that
-// the scheduler serves in the order of arrival. What waits is bounded (serve.9), and a deadline ends work that takes too
-// long (serve.14).
+// a prompt each, or as many completions of it as there are slots (turns.hpp), so that neither a thousand requests nor a list
+// of a thousand prompts nor a thousand completions of one hold others up; within that the scheduler serves in the order of
+// arrival. The pieces that wait are bounded (serve.9), and a deadline ends work that takes too long (serve.14).
 //
 // Exactly one of these is called of every piece of work: on_end of each of its requests, or on_failed once, after which
 // none of its sinks is called any more. A sink must not call the engine, but may throw: its work fails.
@@ -47,7 +47,7 @@ class Engine {
  public:
   struct Config {
     inference::EngineConfig engine;
-    std::size_t most_waiting = 1024;  // requests, not counting those in the scheduler
+    std::size_t most_waiting = 1024;  // pieces of work of which something is not in the scheduler yet
     double watchdog_seconds = 120.0;  // a step that takes longer: healthy() is false
   };
 
@@ -101,9 +101,12 @@ class Engine {
   using Call = std::function<void()>;
 
   void loop();
+  void turn(std::deque<Call>& calls);
   void serve_calls(std::deque<Call>& calls);
+  void begin_anew(const std::string& failure);
   void admit();
   void submit_next(Entry& entry);
+  void finish(Entry& entry, std::size_t index);
   void watch_deadlines();
   void step();
   void on_token(Entry& entry, std::size_t index, const inference::TokenEvent& event);
@@ -133,7 +136,8 @@ class Engine {
   std::condition_variable changed_, quiet_;
   std::deque<Call> calls_;
   Ticket next_ticket_ = 1;
-  std::size_t waiting_ = 0;     // requests taken and not yet in the scheduler
+  std::size_t waiting_ = 0;     // requests taken of which something is not yet in the scheduler
+  std::size_t queued_ = 0;      // pieces of work that have such requests
   std::size_t unfinished_ = 0;  // pieces of work
   bool paused_ = false, draining_ = false, stop_ = false, stepping_ = false;
   Clock::time_point step_began_;

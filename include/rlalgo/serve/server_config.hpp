@@ -27,6 +27,8 @@ struct ServerConfig {
       {};                           // of requests without one (repeatable_draws.hpp); none: they differ every time
   double request_seconds = 3600.0;  // of one request, from its arrival; 0 = no limit
   std::size_t body_limit = std::size_t{16} << 20;     // of requests that bring no weights
+  std::uint64_t answer_bytes = 0;                     // memory for answers; 0: answer_budget.hpp says how much
+  std::vector<std::string> allowed_hosts;             // names by which requests without a key may call this machine
   std::string broadcast_backend = "nccl";             // of trainers that do not name theirs: nccl or gloo
   double broadcast_seconds = 120.0;                   // for a trainer to come, and for each tensor that it broadcasts
   double report_seconds = 10.0;                       // between two lines about the load; 0 = none

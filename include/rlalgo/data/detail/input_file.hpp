@@ -136,14 +136,15 @@ class InputFile {
     errno = 0;
     const int n = ::gzread(file_.get(), buffer_.data(), static_cast<unsigned>(buffer_.size()));
     int code = Z_OK;
-    const char* reason = ::gzerror(file_.get(), &code);
+    (void)::gzerror(file_.get(), &code);
     if (code == Z_ERRNO) fail(std::strerror(errno != 0 ? errno : EIO));
     if (n < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR)
-      core::raise("data", 28,
-                  {.what = "a compressed dataset file is damaged",
-                   .found = code == Z_BUF_ERROR ? "the file ends too early" : reason,
-                   .where = path_.string(),
-                   .remedy = "fetch or compress it again; `gzip -t` checks it"});
+      core::raise(
+          "data", 28,
+          {.what = "a compressed dataset file is damaged",
+           .found = code == Z_BUF_ERROR ? "the file ends too early" : "compressed data that does not fit together",
+           .where = path_.string(),
+           .remedy = "fetch or compress it again; `gzip -t` checks it"});
     at_ = 0;
     end_ = static_cast<std::size_t>(n);
     expanded_ += end_;

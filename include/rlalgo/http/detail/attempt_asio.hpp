@@ -224,7 +224,9 @@ class AsioAttempt {
         return finish(Failure{Kind::too_large, progress(),
                               "the header is larger than " + std::to_string(task_.header_limit) + " bytes"});
       if (error == boost::beast::http::error::body_limit) return finish(too_large());
-      if (error) return finish(Failure{Kind::malformed, progress(), "no HTTP answer (" + error.message() + ")"});
+      if (error)
+        return finish(Failure{Kind::malformed, progress(),
+                              "what came is no HTTP answer (is it another program's port, or https?)"});
       if (parser_->is_done()) {
         const unsigned status = parser_->get().result_int();
         if (status < 100 || status >= 200) return complete(sent_ == head_.size() + task_.request.body.size());

@@ -154,13 +154,14 @@ class BeastConversation final : public Conversation {
               "the message is larger than " + std::to_string(task_.message_limit) + " bytes"};
     if (error == beast_http::error::header_limit || error == beast_http::error::body_limit ||
         error == beast_http::error::buffer_overflow)
-      return {Kind::too_large, waiting_for_, error.message()};
+      return {Kind::too_large, waiting_for_, "the answer to the handshake is too large"};
     if (error == boost::asio::error::eof || error == beast_http::error::end_of_stream ||
         error == beast_http::error::partial_message)
       return {Kind::broken, waiting_for_, "the server closed the connection"};
     const bool system =
         error.category() == boost::system::system_category() || error.category() == boost::system::generic_category();
-    return {system ? Kind::broken : Kind::malformed, waiting_for_, error.message()};
+    return {system ? Kind::broken : Kind::malformed, waiting_for_,
+            system ? error.message() : "what came is no WebSocket message"};
   }
 
   ConversationTask task_;

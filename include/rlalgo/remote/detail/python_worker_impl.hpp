@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/remote/detail/python_host.hpp>
@@ -53,7 +54,7 @@ RLALGO_INLINE std::vector<PythonWorker::Outcome> PythonWorker::call(const std::v
     for (std::size_t i = 0; i < requests.size(); ++i) outcomes.push_back(outcome(answers[i], requests[i], where));
     return outcomes;
   } catch (const nlohmann::json::exception& e) {
-    outside_protocol(names, e.what());
+    outside_protocol(names, core::json_reason(e.what()));
   }
 }
 

@@ -217,7 +217,7 @@ RLALGO_INLINE LoadedCheckpoint read_checkpoint(const std::filesystem::path& path
     loaded.history = trainer_state["log_history"];
     for (const Json& record : loaded.history) (void)to_record(record);
   } catch (const Json::exception& error) {
-    incomplete(std::string("an entry of another type (") + error.what() + ")", "the entries that rlalgo writes");
+    incomplete("an entry of another type (" + core::json_reason(error.what()) + ")", "the entries that rlalgo writes");
   }
   return loaded;
 }

@@ -151,7 +151,7 @@ class AtomicDirectory {
 };
 
 // A file that grows by whole pieces. A piece is appended by one write(2); when the disk is full the file is cut back to
-// its last whole piece before the error is raised.
+// its last whole piece before the error is raised. Where its directory is taken away, what it held is written anew.
 class ByteFile {
  public:
   explicit ByteFile(fs::path path) : path_(std::move(path)) {}
@@ -165,15 +165,39 @@ class ByteFile {
   void replace(std::string_view content) {
     close();
     core::write_file(path_, content);
+    open();
   }
 
   // Replaces the content by that of another file, atomically; an empty one when there is no such file.
   void replace_by(const fs::path& other) {
     close();
     if (!copy_whole_file(other, path_)) core::write_file(path_, "");
+    open();
+  }
+
+  // Whether the file was deleted, or moved away, since it was opened.
+  [[nodiscard]] bool gone() const {
+    struct stat found {};
+    return kept_ >= 0 && ::stat(path_.c_str(), &found) != 0 && (errno == ENOENT || errno == ENOTDIR);
+  }
+  // Writes a file that is gone anew, with what it held: an open file keeps it.
+  void bring_back() {
+    if (!gone()) return;
+    std::string content;
+    char piece[65536];
+    for (ssize_t n = 0; (n = ::pread(kept_, piece, sizeof piece, static_cast<off_t>(content.size()))) != 0;) {
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) core::raise_file_error("cannot read what the file held", path_, errno);
+      content.append(piece, static_cast<std::size_t>(n));
+    }
+    close();
+    make_directory(path_.parent_path());
+    core::write_file(path_, content);
+    open();
   }
 
   void append(std::string_view piece) {
+    bring_back();
     open();
     const off_t before = ::lseek(descriptor_, 0, SEEK_END);
     while (!piece.empty()) {
@@ -194,13 +218,17 @@ class ByteFile {
     // A FIFO without a reader is an error (O_NONBLOCK), not a wait.
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (descriptor_ < 0) core::raise_file_error("cannot open the file", path_, errno);
+    kept_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   void close() noexcept {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
+    for (int* const each : {&descriptor_, &kept_}) {
+      if (*each >= 0) ::close(*each);
+      *each = -1;
+    }
   }
   fs::path path_;
   int descriptor_ = -1;
+  int kept_ = -1;  // the same file, to be read
 };
 
 }  // namespace rlalgo::run::detail

@@ -84,6 +84,9 @@ class Loop::Body {
   // Samples first: an observer of the record finds them on disk.
   void emit_window();
 
+  // An output_dir that was deleted, or moved away, while the run goes on is made anew with all that is known.
+  void keep_output();
+
   void emit(const Record& record);
 
   void describe(const std::string& status, const std::string& error = "");
@@ -159,12 +162,14 @@ RLALGO_INLINE Outcome Loop::Body::run() {
   const Interrupt interrupt;
   try {
     const Outcome outcome = run_steps();
+    keep_output();
     describe(outcome.interrupted ? "interrupted" : outcome.stopped.empty() ? "finished" : "stopped", outcome.stopped);
     for (Observer* o : observers_) o->on_finish();
     return outcome;
   } catch (const std::exception& error) {
     // The error is on its way to the user; a second one while closing (the same full disk) must not hide it.
     try {
+      if (announced_) keep_output();
       if (announced_) describe("failed", error.what());  // a refused resume leaves the former run's files alone
       for (Observer* o : observers_) o->on_finish();
     } catch (const std::exception& second) {
@@ -328,11 +333,23 @@ RLALGO_INLINE std::string Loop::Body::newest_samples() const {
 
 RLALGO_INLINE void Loop::Body::emit_window() {
   if (callbacks_.before_record) callbacks_.before_record();
+  keep_output();
   samples_->append(newest_samples());
   emit(window_.flush(step_, epoch_));
 }
 
+RLALGO_INLINE void Loop::Body::keep_output() {
+  if (!log_->gone() && !samples_->gone()) return;
+  log_->bring_back();
+  samples_->bring_back();
+  describe("running");
+  message("warning: " + config_.output_dir.string() +
+          " was deleted or moved away while the run went on: it is made anew, with all metrics and samples so far; "
+          "the checkpoints that lay in it are gone");
+}
+
 RLALGO_INLINE void Loop::Body::emit(const Record& record) {
+  keep_output();
   watchdog_.see(record);
   log_->append(record);
   for (Observer* o : observers_) o->on_record(record);
@@ -360,6 +377,7 @@ RLALGO_INLINE TrainerState Loop::Body::trainer_state() const {
 }
 
 RLALGO_INLINE void Loop::Body::save_checkpoint() {
+  keep_output();
   CheckpointParts parts;
   parts.save_model = config_.save_only_model ? output() : callbacks_.save_model;
   if (!config_.save_only_model)
@@ -388,6 +406,7 @@ RLALGO_INLINE void Loop::Body::rotate() {
 }
 
 RLALGO_INLINE void Loop::Body::save_final() {
+  keep_output();
   if (output() && publish_files(config_.output_dir, output()))
     message("README.md in output_dir is no generated model card: it is kept, the model's own is left out");
   std::vector<std::string> history = log_->lines();

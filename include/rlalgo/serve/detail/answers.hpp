@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -57,6 +58,13 @@ inline Blame blame_of(const std::exception& error) {
   if (const auto* refusal = dynamic_cast<const Refusal*>(&error))
     return {refusal->status(), refusal->what(), refusal->field()};
   if (dynamic_cast<const core::Error*>(&error) != nullptr) return {400, error.what(), {}};
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return {500,
+            core::Error::render("serve", 15,
+                                {.what = "the request could not be answered",
+                                 .found = "no memory is left for it",
+                                 .remedy = "ask for less at once"}),
+            {}};
   return {
       500, core::Error::render("serve", 15, {.what = "the request could not be answered", .found = error.what()}), {}};
 }
@@ -66,14 +74,20 @@ inline const char* reason_of(data::Finish finish) {
 }
 
 // `detail`: FastAPI's form, which the routes of TRL have.
-inline void answer_error(http::Exchange& exchange, const std::exception& error, bool detail) {
+inline http::Response error_response(const std::exception& error, bool detail) {
   const Blame blame = blame_of(error);
   http::Headers headers;
   if (blame.status == 429 || blame.status == 503) headers.push_back({"Retry-After", "1"});
   if (blame.status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
-  answer_json(exchange,
-              detail ? Json{{"detail", blame.message}} : error_object(blame.status, blame.message, blame.field),
-              blame.status, std::move(headers));
+  headers.push_back({"Content-Type", "application/json"});
+  return {.status = blame.status,
+          .headers = std::move(headers),
+          .body = dumped(detail ? Json{{"detail", blame.message}}
+                                : error_object(blame.status, blame.message, blame.field))};
+}
+
+inline void answer_error(http::Exchange& exchange, const std::exception& error, bool detail) {
+  exchange.respond(error_response(error, detail));
 }
 
 }  // namespace rlalgo::serve::detail

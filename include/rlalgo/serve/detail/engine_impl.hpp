@@ -20,6 +20,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/serve/detail/request_shares.hpp>
 #include <rlalgo/serve/engine.hpp>
 #include <rlalgo/serve/refusal.hpp>
 
@@ -28,10 +29,18 @@ namespace rlalgo::serve {
 struct Engine::Entry {
   Ticket ticket = 0;
   Work work;
-  std::size_t next = 0;                                      // of its requests, the first that is not in the scheduler
+  std::vector<detail::Share> shares;                         // of all requests
+  std::size_t next = 0;                                      // of the shares, the first that is not in the scheduler
   std::size_t ended = 0;                                     // requests
-  std::vector<std::optional<inference::RequestId>> running;  // [requests]
+  std::vector<std::optional<inference::RequestId>> running;  // [shares]
+  std::vector<std::size_t> shares_left;                      // [requests]: that have not ended
+  std::vector<inference::RequestResult> results;             // [requests]: of several shares, what has ended of them
   std::vector<std::vector<Clock::time_point>> last_token;    // [requests][completions]
+
+  // The requests of which a share is not in the scheduler.
+  [[nodiscard]] std::size_t waiting() const {
+    return next < shares.size() ? work.requests.size() - shares[next].request : 0;
+  }
   Clock::time_point arrival = Clock::now();
   std::optional<Clock::time_point> deadline;
   bool silent = false;  // its sinks are called no more
@@ -42,13 +51,6 @@ namespace detail {
 
 inline double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
-}
-
-inline inference::RequestResult nothing_of(const inference::RequestSpec& spec) {
-  inference::RequestResult out;
-  out.completions.resize(static_cast<std::size_t>(spec.count));
-  for (auto& one : out.completions) one.completion.finish = data::Finish::aborted;
-  return out;
 }
 
 }  // namespace detail
@@ -93,26 +95,31 @@ RLALGO_INLINE Engine::Ticket Engine::submit(Work work) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_) refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
-    // One piece of work is always taken, whatever its size.
-    if (waiting_ > 0 && waiting_ + work.requests.size() > config_.most_waiting)
+    // A piece waits in its own queue, whatever its size: that is for its client to wait for.
+    if (queued_ > 0 && queued_ >= config_.most_waiting)
       refuse_request(429, 9,
                      {.what = "too many requests wait",
-                      .found = std::to_string(waiting_) + " and " + std::to_string(work.requests.size()) + " more",
+                      .found = std::to_string(queued_) + " and one more",
                       .expected = "at most " + std::to_string(config_.most_waiting),
                       .remedy = "try again in a moment"});
+    Entry& e = **entry;
+    e.shares = detail::shares_of(work.requests, config_.engine.max_slots);
+    e.shares_left.resize(work.requests.size());
+    for (const detail::Share& share : e.shares) ++e.shares_left[share.request];
     ticket = next_ticket_++;
     waiting_ += work.requests.size();
+    ++queued_;
     ++unfinished_;
-    Entry& e = **entry;
     e.ticket = ticket;
     if (work.seconds > 0.0)
       e.deadline = e.arrival + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(work.seconds));
-    e.running.resize(work.requests.size());
+    e.running.resize(e.shares.size());
+    e.results.resize(work.requests.size());
     e.last_token.resize(work.requests.size());
     e.work = std::move(work);
     calls_.push_back([this, entry, ticket] {
-      turns_.push((*entry)->work.client, ticket);
-      entries_.emplace(ticket, std::move(*entry));
+      const auto at = entries_.emplace(ticket, std::move(*entry)).first;
+      turns_.push(at->second->work.client, ticket);
     });
   }
   changed_.notify_all();
@@ -262,24 +269,36 @@ RLALGO_INLINE void Engine::loop() {
       if (stop_ && calls_.empty()) return;
       std::swap(calls, calls_);
     }
-    serve_calls(calls);
-    watch_deadlines();
-    bool go = false;
-    {
-      const std::lock_guard lock(mutex_);
-      go = !paused_;
+    try {
+      turn(calls);
+    } catch (const std::exception& error) {  // no memory: for what is under way, not for what comes next
+      begin_anew(error.what());
     }
-    if (go) admit();
-    if (!frozen_ && !decoder_.scheduler().idle()) step();
-    sweep();
-    if (!when_quiet_.empty() && decoder_.scheduler().idle())
-      for (const auto& done : std::exchange(when_quiet_, {})) done();
-    publish_counts();
   }
 }
 
+RLALGO_INLINE void Engine::turn(std::deque<Call>& calls) {
+  serve_calls(calls);
+  watch_deadlines();
+  bool go = false;
+  {
+    const std::lock_guard lock(mutex_);
+    go = !paused_;
+  }
+  if (go) admit();
+  if (!frozen_ && !decoder_.scheduler().idle()) step();
+  sweep();
+  if (!when_quiet_.empty() && decoder_.scheduler().idle())
+    for (const auto& done : std::exchange(when_quiet_, {})) done();
+  publish_counts();
+}
+
 RLALGO_INLINE void Engine::serve_calls(std::deque<Call>& calls) {
-  for (const Call& call : calls) call();
+  for (; !calls.empty(); calls.pop_front()) try {
+      calls.front()();
+    } catch (const std::exception& error) {
+      begin_anew(error.what());
+    }
 }
 
 // A few more requests than there are slots, so that a slot that becomes free is taken at once.
@@ -291,27 +310,32 @@ RLALGO_INLINE void Engine::admit() {
     if (at == entries_.end()) continue;
     Entry& entry = *at->second;
     submit_next(entry);
-    if (entries_.contains(ticket) && entry.next < entry.work.requests.size()) turns_.push(entry.work.client, ticket);
+    if (entries_.contains(ticket) && entry.next < entry.shares.size()) turns_.push(entry.work.client, ticket);
   }
 }
 
 RLALGO_INLINE void Engine::submit_next(Entry& entry) {
-  const std::size_t index = entry.next++;
-  inference::RequestSpec spec = entry.work.requests[index];
-  const auto count = static_cast<std::size_t>(spec.count);
-  spec.on_token = [this, &entry, index](const inference::TokenEvent& event) { on_token(entry, index, event); };
-  spec.on_end = [this, &entry, index](inference::RequestId, inference::RequestResult&& result) {
-    on_end(entry, index, std::move(result));
+  const std::size_t before = entry.waiting(), at = entry.next++;
+  const detail::Share share = entry.shares[at];
+  inference::RequestSpec spec = detail::spec_of(entry.work.requests[share.request], share);
+  spec.on_token = [this, &entry, share](const inference::TokenEvent& event) {
+    inference::TokenEvent shifted = event;
+    shifted.completion += share.first;
+    on_token(entry, share.request, shifted);
+  };
+  spec.on_end = [this, &entry, at](inference::RequestId, inference::RequestResult&& result) {
+    on_end(entry, at, std::move(result));
   };
   {
     const std::lock_guard lock(mutex_);
-    --waiting_;
+    waiting_ -= before - entry.waiting();
+    if (entry.waiting() == 0) --queued_;
   }
-  live_.queue_seconds.add(detail::seconds_between(entry.arrival, Clock::now()));
-  entry.last_token[index].resize(count);
+  if (share.first == 0) live_.queue_seconds.add(detail::seconds_between(entry.arrival, Clock::now()));
+  entry.last_token[share.request].resize(static_cast<std::size_t>(entry.work.requests[share.request].count));
   try {
-    entry.running[index] = decoder_.scheduler().submit(std::move(spec));
-    scheduled_ += count;
+    entry.running[at] = decoder_.scheduler().submit(std::move(spec));
+    scheduled_ += static_cast<std::size_t>(share.count);
   } catch (const core::Error& error) {
     fail(entry, Refusal(400, {}, error));
   }
@@ -348,8 +372,11 @@ RLALGO_INLINE void Engine::step() {
     const std::lock_guard lock(mutex_);
     stepping_ = false;
   }
-  if (failure.empty()) return;
-  // The scheduler knows no more what belongs to whom: everybody is told, and it begins anew.
+  if (!failure.empty()) begin_anew(failure);
+}
+
+// The scheduler knows no more what belongs to whom: everybody is told, and it begins anew.
+RLALGO_INLINE void Engine::begin_anew(const std::string& failure) {
   decoder_.scheduler().clear();
   decoder_.scheduler().reset_prefix_cache();
   for (auto& [ticket, entry] : entries_) entry->running.assign(entry->running.size(), std::nullopt);
@@ -377,20 +404,28 @@ RLALGO_INLINE void Engine::on_token(Entry& entry, std::size_t index, const infer
   }
 }
 
-RLALGO_INLINE void Engine::on_end(Entry& entry, std::size_t index, inference::RequestResult&& result) {
-  entry.running[index].reset();
+// `at`: of its shares.
+RLALGO_INLINE void Engine::on_end(Entry& entry, std::size_t at, inference::RequestResult&& result) {
+  const std::size_t index = entry.shares[at].request;
+  entry.running[at].reset();
   scheduled_ -= std::min(scheduled_, result.completions.size());
   for (const inference::CompletionResult& one : result.completions) {
     if (one.completion.finish == data::Finish::stop) ++live_.stopped;
     if (one.completion.finish == data::Finish::length) ++live_.cut;
     if (one.completion.finish == data::Finish::aborted) ++live_.aborted;
   }
+  detail::put(entry.results[index], std::move(result), entry.shares[at], entry.work.requests[index].count);
+  if (--entry.shares_left[index] == 0) finish(entry, index);
+}
+
+// The request has ended.
+RLALGO_INLINE void Engine::finish(Entry& entry, std::size_t index) {
   if (++entry.ended == entry.work.requests.size())
     live_.request_seconds.add(detail::seconds_between(entry.arrival, Clock::now()));
   const auto& sink = entry.work.requests[index].on_end;
   if (sink && !entry.silent && !entry.thrown) {
     try {
-      sink(0, std::move(result));
+      sink(0, std::move(entry.results[index]));
     } catch (const std::exception& error) {
       entry.thrown.emplace("serve", 15, core::ErrorText{.what = "an answer could not be made", .found = error.what()});
     }
@@ -422,7 +457,7 @@ RLALGO_INLINE void Engine::fail(Entry& entry, const core::Error& error) {
     try {
       entry.work.on_failed(error);
     } catch (const std::exception&) {
-      // Nobody is left to be told.
+      // Nobody is left who could be told.
     }
   }
   remove(entry);
@@ -431,14 +466,15 @@ RLALGO_INLINE void Engine::fail(Entry& entry, const core::Error& error) {
 RLALGO_INLINE void Engine::abort_entry(Entry& entry) {
   for (std::size_t i = 0; i < entry.running.size(); ++i)
     if (const auto running = entry.running[i]) decoder_.scheduler().cancel(*running);
-  while (entry.next < entry.work.requests.size()) {
-    const std::size_t index = entry.next++;
+  while (entry.next < entry.shares.size()) {
+    const std::size_t before = entry.waiting(), at = entry.next++;
     {
       const std::lock_guard lock(mutex_);
-      --waiting_;
+      waiting_ -= before - entry.waiting();
+      if (entry.waiting() == 0) --queued_;
     }
-    scheduled_ += static_cast<std::size_t>(entry.work.requests[index].count);
-    on_end(entry, index, detail::nothing_of(entry.work.requests[index]));
+    scheduled_ += static_cast<std::size_t>(entry.shares[at].count);
+    on_end(entry, at, detail::nothing_of(entry.shares[at]));
   }
   if (entry.thrown)
     fail(entry, Refusal(500, {}, *entry.thrown));
@@ -447,10 +483,11 @@ RLALGO_INLINE void Engine::abort_entry(Entry& entry) {
 }
 
 RLALGO_INLINE void Engine::remove(Entry& entry) {
-  const std::size_t left = entry.work.requests.size() - entry.next;
+  const std::size_t left = entry.waiting();
   const auto node = entries_.extract(entry.ticket);
   const std::lock_guard lock(mutex_);
   waiting_ -= left;
+  if (left > 0) --queued_;
   if (--unfinished_ == 0) quiet_.notify_all();
 }
 

@@ -1,6 +1,6 @@
 // One request of OpenAI's protocol on its way: what it asked for, and its answer, whole or as server-sent events.
 //
-// The functions are called on the engine's thread.
+// The functions are called on the engine's thread; whole() on one of the pool's.
 #pragma once
 
 #include <algorithm>
@@ -38,11 +38,12 @@ struct OpenAiRequest {
   StreamFields streaming;
   bool echo = false;
   bool return_ids = false, ids_for_tokens = false;
-  bool no_tokens = false;   // max_tokens 0: the one that is drawn is not shown
-  bool tool_calls = false;  // are taken out of the text
+  bool no_tokens = false;                        // max_tokens 0: the one that is drawn is not shown
+  bool tool_calls = false;                       // are taken out of the text
+  std::shared_ptr<const void> memory = nullptr;  // what the answer may take (answer_budget.hpp)
 };
 
-class OpenAiAnswer {
+class OpenAiAnswer : public std::enable_shared_from_this<OpenAiAnswer> {
  public:
   OpenAiAnswer(Service& service, SharedExchange exchange, OpenAiRequest request)
       : service_(service),
@@ -102,7 +103,7 @@ class OpenAiAnswer {
     if (request_.streaming.stream)
       end_stream();
     else
-      answer_json(*exchange_, whole());
+      service_.write(exchange_, false, [self = shared_from_this()] { return self->whole(); });
   }
 
   void on_failed(const core::Error& error) { events_.fail(error); }

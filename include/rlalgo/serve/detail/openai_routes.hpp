@@ -221,11 +221,35 @@ class OpenAiRoutes {
     for (const Prompt& prompt : request.prompts) check_length(prompt, service_.model);
     service_.check_unread(fields);
     service_.constrain(request.sampling.spec, request.sampling.pattern);
+    request.memory = service_.answers.hold(bytes_of(request), "n");
     const auto answer = std::make_shared<OpenAiAnswer>(service_, exchange, std::move(request));
     Engine::Work work = work_of(answer, weights);
     if (const std::string& user = answer->request().user; !user.empty())
       work.client = exchange->request().peer + " " + user;
     service_.submit(exchange, std::move(work));
+  }
+
+  // What the answer may take at most.
+  [[nodiscard]] double bytes_of(const OpenAiRequest& request) const {
+    const bool stream = request.streaming.stream;
+    const AnswerForm form = stream ? AnswerForm::streamed : request.chat ? AnswerForm::chat : AnswerForm::completion;
+    double out = 0;
+    for (const Prompt& prompt : request.prompts) {
+      const auto length = static_cast<double>(prompt.ids.size());
+      const auto drawn = static_cast<double>(
+          std::min(request.sampling.spec.sampling.max_new_tokens,
+                   std::max<std::int64_t>(1, service_.model.length_limit() - static_cast<std::int64_t>(length))));
+      out += answer_bytes({.tokens = drawn * static_cast<double>(request.sampling.spec.count),
+                           .log_probs = request.log_probs ? form : AnswerForm::none,
+                           .beside = request.log_probs.value_or(0)}) +
+             answer_bytes({.tokens = length});
+      if (request.prompt_log_probs)
+        out += answer_bytes({.tokens = length, .log_probs = AnswerForm::chat, .beside = *request.prompt_log_probs});
+      if (request.echo && request.log_probs)
+        out += static_cast<double>(request.sampling.spec.count) *
+               answer_bytes({.tokens = length, .log_probs = form, .beside = *request.log_probs});
+    }
+    return out;
   }
 
   // The scheduler's requests of an answer.

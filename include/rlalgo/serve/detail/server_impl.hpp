@@ -1,6 +1,7 @@
 // Definitions of server.hpp.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/open_files.hpp>
 #include <rlalgo/http/server.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/detail/broadcast_routes.hpp>
@@ -27,6 +29,7 @@
 #include <rlalgo/serve/detail/token_routes.hpp>
 #include <rlalgo/serve/detail/trl_routes.hpp>
 #include <rlalgo/serve/detail/weight_routes.hpp>
+#include <rlalgo/serve/detail/who_asks.hpp>
 #include <rlalgo/serve/metrics_text.hpp>
 #include <rlalgo/serve/server.hpp>
 
@@ -121,33 +124,67 @@ class Router {
     unlisted("/close_communicator/", &BroadcastRoutes::close);
   }
 
-  void operator()(const SharedExchange& exchange) {
-    const Target target(exchange->request().target);
+  // Whether a request may send its body: who asks, for what, and how large it is. On a thread that reads sockets.
+  [[nodiscard]] http::Admission admit(const http::Request& head, std::optional<std::uint64_t> length) {
     Form form = Form::error;
     try {
+      const Target target(head.target);
       const auto at = find(target.path());
       if (at != routes_.end()) form = at->second.form;
       const bool open = at != routes_.end() && at->second.access == Access::open;
-      if (!open && exchange->request().method != "OPTIONS") check_key(*exchange);
-      if (at == routes_.end()) return elsewhere(exchange, target);
-      Entry& entry = at->second;
-      const std::string& method = exchange->request().method == "HEAD" ? get_ : exchange->request().method;
-      const auto route = entry.methods.find(method);
-      if (route == entry.methods.end()) wrong_method(*exchange, target.path());
-      if (entry.size == Size::usual && exchange->request().body.size() > service_.config.body_limit)
+      if (!open && head.method != "OPTIONS") check_key(head);
+      const ServerConfig& config = service_.config;
+      const bool body = length.value_or(1) > 0 && (head.method == "POST" || head.method == "PUT" || length);
+      if (config.api_key.empty() && !open) {
+        check_origin(head.headers, is_loopback(config.http.host), config.allowed_hosts);
+        if (body) check_content_type(head.headers);
+      }
+      if (at != routes_.end()) check_method(at->second, head.method, target.path());
+      const bool weights = at != routes_.end() && at->second.size == Size::weights;
+      const std::size_t most = weights ? config.http.body_limit : std::min(config.body_limit, config.http.body_limit);
+      if (length.value_or(0) > most)
         refuse_request(413, 11,
                        {.what = "the body is too large",
-                        .found = std::to_string(exchange->request().body.size()) + " bytes",
-                        .expected = "at most " + std::to_string(service_.config.body_limit)});
+                        .found = std::to_string(*length) + " bytes",
+                        .expected = "at most " + std::to_string(most)});
+      return {.refusal = std::nullopt, .body_limit = most};
+    } catch (const std::exception& error) {
+      return {.refusal = error_response(error, form == Form::detail), .body_limit = 0};
+    }
+  }
+
+  // What answers at once does so here, on a thread that reads sockets; the rest is for the pool.
+  void operator()(const SharedExchange& exchange) {
+    const auto at = find(Target(exchange->request().target).path());
+    const bool quick = at == routes_.end() || at->second.access == Access::open;
+    if (quick) return serve(exchange);
+    try {
+      service_.pool.add(exchange->request().peer, [this, exchange] {
+        if (!exchange->gone()) serve(exchange);
+      });
+    } catch (const std::exception& error) {
+      answer_error(*exchange, error, at->second.form == Form::detail);
+    }
+  }
+
+ private:
+  void serve(const SharedExchange& exchange) {
+    Form form = Form::error;
+    try {
+      const Target target(exchange->request().target);
+      const auto at = find(target.path());
+      if (at == routes_.end()) return elsewhere(exchange, target);
+      Entry& entry = at->second;
+      form = entry.form;
+      check_method(entry, exchange->request().method, target.path());
       if (service_.engine.draining() && entry.access != Access::open)
         refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
-      route->second(exchange, target);
+      entry.methods.find(known_method(exchange->request().method))->second(exchange, target);
     } catch (const std::exception& error) {
       answer_error(*exchange, error, form == Form::detail);
     }
   }
 
- private:
   enum class Access { guarded, open };
   enum class Form { error, detail };
   enum class Size { usual, weights };
@@ -178,9 +215,16 @@ class Router {
     return at;
   }
 
-  void check_key(const http::Exchange& exchange) const {
+  [[nodiscard]] const std::string& known_method(const std::string& method) const {
+    return method == "HEAD" ? get_ : method;
+  }
+  void check_method(const Entry& entry, const std::string& method, const std::string& path) const {
+    if (!entry.methods.contains(known_method(method))) wrong_method(method, path);
+  }
+
+  void check_key(const http::Request& head) const {
     if (service_.config.api_key.empty()) return;
-    const std::string* const header = http::find_header(exchange.request().headers, "Authorization");
+    const std::string* const header = http::find_header(head.headers, "Authorization");
     constexpr std::string_view scheme = "Bearer ";
     bool good = header != nullptr && header->size() >= scheme.size() &&
                 http::same_name(std::string_view(*header).substr(0, scheme.size()), scheme);
@@ -195,14 +239,14 @@ class Router {
     constexpr std::string_view models = "/v1/models/";
     if (target.path().starts_with(models)) {
       if (exchange->request().method != "GET" && exchange->request().method != "HEAD")
-        wrong_method(*exchange, target.path());
+        wrong_method(exchange->request().method, target.path());
       return openai_.model(exchange, target.path().substr(models.size()));
     }
     refuse_request(404, 6, {.what = "there is no such route", .found = target.path()});
   }
 
-  [[noreturn]] static void wrong_method(const http::Exchange& exchange, const std::string& path) {
-    refuse_request(405, 7, {.what = "the route has no such method", .found = exchange.request().method, .where = path});
+  [[noreturn]] static void wrong_method(const std::string& method, const std::string& path) {
+    refuse_request(405, 7, {.what = "the route has no such method", .found = method, .where = path});
   }
 
   void openapi(const SharedExchange& exchange) {
@@ -277,18 +321,15 @@ class LoadReport {
   std::thread thread_;
 };
 
-inline bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "::1" || host == "localhost";
-}
-
 inline ServerConfig checked(ServerConfig config, const ServedModel& model) {
   if (config.http.host == "localhost") config.http.host = "127.0.0.1";
   if (!is_loopback(config.http.host) && config.api_key.empty() && !config.open_to_all)
     core::raise_usage("serve", 22,
                       {.what = "an address that others reach needs a key",
                        .found = config.http.host,
-                       .remedy = "give one (--api-key; VLLM_API_KEY in a training), or listen on 127.0.0.1"});
+                       .remedy = "give one (--api-key-file, or VLLM_API_KEY), or listen on 127.0.0.1"});
   config.http.tell = config.tell;
+  (void)core::raise_open_files();
   inference::EngineConfig& engine = config.engine.engine;
   engine = engine.for_weights(model.weights != nullptr ? *model.weights : model.decoder->weights());
   // Memory for 1 GiB of keys and values, and for the longest request at least.
@@ -308,10 +349,21 @@ struct GenerationServer::State {
       : service(std::move(model), std::move(config)),
         router(service),
         report(service, service.config.report_seconds),
-        server(service.config.http, [this](const detail::SharedExchange& exchange) {
-          if (service.config.access_log && service.config.tell) log_answer(*exchange);
+        server(admitting(service.config.http), [this](const detail::SharedExchange& exchange) {
+          if (logs()) log_answer(*exchange);
           router(exchange);
         }) {}
+  [[nodiscard]] bool logs() const { return service.config.access_log && service.config.tell; }
+  [[nodiscard]] http::ServerConfig admitting(http::ServerConfig config) {
+    config.admit = [this](const http::Request& head, std::optional<std::uint64_t> length) {
+      http::Admission out = router.admit(head, length);
+      if (out.refusal && logs())
+        service.config.tell(head.peer + " " + head.method + " " + head.target + " " +
+                            std::to_string(out.refusal->status) + " 0.0 ms");
+      return out;
+    };
+    return config;
+  }
   // A line of the access log: who asked, what, the status, and the milliseconds to the end of the answer.
   void log_answer(http::Exchange& exchange) {
     const http::Request& request = exchange.request();
@@ -325,6 +377,8 @@ struct GenerationServer::State {
   }
   // What still waits refers to the routes.
   ~State() {
+    server.stop(0.0);
+    service.pool.stop();
     service.broadcasts.stop();
     service.errands.stop();
   }

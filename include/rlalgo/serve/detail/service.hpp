@@ -21,6 +21,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/http/exchange.hpp>
 #include <rlalgo/inference/text_streams.hpp>
+#include <rlalgo/serve/answer_budget.hpp>
 #include <rlalgo/serve/broadcasts.hpp>
 #include <rlalgo/serve/constrained_tokens.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
@@ -30,6 +31,7 @@
 #include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/repeatable_draws.hpp>
+#include <rlalgo/serve/request_pool.hpp>
 #include <rlalgo/serve/sampling_fields.hpp>
 #include <rlalgo/serve/served_model.hpp>
 #include <rlalgo/serve/server_config.hpp>
@@ -46,7 +48,8 @@ class Service {
         config(std::move(settings)),
         engine(model.decoder->config(), config.engine, model.stop_ids),
         store(model.decoder, engine, model.weights),
-        broadcasts(store, {.address = config.http.host, .seconds = config.broadcast_seconds}) {}
+        broadcasts(store, {.address = config.http.host, .seconds = config.broadcast_seconds}),
+        answers(config.answer_bytes) {}
 
   const ServedModel model;
   const ServerConfig config;
@@ -54,6 +57,8 @@ class Service {
   WeightStore store;
   Errands errands;  // adapters and weights, one after the other
   Broadcasts broadcasts;
+  const AnswerBudget answers;
+  RequestPool pool;  // the last: its threads use the others
 
   [[nodiscard]] std::int64_t vocab() const { return model.decoder->config().vocab_size; }
   [[nodiscard]] SamplingLimits limits() const { return {.vocab_size = vocab(), .length = model.length_limit()}; }
@@ -142,6 +147,17 @@ class Service {
     if (work.client.empty()) work.client = exchange->request().peer;
     const Engine::Ticket ticket = engine.submit(std::move(work));
     exchange->on_gone([this, ticket] { engine.cancel(ticket); });
+  }
+
+  // Whole answers are written by the pool, not by the engine's thread. `detail`: answer_error.
+  void write(const SharedExchange& exchange, bool detail, std::function<Json()> answer) {
+    pool.finish(exchange->request().peer, [exchange, detail, answer = std::move(answer)] {
+      try {
+        if (!exchange->gone()) answer_json(*exchange, answer());
+      } catch (const std::exception& error) {
+        answer_error(*exchange, error, detail);
+      }
+    });
   }
 
   // Work on adapters or weights, in the order given; what it throws is the answer of `exchange` (`detail`: answer_error).

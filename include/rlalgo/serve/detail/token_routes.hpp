@@ -34,10 +34,11 @@ struct TokenRequest {
   std::optional<std::int64_t> beside, prompt_beside;  // log-probs beside a token's own
   StreamFields streaming;
   std::int64_t count = 1, version = 0;
-  std::size_t prompt = 0;  // tokens
+  std::size_t prompt = 0;                        // tokens
+  std::shared_ptr<const void> memory = nullptr;  // what the answer may take (answer_budget.hpp)
 };
 
-class TokenAnswer {
+class TokenAnswer : public std::enable_shared_from_this<TokenAnswer> {
  public:
   TokenAnswer(Service& service, SharedExchange exchange, TokenRequest request)
       : service_(service),
@@ -58,8 +59,12 @@ class TokenAnswer {
     write_choice(choice, Json::array({event.id}), std::move(content), event.finished);
   }
 
-  void on_end(const inference::RequestResult& result) {
-    if (!request_.streaming.stream) return answer_json(*exchange_, whole(result));
+  void on_end(inference::RequestResult&& ended) {
+    if (!request_.streaming.stream) {
+      const auto kept = std::make_shared<const inference::RequestResult>(std::move(ended));
+      return service_.write(exchange_, false, [self = shared_from_this(), kept] { return self->whole(*kept); });
+    }
+    const inference::RequestResult& result = ended;
     for (std::size_t j = 0; j < result.completions.size(); ++j)  // what was aborted
       if (!ended_[j]) write_choice(j, Json::array(), Json::array(), result.completions[j].completion.finish);
     if (request_.streaming.usage_at_end)
@@ -158,10 +163,23 @@ class TokenRoutes {
     spec.prompt_log_probs = request.prompt_beside;
     Engine::Work work{.id = request.id, .requests = {}, .on_failed = {}};
     const bool stream = request.streaming.stream;
+    double bytes =
+        answer_bytes({.tokens = static_cast<double>(spec.count) * static_cast<double>(spec.sampling.max_new_tokens),
+                      .log_probs = !request.beside ? AnswerForm::none
+                                   : stream        ? AnswerForm::streamed
+                                                   : AnswerForm::chat,
+                      .beside = request.beside.value_or(0)});
+    if (request.prompt_beside)
+      bytes += answer_bytes({.tokens = static_cast<double>(request.prompt),
+                             .log_probs = AnswerForm::chat,
+                             .beside = *request.prompt_beside});
+    request.memory = service_.answers.hold(bytes, "sampling_params.n");
     const auto answer = std::make_shared<TokenAnswer>(service_, exchange, std::move(request));
     work.on_failed = [answer](const core::Error& error) { answer->on_failed(error); };
     if (stream) spec.on_token = [answer](const inference::TokenEvent& event) { answer->on_token(event); };
-    spec.on_end = [answer](inference::RequestId, inference::RequestResult&& result) { answer->on_end(result); };
+    spec.on_end = [answer](inference::RequestId, inference::RequestResult&& result) {
+      answer->on_end(std::move(result));
+    };
     work.requests.push_back(std::move(spec));
     service_.submit(exchange, std::move(work));
   }

@@ -29,11 +29,13 @@ namespace rlalgo::serve::detail {
 inline constexpr const char* trained_adapter = "axolotl-lora";  // the name that axolotl's trainers load theirs under
 
 // Completions of several prompts, answered when all are there.
-class TrlAnswer {
+class TrlAnswer : public std::enable_shared_from_this<TrlAnswer> {
  public:
-  TrlAnswer(const WeightStore& store, SharedExchange exchange, std::vector<Prompt> prompts,
-            std::optional<std::int64_t> log_probs)
-      : store_(store),
+  // `memory`: what the answer may take (answer_budget.hpp).
+  TrlAnswer(Service& service, SharedExchange exchange, std::vector<Prompt> prompts,
+            std::optional<std::int64_t> log_probs, std::shared_ptr<const void> memory)
+      : service_(service),
+        memory_(std::move(memory)),
         exchange_(std::move(exchange)),
         prompts_(std::move(prompts)),
         log_probs_(log_probs),
@@ -44,7 +46,7 @@ class TrlAnswer {
 
   void on_end(std::size_t prompt, inference::RequestResult&& result) {
     results_[prompt] = std::move(result);
-    if (--left_ == 0) answer_json(*exchange_, whole());
+    if (--left_ == 0) service_.write(exchange_, true, [self = shared_from_this()] { return self->whole(); });
   }
   void on_failed(const core::Error& error) { answer_error(*exchange_, error, true); }
 
@@ -58,7 +60,7 @@ class TrlAnswer {
         const data::Completion& completion = one.completion;
         completion_ids.push_back(completion.ids);
         versions.push_back(completion.weights_version);
-        names.push_back(store_.name_of(completion.weights_version));
+        names.push_back(service_.store.name_of(completion.weights_version));
         reasons.push_back(reason_of(completion.finish));
         if (!log_probs_) continue;
         Json value_rows = Json::array(), id_rows = Json::array();
@@ -77,7 +79,8 @@ class TrlAnswer {
             {"weights_version_names", std::move(names)}};
   }
 
-  const WeightStore& store_;
+  Service& service_;
+  std::shared_ptr<const void> memory_;
   SharedExchange exchange_;
   std::vector<Prompt> prompts_;
   std::optional<std::int64_t> log_probs_;
@@ -86,11 +89,14 @@ class TrlAnswer {
 };
 
 // Log-probs of sequences, in TRL's two forms.
-class SequenceAnswer {
+class SequenceAnswer : public std::enable_shared_from_this<SequenceAnswer> {
  public:
-  SequenceAnswer(SharedExchange exchange, std::vector<std::vector<data::TokenId>> sequences,
-                 std::vector<std::int64_t> prompt_lengths, std::int64_t beside, bool binary)
-      : exchange_(std::move(exchange)),
+  SequenceAnswer(Service& service, std::shared_ptr<const void> memory, SharedExchange exchange,
+                 std::vector<std::vector<data::TokenId>> sequences, std::vector<std::int64_t> prompt_lengths,
+                 std::int64_t beside, bool binary)
+      : service_(service),
+        memory_(std::move(memory)),
+        exchange_(std::move(exchange)),
         sequences_(std::move(sequences)),
         prompt_lengths_(std::move(prompt_lengths)),
         beside_(beside),
@@ -104,7 +110,9 @@ class SequenceAnswer {
   }
   // A sequence without a token to score.
   void done() {
-    if (--left_ == 0) answer_json(*exchange_, binary_ ? binary() : json());
+    if (--left_ == 0)
+      service_.write(exchange_, true,
+                     [self = shared_from_this()] { return self->binary_ ? self->binary() : self->json(); });
   }
   void on_failed(const core::Error& error) { answer_error(*exchange_, error, true); }
 
@@ -190,6 +198,8 @@ class SequenceAnswer {
             {"completion_lengths", std::move(lengths)}};
   }
 
+  Service& service_;
+  std::shared_ptr<const void> memory_;
   SharedExchange exchange_;
   std::vector<std::vector<data::TokenId>> sequences_;
   std::vector<std::int64_t> prompt_lengths_;
@@ -253,7 +263,23 @@ class TrlRoutes {
       prompt_lengths.push_back(*length);
     }
     service_.check_unread(fields);
-    const auto answer = std::make_shared<SequenceAnswer>(exchange, sequences, prompt_lengths, beside, form == "binary");
+    double tokens = 0, longest = 0;  // the binary form has a row for each place of the longest
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const auto length = static_cast<double>(sequences[i].size()) - static_cast<double>(prompt_lengths[i]);
+      tokens += length;
+      longest = std::max(longest, length);
+    }
+    auto memory = service_.answers.hold(
+        answer_bytes({.tokens = tokens,
+                      .log_probs = form == "binary" ? AnswerForm::streamed : AnswerForm::ranked,
+                      .beside = beside}) +
+            (form != "binary" ? 0.0
+                              : answer_bytes({.tokens = longest * static_cast<double>(sequences.size()),
+                                              .log_probs = AnswerForm::binary,
+                                              .beside = beside})),
+        "top_logprobs");
+    const auto answer = std::make_shared<SequenceAnswer>(service_, std::move(memory), exchange, sequences,
+                                                         prompt_lengths, beside, form == "binary");
     Engine::Work work{.id = service_.next_id("score-"),
                       .requests = {},
                       .on_failed = [answer](const core::Error& error) { answer->on_failed(error); }};
@@ -379,7 +405,18 @@ class TrlRoutes {
     for (const Prompt& prompt : prompts) check_length(prompt, service_.model);
     const std::optional<Draws> draws = read_draws(fields, prompts.size());
     service_.check_unread(fields);
-    const auto answer = std::make_shared<TrlAnswer>(service_.store, exchange, std::move(prompts), log_probs);
+    double bytes = 0;
+    for (const Prompt& prompt : prompts) {
+      const auto room = service_.model.length_limit() - static_cast<std::int64_t>(prompt.ids.size());
+      bytes += answer_bytes({.tokens = static_cast<double>(prompt.ids.size())}) +
+               answer_bytes({.tokens = static_cast<double>(sampling.spec.count) *
+                                       static_cast<double>(std::min(sampling.spec.sampling.max_new_tokens, room)),
+                             .log_probs = log_probs ? AnswerForm::ranked : AnswerForm::none,
+                             .beside = log_probs.value_or(0)});
+    }
+    auto memory = service_.answers.hold(bytes, "n");
+    const auto answer =
+        std::make_shared<TrlAnswer>(service_, exchange, std::move(prompts), log_probs, std::move(memory));
     Engine::Work work{.id = service_.next_id("trl-"), .requests = {}, .on_failed = [answer](const core::Error& error) {
                         answer->on_failed(error);
                       }};

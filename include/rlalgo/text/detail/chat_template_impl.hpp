@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/text/chat_template.hpp>
@@ -63,7 +64,7 @@ RLALGO_INLINE std::optional<ChatTemplate> ChatTemplate::from_directory(const std
     if (!config.is_object() || !config.contains("chat_template")) return std::nullopt;
     return from_config(config.at("chat_template"), std::move(tokens), (directory / "tokenizer_config.json").string());
   } catch (const Json::exception& error) {
-    detail::raise_bad_json((directory / "tokenizer_config.json").string(), error.what());
+    detail::raise_bad_json((directory / "tokenizer_config.json").string(), core::json_reason(error.what()));
   }
 }
 

@@ -141,7 +141,7 @@ class TokenizerFileReader : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    problem_ = error.what();
+    problem_ = core::json_reason(error.what());
     return false;
   }
 

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/text/detail/added_tokens.hpp>
 #include <rlalgo/text/detail/bpe.hpp>
@@ -90,7 +91,7 @@ class TokenizerBuilder {
       choose_post_processor();
       fill_tables();
     } catch (const Json::exception& error) {
-      raise_bad_json("tokenizer.json or tokenizer_config.json", error.what());
+      raise_bad_json("tokenizer.json or tokenizer_config.json", core::json_reason(error.what()));
     }
     return std::move(parts_);
   }
