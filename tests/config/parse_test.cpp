@@ -704,6 +704,30 @@ TEST_CASE("every field that a key sets is compared by a resume: changing the key
   }
 }
 
+TEST_CASE("tokens of the tokenizer that a file changes") {
+  const auto read = [](const std::string& more) {
+    return parse(
+        "base_model: m\nrl: grpo\nlearning_rate: 1e-6\nmicro_batch_size: 8\ntrl: {reward_funcs: [rewards.f]}\n"
+        "datasets: [{path: a.jsonl}]\n" +
+        more);
+  };
+  CHECK(read("").token_changes().empty());
+  CHECK_FALSE(read("").settings.contains("tokens"));
+  const text::TokenChanges changes =
+      read(
+          "special_tokens: {eos_token: <e>, pad_token: <p>, additional_special_tokens: [<x>]}\ntokens: [<t>]\n"
+          "added_tokens_overrides: {12: <name>}\n")
+          .token_changes();
+  CHECK(changes.roles == std::map<std::string, std::string>{{"eos_token", "<e>"}, {"pad_token", "<p>"}});
+  CHECK(changes.extra == std::vector<std::string>{"<x>"});
+  CHECK(changes.tokens == std::vector<std::string>{"<t>"});
+  CHECK(changes.renamed == std::map<std::int64_t, std::string>{{12, "<name>"}});
+  CHECK(read("special_tokens: {eos_token: <e>}").settings["special_tokens.eos_token"] == "<e>");
+  CHECK_THROWS_WITH(read("special_tokens: {eos_tokn: <e>}"), Contains("did you mean special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("special_tokens: {eos_token: ''}"), Contains("special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("added_tokens_overrides: {x: <name>}"), Contains("added_tokens_overrides.x"));
+}
+
 TEST_CASE("data_files: a text, a list, or either by split") {
   const auto entry = [](const std::string& files) {
     return parse(

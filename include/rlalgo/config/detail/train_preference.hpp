@@ -36,6 +36,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   });
   prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  if (data.outside) settings.trainer.loop.settings["outside"] = to_json(*data.outside);
   const data::Json inputs_read = fingerprints(config, data);
   require_same_inputs(*world, inputs_read);
   settings.trainer.loop.settings.update(inputs_read);

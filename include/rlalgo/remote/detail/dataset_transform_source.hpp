@@ -53,6 +53,7 @@ row_function, options, extra = None, {}, {}
 def load(question):
     global row_function, options, extra
     path = question["function"]
+    fix_dates()
     function = imported(path, question["paths"])
     parameters = named(function)
     keywords = {}
