@@ -440,8 +440,6 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
-  CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
-        "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: linear\nlr_scheduler_kwargs: {num_cycles: 2}\n"),
               {"config.10: ", "lr_scheduler_kwargs"}) == "");
   CHECK(lacks(error_of(minimal + "optimizer: muon\n"), {"config.10: ", "optimizer muon", "adamw_torch"}) == "");
@@ -489,7 +487,7 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "flash_attention: true\n"),
               {"flash_attention (c.yaml:9) has no effect", "one attention path"}) == "");
   CHECK(lacks(warning_of(minimal + "wandb_project: x\n"), {"wandb_project", "metrics.jsonl"}) == "");
-  CHECK(lacks(warning_of(minimal + "special_tokens: {pad_token: x}\n"), {"special_tokens.pad_token", "padded"}) == "");
+  CHECK(lacks(warning_of(minimal + "eot_tokens: [x]\n"), {"eot_tokens (c.yaml:9)", "special_tokens.eos_token"}) == "");
   CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "never cut"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
   CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16 (c.yaml:9)", "several times as long"}) == "");
