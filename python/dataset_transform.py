@@ -92,6 +92,7 @@ def offer_tokenizer(parameter, directory):
 
 
 def offers(path, directories):
+    fix_dates()
     look_in(directories)
     module_name, _, name = path.rpartition(".")
     try:

@@ -154,7 +154,7 @@ def fix_dates():
     began, host = os.environ.get("RLALGO_START_TIME", ""), os.environ.get("RLALGO_START_HOST", "")
     if host:
         socket.gethostname = platform.node = lambda: host
-    if not began.isdigit():
+    if not began.isdigit() or type(datetime.date) is not type:  # a class of ours is there already
         return
     began = int(began)
     date, moment = datetime.date, datetime.datetime

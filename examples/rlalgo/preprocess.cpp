@@ -66,6 +66,7 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   const core::OutsideInEnvironment environment(settings.outside);
   const run::OutputTrial output(*settings.preference.dataset_prepared_path);
   const config::LanguageModel model = config::load_text_half(settings, config::find_model(settings));
+  for (const std::string& note : model.notes) std::cout << note << "\n";
   RowCounter counter;
   const config::PreferenceData data = config::load_preferences(
       settings, model, config::text_tools(model, settings.trl.chat_template_kwargs), counter.progress());

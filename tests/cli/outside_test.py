@@ -105,8 +105,31 @@ def tokens_that_the_file_changes(c):
     ends = json.loads((c.folder / "out/generation_config.json").read_text())["eos_token_id"]
     ids = json.loads(c.run("tokenize", "--model", "out", stdin='{"text": "<|endoftext|><|im_end|>"}\n').expect(0).out)["ids"]
     assert ends == ids, (ends, ids)
+    c.run("train", pairs(c, special_tokens={"pad_token": "<nobody has it>"}, output_dir="e")).expect(0, "<nobody has it>", "left out")
     c.run("train", pairs(c, special_tokens={"eos_token": "<nobody has it>"}, output_dir="b")).expect(2, "config.47", "<nobody has it>", "b.yaml:")
     c.run("train", pairs(c, added_tokens_overrides={"1": "<x>"}, output_dir="d")).expect(1, "text.11", "added_tokens_overrides")
+
+
+@case
+def an_environment_that_owns_the_data(c):
+    """No datasets: reset says what there is to do."""
+    (c.folder / "mine.py").write_text("""
+class World:
+    def reset(self, seed, **columns):
+        self.n = seed % 7
+        return f"Say {self.n}."
+    def look(self) -> str:
+        '''Looks.'''
+        return "x"
+    def get_reward(self):
+        return float(self.n)
+""")
+    run = {"trl": {"reward_funcs": [], "environment_factory": "mine.World"}}
+    c.run("train", c.config(run, drop=("datasets",))).expect(0)
+    assert "Say " in (c.folder / "out/samples.jsonl").read_text()
+    c.run("train", c.config(run, drop=("datasets", "max_steps"))).expect(2, "config.7", "max_steps")
+    several = {"trl": {"reward_funcs": [], "environment_factory": {"a": "mine.World", "b": "mine.World"}}}
+    c.run("train", c.config(several)).expect(2, "config.10", "several environments", "reset(environment")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ struct LanguageModel {
   std::optional<data::Json> generation_config;      // as on disk
   std::int64_t max_positions = 0;                   // max_position_embeddings
   std::int64_t files = 1;                           // that save() spreads the weights over
+  std::vector<std::string> notes = {};              // for the user, of its files
   std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
@@ -205,6 +206,16 @@ namespace detail {
                      .remedy = remedy});
 }
 
+// A new pad_token that is nothing else.
+[[nodiscard]] inline bool pads_out_of_range(const text::Tokenizer& tokenizer, std::int64_t rows) {
+  const auto& roles = tokenizer.changes().roles;
+  if (!roles.contains("pad_token") || tokenizer.pad_id().value_or(0) < rows) return false;
+  const std::vector<std::string> added = tokenizer.new_tokens();
+  const std::string& pad = roles.at("pad_token");
+  return std::find(added.begin(), added.end(), pad) != added.end() &&
+         std::count_if(roles.begin(), roles.end(), [&](const auto& role) { return role.second == pad; }) == 1;
+}
+
 // A new token needs a row of the embedding, and, unless it only pads, one that is trained.
 inline void check_new_tokens(const RunConfig& config, const text::Tokenizer& tokenizer, std::int64_t rows) {
   for (const std::string& token : tokenizer.new_tokens()) {
@@ -254,7 +265,16 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
 [[nodiscard]] inline LanguageModel load_text_half(const RunConfig& config, const ModelPlaces& places) {
   detail::check_parameter_names(config, places);
   const model::HfConfig base = model::read_hf_config(places.base);
-  text::Tokenizer tokenizer = text::Tokenizer::from_directory(places.tokenizer, config.token_changes());
+  text::TokenChanges changes = config.token_changes();
+  text::Tokenizer tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
+  std::vector<std::string> notes;
+  if (detail::pads_out_of_range(tokenizer, base.decoder.vocab_size)) {
+    notes.push_back("special_tokens.pad_token: " + tokenizer.pad_token() +
+                    " is not in the vocabulary, and the embedding has no row for it: it is left out, for nothing is "
+                    "padded");
+    changes.roles.erase("pad_token");
+    tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
+  }
   detail::check_new_tokens(config, tokenizer, base.decoder.vocab_size);
   const text::SpecialTokens special_tokens = tokenizer.special_tokens();
   LanguageModel out{.directory = places.tokenizer,
@@ -265,6 +285,7 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
                     .decoder = nullptr,
                     .generation_config = std::nullopt,
                     .max_positions = base.decoder.max_position_embeddings,
+                    .notes = std::move(notes),
                     .stop_ids = {}};
   if (out.chosen_template)
     out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,

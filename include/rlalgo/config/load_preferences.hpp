@@ -263,6 +263,7 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
 // Whether rows may depend on the time, the host or the language.
 [[nodiscard]] inline bool reads_outside(const RunConfig& c, const LanguageModel& model) {
   if (model.chat_template && model.chat_template->reads_clock()) return true;
+  if (c.keys.dump().find("strftime_now") != std::string::npos) return true;
   const std::vector<std::string> builtin = data::preference_format_names(preference_family(c));
   for (const auto* entries : {&c.datasets, &c.test_datasets})
     for (const DatasetConfig& entry : *entries)

@@ -77,10 +77,8 @@ struct TrlConfig {
   std::int64_t max_turns = 0;                               // messages of the model; 0 = no limit (rlalgo's own key)
   double environment_timeout = 60.0;                        // seconds for one turn of all episodes (rlalgo's own key)
   std::optional<std::string> rollout_func;                  // module.function that makes the completions
-  // Whether the environment may say what there is to do, without rows: it is a server's.
-  [[nodiscard]] bool prompts_itself() const {
-    return environment_factory && environment_factory->find("://") != std::string::npos;
-  }
+  // Whether the environment may say what there is to do, without rows.
+  [[nodiscard]] bool prompts_itself() const { return environment_factory.has_value(); }
   [[nodiscard]] bool has_turns() const { return environment_factory || !tools.empty(); }
 
   // Completions made by a server (TRL's vllm-serve protocol)
