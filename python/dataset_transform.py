@@ -12,7 +12,7 @@ import inspect
 import math
 import sys
 
-from host import Refusal, imported, look_in, serve, trace_of
+from host import Refusal, fix_dates, imported, look_in, serve, trace_of
 
 
 def plain(value):
@@ -58,6 +58,7 @@ row_function, options, extra = None, {}, {}
 def load(question):
     global row_function, options, extra
     path = question["function"]
+    fix_dates()
     function = imported(path, question["paths"])
     parameters = named(function)
     keywords = {}
@@ -91,6 +92,7 @@ def offer_tokenizer(parameter, directory):
 
 
 def offers(path, directories):
+    fix_dates()
     look_in(directories)
     module_name, _, name = path.rpartition(".")
     try:

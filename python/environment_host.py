@@ -26,7 +26,7 @@ import types
 import typing
 import zlib
 
-from host import Refusal, accepted, imported, serve, trace_of
+from host import Refusal, accepted, fix_dates, imported, serve, trace_of
 
 functions, factory, instances, steps = {}, None, [], False
 event_loop = None
@@ -151,6 +151,7 @@ def public_methods(instance):
 def load(question):
     global factory, steps
     schemas = []
+    fix_dates()
     for path in question["tools"]:
         function = imported(path, question["paths"])
         name = getattr(function, "__name__", path.rpartition(".")[2])

@@ -16,11 +16,13 @@ import sys
 if __name__ == "__main__":
     sys.path[:] = [p for p in sys.path if p]  # the directories to search come with the questions
 
+import datetime
 import importlib
 import importlib.util
 import inspect
 import json
 import os
+import platform
 import select
 import signal
 import socket
@@ -144,6 +146,51 @@ def become_the_worker():
 class Refusal(Exception):
     def __init__(self, kind, message, trace="", **place):
         self.answer = {"error": True, "kind": kind, "message": message, "traceback": trace, **place}
+
+
+def fix_dates():
+    # Functions that tell the date say the moment at which the run began, and the host's name is the one that it began on:
+    # what is made of them is the same when the run goes on. time.time and the clocks that measure go on.
+    began, host = os.environ.get("RLALGO_START_TIME", ""), os.environ.get("RLALGO_START_HOST", "")
+    if host:
+        socket.gethostname = platform.node = lambda: host
+    if not began.isdigit() or type(datetime.date) is not type:  # a class of ours is there already
+        return
+    began = int(began)
+    date, moment = datetime.date, datetime.datetime
+
+    def kind(base, **methods):
+        # A class that stands for `base` in isinstance and when it is pickled.
+        class Meta(type):
+            def __instancecheck__(cls, value):
+                return isinstance(value, base)
+
+            def __subclasscheck__(cls, other):
+                return issubclass(other, base)
+
+        return Meta(base.__name__, (base,), {"__module__": "datetime", "__qualname__": base.__name__, **methods})
+
+    def today(cls):
+        then = date.fromtimestamp(began)
+        return cls(then.year, then.month, then.day)
+
+    def now(cls, tz=None):
+        return cls.fromtimestamp(began, tz)
+
+    def utcnow(cls):
+        return cls.fromtimestamp(began, datetime.timezone.utc).replace(tzinfo=None)
+
+    datetime.date = kind(date, today=classmethod(today))
+    datetime.datetime = kind(moment, now=classmethod(now), today=classmethod(now), utcnow=classmethod(utcnow))
+    for name in ("localtime", "gmtime", "ctime"):
+        setattr(time, name, at_start(getattr(time, name), began))
+    format_time, spell_time, local = time.strftime, time.asctime, time.localtime
+    time.strftime = lambda form, when=None: format_time(form, local() if when is None else when)
+    time.asctime = lambda when=None: spell_time(local() if when is None else when)
+
+
+def at_start(function, began):
+    return lambda seconds=None: function(began if seconds is None else seconds)
 
 
 def trace_of(error):

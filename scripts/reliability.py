@@ -135,6 +135,7 @@ def without_times(text):
 def of_state(state):
     """rlalgo_state.json without what a clock, or the drawing of an id, put there: the digest of its text, too."""
     state = dict(state, run="", xxh64="")
+    state["settings"] = {key: value for key, value in state["settings"].items() if key != "outside"}
     state["files"] = {name: entry for name, entry in state["files"].items() if name != "trainer_state.json"}
     state["window"] = dict(state["window"], entries=[e for e in state["window"]["entries"] if not e[0].startswith("time/")])
     return state
@@ -151,6 +152,7 @@ def comparable(folder):
             out[name] = "</html>" in path.read_text()
         elif name == "run.json":
             info = json.loads(path.read_text())
+            info.get("settings", {}).pop("outside", None)  # the time at which the run began
             out[name] = {key: value for key, value in info.items() if key not in ("id", "started")}
         elif path.name == "rlalgo_state.json":
             out[name] = of_state(json.loads(path.read_text()))

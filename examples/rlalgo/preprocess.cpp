@@ -9,6 +9,7 @@
 
 #include <rlalgo/config/load_preferences.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
 #include <rlalgo/run/output_trial.hpp>
@@ -61,8 +62,11 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   for (const std::string& text : settings.warnings) warning(text);
   if (!settings.preference.dataset_prepared_path) settings.preference.dataset_prepared_path = "last_run_prepared";
   config::check_places(settings);
+  config::take_outside(settings, *config::world_of(settings), {});
+  const core::OutsideInEnvironment environment(settings.outside);
   const run::OutputTrial output(*settings.preference.dataset_prepared_path);
   const config::LanguageModel model = config::load_text_half(settings, config::find_model(settings));
+  for (const std::string& note : model.notes) std::cout << note << "\n";
   RowCounter counter;
   const config::PreferenceData data = config::load_preferences(
       settings, model, config::text_tools(model, settings.trl.chat_template_kwargs), counter.progress());

@@ -79,6 +79,65 @@ TEST_CASE("a model is loaded by its directory alone") {
   CHECK_THROWS_WITH(config::LanguageModel::load("/nowhere/at/all"), Catch::Matchers::Contains("[rlalgo.config.20]"));
 }
 
+TEST_CASE("special_tokens change roles, ends and what is saved; a new token needs a row of the embedding") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  config::RunConfig run = run_with(quickstart.string());
+  const config::LanguageModel plain = config::load_language_model(run);
+  const auto before = plain.generation_config->at("eos_token_id");
+  run.eos_token = "<|endoftext|>";
+  run.additional_special_tokens = {"<|im_start|>"};
+  const config::LanguageModel model = config::load_language_model(run);
+  const std::int32_t end = *plain.tokenizer.token_id("<|endoftext|>");
+  REQUIRE(end != plain.tokenizer.eos_id());
+  CHECK(model.tokenizer.eos_id() == end);
+  CHECK(model.stop_ids == std::vector<data::TokenId>{*plain.tokenizer.eos_id(), end});
+  CHECK(model.chat_template->special_tokens().get("eos_token") == "<|endoftext|>");
+  CHECK(model.tokenizer.new_tokens().empty());
+  CHECK(model.encode("How many pears?<|im_end|>") == plain.encode("How many pears?<|im_end|>"));
+  model.save(folder);
+  const data::Json ends = data::Json::parse(bytes(folder / "generation_config.json"))["eos_token_id"];
+  CHECK(ends == data::Json({end, before.is_array() ? before[0] : before}));
+  const config::LanguageModel again = config::load_language_model(run_with(folder.string()));
+  CHECK(again.tokenizer.eos_id() == end);
+  CHECK(again.tokenizer.special_tokens().extra == std::vector<std::string>{"<|im_start|>"});
+  CHECK(again.tokenizer.vocab_size() == plain.tokenizer.vocab_size());
+  CHECK(again.encode("a<|im_start|>b") == plain.encode("a<|im_start|>b"));
+
+  const auto rows = static_cast<std::size_t>(plain.decoder->config().vocab_size);
+  const bool room = plain.tokenizer.vocab_size() < rows;
+  run.tokens = {"<brand new>"};
+  const auto half = [&] { return config::load_text_half(run, config::find_model(run)); };
+  if (room) CHECK(half().tokenizer.new_tokens() == std::vector<std::string>{"<brand new>"});
+  run.tokens.clear();
+  for (std::size_t i = plain.tokenizer.vocab_size(); i <= rows; ++i)
+    run.tokens.push_back("<new " + std::to_string(i) + ">");
+  CHECK_THROWS_WITH(half(), Catch::Contains("[rlalgo.config.47]") && Catch::Contains(std::to_string(rows) + " rows"));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("added_tokens_overrides gives an added token another name, in every file") {
+  std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(name.data());
+  config::RunConfig run = run_with(quickstart.string());
+  const config::LanguageModel plain = config::load_language_model(run);
+  const std::int32_t id = *plain.tokenizer.token_id("<|im_start|>");
+  run.added_tokens_overrides = {{std::to_string(id), "<|turn|>"}};
+  const config::LanguageModel model = config::load_language_model(run);
+  CHECK(model.tokenizer.encode("<|turn|>") == std::vector<std::int32_t>{id});
+  CHECK_FALSE(model.tokenizer.token_id("<|im_start|>"));
+  model.save(folder);
+  const config::LanguageModel again = config::load_language_model(run_with(folder.string()));
+  CHECK(again.tokenizer.encode("<|turn|>") == std::vector<std::int32_t>{id});
+  CHECK(again.tokenizer.vocab_size() == plain.tokenizer.vocab_size());
+  const auto half = [&] { return config::load_text_half(run, config::find_model(run)); };
+  run.added_tokens_overrides = {{"3", "<|turn|>"}};
+  CHECK_THROWS_WITH(half(), Catch::Contains("[rlalgo.text.11]") && Catch::Contains("id 3"));
+  run.added_tokens_overrides = {{std::to_string(id), "<|im_end|>"}};
+  CHECK_THROWS_WITH(half(), Catch::Contains("[rlalgo.text.11]") && Catch::Contains("has that name"));
+  fs::remove_all(folder);
+}
+
 TEST_CASE("texts and names are judged without the weights") {
   std::string name = (fs::temp_directory_path() / "rlalgo_lm_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());

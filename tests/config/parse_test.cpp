@@ -438,8 +438,6 @@ TEST_CASE("what this build lacks is an error that says what works, never ignored
   CHECK(lacks(error_of(minimal + "adapter: llama-adapter\n"), {"config.10: ", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_4bit: true\n"), {"config.10: ", "load_in_4bit", "adapter: lora"}) == "");
   CHECK(lacks(error_of(minimal + "load_in_8bit: true\n"), {"config.10: ", "load_in_8bit", "adapter: lora"}) == "");
-  CHECK(lacks(error_of(minimal + "special_tokens: {eos_token: x}\n"), {"config.10: ", "special_tokens.eos_token"}) ==
-        "");
   CHECK(lacks(error_of(minimal + "lr_scheduler: linear\nlr_scheduler_kwargs: {num_cycles: 2}\n"),
               {"config.10: ", "lr_scheduler_kwargs"}) == "");
   CHECK(lacks(error_of(minimal + "optimizer: dion\n"), {"config.10: ", "optimizer dion", "adamw_torch"}) == "");
@@ -637,7 +635,7 @@ TEST_CASE("keys without effect give one warning with the reason, unless they are
   CHECK(lacks(warning_of(minimal + "flash_attention: true\n"),
               {"flash_attention (c.yaml:9) has no effect", "one attention path"}) == "");
   CHECK(lacks(warning_of(minimal + "wandb_project: x\n"), {"wandb_project", "metrics.jsonl"}) == "");
-  CHECK(lacks(warning_of(minimal + "special_tokens: {pad_token: x}\n"), {"special_tokens.pad_token", "padded"}) == "");
+  CHECK(lacks(warning_of(minimal + "eot_tokens: [x]\n"), {"eot_tokens (c.yaml:9)", "special_tokens.eos_token"}) == "");
   CHECK(lacks(warning_of(minimal + "sequence_len: 1024\n"), {"sequence_len", "never cut"}) == "");
   CHECK(lacks(warning_of(minimal + "lora_r: 8\n"), {"lora_r", "no adapter"}) == "");
   CHECK(lacks(warning_of(minimal + "bf16: true\n"), {"bf16 (c.yaml:9)", "several times as long"}) == "");
@@ -854,6 +852,30 @@ TEST_CASE("every field that a key sets is compared by a resume: changing the key
     }
     CHECK(changed[key] != value);
   }
+}
+
+TEST_CASE("tokens of the tokenizer that a file changes") {
+  const auto read = [](const std::string& more) {
+    return parse(
+        "base_model: m\nrl: grpo\nlearning_rate: 1e-6\nmicro_batch_size: 8\ntrl: {reward_funcs: [rewards.f]}\n"
+        "datasets: [{path: a.jsonl}]\n" +
+        more);
+  };
+  CHECK(read("").token_changes().empty());
+  CHECK_FALSE(read("").settings.contains("tokens"));
+  const text::TokenChanges changes =
+      read(
+          "special_tokens: {eos_token: <e>, pad_token: <p>, additional_special_tokens: [<x>]}\ntokens: [<t>]\n"
+          "added_tokens_overrides: {12: <name>}\n")
+          .token_changes();
+  CHECK(changes.roles == std::map<std::string, std::string>{{"eos_token", "<e>"}, {"pad_token", "<p>"}});
+  CHECK(changes.extra == std::vector<std::string>{"<x>"});
+  CHECK(changes.tokens == std::vector<std::string>{"<t>"});
+  CHECK(changes.renamed == std::map<std::int64_t, std::string>{{12, "<name>"}});
+  CHECK(read("special_tokens: {eos_token: <e>}").settings["special_tokens.eos_token"] == "<e>");
+  CHECK_THROWS_WITH(read("special_tokens: {eos_tokn: <e>}"), Contains("did you mean special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("special_tokens: {eos_token: ''}"), Contains("special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("added_tokens_overrides: {x: <name>}"), Contains("added_tokens_overrides.x"));
 }
 
 TEST_CASE("data_files: a text, a list, or either by split") {

@@ -74,6 +74,34 @@ def functions_get_what_they_name():
 
 
 @case
+def dates_are_those_of_the_start():
+    program = """
+import host, sys
+host.fix_dates()
+import copy, datetime, pickle, platform, socket, time
+from datetime import date
+moment = datetime.datetime.now()
+print(date.today(), moment, datetime.datetime.now(datetime.timezone.utc), datetime.datetime.utcnow(), datetime.datetime.today() == moment)
+print(time.strftime("%Y-%m-%d"), time.ctime(), time.asctime(), time.localtime().tm_hour, time.gmtime().tm_hour, time.gmtime(0).tm_year, time.strftime("%Y", time.gmtime(0)))
+print(socket.gethostname(), platform.node(), time.time() > 1.7e9, time.monotonic() > 0)
+assert isinstance(moment, datetime.datetime) and isinstance(moment, date) and issubclass(datetime.datetime, date) and not isinstance(3, date)
+assert pickle.loads(pickle.dumps(moment)) == moment == copy.deepcopy(moment)
+assert moment + datetime.timedelta(days=1) > moment and datetime.datetime(2020, 1, 2).year == 2020
+assert datetime.datetime.strptime("2020-03-04", "%Y-%m-%d").day == 4 and date.fromisoformat("2020-03-04").month == 3
+"""
+    fixed = {"RLALGO_START_TIME": "1000000000", "RLALGO_START_HOST": "there", "TZ": "Asia/Tokyo"}
+    told = subprocess.run([sys.executable, "-c", program], env={**os.environ, **fixed, "PYTHONPATH": str(ROOT / "python")},
+                          capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told[0] == "2001-09-09 2001-09-09 10:46:40 2001-09-09 01:46:40+00:00 2001-09-09 01:46:40 True", told[0]
+    assert told[1] == "2001-09-09 Sun Sep  9 10:46:40 2001 Sun Sep  9 10:46:40 2001 10 1 1970 1970", told[1]
+    assert told[2] == "there there True True", told[2]
+    free = subprocess.run([sys.executable, "-c", "import host, datetime; host.fix_dates(); print(datetime.date.today().year)"],
+                          env={**{k: v for k, v in os.environ.items() if k != "RLALGO_START_TIME"}, "PYTHONPATH": str(ROOT / "python")},
+                          capture_output=True, text=True, check=True).stdout
+    assert int(free) > 2024
+
+
+@case
 def missing_modules_and_functions_are_refused_by_name():
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "mine_of_the_test.py").write_text("def f(): pass\nclass G: pass\n")

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/config/train.hpp>
 #include <rlalgo/run/interrupt.hpp>
@@ -66,6 +67,9 @@ namespace detail {
   detail::EvaluationTask task{.weights = detail::find_weights(config, checkpoint, messages)};
   config.resume_from_checkpoint.reset();
   config.auto_resume_from_checkpoints = false;
+  take_outside(config, *world_of(config),
+               task.weights.empty() ? std::optional<core::Outside>() : kept_outside(task.weights));
+  const core::OutsideInEnvironment environment(config.outside);
   (void)tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
                                    [&] { return detail::train_or_evaluate(config, messages, &task); });
   return {.model = task.weights.empty() ? config.base_model : task.weights.string(), .record = std::move(task.record)};

@@ -5,12 +5,16 @@
 // with in f32 whatever the file holds, or in bf16 when the configuration says so. A whole model is saved in the dtype of the base's
 // files, unless `float32: true` asks for what was computed with; checkpoints to go on from are always that, to the bit.
 //
-// Errors (usage): [rlalgo.config.20] base_model is neither; [.21] messages without a chat template. Those of
-// model/load.hpp and text/tokenizer.hpp.
+// special_tokens, tokens and added_tokens_overrides change the tokenizer, and are saved with it; a new eos_token ends
+// completions beside the model's ends, and comes first in generation_config.json.
+//
+// Errors (usage): [rlalgo.config.20] base_model is neither; [.21] messages without a chat template; [.47] a new token for
+// which the model has no embedding, or an adapter trains none. Those of model/load.hpp and text/tokenizer.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -51,6 +55,8 @@ struct LanguageModel {
   std::int64_t files = 1;                           // that save() spreads the weights over
   run::ModelCard card = {};                         // of a training; base and kind are filled in by save()
   model::SavedDtype output_dtype = model::SavedDtype::stored;  // of what others open
+  std::vector<std::string> notes = {};              // for the user, of its files
+  std::time_t started = 0;                          // what templates take for the time; 0: the clock
   std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the
@@ -82,9 +88,11 @@ struct LanguageModel {
   [[nodiscard]] std::shared_ptr<const text::ChatTemplate> template_of(const DatasetConfig& entry) const {
     if (!entry.has_template()) return nullptr;
     return core::located(entry.place.text(), [&] {
-      return std::make_shared<const text::ChatTemplate>(
+      auto out = std::make_shared<text::ChatTemplate>(
           text::ChatTemplate::select(entry.chat_template.value_or(""), entry.chat_template_jinja,
                                      text::ChatTemplate::from_directory(directory), tokenizer.special_tokens()));
+      out->fix_time(started);
+      return std::shared_ptr<const text::ChatTemplate>(std::move(out));
     });
   }
 
@@ -108,10 +116,21 @@ struct LanguageModel {
       model::save_decoder(*decoder, target, {.generation_config = generation_config, .files = files, .dtype = dtype});
     core::write_file(target / run::model_card_file, run::to_text(of_it));
     tokenizer.save(target);
-    if (chosen_template)
+    if (chosen_template || (chat_template && core::exists(directory / "chat_template.jinja")))
       core::write_file(target / "chat_template.jinja", chat_template->source());
-    else if (core::exists(directory / "chat_template.jinja"))
-      core::write_file(target / "chat_template.jinja", chat_template->source());
+    if (!chosen_template) copy_further_templates(target);
+  }
+
+ private:
+  void copy_further_templates(const std::filesystem::path& target) const {
+    static constexpr const char* folder = "additional_chat_templates";
+    constexpr std::uint64_t most = std::uint64_t{16} << 20U;  // bytes of a template
+    std::error_code absent;
+    for (const auto& entry : std::filesystem::directory_iterator(directory / folder, absent)) {
+      if (entry.path().extension() != ".jinja") continue;
+      std::filesystem::create_directories(target / folder);
+      core::write_file(target / folder / entry.path().filename(), core::read_regular_file(entry.path(), most).text);
+    }
   }
 };
 
@@ -205,24 +224,111 @@ inline void check_parameter_names(const RunConfig& config, const ModelPlaces& pl
   return out;
 }
 
+namespace detail {
+
+[[noreturn]] inline void refuse_new_token(const RunConfig& config, const std::string& token, const std::string& found,
+                                          const std::string& expected, const std::string& remedy) {
+  std::string where = config.file;
+  for (const char* key : {"tokens", "special_tokens.bos_token", "special_tokens.eos_token", "special_tokens.pad_token",
+                          "special_tokens.unk_token", "special_tokens.additional_special_tokens"})
+    if (config.was_set(key)) where = config.place(key);
+  core::raise_usage("config", 47,
+                    {.what = "the token '" + token + "' is new to the tokenizer, and cannot be trained",
+                     .found = found,
+                     .expected = expected,
+                     .where = where,
+                     .remedy = remedy});
+}
+
+// A new pad_token that is nothing else.
+[[nodiscard]] inline bool pads_out_of_range(const text::Tokenizer& tokenizer, std::int64_t rows) {
+  const auto& roles = tokenizer.changes().roles;
+  if (!roles.contains("pad_token") || tokenizer.pad_id().value_or(0) < rows) return false;
+  const std::vector<std::string> added = tokenizer.new_tokens();
+  const std::string& pad = roles.at("pad_token");
+  return std::find(added.begin(), added.end(), pad) != added.end() &&
+         std::count_if(roles.begin(), roles.end(), [&](const auto& role) { return role.second == pad; }) == 1;
+}
+
+// A new token needs a row of the embedding, and, unless it only pads, one that is trained.
+inline void check_new_tokens(const RunConfig& config, const text::Tokenizer& tokenizer, std::int64_t rows) {
+  for (const std::string& token : tokenizer.new_tokens()) {
+    const std::int64_t id = tokenizer.token_id(token).value_or(0);
+    if (id >= rows)
+      refuse_new_token(
+          config, token,
+          "it would be token " + std::to_string(id) + ", and the embedding has " + std::to_string(rows) + " rows",
+          "a token of the vocabulary, or a free row",
+          "name a token that tokenizer.json has, rename a reserved one (added_tokens_overrides), or "
+          "resize the embedding beforehand");
+    const auto& roles = tokenizer.changes().roles;
+    const bool means = std::any_of(roles.begin(), roles.end(),
+                                   [&](const auto& role) { return role.second == token && role.first != "pad_token"; });
+    if (!means || !config.lora) continue;
+    const auto& whole = config.lora->modules_to_save;
+    const auto saved = [&](const char* name) { return std::find(whole.begin(), whole.end(), name) != whole.end(); };
+    if (!saved("embed_tokens") || !saved("lm_head"))
+      refuse_new_token(config, token, "an adapter that leaves the embedding as it is",
+                       "lora_modules_to_save: [embed_tokens, lm_head]",
+                       "set that, or name a token that tokenizer.json has");
+  }
+}
+
+// Roles that the configuration sets, in generation_config.json: the end first, before those that it has.
+inline void align_generation_config(const text::Tokenizer& tokenizer, const model::HfConfig& base,
+                                    std::optional<data::Json>& generation) {
+  const auto& roles = tokenizer.changes().roles;
+  if (!roles.contains("eos_token") && !roles.contains("bos_token") && !roles.contains("pad_token")) return;
+  if (!generation) generation = model::detail::default_generation_config(base.json);
+  data::Json& config = *generation;
+  if (roles.contains("eos_token")) {
+    data::Json ends = data::Json::array({*tokenizer.eos_id()});
+    const data::Json before = config.value("eos_token_id", data::Json());
+    for (const data::Json& id : before.is_array() ? before : data::Json::array({before}))
+      if (id.is_number_integer() && id != ends[0]) ends.push_back(id);
+    config["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
+  }
+  if (roles.contains("bos_token")) config["bos_token_id"] = *tokenizer.bos_id();
+  if (roles.contains("pad_token")) config["pad_token_id"] = *tokenizer.pad_id();
+}
+
+}  // namespace detail
+
 // Everything of the model but its weights: texts become token ids with it. What config.json says of an adapter's or
 // unfrozen parameters' names is checked here, too.
 [[nodiscard]] inline LanguageModel load_text_half(const RunConfig& config, const ModelPlaces& places) {
   detail::check_parameter_names(config, places);
+  const model::HfConfig base = model::read_hf_config(places.base);
+  text::TokenChanges changes = config.token_changes();
+  text::Tokenizer tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
+  std::vector<std::string> notes;
+  if (detail::pads_out_of_range(tokenizer, base.decoder.vocab_size)) {
+    notes.push_back("special_tokens.pad_token: " + tokenizer.pad_token() +
+                    " is not in the vocabulary, and the embedding has no row for it: it is left out, for nothing is "
+                    "padded");
+    changes.roles.erase("pad_token");
+    tokenizer = text::Tokenizer::from_directory(places.tokenizer, changes);
+  }
+  detail::check_new_tokens(config, tokenizer, base.decoder.vocab_size);
+  const text::SpecialTokens special_tokens = tokenizer.special_tokens();
   LanguageModel out{.directory = places.tokenizer,
                     .base_model = places.base_model,
-                    .tokenizer = text::Tokenizer::from_directory(places.tokenizer),
-                    .chat_template = text::ChatTemplate::from_directory(places.tokenizer),
+                    .tokenizer = std::move(tokenizer),
+                    .chat_template = text::ChatTemplate::from_directory(places.tokenizer, special_tokens),
                     .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),
                     .decoder = nullptr,
                     .generation_config = std::nullopt,
-                    .max_positions = model::read_hf_config(places.base).decoder.max_position_embeddings,
+                    .max_positions = base.decoder.max_position_embeddings,
+                    .notes = std::move(notes),
                     .stop_ids = {}};
   if (out.chosen_template)
     out.chat_template = text::ChatTemplate::select(config.chat_template.value_or(""), config.chat_template_jinja,
-                                                   out.chat_template, out.tokenizer.special_tokens());
+                                                   out.chat_template, special_tokens);
+  out.started = config.outside.time;
+  if (out.chat_template) out.chat_template->fix_time(out.started);
   if (const auto generation = model::read_generation_config(places.base)) out.generation_config = generation->json;
   if (config.float32) out.output_dtype = model::SavedDtype::computed;
+  detail::align_generation_config(out.tokenizer, base, out.generation_config);
   out.stop_ids = stop_ids(places.base, &out.tokenizer);
   return out;
 }

@@ -26,6 +26,7 @@
 
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/python_dataset.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/interruption.hpp>
@@ -43,6 +44,7 @@ struct PreferenceData {
   std::shared_ptr<data::AnswerSet> evaluation;  // null: no evaluation data
   std::vector<std::string> notes;               // for the user: what was read, cut and dropped
   bool prepared = false;                        // read from dataset_prepared_path
+  std::optional<core::Outside> outside = {};    // what they were prepared with, where that is not the run's own
 };
 
 [[nodiscard]] inline data::PreferenceFamily preference_family(const RunConfig& c) { return recipe_of(c).family; }
@@ -243,8 +245,12 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
            std::to_string(c.dataset_exact_deduplication))
       .add(c.trl.chat_template_kwargs.dump())
       .add(model.chat_template ? model.chat_template->source() : "");
+  const text::TokenChanges changes = c.token_changes();
+  if (!changes.empty())
+    digest.add(data::Json({changes.roles, changes.tokens, changes.extra}).dump()).add(c.added_tokens_overrides.dump());
   data::add_file(digest, model.directory / "tokenizer.json");
   data::add_file(digest, model.directory / "tokenizer_config.json");
+  data::add_file(digest, model.directory / "config.json");  // its model_type names the tokenizer's class
   for (const auto* entries : {&c.datasets, &c.test_datasets}) {
     digest.add(std::to_string(entries->size()));
     for (const DatasetConfig& entry : *entries) {
@@ -265,6 +271,19 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
   return digest.hex();
 }
 
+// Whether rows may depend on the time, the host or the language.
+[[nodiscard]] inline bool reads_outside(const RunConfig& c, const LanguageModel& model) {
+  if (model.chat_template && model.chat_template->reads_clock()) return true;
+  if (c.keys.dump().find("strftime_now") != std::string::npos) return true;
+  const std::vector<std::string> builtin = data::preference_format_names(preference_family(c));
+  for (const auto* entries : {&c.datasets, &c.test_datasets})
+    for (const DatasetConfig& entry : *entries) {
+      const auto own = model.template_of(entry);
+      if (is_python_dataset(entry, builtin, c) || (own != nullptr && own->reads_clock())) return true;
+    }
+  return false;
+}
+
 [[nodiscard]] inline PreferenceData find_or_make(const RunConfig& c, const LanguageModel& model,
                                                  const data::TextTools& tools, const RowProgress& progress) {
   const EntryRender own = [&](const DatasetConfig& entry) {
@@ -275,8 +294,13 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
   const std::string key = preparation_key(c, model);
   const std::filesystem::path file =
       std::filesystem::path(*c.preference.dataset_prepared_path) / ("answers-" + key + ".bin");
-  if (auto known = data::read_prepared(file, key)) {
+  auto known = data::read_prepared(file, key);
+  const auto then = known ? outside_of(data::Json::parse(known->outside, nullptr, false)) : std::nullopt;
+  // A run that goes on has rows of its own time: what was prepared at another is made again, if it tells.
+  if (known && c.outside_kept && then && *then != c.outside && reads_outside(c, model)) known.reset();
+  if (known) {
     PreferenceData out;
+    if (!c.outside_kept) out.outside = then;
     out.train = std::make_shared<data::AnswerSet>(std::move(known->train));
     if (!known->evaluation.empty()) out.evaluation = std::make_shared<data::AnswerSet>(std::move(known->evaluation));
     out.notes = std::move(known->notes);
@@ -285,8 +309,9 @@ inline std::shared_ptr<data::AnswerSet> selected(const Examples& examples, std::
     return out;
   }
   PreferenceData out = make_preferences(c, tools, progress, own);
-  data::write_prepared(
-      file, key, {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()), out.notes});
+  data::write_prepared(file, key,
+                       {*out.train, out.evaluation ? *out.evaluation : data::AnswerSet(out.train->per_example()),
+                        out.notes, to_json(c.outside).dump()});
   return out;
 }
 

@@ -35,6 +35,7 @@ struct FreeKey {
       {"tokenizer_config", place},
       {"lora_model_dir", place},
       {"output_dir", place},
+      {"outside", "a run that goes on has that of its checkpoint; what is made of it is compared by content"},
       {"dataset_prepared_path", place},
       {"datasets", rows},
       {"test_datasets", rows},

@@ -19,11 +19,13 @@
 #include <rlalgo/config/node.hpp>
 #include <rlalgo/config/preference_config.hpp>
 #include <rlalgo/config/sharding_config.hpp>
+#include <rlalgo/core/outside.hpp>
 #include <rlalgo/data/chat_template_format.hpp>
 #include <rlalgo/data/load.hpp>
 #include <rlalgo/data/shard.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/optim/schedule.hpp>
+#include <rlalgo/text/special_tokens.hpp>
 
 namespace rlalgo::distributed {
 class World;
@@ -95,10 +97,8 @@ struct TrlConfig {
   std::int64_t max_turns = 0;                               // messages of the model; 0 = no limit (rlalgo's own key)
   double environment_timeout = 60.0;                        // seconds for one turn of all episodes (rlalgo's own key)
   std::optional<std::string> rollout_func;                  // module.function that makes the completions
-  // Whether the environment may say what there is to do, without rows: it is a server's.
-  [[nodiscard]] bool prompts_itself() const {
-    return environment_factory && environment_factory->find("://") != std::string::npos;
-  }
+  // Whether the environment may say what there is to do, without rows.
+  [[nodiscard]] bool prompts_itself() const { return environment_factory.has_value(); }
   [[nodiscard]] bool has_turns() const { return environment_factory || !tools.empty(); }
 
   // Completions made by a server (TRL's vllm-serve protocol)
@@ -204,6 +204,10 @@ struct RunConfig {
   std::optional<std::string> tokenizer_config;  // base_model unless set
   std::optional<std::string> chat_template;
   std::optional<std::string> chat_template_jinja;
+  std::optional<std::string> bos_token, eos_token, pad_token, unk_token;  // of special_tokens
+  std::vector<std::string> additional_special_tokens;                     // of special_tokens
+  std::vector<std::string> tokens;                                        // found in texts like added tokens
+  data::Json added_tokens_overrides = nullptr;                            // id of an added token → its new text
 
   // Adapter: lora_* and peft_* keys, which lora_model_dir overrides
   std::optional<model::LoraConfig> lora;      // set by adapter: lora
@@ -288,7 +292,24 @@ struct RunConfig {
   std::string file;                            // the configuration file
   data::Json keys = nullptr;                   // everything it says, overrides included
   data::Json settings = data::Json::object();  // full key → effective value of every key that was read and has one
+  core::Outside outside = {};                  // what the run reads of the world around it (config/outside.hpp)
+  bool outside_kept = false;                   // it is a checkpoint's
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks of the run; null: one
+
+  // What the keys above change of the tokenizer's tokens.
+  [[nodiscard]] text::TokenChanges token_changes() const {
+    text::TokenChanges out{.renamed = {}, .roles = {}, .tokens = tokens, .extra = additional_special_tokens};
+    if (added_tokens_overrides.is_object())
+      for (const auto& [id, name] : added_tokens_overrides.items()) out.renamed[std::stoll(id)] = name;
+    const auto role = [&](const char* name, const std::optional<std::string>& token) {
+      if (token) out.roles[name] = *token;
+    };
+    role("bos_token", bos_token);
+    role("eos_token", eos_token);
+    role("pad_token", pad_token);
+    role("unk_token", unk_token);
+    return out;
+  }
 
   [[nodiscard]] bool was_set(const std::string& key) const { return given.contains(key); }
   // Of trl.async_schedule: record, recorded.

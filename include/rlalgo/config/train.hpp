@@ -3,7 +3,8 @@
 //   const RunConfig run = load_run_config("config.yaml");
 //   const run::Outcome outcome = train(run);          // outcome.step steps done; model and report in run.output_dir
 //
-// Order: places and whether files can be made in them; data, environment, rewards; tokenizer and prompts as token ids
+// What the run reads of time, language and host is taken first (outside.hpp), and found by the Python processes in their
+// environment. Order: places and whether files can be made in them; data, environment, rewards; tokenizer and prompts as token ids
 // (online) or preference data (offline); what a checkpoint to resume from says; the model's weights, reference, then the
 // loop of run/loop.hpp with its logs, checkpoints and resume. So everything that can be refused without the weights is
 // refused before they are loaded. The signals of run/interrupt.hpp end the run: with a checkpoint while it is under way,
@@ -22,6 +23,7 @@
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/device.hpp>
 #include <rlalgo/config/method_of.hpp>
+#include <rlalgo/config/outside.hpp>
 #include <rlalgo/config/places.hpp>
 #include <rlalgo/config/ranks.hpp>
 #include <rlalgo/config/run_config.hpp>
@@ -50,12 +52,15 @@ namespace detail {
   const auto world = world_of(config);
   form_groups(config, *world);
   require_agreement(config, *world);
+  RunConfig fixed = config;
+  take_outside(fixed, *world, outside_to_resume(config));
+  const core::OutsideInEnvironment environment(fixed.outside);
   std::optional<run::OutputTrial> output, prepared;
   if (world->rank() == 0) output.emplace(config.output_dir);
   if (world->rank() == 0 && is_preference(config) && config.preference.dataset_prepared_path)
     prepared.emplace(*config.preference.dataset_prepared_path);
   return tensor::with_memory_errors(device_of(config), std::string(memory_remedy),
-                                    [&] { return detail::train_or_evaluate(config, messages, nullptr); });
+                                    [&] { return detail::train_or_evaluate(fixed, messages, nullptr); });
 }
 
 }  // namespace rlalgo::config

@@ -1,6 +1,6 @@
 // Tokenized preference data, and reference log-probs, on disk: prepared once, read again by later runs.
 //
-//   file = "rlalgo answers 3\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
+//   file = "rlalgo answers 4\n" · key · arrays (a count of 8 bytes, then the elements, padded to 8 bytes) · digest
 //
 // Neither side holds the ids in memory: they are written through a buffer and read by mapping the file.
 //
@@ -112,6 +112,7 @@ bool get_answers(KeyedReader& in, AnswerSet& set);
 struct PreparedAnswers {
   AnswerSet train, evaluation;  // evaluation empty: none
   std::vector<std::string> notes;
+  std::string outside = {};  // what they may have read of the world around them, as JSON; empty: not known
 };
 
 void write_prepared(const std::filesystem::path& path, const std::string& key, const PreparedAnswers& prepared);

@@ -36,7 +36,7 @@ struct ChatOptions {
   Json tools = nullptr;                 // list of JSON schemas
   Json documents = nullptr;
   Json kwargs = Json::object();  // further variables and arguments, null = none; they win over special tokens
-  std::time_t now = 0;           // for strftime_now; 0 = the clock
+  std::time_t now = 0;           // for strftime_now; 0 = the template's own (fix_time), else the clock
 };
 
 // Messages, a list of objects, as templates see them.
@@ -50,7 +50,9 @@ class ChatTemplate {
   // The template of a model directory: chat_template.jinja with the files of additional_chat_templates, else
   // chat_template in tokenizer_config.json (a string, or a list of {name, template}). Nothing if it has none. Of several
   // that are named, tool_use renders what has tools, default the rest; without a default that is an error of the template.
-  static std::optional<ChatTemplate> from_directory(const std::filesystem::path& directory);
+  // `special_tokens`: those of the tokenizer in use; none given: those that the directory's files name.
+  static std::optional<ChatTemplate> from_directory(const std::filesystem::path& directory,
+                                                    const std::optional<SpecialTokens>& special_tokens = {});
 
   // The source of a bundled template; nothing if there is none of that name.
   static std::optional<std::string_view> bundled(std::string_view name);
@@ -64,6 +66,11 @@ class ChatTemplate {
   static std::string bundled_names();
 
   [[nodiscard]] std::string render(const Json& messages, const ChatOptions& options = {}) const;
+
+  // What strftime_now says from here on, instead of the clock.
+  void fix_time(std::time_t now) { now_ = now; }
+  // Whether a rendering may depend on the time.
+  [[nodiscard]] bool reads_clock() const;
 
   [[nodiscard]] const std::string& source() const noexcept { return default_.source(); }
   [[nodiscard]] const SpecialTokens& special_tokens() const noexcept { return special_tokens_; }
@@ -93,6 +100,7 @@ class ChatTemplate {
   JinjaTemplate default_;
   std::optional<JinjaTemplate> tool_use_;
   SpecialTokens special_tokens_;
+  std::time_t now_ = 0;
 };
 
 }  // namespace rlalgo::text

@@ -20,6 +20,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/outside.hpp>
 #include <rlalgo/text/detail/jinja_engine.hpp>
 #include <rlalgo/text/special_tokens.hpp>
 
@@ -29,7 +30,7 @@ struct JinjaOptions {
   // Operations, and pieces of the text and lists that are walked through or made: bounds time and memory
   // (jinja_meter.hpp). A long chat needs some ten thousand.
   std::size_t step_limit = 20'000'000;
-  std::time_t now = 0;  // what strftime_now calls the time; 0 = the clock
+  std::time_t now = 0;  // what strftime_now calls the time; 0 = RLALGO_START_TIME, else the clock
 };
 
 class JinjaTemplate {
@@ -40,7 +41,7 @@ class JinjaTemplate {
 
   // variables: an object, name → value.
   [[nodiscard]] std::string render(const Json& variables, const JinjaOptions& options = {}) const {
-    const std::time_t now = options.now != 0 ? options.now : std::time(nullptr);
+    const std::time_t now = options.now != 0 ? options.now : core::start_time();
     return detail::JinjaEngine<void>::render(*parsed_, variables, options.step_limit, now, name_);
   }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -118,6 +119,18 @@ struct SpecialTokens {
           (value.is_string() || value.is_null() || (value.is_object() && value.contains("content"))))
         out.set(key, value);
   }
+};
+
+// What a configuration changes of a tokenizer's tokens, in this order: names of added tokens; roles; tokens that are found
+// in a text like added ones; special tokens without a role, which replace those of the files. What the vocabulary does not
+// have gets the ids after its last one.
+struct TokenChanges {
+  std::map<std::int64_t, std::string> renamed;  // id of an added token → its new text
+  std::map<std::string, std::string> roles;     // "eos_token" → "<|im_end|>"
+  std::vector<std::string> tokens;
+  std::vector<std::string> extra;
+
+  [[nodiscard]] bool empty() const { return renamed.empty() && roles.empty() && tokens.empty() && extra.empty(); }
 };
 
 }  // namespace rlalgo::text

@@ -15,7 +15,7 @@
 // Errors: [rlalgo.text.1] a file is missing or unreadable. [rlalgo.text.2] not JSON, or a field of the wrong form.
 // [rlalgo.text.3] a model, normalizer, pre-tokenizer, post-processor or decoder that is not supported, by name.
 // [rlalgo.text.4] a splitting pattern that cannot be used. [rlalgo.text.5] no merges, or parts that contradict each
-// other.
+// other. [rlalgo.text.11] a token cannot be renamed.
 //
 // Departures: tokenizer_config.json's clean_up_tokenization_spaces is ignored, as transformers 5 ignores it for BPE. A
 // tokenizer without pad_token pads with eos_token. Truncation and padding settings in tokenizer.json are not applied. A
@@ -45,7 +45,7 @@ class Tokenizer {
  public:
   using Id = std::int32_t;
 
-  static Tokenizer from_directory(const std::filesystem::path& directory);
+  static Tokenizer from_directory(const std::filesystem::path& directory, const TokenChanges& changes = {});
   [[noreturn]] static void raise_missing(const std::filesystem::path& directory);
 
   // tokenizer.json as a string, the other two files as JSON (null: absent).
@@ -70,14 +70,18 @@ class Tokenizer {
   [[nodiscard]] const SpecialTokens& special_tokens() const;
   [[nodiscard]] bool is_special(Id id) const;
 
+  // What was changed when it was read, and the tokens among that which its files do not have.
+  [[nodiscard]] const TokenChanges& changes() const;
+  [[nodiscard]] std::vector<std::string> new_tokens() const;
+
   // One above the highest id. A model may have more embedding rows than that.
   [[nodiscard]] std::size_t vocab_size() const;
 
   // tokenizer_config.json as read; null if there was none.
   [[nodiscard]] const Json& config() const { return *config_; }
 
-  // Copies the tokenizer's files into a directory. tokenizer_config.json gets the pad_token in use, and the class where
-  // that changes what tokenizer.json says: config.json need not be there then.
+  // Copies the tokenizer's files into a directory, with what was changed. tokenizer_config.json gets the pad_token in
+  // use, and the class where that changes what tokenizer.json says: config.json need not be there then.
   void save(const std::filesystem::path& directory) const;
 
   // The bytes that an id adds to a text, not always whole characters; only for ByteLevel decoders (see streams_bytes).
@@ -88,7 +92,8 @@ class Tokenizer {
   [[nodiscard]] bool waits_for_next(Id id) const;
 
  private:
-  Tokenizer(const std::string& text, const detail::TokenizerSource& source, std::filesystem::path directory);
+  Tokenizer(const std::string& text, detail::TokenizerSource source, std::filesystem::path directory,
+            const TokenChanges& changes);
 
   [[nodiscard]] bool exists(Id id) const;
   [[nodiscard]] std::optional<Id> role_id(std::string_view role) const;

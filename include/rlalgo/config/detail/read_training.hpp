@@ -14,19 +14,36 @@
 
 namespace rlalgo::config::detail {
 
-// Roles of tokens are those of the tokenizer's files; padding does not occur.
-inline void read_special_tokens(Reader& reader) {
-  const Node* section = reader.take("special_tokens");
-  if (section == nullptr) return;
-  static constexpr std::string_view files = "set it in tokenizer_config.json of the model's directory";
-  static constexpr RecognisedKey lacking[] = {
-      {"bos_token", files}, {"eos_token", files}, {"additional_special_tokens", files}};
-  static constexpr RecognisedKey idle[] = {{"pad_token", "sequences are never padded"},
-                                           {"unk_token", "every text has tokens"}};
-  Reader nested(*section, "special_tokens.", reader.findings());
-  apply_lacking(nested, lacking);
-  apply_idle(nested, idle);
-  nested.finish();
+// What the tokenizer's files say of tokens, changed.
+inline void read_special_tokens(Reader& reader, RunConfig& config) {
+  const auto filled = [](Reader& from, const std::string& key, std::optional<std::string>& out) {
+    read_if_there(from, key, out);
+    if (out && out->empty())
+      raise_type(from.prefix() + key, *from.section().find(key), "a token, such as \"<|im_end|>\"");
+  };
+  if (const Node* section = reader.take("special_tokens"); section != nullptr) {
+    Reader nested(*section, "special_tokens.", reader.findings());
+    filled(nested, "bos_token", config.bos_token);
+    filled(nested, "eos_token", config.eos_token);
+    filled(nested, "pad_token", config.pad_token);
+    filled(nested, "unk_token", config.unk_token);
+    read_if_there(nested, "additional_special_tokens", config.additional_special_tokens);
+    nested.finish();
+  }
+  read_if_there(reader, "tokens", config.tokens);
+  if (reader.section().find("added_tokens_overrides") == nullptr) return reader.recognise("added_tokens_overrides");
+  reader.record("added_tokens_overrides", config.added_tokens_overrides);
+  const Node* names = reader.take("added_tokens_overrides");
+  if (names == nullptr) return;
+  static constexpr const char* form = "a section from ids to tokens, such as {128002: \"<think>\"}";
+  if (names->kind != Kind::mapping) raise_type("added_tokens_overrides", *names, form);
+  for (const Member& member : names->members) {
+    const bool id = !member.key.empty() && member.key.size() < 10 &&
+                    member.key.find_first_not_of("0123456789") == std::string::npos;
+    if (!id || member.value.kind != Kind::string || member.value.text.empty())
+      raise_type("added_tokens_overrides." + member.key, member.value, form);
+    config.added_tokens_overrides[member.key] = member.value.text;
+  }
 }
 
 // Without the key, and with false, the model computes in float32. `auto` is bfloat16 on a GPU, and where the CPU multiplies it, which is faster.
@@ -87,7 +104,7 @@ inline void read_model(Reader& reader, RunConfig& config) {
       reader.judge("gradient_checkpointing",
                    [&] { convert(*node, "gradient_checkpointing", config.gradient_checkpointing); });
   }
-  read_special_tokens(reader);
+  read_special_tokens(reader, config);
   read_precision(reader, config);
 }
 

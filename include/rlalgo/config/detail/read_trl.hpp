@@ -69,6 +69,9 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     });
   }
 
+  if (const Node* node = reader.section().find("environment_factory"); node != nullptr && node->kind == Kind::mapping)
+    raise_lacking("trl.environment_factory with several environments", *node,
+                  "name one class, whose reset(environment, **row) takes the row's column and makes what it names");
   reader.read("environment_factory", trl.environment_factory);
   reader.read("tools", trl.tools);
   reader.read("rollout_func", trl.rollout_func);

@@ -52,6 +52,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr, messages.note);
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
+  if (messages.note)
+    for (const std::string& text : model.notes) messages.note(text);
   const auto truths = std::make_shared<Truths>();
   if (matches_features(config)) {
     require_truths(config, model, *truths, prompts.train);

@@ -31,12 +31,15 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
   const ModelPlaces places = find_model(config);
   check_reference(config, places);
   LanguageModel model = load_text_half(config, places);
+  if (messages.note)
+    for (const std::string& text : model.notes) messages.note(text);
   const auto world = world_of(config);
   PreferenceData data = first_rank_first(*world, "preparation of the data", [&] {
     return load_preferences(config, model, text_tools(model, config.trl.chat_template_kwargs), messages.progress);
   });
   prepared(data.notes);
   auto settings = offline_config(config, static_cast<std::int64_t>(data.train->examples()), data.evaluation != nullptr);
+  if (data.outside) settings.trainer.loop.settings["outside"] = to_json(*data.outside);
   const data::Json inputs_read = fingerprints(config, data);
   require_same_inputs(*world, inputs_read);
   settings.trainer.loop.settings.update(inputs_read);

@@ -32,6 +32,8 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
                                        EvaluationTask* evaluation) {
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
+  if (messages.note)
+    for (const std::string& text : model.notes) messages.note(text);
   Documents documents = load_documents(config, model);
   const auto rows = static_cast<std::int64_t>(documents.train.size());
   const Plan plan = make_plan(config, rows, !documents.evaluation.empty());

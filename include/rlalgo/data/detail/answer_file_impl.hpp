@@ -43,7 +43,7 @@ RLALGO_INLINE std::string identity_of(const AnswerSet& set) {
 namespace detail {
 
 RLALGO_INLINE std::string keyed_head(const std::string& key) {
-  std::string head = "rlalgo answers 3\n" + key + "\n";
+  std::string head = "rlalgo answers 4\n" + key + "\n";
   return head + std::string(padding_to_8(head.size()), '\n');
 }
 
@@ -157,6 +157,7 @@ RLALGO_INLINE void write_prepared(const std::filesystem::path& path, const std::
   detail::KeyedWriter out(path, key);
   detail::put_answers(out, prepared.train);
   detail::put_answers(out, prepared.evaluation);
+  out.put_array(std::span<const char>(prepared.outside));
   for (const std::string& note : prepared.notes) out.put_array(std::span<const char>(note));
   out.commit();
 }
@@ -166,6 +167,9 @@ RLALGO_INLINE std::optional<PreparedAnswers> read_prepared(const std::filesystem
   if (!in) return std::nullopt;
   PreparedAnswers out;
   bool good = detail::get_answers(*in, out.train) && detail::get_answers(*in, out.evaluation);
+  std::vector<char> outside;
+  good = good && in->get_array(outside);
+  out.outside.assign(outside.begin(), outside.end());
   while (good && !in->done()) {
     std::vector<char> text;
     good = in->get_array(text);

@@ -53,6 +53,7 @@ row_function, options, extra = None, {}, {}
 def load(question):
     global row_function, options, extra
     path = question["function"]
+    fix_dates()
     function = imported(path, question["paths"])
     parameters = named(function)
     keywords = {}
@@ -86,6 +87,7 @@ def offer_tokenizer(parameter, directory):
 
 
 def offers(path, directories):
+    fix_dates()
     look_in(directories)
     module_name, _, name = path.rpartition(".")
     try:

@@ -139,6 +139,7 @@ def public_methods(instance):
 def load(question):
     global factory, steps
     schemas = []
+    fix_dates()
     for path in question["tools"]:
         function = imported(path, question["paths"])
         name = getattr(function, "__name__", path.rpartition(".")[2])

@@ -49,7 +49,8 @@ RLALGO_INLINE std::vector<PythonEnvironment::Json> PythonEnvironment::begin(
   Json rows = Json::array(), seeds = Json::array();
   for (const environment::Start& start : starts) {
     rows.push_back(start.row);
-    seeds.push_back(start.seed);
+    // A row without columns says nothing of the task: the seed alone does, and a group shares its task.
+    seeds.push_back(start.row.empty() ? start.group_seed : start.seed);
   }
   const Json answer = ask({{"op", "begin"}, {"rows", std::move(rows)}, {"seeds", std::move(seeds)}}, "reset");
   const Json& observations = list(answer, "observations", starts.size());

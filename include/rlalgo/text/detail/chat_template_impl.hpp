@@ -41,15 +41,12 @@ RLALGO_INLINE ChatTemplate ChatTemplate::from_source(std::string source, Special
   return ChatTemplate(JinjaTemplate(std::move(source), std::move(name)), std::nullopt, std::move(special_tokens));
 }
 
-RLALGO_INLINE std::optional<ChatTemplate> ChatTemplate::from_directory(const std::filesystem::path& directory) {
+RLALGO_INLINE std::optional<ChatTemplate> ChatTemplate::from_directory(
+    const std::filesystem::path& directory, const std::optional<SpecialTokens>& special_tokens) {
   const detail::TokenizerSource files = detail::read_tokenizer_source(directory);
   const Json& config = files.config;
   try {
-    const detail::TokenizerClass made_by = detail::class_of(files, [&] {
-      return detail::read_if_present(directory / "tokenizer.json").value_or("").find("\"ByteLevel\"") !=
-             std::string::npos;
-    });
-    SpecialTokens tokens = SpecialTokens::from_config(config, files.special_tokens_map, detail::default_roles(made_by));
+    SpecialTokens tokens = special_tokens ? *special_tokens : detail::special_tokens_of(files, directory);
     const std::filesystem::path file = directory / "chat_template.jinja",
                                 with_tools = directory / "additional_chat_templates" / "tool_use.jinja";
     std::optional<JinjaTemplate> tool_use;
@@ -134,7 +131,7 @@ RLALGO_INLINE std::string ChatTemplate::render(const Json& messages, const ChatO
   variables["documents"] = argument("documents", options.documents, options.kwargs);
   variables["add_generation_prompt"] = options.add_generation_prompt;
   const JinjaTemplate used = chosen(options.kwargs, !variables["tools"].is_null());
-  const JinjaOptions jinja{.now = options.now};
+  const JinjaOptions jinja{.now = options.now != 0 ? options.now : now_};
   if (!options.continue_final_message) return used.render(variables, jinja);
   return up_to_end_of(variables, used, jinja);
 }
@@ -166,6 +163,11 @@ RLALGO_INLINE JinjaTemplate ChatTemplate::chosen(const Json& kwargs, bool with_t
     return JinjaTemplate(text, "chat_template in chat_template_kwargs");
   }
   return tool_use_ && with_tools ? *tool_use_ : default_;
+}
+
+RLALGO_INLINE bool ChatTemplate::reads_clock() const {
+  const auto reads = [](const JinjaTemplate& one) { return one.source().find("strftime_now") != std::string::npos; };
+  return reads(default_) || (tool_use_ && reads(*tool_use_));
 }
 
 RLALGO_INLINE void ChatTemplate::not_found(const std::string& what, const std::string& found,

@@ -111,6 +111,15 @@ template <class ByteLevel>
   return Json::object();
 }
 
+// Of files whose tokenizer is not read.
+[[nodiscard]] inline SpecialTokens special_tokens_of(const TokenizerSource& source,
+                                                     const std::filesystem::path& directory) {
+  const TokenizerClass made_by = class_of(source, [&] {
+    return read_if_present(directory / "tokenizer.json").value_or("").find("\"ByteLevel\"") != std::string::npos;
+  });
+  return SpecialTokens::from_config(source.config, source.special_tokens_map, default_roles(made_by));
+}
+
 namespace pipelines {
 
 [[nodiscard]] inline Json byte_level(bool prefix_space, bool regex) {

@@ -14,15 +14,16 @@
 #include <rlalgo/core/atomic_file.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/text/detail/token_changes.hpp>
 #include <rlalgo/text/detail/tokenizer_parts.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace rlalgo::text {
 
-RLALGO_INLINE Tokenizer Tokenizer::from_directory(const std::filesystem::path& directory) {
+RLALGO_INLINE Tokenizer Tokenizer::from_directory(const std::filesystem::path& directory, const TokenChanges& changes) {
   const std::optional<std::string> text = detail::read_if_present(directory / "tokenizer.json");
   if (!text) raise_missing(directory);
-  return Tokenizer(*text, detail::read_tokenizer_source(directory), directory);
+  return Tokenizer(*text, detail::read_tokenizer_source(directory), directory, changes);
 }
 
 RLALGO_INLINE void Tokenizer::raise_missing(const std::filesystem::path& directory) {
@@ -35,18 +36,20 @@ RLALGO_INLINE void Tokenizer::raise_missing(const std::filesystem::path& directo
 
 RLALGO_INLINE Tokenizer Tokenizer::from_json(const std::string& tokenizer_json, const Json& config,
                                              const Json& special_tokens_map) {
-  return Tokenizer(tokenizer_json, {.config = config, .special_tokens_map = special_tokens_map}, {});
+  return Tokenizer(tokenizer_json, {.config = config, .special_tokens_map = special_tokens_map}, {}, {});
 }
 
-RLALGO_INLINE Tokenizer::Tokenizer(const std::string& text, const detail::TokenizerSource& source,
-                                   std::filesystem::path directory)
-    : config_(std::make_shared<const Json>(source.config)), source_(std::move(directory)) {
+RLALGO_INLINE Tokenizer::Tokenizer(const std::string& text, detail::TokenizerSource source,
+                                   std::filesystem::path directory, const TokenChanges& changes)
+    : source_(std::move(directory)) {
   const detail::TokenizerClass made_by =
       detail::class_of(source, [&] { return text.find("\"ByteLevel\"") != std::string::npos; });
   detail::TokenizerFile file =
       detail::parse_tokenizer_file(text, source_.empty() ? "tokenizer.json" : (source_ / "tokenizer.json").string());
+  detail::rename(changes, file, source);
+  config_ = std::make_shared<const Json>(source.config);
   parts_ = std::make_shared<const detail::TokenizerParts>(
-      detail::TokenizerBuilder(std::move(file), source, made_by).build());
+      detail::TokenizerBuilder(std::move(file), source, made_by, changes).build());
 }
 
 RLALGO_INLINE std::vector<Tokenizer::Id> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
@@ -118,15 +121,31 @@ RLALGO_INLINE bool Tokenizer::is_special(Id id) const {
 
 RLALGO_INLINE std::size_t Tokenizer::vocab_size() const { return parts_->names.size(); }
 
+RLALGO_INLINE const TokenChanges& Tokenizer::changes() const { return parts_->changes; }
+
+RLALGO_INLINE std::vector<std::string> Tokenizer::new_tokens() const {
+  std::vector<std::string> out;
+  for (const Id id : parts_->added_by_changes) out.push_back(parts_->names[static_cast<std::size_t>(id)]);
+  return out;
+}
+
 RLALGO_INLINE void Tokenizer::save(const std::filesystem::path& directory) const {
+  const TokenChanges& changed = parts_->changes;
   for (const char* name :
        {"tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"}) {
-    const std::optional<std::string> text = detail::read_if_present(source_ / name);
-    if (text) core::write_file(directory / name, *text);
+    std::optional<std::string> text = detail::read_if_present(source_ / name);
+    if (!text) continue;
+    if (!changed.empty() && std::string_view(name).starts_with("tokenizer"))
+      text = detail::with_changes(detail::parse_json(*text, (source_ / name).string()), *parts_).dump() + "\n";
+    // Roles in the older files would win over the new ones; what they list is in the other two.
+    if (!changed.empty() && std::string_view(name).ends_with("s_map.json")) continue;
+    if (!changed.empty() && std::string_view(name).starts_with("added")) continue;
+    core::write_file(directory / name, *text);
   }
   Json config = config_->is_object() ? *config_ : Json::object();
   if (parts_->roles.pad_is_eos) config["pad_token"] = pad_token();
   if (const std::string_view name = detail::name_of(parts_->made_by); !name.empty()) config["tokenizer_class"] = name;
+  if (!changed.empty()) detail::write_roles(*parts_, config);
   core::write_file(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }
 

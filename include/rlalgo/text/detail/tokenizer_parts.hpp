@@ -48,6 +48,8 @@ struct TokenizerParts {
   std::size_t vocabulary_size = 0;  // entries of the model's vocabulary
   SpecialTokens roles;
   TokenizerClass made_by = TokenizerClass::as_in_file;
+  TokenChanges changes;
+  std::vector<std::int32_t> added_by_changes;  // tokens that the files do not have
 
   [[nodiscard]] std::int32_t find(std::string_view token) const {
     const auto added_at = added_by_content.find(token);
@@ -67,8 +69,11 @@ struct TokenizerParts {
 
 class TokenizerBuilder {
  public:
-  TokenizerBuilder(TokenizerFile file, const TokenizerSource& source, TokenizerClass made_by)
-      : file_(std::move(file)), config_(source.config), source_(source), class_(made_by) {}
+  TokenizerBuilder(TokenizerFile file, const TokenizerSource& source, TokenizerClass made_by,
+                   const TokenChanges& changes = {})
+      : file_(std::move(file)), config_(source.config), source_(source), class_(made_by) {
+    parts_.changes = changes;
+  }
 
   [[nodiscard]] TokenizerParts build() {
     try {
@@ -88,6 +93,7 @@ class TokenizerBuilder {
       if (!rebuilt)
         for (const Json& token : added.is_null() ? Json::array() : added) add(added_token(token));
       add_declared(added);
+      apply_changes();
       choose_post_processor();
       fill_tables();
     } catch (const Json::exception& error) {
@@ -322,6 +328,29 @@ class TokenizerBuilder {
     token.special = true;
     token.normalized = false;
     return token;
+  }
+
+  void apply_changes() {
+    const TokenChanges& changes = parts_.changes;
+    const auto put = [&](const std::string& content, bool special) {
+      const bool known = parts_.find(content) >= 0;
+      AddedToken token;
+      token.content = content;
+      token.special = special;
+      token.normalized = false;
+      add(std::move(token));
+      if (!known) parts_.added_by_changes.push_back(parts_.find(content));
+    };
+    for (const auto& [role, content] : changes.roles) {
+      put(content, true);
+      parts_.roles.named[role] = content;
+    }
+    for (const std::string& content : changes.tokens) put(content, false);
+    for (const std::string& content : changes.extra) put(content, true);
+    if (!changes.extra.empty()) parts_.roles.extra = changes.extra;
+    if (changes.roles.contains("pad_token")) parts_.roles.pad_is_eos = false;
+    if (parts_.roles.pad_is_eos && changes.roles.contains("eos_token"))
+      parts_.roles.named["pad_token"] = changes.roles.at("eos_token");
   }
 
   // add_bos_token and add_eos_token of tokenizer_config.json do not count beside tokenizer.json.
