@@ -38,8 +38,7 @@ namespace {
 // The `vllm:` section of a configuration says what no option does.
 struct ServeOptions {
   std::string model, name, dtype = "auto", device = "auto", quantization = "none", generation_config = "auto", api_key,
-      api_key_file,
-                           weight_transfer;
+                           api_key_file, weight_transfer;
   std::vector<std::string> allowed_paths;
   serve::ServerConfig server;
   int port = 8000;

@@ -55,8 +55,8 @@ struct LanguageModel {
   std::int64_t files = 1;                           // that save() spreads the weights over
   run::ModelCard card = {};                         // of a training; base and kind are filled in by save()
   model::SavedDtype output_dtype = model::SavedDtype::stored;  // of what others open
-  std::vector<std::string> notes = {};              // for the user, of its files
-  std::time_t started = 0;                          // what templates take for the time; 0: the clock
+  std::vector<std::string> notes = {};                         // for the user, of its files
+  std::time_t started = 0;                                     // what templates take for the time; 0: the clock
   std::vector<data::TokenId> stop_ids;  // ends of generation_config.json and config.json, and the tokenizer's
 
   // The model in a Hugging Face directory, or of an id in the local cache, in f32. A PEFT directory: its base with the

@@ -218,7 +218,7 @@ struct RunConfig {
   bool gradient_checkpointing = false;
   std::string device = "cpu";  // as chosen: cpu, cuda:N (config/device.hpp)
   bool bfloat16 = false;       // bf16 or bfloat16: weights and activations; the optimizer updates float32 masters
-  bool float32 = false;   // a whole model is saved in float32, whatever the base's files are in
+  bool float32 = false;        // a whole model is saved in float32, whatever the base's files are in
 
   // Recipe
   std::string rl;  // required: a name of recipes() in config/methods.hpp
