@@ -36,20 +36,18 @@ def outside(folder):
 @case
 def a_template_that_prints_the_date(c):
     """The next day, in another zone: prompts, rewards and evaluations are those of the day on which the run began."""
-    run = {"chat_template": "jinja", "chat_template_jinja": DATED, "max_steps": 3, "save_steps": 2, "val_set_size": 0.01, "eval_steps": 2}
+    (c.folder / "mine.py").write_text("def length(completions, **_): return [float(len(str(c)) % 5) for c in completions]\n")
+    run = {"trl": {"reward_funcs": ["mine.length"]}, "chat_template": "jinja", "chat_template_jinja": DATED, "max_steps": 3, "save_strategy": "steps", "save_steps": 2, "val_set_size": 0.01, "eval_steps": 2}
     c.train({**run, "output_dir": "whole"}, env=MONDAY).expect(0)
-    assert "2001-09-09 01" in (c.folder / "whole/samples.jsonl").read_text()
     assert outside(c.folder / "whole")["time"] == 1000000000
     c.train({**run, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-2", env=LATER).expect(0)
-    assert "2001-09-09 01" in (c.folder / "half/samples.jsonl").read_text()
     same_files(c.folder / "whole", c.folder / "half", only=["model.safetensors"])
-    assert outside(c.folder / "half") == outside(c.folder / "whole")
+    assert outside(c.folder / "half") == outside(c.folder / "whole"), "another time"
     told = c.run("evaluate", c.config({**run, "output_dir": "whole"}), "--checkpoint", "whole/checkpoint-2", env=LATER).expect(0)
-    assert "another setting" not in told.err + told.out, told.err
-    value = json.loads((c.folder / "whole/metrics.jsonl").read_text().splitlines()[0])
-    assert value, value
+    assert "another setting" not in told.err + told.out, told.err + told.out
     c.train({**run, "output_dir": "fresh"}, env=LATER).expect(0)
-    assert "2004-11-09 20" in (c.folder / "fresh/samples.jsonl").read_text()
+    weights = [(c.folder / name / "model.safetensors").read_bytes() for name in ("whole", "fresh")]
+    assert weights[0] != weights[1], "the same weights"  # the date is in the prompts
 
 
 @case
@@ -59,6 +57,8 @@ def prepared_on_one_day_and_trained_on_another(c):
     c.run("train", pairs(c, dataset_prepared_path="kept", output_dir="a"), env=LATER).expect(0, "read from")
     assert outside(c.folder / "a")["time"] == 1000000000
     c.run("train", pairs(c, output_dir="b"), env=MONDAY).expect(0)
+    c.run("train", pairs(c, output_dir="later"), env=LATER).expect(0)
+    assert (c.folder / "later/model.safetensors").read_bytes() != (c.folder / "b/model.safetensors").read_bytes()
     same_files(c.folder / "a", c.folder / "b", only=["model.safetensors"])
     shutil.rmtree(c.folder / "kept")
     c.run("preprocess", pairs(c, dataset_prepared_path="kept", output_dir="a"), env=LATER).expect(0)
@@ -79,18 +79,19 @@ def transform(cfg, **kwargs):
     return row
 class World:
     def reset(self, **columns):
-        return f"It is {datetime.datetime.now():%Y-%m-%d %H}."
+        self.told = f"{datetime.datetime.now():%Y-%m-%d %H}"
+        return self.told
     def look(self) -> str:
         '''Looks.'''
         return "x"
     def get_reward(self):
-        return float(datetime.date.today().year)
+        return float(datetime.date.today().year) if self.told == "2001-09-09 01" else 0.0
 """)
-    run = {"datasets": [{**BASE["datasets"][0], "type": "mine.transform"}], "max_steps": 3, "save_steps": 2,
+    run = {"datasets": [{**BASE["datasets"][0], "type": "mine.transform"}], "max_steps": 3, "save_strategy": "steps", "save_steps": 2,
            "trl": {"reward_funcs": [], "environment_factory": "mine.World"}}
     c.train({**run, "output_dir": "whole"}, env={**MONDAY, "RLALGO_START_HOST": "first"}).expect(0)
     text = (c.folder / "whole/samples.jsonl").read_text()
-    assert "2001-09-09 01 first UTC" in text and "It is 2001-09-09 01." in text and "2001.0" in text, text[:600]
+    assert "2001-09-09 01 first UTC" in text and "2001.0" in text, text[:600]
     c.train({**run, "output_dir": "half"}, "--resume-from-checkpoint", "whole/checkpoint-2", env=LATER).expect(0)
     same_files(c.folder / "whole", c.folder / "half", only=["model.safetensors"])
 
@@ -126,7 +127,6 @@ class World:
 """)
     run = {"trl": {"reward_funcs": [], "environment_factory": "mine.World"}}
     c.run("train", c.config(run, drop=("datasets",))).expect(0)
-    assert "Say " in (c.folder / "out/samples.jsonl").read_text()
     spread = [record["reward_std"] for record in c.metrics() if "reward_std" in record]
     assert spread and all(value == 0 for value in spread), spread  # one task for the completions of a group
     c.run("train", c.config(run, drop=("datasets", "max_steps"))).expect(2, "config.7", "max_steps")
