@@ -21,6 +21,7 @@ constexpr const char* shown =
 
 RunConfig run(const std::string& path, const char* chat_template = shown) {
   RunConfig c;
+  c.rl = "grpo";
   c.base_model = (std::filesystem::path(rlalgo::support::test_dir) / "../examples/quickstart/model").string();
   c.chat_template_jinja = chat_template;
   c.shuffle_merged_datasets = false;
