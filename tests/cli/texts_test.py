@@ -49,7 +49,7 @@ def prepared(c, rows, rl="dpo", code=0, **entry):
     """The prompt and answers that `preprocess --debug` shows of the rows, as texts."""
     write(c, "rows.jsonl", rows)
     base = c.folder / "model" if (c.folder / "model").exists() else model(c)
-    c.config(text=json.dumps({"base_model": str(base), "rl": rl, "learning_rate": 1e-3, "max_steps": 1, "output_dir": "out", "shuffle_merged_datasets": False,
+    c.config(text=json.dumps({"base_model": str(base), "rl": rl, "learning_rate": 1e-3, "max_steps": 1, "output_dir": "out", "shuffle_merged_datasets": False, "micro_batch_size": 2,
                               "datasets": [{"path": "rows.jsonl", **entry}]}))
     r = c.run("preprocess", "config.yaml", "--debug")
     assert r.code == code, r.err[-1500:]
