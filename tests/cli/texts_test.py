@@ -1,7 +1,10 @@
 """What the model sees of messages: null fields, tools, documents, variables and chat templates, through every way in."""
 import json
 import pathlib
+import re
+import signal
 import sys
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cases import QUICKSTART, main  # noqa: E402
@@ -79,6 +82,28 @@ def tokenize(c):
         assert "[rlalgo.text.10]" in answer["error"] and "line 1" in answer["error"], answer
     answer = rendered({"messages": [user("q"), {"role": "user", "content": None}]}, 1)
     assert "[rlalgo.text.8]" in answer["error"] and "nothing said" in answer["error"], answer
+
+
+@case
+def the_server_reads_them_alike(c):
+    """What /tokenize of the server makes of a conversation is what the verb makes of it."""
+    base = model(c)
+    lines = [{"messages": [user("q", tool_calls=None, name=None), said(None, tool_calls=CALL, reasoning_content=None), {"role": "tool", "content": "7", "name": None}]},
+             {"messages": [user("q"), said(None, tool_calls=CALL), user("r", tool_calls=None)], "tools": [tool("f")]},
+             {"messages": [user("q"), said("7", tool_calls=[], reasoning="hm")], "chat_template_kwargs": {"documents": [{"text": "D"}], "mode": "M"}},
+             {"messages": [user("q")], "documents": [{"text": "D"}], "chat_template_kwargs": None, "tools": None}]
+    lines = [{**line, "add_generation_prompt": True} for line in lines]
+    told = c.run("tokenize", "--model", base, stdin="".join(json.dumps(line) + "\n" for line in lines)).expect(0).out.splitlines()
+    process = c.start("vllm-serve", base, "--port", "0", once=True)
+    try:
+        port = next(found[1] for line in process.stderr if (found := re.search(r"at http://127\.0\.0\.1:(\d+)", line)))
+        for line, answer in zip(lines, told):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/tokenize", data=json.dumps(line).encode())
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                assert json.loads(reply.read())["tokens"] == json.loads(answer)["ids"], (line, answer)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 @case
