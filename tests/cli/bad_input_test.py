@@ -241,7 +241,7 @@ def reward_infinite(c):
     """
     reward(c, body).expect(1, "[rlalgo.reward.10]", "'f'", "found -inf for completion 2 of 8", "step 0")
     result = reward(c, body, reward_on_failure="nan").expect(0)
-    assert (result.out + result.err).count("the reward 'f' failed for 2 of 8 completions, which count as not scored: it returned -inf") == 2, result.err
+    assert (result.out + result.err).count("the reward 'f' failed for 2 of 8 completions, which count as not scored: it returned -inf") == 1, result.err  # of equal warnings the first is shown
     first, second = c.metrics()
     assert first["rewards/f/failed"] == second["rewards/f/failed"] == 0.25
     assert first["rewards/f/mean"] == 25 / 6 and first["reward_std"] > 0 and first["frac_reward_zero_std"] == 0
