@@ -89,5 +89,5 @@ TEST_CASE("a server on a device answers as the CPU's, before and after its weigh
   CHECK(far.ids() == updated);
   CHECK(far.ids("v0") == cpu.ids("v0"));
   const Json question = {{"action", "checksum"}};
-  CHECK(far.post("/weight_checker", question)["checksums"] == cpu.post("/weights_checker", question)["checksums"]);
+  CHECK(far.post("/weight_checker", question)["checksums"] == cpu.post("/weight_checker", question)["checksums"]);
 }

@@ -46,8 +46,9 @@ struct Workshop {
     scratch.write("pairs.jsonl", pairs);
     scratch.write("unpaired.jsonl", unpaired);
     scratch.write("completions.jsonl", completions);
-    scratch.write("lengths.py",
-                  "def odd(completions, **kwargs):\n    return [float(len(str(c)) % 5) for c in completions]\n");
+    scratch.write(
+        "letters.py",
+        "def total(completions, **kwargs):\n    return [float(sum(map(ord, str(c))) % 7) for c in completions]\n");
   }
 
   [[nodiscard]] config::RunConfig config(const std::string& method, const std::string& device,
@@ -90,7 +91,7 @@ const std::string lora =
 
 std::string online(const std::string& rl, const std::string& trl) {
   return "rl: " + rl + "\n" + prompts +
-         "trl:\n  num_generations: 4\n  max_completion_length: 8\n  reward_funcs: [lengths.odd, "
+         "trl:\n  num_generations: 4\n  max_completion_length: 8\n  reward_funcs: [letters.total, "
          "builtin.gsm8k_format]\n" +
          trl;
 }
@@ -102,9 +103,12 @@ void check_same(const std::vector<nlohmann::json>& cpu, const std::vector<nlohma
   bool trained = false;
   for (std::size_t i = 0; i < cpu.size(); ++i)
     for (const auto& [name, value] : cpu[i].items()) {
-      if (!value.is_number() || name.starts_with("time/") || name.find("memory") != std::string::npos ||
-          name.find("per_second") != std::string::npos || name.find("tokens_per") != std::string::npos)
+      if (!value.is_number() || name.starts_with("time/") || name.starts_with("async/") || name == "sync/seconds" ||
+          name.find("memory") != std::string::npos || name.find("per_second") != std::string::npos ||
+          name.find("tokens_per") != std::string::npos)
         continue;
+      // Whether a margin that is rounding alone is above 0 says nothing.
+      if (name.ends_with("rewards/accuracies") && std::abs(cpu[i].value("rewards/margins", 1.0)) < 1e-5) continue;
       INFO(name << " of record " << i);
       REQUIRE(far[i].contains(name));
       const double a = value.get<double>(), b = far[i].at(name).get<double>();
@@ -254,6 +258,8 @@ TEST_CASE("a step on a device reads a known number of values") {
   told("grpo", grpo);
   CHECK(dpo.scalars <= 3);
   CHECK(grpo.scalars <= 3);
-  CHECK(dpo.operators > 0);
-  CHECK(grpo.operators > 0);
+  CHECK((dpo.copies_out <= 8 && grpo.copies_out <= 20));
+  CHECK((dpo.copies_in <= 48 && grpo.copies_in <= 98));
+  CHECK((dpo.operators > 1000 && dpo.operators <= 4600));
+  CHECK((grpo.operators > 1000 && grpo.operators <= 5400));
 }

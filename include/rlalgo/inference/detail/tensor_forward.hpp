@@ -105,7 +105,8 @@ class PagedOperations final : public model::AtenOperations {
         .view({b, kv, group, m, d})
         .permute({0, 3, 1, 2, 4})
         .reshape({b * m, config_.heads, d})
-        .to(q.scalar_type());
+        .to(q.scalar_type())
+        .contiguous();
   }
 
   // [B, M, S]: positions that a row does not see.
