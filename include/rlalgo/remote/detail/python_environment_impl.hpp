@@ -49,8 +49,9 @@ RLALGO_INLINE std::vector<PythonEnvironment::Json> PythonEnvironment::begin(
   Json rows = Json::array(), seeds = Json::array();
   for (const environment::Start& start : starts) {
     rows.push_back(start.row);
-    // A row without columns says nothing of the task: the seed alone does, and a group shares its task.
-    seeds.push_back(start.row.empty() ? start.group_seed : start.seed);
+    // Where the environment owns the data, the seed alone says what the task is: a group shares it.
+    const bool owns = start.row == Json{{"prompt", Json::array({{{"role", "user"}, {"content", ""}}})}};
+    seeds.push_back(owns ? start.group_seed : start.seed);
   }
   const Json answer = ask({{"op", "begin"}, {"rows", std::move(rows)}, {"seeds", std::move(seeds)}}, "reset");
   const Json& observations = list(answer, "observations", starts.size());
