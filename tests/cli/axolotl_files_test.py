@@ -26,13 +26,6 @@ REFUSED = {
     "tests/e2e/multigpu/test_fsdp2.py::test_dpo_lora": "config.8",
     "tests/e2e/test_dpo.py::test_kto_pair_lora": "config.6",  # rl: kto_pair is not one of axolotl's methods any more
     "tests/e2e/test_qat.py::test_qat_dpo": "config.10",  # weights are not quantized while training
-    # special_tokens.eos_token, and a loss watchdog
-    "examples/falcon-e/falcon-e-3b-dpo.yaml": "config.10",
-    "examples/llama-3/instruct-dpo-lora-8b.yml": "config.10",
-    "examples/mistral/dpo/mistral-dpo-qlora.yml": "config.10",
-    "examples/mistral/orpo/mistral-qlora-orpo.yml": "config.10",
-    "examples/swanlab/dpo-swanlab-completions.yml": "config.10",
-    "examples/swanlab/dpo-swanlab-full-featured.yml": "config.10",
 }
 # Their models are of a family that is not read (Qwen3.5): the file starts on another model, and is refused with its own.
 FAMILIES = {"Qwen/Qwen3.5-4B": ("Qwen3_5ForConditionalGeneration", "qwen3_5"), "Qwen/Qwen3.5-9B": ("Qwen3_5ForConditionalGeneration", "qwen3_5")}
