@@ -34,6 +34,7 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"input_format", unused},
                                                   {"input_transform", unused},
                                                   {"step_separator", "it concerns process reward models"},
+                                                  {"max_completion_length", "it concerns process reward models"},
                                                   {"train_on_last_step_only", "it concerns process reward models"},
                                                   {"length", synthetic},
                                                   {"sequence_length", synthetic},
