@@ -17,6 +17,7 @@
 #include <rlalgo/run/output_trial.hpp>
 
 #include "log.hpp"
+#include "ranks.hpp"
 #include "row_counter.hpp"
 #include "verbs.hpp"
 
@@ -69,6 +70,7 @@ int evaluate_as(EvaluateOptions o, std::vector<std::string> rest) {
     core::raise_usage("cli", 18,
                       {.what = "`rlalgo evaluate` needs a configuration file",
                        .expected = "rlalgo evaluate CONFIG.yaml [--checkpoint DIR] [--output FILE] [--key value …]"});
+  if (take_launched_ranks(rest) > 1) warning("an evaluation is made by one rank");
   take_option(rest, "--checkpoint", o.checkpoint);
   take_option(rest, "--output", o.output);
   o.checkpoint = core::expand_home(o.checkpoint, "--checkpoint");

@@ -120,12 +120,13 @@ def adapted(c, name, keys):
     gym_path = c.folder / "Gym"
     if config.get("nemo_gym_enabled"):
         config["nemo_gym_dir"] = str(gym_path)
+        agent = "numbers_steady_agent" if config.get("nemo_gym_multi_turn") else "numbers_simple_agent"
         for entry in config["nemo_gym_datasets"]:
             path = gym_path / entry["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(json.dumps({
                 "responses_create_params": {"input": [says("user", f"{i} + 1 = ?")]}, "expected_answer": str(i + 1),
-                "agent_ref": {"type": "responses_api_agents", "name": "numbers_simple_agent"}}) + "\n" for i in range(16)))
+                "agent_ref": {"type": "responses_api_agents", "name": agent}}) + "\n" for i in range(16)))
             entry.pop("server_name")  # the Gym of the tests has its own
     for i, entry in enumerate(config.setdefault("datasets", [{"path": "x"}])):
         kind = entry.get("type")
@@ -138,7 +139,7 @@ def adapted(c, name, keys):
         if kind is None and online:
             kind = entry["type"] = "ebft_opencode.transform" if rl == "ebft" else "rewards.oai_gsm8k_transform"
         path = c.folder / f"rows{i}.jsonl"
-        path.write_text("".join(json.dumps(rows_for(kind, rl, k % 2 == 0)) + "\n" for k in range(128)))
+        path.write_text("".join(json.dumps(rows_for(kind, rl, k % 2 == 0)) + "\n" for k in range(400)))
         if "data_files" in entry:
             entry["data_files"] = [path.name]
         else:
@@ -161,16 +162,18 @@ def start(c, name, keys):
         if old.name != "model":
             shutil.rmtree(old) if old.is_dir() else old.unlink()
     config, more = adapted(c, name, keys)
+    path = c.folder / "config.yaml"
     with contextlib.ExitStack() as stack:
-        if config.get("nemo_gym_enabled"):
-            config["nemo_gym_head_port"] = stack.enter_context(gym())
-        path = c.folder / "config.yaml"
         path.write_text(json.dumps(config, indent=1))
+        agents = []
         if (config.get("trl") or {}).get("use_vllm"):
             server = Server(c, "--port", 0, model="config.yaml")
             stack.callback(server.stop)
-            more += ["--trl.vllm_server_base_url", f"http://127.0.0.1:{server.port}"]
-        return c.run("train", "config.yaml", *more, timeout=300)
+            agents = ["--model-url", f"http://127.0.0.1:{server.port}"]
+            more += ["--trl.vllm_server_base_url", agents[1]]
+        if config.get("nemo_gym_enabled"):
+            more += ["--nemo_gym_head_port", stack.enter_context(gym(*agents))]
+        return c.run("train", "config.yaml", *more)
 
 
 def all_of(c, parts):

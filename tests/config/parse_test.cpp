@@ -536,6 +536,65 @@ TEST_CASE("everything that is refused is said at once, by line, and nothing that
   CHECK(lacks(error_of(minimal + "zzzz: 1\nyyyy: 2\n  xxxx: 3\n"), {"config."}) == "");
 }
 
+TEST_CASE("no part of a file ends the judging of the rest") {
+  const std::vector<std::string> lines = {"base_model: ./m",
+                                          "rl: grpo",
+                                          "micro_batch_size: 8",  // 1–3 are right, and each other line has one problem
+                                          "learning_rate: fast",
+                                          "special_tokens: {eos_token: ''}",
+                                          "added_tokens_overrides: [1]",
+                                          "seed: -1",
+                                          "loss_watchdog_threshold: many",
+                                          "bf16: perhaps",
+                                          "gradient_checkpointing: 3",
+                                          "lr_scheduler: cosinee",
+                                          "deepspeed: {zero_optimization: {stage: 7}}",
+                                          "plugins: [axolotl.integrations.grokfast.GrokfastPlugin]",
+                                          "optimizer: schedule_free_adamw",
+                                          "save_strategy: best",
+                                          "zzzz: 1",
+                                          "rpo_alpha: 1",
+                                          "lora_model_dir: 3",
+                                          "val_set_size: 2",
+                                          "warmup_steps: -1",
+                                          "save_total_limit: -5",
+                                          "embedding_lr: 1",
+                                          "dpo_loss_type: [sigmoid]",
+                                          "dp_shard_size: 0",
+                                          "datasets: [{path: x, splt: y}]",
+                                          "test_datasets: [{path: x, roles: 3}]",
+                                          "device: tpu",
+                                          "sequence_parallel_degree: x",
+                                          "trl:",
+                                          "  reward_funcs: [a.b]",  // 29 and 30 are right
+                                          "  reward_kwargs: []",
+                                          "  chat_template_kwargs: 3",
+                                          "  reward_clip_range: [1]",
+                                          "  temperature: -1",
+                                          "  loss_type: dapoo",
+                                          "  generation_kwargs: {max_tokens: 0}",
+                                          "  vllm_mode: 3",
+                                          "  top_p: 2"};
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  const std::string all = error_of(text);
+  INFO(all);
+  for (std::size_t i = 3; i < lines.size(); ++i) {
+    if (i == 28 || i == 29 || lines[i].starts_with("  vllm_mode")) continue;  // vllm_mode: a warning without use_vllm
+    INFO(lines[i]);
+    CHECK(all.find("c.yaml:" + std::to_string(i + 1)) != std::string::npos);
+  }
+  // By line, each with its number.
+  int last = 0;
+  for (std::size_t at = all.find("\n  [rlalgo."); at != std::string::npos; at = all.find("\n  [rlalgo.", at + 1)) {
+    const std::size_t end = all.find('\n', at + 1), place = all.find("c.yaml:", at);
+    if (place == std::string::npos || place > end) continue;
+    const int line = std::stoi(all.substr(place + 7));
+    CHECK(line >= last);
+    last = line;
+  }
+}
+
 TEST_CASE("--allow-unsupported turns what changes no number into warnings, and nothing else") {
   for (const char* line : {"tensor_parallel_size: 2\n", "push_dataset_to_hub: me/rows\n", "save_strategy: best\n",
                            "save_safetensors: false\n", "sample_packing: true\n", "auto_find_batch_size: true\n",

@@ -167,6 +167,46 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
   require_key(config, "learning_rate", "learning_rate: 1e-6", refusals);
 }
 
+// Every key, and what is left over.
+inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ranks) {
+  apply_removed(reader, removed_keys());
+
+  static const Node empty_section = [] {
+    Node node;
+    node.kind = Kind::mapping;
+    return node;
+  }();
+  const Node* section = reader.take("trl");
+  Reader trl(section != nullptr ? *section : empty_section, "trl.", reader.findings());
+  preset_recipe(config);
+  config.trl.agents = !preference && agents_play(reader.section());
+  if (preference)
+    read_preference(reader, trl, config);
+  else
+    read_trl(trl, config.trl);
+  if (matches_features(config)) read_ebft(reader, config.ebft, config.file);
+
+  read_device(reader, config, ranks);
+  read_model(reader, config);
+  read_adapter(reader, config);
+  read_data(reader, config);
+  read_optimization(reader, config);
+  read_cadence(reader, config);
+  read_beta(reader, config);
+  if (preference) read_preference_beta(reader, config);
+  read_related_keys(reader, config);
+  read_nemo_gym(reader, config);
+  ShardingReader(reader, config).read();
+  read_plugins(reader);
+  apply_lacking(reader, lacking_keys());
+  apply_idle(reader, idle_keys());
+  apply_prefixes(reader, idle_prefixes());
+  reader.recognise("strict");
+
+  trl.finish(reader.known());
+  reader.finish(with_prefix(trl.known(), "trl."));
+}
+
 }  // namespace detail
 
 // Reads every key of `document` (overrides already applied), for a run of so many ranks (config/ranks.hpp).
@@ -181,43 +221,9 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
   Reader reader(document.root, "", findings);
   reader.read("allow_unsupported", findings.allow_unsupported);
   detail::read_recipe(reader, config, document.file);
-  detail::apply_removed(reader, removed_keys());
-
-  static const Node empty_section = [] {
-    Node node;
-    node.kind = Kind::mapping;
-    return node;
-  }();
-  const Node* section = reader.take("trl");
-  Reader trl(section != nullptr ? *section : empty_section, "trl.", findings);
   const bool preference = is_preference(config);
-  detail::preset_recipe(config);
-  config.trl.agents = !preference && detail::agents_play(reader.section());
-  if (preference)
-    detail::read_preference(reader, trl, config);
-  else
-    detail::read_trl(trl, config.trl);
-  if (matches_features(config)) detail::read_ebft(reader, config.ebft, document.file);
-
-  read_device(reader, config, ranks);
-  detail::read_model(reader, config);
-  detail::read_adapter(reader, config);
-  detail::read_data(reader, config);
-  detail::read_optimization(reader, config);
-  detail::read_cadence(reader, config);
-  detail::read_beta(reader, config);
-  if (preference) detail::read_preference_beta(reader, config);
-  detail::read_related_keys(reader, config);
-  detail::read_nemo_gym(reader, config);
-  detail::ShardingReader(reader, config).read();
-  detail::read_plugins(reader);
-  detail::apply_lacking(reader, lacking_keys());
-  detail::apply_idle(reader, idle_keys());
-  detail::apply_prefixes(reader, idle_prefixes());
-  reader.recognise("strict");
-
-  trl.finish(reader.known());
-  reader.finish(detail::with_prefix(trl.known(), "trl."));
+  const bool read = refusals.judge_own([&] { detail::read_keys(reader, config, preference, ranks); });
+  if (!read) refusals.raise();  // some keys were not read: nothing more can be said
 
   config.given = findings.given;
   detail::warn_of_no_evaluation(reader, config);
@@ -225,8 +231,8 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
   detail::require_keys(config, refusals);
   refusals.judge([&] { spread_over(config, ranks); });
   validate(config, refusals);
-  refusals.judge([&] { detail::refuse_ends_of_blocks(config); });
-  refusals.judge([&] { detail::check_moved_momentum(config); });
+  detail::refuse_ends_of_blocks(config, refusals);
+  detail::check_moved_momentum(config, refusals);
   if (preference)
     detail::validate_preference(config, refusals);
   else

@@ -97,6 +97,7 @@ struct RecognisedKey {
   static const std::vector<RecognisedKey> keys = {
       {"rl_adapter_ref_model", other_recipe},
       {"trust_remote_code", python},
+      {"torch_dtype", "bf16 says what the model computes in"},
       {"model_type", python},
       {"type_of_model", python},
       {"is_falcon_derived_model", "the family is the one of config.json"},

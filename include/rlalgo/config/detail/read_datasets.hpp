@@ -34,6 +34,7 @@ inline std::span<const RecognisedKey> idle_dataset_keys() {
                                                   {"input_format", unused},
                                                   {"input_transform", unused},
                                                   {"step_separator", "it concerns process reward models"},
+                                                  {"max_completion_length", "it concerns process reward models"},
                                                   {"train_on_last_step_only", "it concerns process reward models"},
                                                   {"length", synthetic},
                                                   {"sequence_length", synthetic},
@@ -111,19 +112,22 @@ inline std::vector<DatasetConfig> read_shards(Reader& reader, const std::string&
   std::int64_t shards = 0, pieces = 0;
   std::optional<std::int64_t> index;
   const auto count = [&](const char* name, std::int64_t& value) {
-    if (reader.read(name, value) && value < 1)
-      raise_range(key + "." + name, *reader.section().find(name), "at least 1");
+    if (reader.read(name, value) && value < 1) {
+      reader.judge(name, [&] { raise_range(key + "." + name, *reader.section().find(name), "at least 1"); });
+      value = 0;
+    }
   };
   count("shards", shards);
   reader.read("shards_idx", index);
   count("preprocess_shards", pieces);
   const auto wrong = [&](const std::string& what, const std::string& remedy) {
-    core::raise_usage("config", 8, {.what = what, .where = entry.place.text(), .remedy = remedy});
+    reader.refuse(8, {.what = what, .where = entry.place.text(), .remedy = remedy});
   };
-  if (index && shards == 0) wrong(key + ".shards_idx without shards", "set shards, the number of parts");
+  if (index && shards == 0 && !reader.findings().refusals.distrusts(key + ".shards"))
+    wrong(key + ".shards_idx without shards", "set shards, the number of parts");
   if (shards > 0 && pieces > 0)
     wrong(key + ".shards and preprocess_shards exclude each other", "remove preprocess_shards: one part is read");
-  if (index && (*index < 0 || *index >= shards))
+  if (index && shards > 0 && (*index < 0 || *index >= shards))
     wrong(key + ".shards_idx is " + std::to_string(*index) + " of " + std::to_string(shards) + " shards",
           "the first is 0, the last shards - 1");
   std::vector<DatasetConfig> out(pieces > 0 ? static_cast<std::size_t>(pieces) : 1, entry);

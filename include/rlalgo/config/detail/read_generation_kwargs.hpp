@@ -131,15 +131,14 @@ struct LackingSetting {
 }
 
 // Of blocks the lengths are fixed.
-inline void refuse_ends_of_blocks(const RunConfig& config) {
+inline void refuse_ends_of_blocks(const RunConfig& config, Refusals& refusals) {
   if (!is_strided(config)) return;
   for (const char* name : {"stop", "stop_strings", "stop_token_ids", "eos_token_id", "ignore_eos", "max_tokens",
                            "max_new_tokens", "min_tokens", "min_new_tokens"})
     if (const std::string key = std::string("trl.generation_kwargs.") + name; config.was_set(key))
-      core::raise_usage("config", 8,
-                        {.what = key + " does not go with ebft.mode: strided, whose blocks have a fixed length",
-                         .where = config.place(key),
-                         .remedy = "remove it, or set ebft.generate_max_len"});
+      refusals.add(8, {.what = key + " does not go with ebft.mode: strided, whose blocks have a fixed length",
+                       .where = config.place(key),
+                       .remedy = "remove it, or set ebft.generate_max_len"});
 }
 
 class GenerationKwargsReader {
@@ -166,15 +165,15 @@ class GenerationKwargsReader {
 
  private:
   // They ask with settings of their own, of which two are ours; a server in this process has more where a request says nothing.
-  void refuse_for_agents(const Reader& nested) const {
+  void refuse_for_agents(Reader& nested) const {
     for (const Member& member : nested.section().members) {
       const std::string& name = member.key;
       bool reaches = name == "temperature" || name == "top_p" || !is_on(member.value);
       if (trl_.serves())
         reaches = reaches || name == "top_k" || name == "min_p" || name == "repetition_penalty" || name == "do_sample";
       if (!reaches)
-        raise_lacking(nested.prefix() + name + " with nemo_gym_multi_turn", member.value,
-                      "the agents send their own requests; set it in the agent's configuration");
+        refuse_lacking(nested, name, name + " with nemo_gym_multi_turn", member.value,
+                       "the agents send their own requests; set it in the agent's configuration");
     }
   }
 
@@ -185,15 +184,17 @@ class GenerationKwargsReader {
     nested.read(of_vllm, out);
     nested.read(of_transformers, other);
     if (out && other && *out != *other)
-      core::raise_usage("config", 8,
-                        {.what = nested.prefix() + of_vllm + " and " + of_transformers + " differ",
-                         .found = std::to_string(*out) + " and " + std::to_string(*other),
-                         .where = nested.section().find(of_transformers)->place.text(),
-                         .remedy = "write one of them"});
+      nested.refuse(8, {.what = nested.prefix() + of_vllm + " and " + of_transformers + " differ",
+                        .found = std::to_string(*out) + " and " + std::to_string(*other),
+                        .where = nested.section().find(of_transformers)->place.text(),
+                        .remedy = "write one of them"});
     if (!out) out = other;
-    if (out && *out < lowest)
+    if (!out || *out >= lowest) return;
+    nested.judge(of_vllm, [&] {
       raise_range(nested.prefix() + of_vllm, *nested.section().find(nested.given(of_vllm) ? of_vllm : of_transformers),
                   std::to_string(lowest) + " or more");
+    });
+    out.reset();
   }
 
   void limits(Reader& nested) {
@@ -204,35 +205,32 @@ class GenerationKwargsReader {
     trl_.min_new_tokens = least.value_or(0);
     const std::int64_t most = trl_.max_new_tokens.value_or(trl_.max_completion_length);
     if (trl_.min_new_tokens > most)
-      core::raise_usage("config", 6,
-                        {.what = nested.prefix() + "min_tokens is out of range",
-                         .found = std::to_string(trl_.min_new_tokens),
-                         .expected = "at most the " + std::to_string(most) + " tokens that a completion may have",
-                         .where = nested.section().place.text()});
+      nested.refuse(6, {.what = nested.prefix() + "min_tokens is out of range",
+                        .found = std::to_string(trl_.min_new_tokens),
+                        .expected = "at most the " + std::to_string(most) + " tokens that a completion may have",
+                        .where = nested.section().place.text()});
   }
 
   // One or a list of them.
   template <class T>
   static bool several(Reader& nested, const std::string& name, std::vector<T>& out) {
     const Node* node = nested.take(name);
-    if (node == nullptr) return false;
-    if (node->kind == Kind::sequence) {
-      convert(*node, nested.prefix() + name, out);
-    } else {
+    return node != nullptr && nested.judge(name, [&] {
+      if (node->kind == Kind::sequence) return convert(*node, nested.prefix() + name, out);
       out.emplace_back();
       convert(*node, nested.prefix() + name, out.back());
-    }
-    return true;
+    });
   }
 
   void ids(Reader& nested, const std::string& name, std::vector<data::TokenId>& out) {
     std::vector<std::int64_t> values;
     if (!several(nested, name, values)) return;
-    for (const std::int64_t value : values) {
-      if (value < 0 || value > INT32_MAX)
-        raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more");
-      out.push_back(static_cast<data::TokenId>(value));
-    }
+    for (const std::int64_t value : values)
+      if (value >= 0 && value <= INT32_MAX)
+        out.push_back(static_cast<data::TokenId>(value));
+      else
+        nested.judge(
+            name, [&] { raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more"); });
   }
 
   void ends(Reader& nested) {
@@ -244,7 +242,9 @@ class GenerationKwargsReader {
       if (!several(nested, name, texts)) continue;
       for (const std::string& text : texts) {
         if (text.empty())
-          raise_range(nested.prefix() + name, *nested.section().find(name), "texts of at least one character");
+          nested.judge(name, [&] {
+            raise_range(nested.prefix() + name, *nested.section().find(name), "texts of at least one character");
+          });
         if (std::find(trl_.stop_strings.begin(), trl_.stop_strings.end(), text) == trl_.stop_strings.end())
           trl_.stop_strings.push_back(text);
       }
@@ -252,8 +252,8 @@ class GenerationKwargsReader {
     ids(nested, "stop_token_ids", trl_.stop_token_ids);
     if (nested.given("eos_token_id")) {
       if (trl_.generates_elsewhere())
-        raise_lacking(nested.prefix() + "eos_token_id with a server", *nested.section().find("eos_token_id"),
-                      "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
+        refuse_lacking(nested, "eos_token_id", "eos_token_id with a server", *nested.section().find("eos_token_id"),
+                       "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
       ids(nested, "eos_token_id", trl_.stop_token_ids);
       trl_.ignore_eos = true;
     }
@@ -278,7 +278,7 @@ class GenerationKwargsReader {
       if (node == nullptr || !is_on(*node)) continue;
       if ((node->kind == Kind::integer || node->kind == Kind::number) && node->number == one.nothing) continue;
       if (node->kind == Kind::sequence && node->items.empty()) continue;
-      raise_lacking(nested.prefix() + name, *node, std::string(one.remedy));
+      refuse_lacking(nested, name, name, *node, std::string(one.remedy));
     }
     apply_idle(nested, idle_generation_settings());
     nested.finish();

@@ -47,23 +47,27 @@ inline void read_muon(Reader& reader, MuonArguments& muon) {
   reader.read("nesterov", muon.nesterov);
   reader.read("ns_steps", muon.ns_steps);
   if (!(muon.momentum >= 0 && muon.momentum < 1))
-    raise_range("optim_args.momentum", *reader.section().find("momentum"), "0 to below 1");
+    reader.judge("momentum",
+                 [&] { raise_range("optim_args.momentum", *reader.section().find("momentum"), "0 to below 1"); });
   if (muon.ns_steps < 1 || muon.ns_steps > 99)
-    raise_range("optim_args.ns_steps", *reader.section().find("ns_steps"), "1 to 99");
+    reader.judge("ns_steps",
+                 [&] { raise_range("optim_args.ns_steps", *reader.section().find("ns_steps"), "1 to 99"); });
 }
 
 inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   std::vector<double> eps;
   reader.record("eps", adafactor.epsilon_square);
-  if (reader.read("eps", eps)) {
-    if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
-      raise_range("optim_args.eps", *reader.section().find("eps"), "two numbers above 0: [1e-30, 1e-3]");
-    adafactor.epsilon_square = eps[0];
-    adafactor.epsilon_scale = eps[1];
-  }
+  if (reader.read("eps", eps))
+    reader.judge("eps", [&] {
+      if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
+        raise_range("optim_args.eps", *reader.section().find("eps"), "two numbers above 0: [1e-30, 1e-3]");
+      adafactor.epsilon_square = eps[0];
+      adafactor.epsilon_scale = eps[1];
+    });
   const auto number = [&](const char* name, auto& out, auto good, const char* expected) {
     if (reader.read(name, out) && !good(out))
-      raise_range(std::string("optim_args.") + name, *reader.section().find(name), expected);
+      reader.judge(name,
+                   [&] { raise_range(std::string("optim_args.") + name, *reader.section().find(name), expected); });
   };
   number(
       "clip_threshold", adafactor.clip_threshold, [](double x) { return x > 0; }, "above 0");
@@ -84,11 +88,12 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   if (node == nullptr) return;
   if (rule != UpdateRule::muon && rule != UpdateRule::adafactor) {
     if (node->kind == Kind::mapping && node->members.empty()) return;
-    raise_lacking("optim_args of " + config.optimizer, *node,
-                  rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
-                                           : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
+    return refuse_lacking(reader, "optim_args", "optim_args of " + config.optimizer, *node,
+                          rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
+                                                   : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
   }
-  const Node section = node->kind == Kind::string ? arguments_of_text(*node) : *node;
+  Node section = *node;
+  if (node->kind == Kind::string && !reader.judge("optim_args", [&] { section = arguments_of_text(*node); })) return;
   Reader nested(section, "optim_args.", reader.findings());
   if (rule == UpdateRule::muon)
     read_muon(nested, config.muon);
@@ -100,27 +105,32 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
 inline void read_optimizer(Reader& reader, RunConfig& config) {
   if (const Node* node = reader.section().find("optimizer");
       node != nullptr && node->text.starts_with("schedule_free_"))
-    raise_lacking(
-        "optimizer " + node->text, *node,
+    refuse_lacking(
+        reader, "optimizer", "optimizer " + node->text, *node,
         "it trains on one point and is evaluated and saved at an average of all of them, without a schedule: take "
         "adamw_torch_fused with an lr_scheduler");
-  read_name(reader, "optimizer", config.optimizer, optimizers());
+  if (reader.findings().refusals.distrusts("optimizer"))
+    reader.recognise("optimizer");
+  else
+    read_name(reader, "optimizer", config.optimizer, optimizers());
   if (const OptimizerName row = optimizer_named(config.optimizer); row.smaller)
     reader.findings().warnings.push_back(
         "optimizer " + config.optimizer + " trains as " + (row.rule == UpdateRule::lion ? "Lion" : "AdamW") +
         " with a full float32 state" + (row.rule == UpdateRule::lion ? "" : "; adamw_8bit has moments in 8 bits"));
-  read_optimizer_arguments(reader, config);
+  if (reader.findings().refusals.distrusts("optimizer"))
+    reader.recognise("optim_args");  // whose arguments these are is not known
+  else
+    read_optimizer_arguments(reader, config);
 }
 
 // After the schedule was read.
-inline void check_moved_momentum(const RunConfig& config) {
+inline void check_moved_momentum(const RunConfig& config, Refusals& refusals) {
   if (config.lr_scheduler != "one_cycle" || !config.schedule.one_cycle.cycle_momentum ||
       optimizer_named(config.optimizer).rule != UpdateRule::adafactor || config.adafactor.beta1)
     return;
-  core::raise_usage("config", 8,
-                    {.what = "lr_scheduler: one_cycle moves a momentum, and adafactor has none",
-                     .where = config.place("lr_scheduler"),
-                     .remedy = "set lr_scheduler_kwargs: {cycle_momentum: false}, or optim_args: {beta1: 0.9}"});
+  refusals.add(8, {.what = "lr_scheduler: one_cycle moves a momentum, and adafactor has none",
+                   .where = config.place("lr_scheduler"),
+                   .remedy = "set lr_scheduler_kwargs: {cycle_momentum: false}, or optim_args: {beta1: 0.9}"});
 }
 
 }  // namespace rlalgo::config::detail

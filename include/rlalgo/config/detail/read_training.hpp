@@ -19,7 +19,8 @@ inline void read_special_tokens(Reader& reader, RunConfig& config) {
   const auto filled = [](Reader& from, const std::string& key, std::optional<std::string>& out) {
     read_if_there(from, key, out);
     if (out && out->empty())
-      raise_type(from.prefix() + key, *from.section().find(key), "a token, such as \"<|im_end|>\"");
+      from.judge(
+          key, [&] { raise_type(from.prefix() + key, *from.section().find(key), "a token, such as \"<|im_end|>\""); });
   };
   if (const Node* section = reader.take("special_tokens"); section != nullptr) {
     Reader nested(*section, "special_tokens.", reader.findings());
@@ -36,14 +37,16 @@ inline void read_special_tokens(Reader& reader, RunConfig& config) {
   const Node* names = reader.take("added_tokens_overrides");
   if (names == nullptr) return;
   static constexpr const char* form = "a section from ids to tokens, such as {128002: \"<think>\"}";
-  if (names->kind != Kind::mapping) raise_type("added_tokens_overrides", *names, form);
-  for (const Member& member : names->members) {
-    const bool id = !member.key.empty() && member.key.size() < 10 &&
-                    member.key.find_first_not_of("0123456789") == std::string::npos;
-    if (!id || member.value.kind != Kind::string || member.value.text.empty())
-      raise_type("added_tokens_overrides." + member.key, member.value, form);
-    config.added_tokens_overrides[member.key] = member.value.text;
-  }
+  reader.judge("added_tokens_overrides", [&] {
+    if (names->kind != Kind::mapping) raise_type("added_tokens_overrides", *names, form);
+    for (const Member& member : names->members) {
+      const bool id = !member.key.empty() && member.key.size() < 10 &&
+                      member.key.find_first_not_of("0123456789") == std::string::npos;
+      if (!id || member.value.kind != Kind::string || member.value.text.empty())
+        raise_type("added_tokens_overrides." + member.key, member.value, form);
+      config.added_tokens_overrides[member.key] = member.value.text;
+    }
+  });
 }
 
 // Without the key, and with false, the model computes in float32. `auto` is bfloat16 on a GPU, and where the CPU multiplies it, which is faster.
@@ -198,11 +201,10 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
     read_if_there(reader, "loss_watchdog_patience", config.loss_watchdog_patience);
     if (config.loss_watchdog_patience == 0) config.loss_watchdog_patience = 3;
     if (config.loss_watchdog_patience < 0)
-      core::raise_usage("config", 6,
-                        {.what = "loss_watchdog_patience is out of range",
-                         .found = std::to_string(config.loss_watchdog_patience),
-                         .expected = "1 or more",
-                         .where = reader.section().find("loss_watchdog_patience")->place.text()});
+      reader.refuse_own(6, {.what = "loss_watchdog_patience is out of range",
+                            .found = std::to_string(config.loss_watchdog_patience),
+                            .expected = "1 or more",
+                            .where = reader.section().find("loss_watchdog_patience")->place.text()});
   }
   reader.read("save_only_model", config.save_only_model);
   reader.read("save_first_step", config.save_first_step);

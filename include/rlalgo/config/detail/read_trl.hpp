@@ -70,9 +70,12 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   }
 
   if (const Node* node = reader.section().find("environment_factory"); node != nullptr && node->kind == Kind::mapping)
-    raise_lacking("trl.environment_factory with several environments", *node,
-                  "name one class, whose reset(environment, **row) takes the row's column and makes what it names");
-  reader.read("environment_factory", trl.environment_factory);
+    refuse_lacking(reader, "environment_factory", "environment_factory with several environments", *node,
+                   "name one class, whose reset(environment, **row) takes the row's column and makes what it names");
+  if (reader.findings().refusals.distrusts("trl.environment_factory"))
+    reader.take("environment_factory");
+  else
+    reader.read("environment_factory", trl.environment_factory);
   reader.read("tools", trl.tools);
   reader.read("rollout_func", trl.rollout_func);
   if (trl.has_turns()) {
