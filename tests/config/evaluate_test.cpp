@@ -33,7 +33,7 @@ config::RunConfig two_steps(const support::ScratchDirectory& scratch,
       "config.yaml", "base_model: " + (quickstart / "model").string() +
                          "\nrl: dpo\nmicro_batch_size: 2\nsequence_len: 64\ndatasets:\n  - path: " +
                          scratch.write("pairs.jsonl", pairs(12)) +
-                         "\nlearning_rate: 1.0e-3\nlr_scheduler: constant\nmax_steps: 2\nsave_steps: 1\noutput_dir: " +
+                         "\nlearning_rate: 1.0e-3\nlr_scheduler: constant\nmax_steps: 2\nsave_steps: 1\nfloat32: true\noutput_dir: " +
                          (scratch.path() / "out").string() + "\n" + more));
 }
 
