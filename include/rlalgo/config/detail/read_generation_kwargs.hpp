@@ -16,8 +16,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
@@ -151,6 +153,7 @@ class GenerationKwargsReader {
     const Node* section = reader_.take("generation_kwargs");
     if (section == nullptr) return;
     Reader nested(*section, reader_.prefix() + "generation_kwargs.", reader_.findings());
+    if (section->kind != Kind::mapping) return;
     if (trl_.agents) refuse_for_agents(nested);
     read_sampling(nested, trl_);
     bool draws = true;
@@ -166,15 +169,15 @@ class GenerationKwargsReader {
 
  private:
   // They ask with settings of their own, of which two are ours; a server in this process has more where a request says nothing.
-  void refuse_for_agents(const Reader& nested) const {
+  void refuse_for_agents(Reader& nested) const {
     for (const Member& member : nested.section().members) {
       const std::string& name = member.key;
       bool reaches = name == "temperature" || name == "top_p" || !is_on(member.value);
       if (trl_.serves())
         reaches = reaches || name == "top_k" || name == "min_p" || name == "repetition_penalty" || name == "do_sample";
       if (!reaches)
-        raise_lacking(nested.prefix() + name + " with nemo_gym_multi_turn", member.value,
-                      "the agents send their own requests; set it in the agent's configuration");
+        refuse_lacking(nested, name, name + " with nemo_gym_multi_turn", member.value,
+                       "the agents send their own requests; set it in the agent's configuration");
     }
   }
 
@@ -185,15 +188,17 @@ class GenerationKwargsReader {
     nested.read(of_vllm, out);
     nested.read(of_transformers, other);
     if (out && other && *out != *other)
-      core::raise_usage("config", 8,
-                        {.what = nested.prefix() + of_vllm + " and " + of_transformers + " differ",
-                         .found = std::to_string(*out) + " and " + std::to_string(*other),
-                         .where = nested.section().find(of_transformers)->place.text(),
-                         .remedy = "write one of them"});
+      nested.refuse(8, {.what = nested.prefix() + of_vllm + " and " + of_transformers + " differ",
+                        .found = std::to_string(*out) + " and " + std::to_string(*other),
+                        .where = nested.section().find(of_transformers)->place.text(),
+                        .remedy = "write one of them"});
     if (!out) out = other;
     if (out && *out < lowest)
-      raise_range(nested.prefix() + of_vllm, *nested.section().find(nested.given(of_vllm) ? of_vllm : of_transformers),
-                  std::to_string(lowest) + " or more");
+      nested.judge(of_vllm, [&] {
+        raise_range(nested.prefix() + of_vllm,
+                    *nested.section().find(nested.given(of_vllm) ? of_vllm : of_transformers),
+                    std::to_string(lowest) + " or more");
+      });
   }
 
   void limits(Reader& nested) {
@@ -204,35 +209,34 @@ class GenerationKwargsReader {
     trl_.min_new_tokens = least.value_or(0);
     const std::int64_t most = trl_.max_new_tokens.value_or(trl_.max_completion_length);
     if (trl_.min_new_tokens > most)
-      core::raise_usage("config", 6,
-                        {.what = nested.prefix() + "min_tokens is out of range",
-                         .found = std::to_string(trl_.min_new_tokens),
-                         .expected = "at most the " + std::to_string(most) + " tokens that a completion may have",
-                         .where = nested.section().place.text()});
+      nested.refuse(6, {.what = nested.prefix() + "min_tokens is out of range",
+                        .found = std::to_string(trl_.min_new_tokens),
+                        .expected = "at most the " + std::to_string(most) + " tokens that a completion may have",
+                        .where = nested.section().place.text()});
   }
 
   // One or a list of them.
   template <class T>
   static bool several(Reader& nested, const std::string& name, std::vector<T>& out) {
     const Node* node = nested.take(name);
-    if (node == nullptr) return false;
-    if (node->kind == Kind::sequence) {
-      convert(*node, nested.prefix() + name, out);
-    } else {
-      out.emplace_back();
-      convert(*node, nested.prefix() + name, out.back());
-    }
-    return true;
+    return node != nullptr && nested.judge(name, [&] {
+      if (node->kind == Kind::sequence) return convert(*node, nested.prefix() + name, out);
+      T one{};
+      convert(*node, nested.prefix() + name, one);
+      out.push_back(std::move(one));
+    });
   }
 
   void ids(Reader& nested, const std::string& name, std::vector<data::TokenId>& out) {
     std::vector<std::int64_t> values;
     if (!several(nested, name, values)) return;
-    for (const std::int64_t value : values) {
-      if (value < 0 || value > INT32_MAX)
-        raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more");
-      out.push_back(static_cast<data::TokenId>(value));
-    }
+    nested.judge(name, [&] {
+      for (const std::int64_t value : values) {
+        if (value < 0 || value > INT32_MAX)
+          raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more");
+        out.push_back(static_cast<data::TokenId>(value));
+      }
+    });
   }
 
   void ends(Reader& nested) {
@@ -242,18 +246,20 @@ class GenerationKwargsReader {
     for (const char* name : {"stop", "stop_strings"}) {
       std::vector<std::string> texts;
       if (!several(nested, name, texts)) continue;
-      for (const std::string& text : texts) {
-        if (text.empty())
-          raise_range(nested.prefix() + name, *nested.section().find(name), "texts of at least one character");
-        if (std::find(trl_.stop_strings.begin(), trl_.stop_strings.end(), text) == trl_.stop_strings.end())
-          trl_.stop_strings.push_back(text);
-      }
+      nested.judge(name, [&] {
+        for (const std::string& text : texts) {
+          if (text.empty())
+            raise_range(nested.prefix() + name, *nested.section().find(name), "texts of at least one character");
+          if (std::find(trl_.stop_strings.begin(), trl_.stop_strings.end(), text) == trl_.stop_strings.end())
+            trl_.stop_strings.push_back(text);
+        }
+      });
     }
     ids(nested, "stop_token_ids", trl_.stop_token_ids);
-    if (nested.given("eos_token_id")) {
-      if (trl_.generates_elsewhere())
-        raise_lacking(nested.prefix() + "eos_token_id with a server", *nested.section().find("eos_token_id"),
-                      "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
+    if (nested.given("eos_token_id") && trl_.generates_elsewhere()) {
+      refuse_lacking(nested, "eos_token_id", "eos_token_id with a server", *nested.section().find("eos_token_id"),
+                     "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
+    } else if (nested.given("eos_token_id")) {
       ids(nested, "eos_token_id", trl_.stop_token_ids);
       trl_.ignore_eos = true;
     }
@@ -278,7 +284,7 @@ class GenerationKwargsReader {
       if (node == nullptr || !is_on(*node)) continue;
       if ((node->kind == Kind::integer || node->kind == Kind::number) && node->number == one.nothing) continue;
       if (node->kind == Kind::sequence && node->items.empty()) continue;
-      raise_lacking(nested.prefix() + name, *node, std::string(one.remedy));
+      refuse_lacking(nested, name, name, *node, std::string(one.remedy));
     }
     apply_idle(nested, idle_generation_settings());
     nested.finish();

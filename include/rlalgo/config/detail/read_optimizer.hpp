@@ -47,23 +47,28 @@ inline void read_muon(Reader& reader, MuonArguments& muon) {
   reader.read("nesterov", muon.nesterov);
   reader.read("ns_steps", muon.ns_steps);
   if (!(muon.momentum >= 0 && muon.momentum < 1))
-    raise_range("optim_args.momentum", *reader.section().find("momentum"), "0 to below 1");
+    reader.judge("momentum",
+                 [&] { raise_range("optim_args.momentum", *reader.section().find("momentum"), "0 to below 1"); });
   if (muon.ns_steps < 1 || muon.ns_steps > 99)
-    raise_range("optim_args.ns_steps", *reader.section().find("ns_steps"), "1 to 99");
+    reader.judge("ns_steps",
+                 [&] { raise_range("optim_args.ns_steps", *reader.section().find("ns_steps"), "1 to 99"); });
 }
 
 inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   std::vector<double> eps;
-  reader.record("eps", adafactor.epsilon_square);
-  if (reader.read("eps", eps)) {
-    if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
-      raise_range("optim_args.eps", *reader.section().find("eps"), "two numbers above 0: [1e-30, 1e-3]");
-    adafactor.epsilon_square = eps[0];
-    adafactor.epsilon_scale = eps[1];
-  }
+  reader.record("eps[0]", adafactor.epsilon_square);
+  reader.record("eps[1]", adafactor.epsilon_scale);
+  if (reader.read("eps", eps))
+    reader.judge("eps", [&] {
+      if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
+        raise_range("optim_args.eps", *reader.section().find("eps"), "two numbers above 0: [1e-30, 1e-3]");
+      adafactor.epsilon_square = eps[0];
+      adafactor.epsilon_scale = eps[1];
+    });
   const auto number = [&](const char* name, auto& out, auto good, const char* expected) {
     if (reader.read(name, out) && !good(out))
-      raise_range(std::string("optim_args.") + name, *reader.section().find(name), expected);
+      reader.judge(name,
+                   [&] { raise_range(std::string("optim_args.") + name, *reader.section().find(name), expected); });
   };
   number(
       "clip_threshold", adafactor.clip_threshold, [](double x) { return x > 0; }, "above 0");
@@ -84,11 +89,13 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   if (node == nullptr) return;
   if (rule != UpdateRule::muon && rule != UpdateRule::adafactor) {
     if (node->kind == Kind::mapping && node->members.empty()) return;
-    raise_lacking("optim_args of " + config.optimizer, *node,
-                  rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
-                                           : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
+    refuse_lacking(reader, "optim_args", "optim_args of " + config.optimizer, *node,
+                   rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
+                                            : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
+    return;
   }
-  const Node section = node->kind == Kind::string ? arguments_of_text(*node) : *node;
+  Node section = *node;
+  if (node->kind == Kind::string && !reader.judge("optim_args", [&] { section = arguments_of_text(*node); })) return;
   Reader nested(section, "optim_args.", reader.findings());
   if (rule == UpdateRule::muon)
     read_muon(nested, config.muon);
@@ -99,11 +106,14 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
 
 inline void read_optimizer(Reader& reader, RunConfig& config) {
   if (const Node* node = reader.section().find("optimizer");
-      node != nullptr && node->text.starts_with("schedule_free_"))
-    raise_lacking(
-        "optimizer " + node->text, *node,
-        "it trains on one point and is evaluated and saved at an average of all of them, without a schedule: take "
-        "adamw_torch_fused with an lr_scheduler");
+      node != nullptr && node->text.starts_with("schedule_free_")) {
+    reader.recognise("optimizer");
+    reader.recognise("optim_args");
+    refuse_lacking(reader, "optimizer", "optimizer " + node->text, *node,
+                   "it trains on one point and is evaluated and saved at an average of all of them, without a "
+                   "schedule: take adamw_torch_fused with an lr_scheduler");
+    return;
+  }
   read_name(reader, "optimizer", config.optimizer, optimizers());
   if (const OptimizerName row = optimizer_named(config.optimizer); row.smaller)
     reader.findings().warnings.push_back(

@@ -198,11 +198,10 @@ inline void read_cadence(Reader& reader, RunConfig& config) {
     read_if_there(reader, "loss_watchdog_patience", config.loss_watchdog_patience);
     if (config.loss_watchdog_patience == 0) config.loss_watchdog_patience = 3;
     if (config.loss_watchdog_patience < 0)
-      core::raise_usage("config", 6,
-                        {.what = "loss_watchdog_patience is out of range",
-                         .found = std::to_string(config.loss_watchdog_patience),
-                         .expected = "1 or more",
-                         .where = reader.section().find("loss_watchdog_patience")->place.text()});
+      reader.refuse(6, {.what = "loss_watchdog_patience is out of range",
+                        .found = std::to_string(config.loss_watchdog_patience),
+                        .expected = "1 or more",
+                        .where = reader.section().find("loss_watchdog_patience")->place.text()});
   }
   reader.read("save_only_model", config.save_only_model);
   reader.read("save_first_step", config.save_first_step);
