@@ -30,11 +30,12 @@ std::string pairs(int count) {
 config::RunConfig two_steps(const support::ScratchDirectory& scratch,
                             const std::string& more = "val_set_size: 0.25\n") {
   return config::load_run_config(scratch.write(
-      "config.yaml", "base_model: " + (quickstart / "model").string() +
-                         "\nrl: dpo\nmicro_batch_size: 2\nsequence_len: 64\ndatasets:\n  - path: " +
-                         scratch.write("pairs.jsonl", pairs(12)) +
-                         "\nlearning_rate: 1.0e-3\nlr_scheduler: constant\nmax_steps: 2\nsave_steps: 1\noutput_dir: " +
-                         (scratch.path() / "out").string() + "\n" + more));
+      "config.yaml",
+      "base_model: " + (quickstart / "model").string() +
+          "\nrl: dpo\nmicro_batch_size: 2\nsequence_len: 64\ndatasets:\n  - path: " +
+          scratch.write("pairs.jsonl", pairs(12)) +
+          "\nlearning_rate: 1.0e-3\nlr_scheduler: constant\nmax_steps: 2\nsave_steps: 1\nfloat32: true\noutput_dir: " +
+          (scratch.path() / "out").string() + "\n" + more));
 }
 
 // What a training logged at evaluations, by step, without times.

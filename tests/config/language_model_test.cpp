@@ -6,6 +6,8 @@
 
 #include <rlalgo/config/language_model.hpp>
 
+#include <support/scratch.hpp>
+
 using namespace rlalgo;
 namespace fs = std::filesystem;
 
@@ -61,6 +63,28 @@ TEST_CASE("bfloat16 is computed with and saved when it is asked for") {
   model.save(folder);
   CHECK(data::Json::parse(bytes(folder / "config.json"))["torch_dtype"] == "bfloat16");
   fs::remove_all(folder);
+}
+
+TEST_CASE("what others open has the dtype of the base, and an adapter no config.json; each has its card") {
+  const rlalgo::support::ScratchDirectory scratch;
+  config::RunConfig run = run_with(quickstart.string());
+  CHECK(config::load_language_model(run).output_dtype == model::SavedDtype::stored);
+  run.float32 = true;
+  CHECK(config::load_language_model(run).output_dtype == model::SavedDtype::computed);
+  config::LanguageModel whole = config::load_language_model(run);
+  whole.card.method = "dpo";
+  whole.save(scratch.path() / "whole", model::SavedDtype::stored);
+  CHECK(data::Json::parse(bytes(scratch.path() / "whole/config.json"))["torch_dtype"] == "bfloat16");
+  CHECK(bytes(scratch.path() / "whole/README.md").find("library_name: transformers") != std::string::npos);
+  run.lora.emplace(model::LoraConfig{.target_modules = {"q_proj"}});
+  const config::LanguageModel adapted = config::load_language_model(run);
+  adapted.save(scratch.path() / "adapter");
+  CHECK_FALSE(fs::exists(scratch.path() / "adapter/config.json"));
+  CHECK(bytes(scratch.path() / "adapter/README.md").find("library_name: peft") != std::string::npos);
+  // It stands for its base with the adapter on it.
+  const config::LanguageModel again = config::load_language_model(run_with((scratch.path() / "adapter").string()));
+  CHECK(again.decoder->adapter() != nullptr);
+  CHECK(again.base_model == quickstart.string());
 }
 
 TEST_CASE("a model that is nowhere is config.20 and a chat without template config.21") {

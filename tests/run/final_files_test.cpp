@@ -60,6 +60,19 @@ TEST_CASE("files of an earlier model that would be read as the new one's are gon
   CHECK(names(out) == Set{"config.json", "model.safetensors", "tokenizer.json", "README.md", "metrics.jsonl"});
 }
 
+TEST_CASE("a folder of the model's takes the place of an earlier one") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto with = [](const std::string& name) {
+    return [name](const fs::path& to) {
+      fs::create_directory(to / "additional_chat_templates");
+      core::write_file(to / "additional_chat_templates" / name, "new");
+    };
+  };
+  run::publish_files(scratch.path(), with("a.jinja"));
+  run::publish_files(scratch.path(), with("b.jinja"));
+  CHECK(names(scratch.path() / "additional_chat_templates") == std::set<std::string>{"b.jinja"});
+}
+
 TEST_CASE("a README.md that is no generated card is kept") {
   const rlalgo::support::ScratchDirectory scratch;
   scratch.write("README.md", "# My project\n");

@@ -70,10 +70,14 @@ inline bool publish_files(const std::filesystem::path& directory,
     for (const auto& entry : std::filesystem::directory_iterator(building))
       names.insert(entry.path().filename().string());
     if (!detail::may_replace_card(directory / model_card_file)) kept = names.erase(model_card_file) > 0;
+    const auto is_folder = [&](const std::filesystem::path& path) {
+      return std::filesystem::is_directory(path, error);
+    };
     for (const std::string& name : names)
-      if (std::filesystem::is_directory(directory / name, error))
+      if (is_folder(directory / name) && !is_folder(building / name))
         core::raise_file_error("cannot move the file into place", directory / name, EISDIR);
     for (const std::string& name : names) {
+      if (is_folder(building / name)) std::filesystem::remove_all(directory / name, error);  // further templates
       std::filesystem::rename(building / name, directory / name, error);
       if (error) core::raise_file_error("cannot move the file into place", directory / name, error.value());
     }

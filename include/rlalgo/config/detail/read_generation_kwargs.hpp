@@ -16,8 +16,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/detail/read_keys.hpp>
@@ -150,6 +152,7 @@ class GenerationKwargsReader {
     const Node* section = reader_.take("generation_kwargs");
     if (section == nullptr) return;
     Reader nested(*section, reader_.prefix() + "generation_kwargs.", reader_.findings());
+    if (section->kind != Kind::mapping) return;
     if (trl_.agents) refuse_for_agents(nested);
     read_sampling(nested, trl_);
     bool draws = true;
@@ -189,12 +192,12 @@ class GenerationKwargsReader {
                         .where = nested.section().find(of_transformers)->place.text(),
                         .remedy = "write one of them"});
     if (!out) out = other;
-    if (!out || *out >= lowest) return;
-    nested.judge(of_vllm, [&] {
-      raise_range(nested.prefix() + of_vllm, *nested.section().find(nested.given(of_vllm) ? of_vllm : of_transformers),
-                  std::to_string(lowest) + " or more");
-    });
-    out.reset();
+    if (out && *out < lowest)
+      nested.judge(of_vllm, [&] {
+        raise_range(nested.prefix() + of_vllm,
+                    *nested.section().find(nested.given(of_vllm) ? of_vllm : of_transformers),
+                    std::to_string(lowest) + " or more");
+      });
   }
 
   void limits(Reader& nested) {
@@ -217,20 +220,22 @@ class GenerationKwargsReader {
     const Node* node = nested.take(name);
     return node != nullptr && nested.judge(name, [&] {
       if (node->kind == Kind::sequence) return convert(*node, nested.prefix() + name, out);
-      out.emplace_back();
-      convert(*node, nested.prefix() + name, out.back());
+      T one{};
+      convert(*node, nested.prefix() + name, one);
+      out.push_back(std::move(one));
     });
   }
 
   void ids(Reader& nested, const std::string& name, std::vector<data::TokenId>& out) {
     std::vector<std::int64_t> values;
     if (!several(nested, name, values)) return;
-    for (const std::int64_t value : values)
-      if (value >= 0 && value <= INT32_MAX)
+    nested.judge(name, [&] {
+      for (const std::int64_t value : values) {
+        if (value < 0 || value > INT32_MAX)
+          raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more");
         out.push_back(static_cast<data::TokenId>(value));
-      else
-        nested.judge(
-            name, [&] { raise_range(nested.prefix() + name, *nested.section().find(name), "token ids, 0 or more"); });
+      }
+    });
   }
 
   void ends(Reader& nested) {
@@ -240,20 +245,20 @@ class GenerationKwargsReader {
     for (const char* name : {"stop", "stop_strings"}) {
       std::vector<std::string> texts;
       if (!several(nested, name, texts)) continue;
-      for (const std::string& text : texts) {
-        if (text.empty())
-          nested.judge(name, [&] {
+      nested.judge(name, [&] {
+        for (const std::string& text : texts) {
+          if (text.empty())
             raise_range(nested.prefix() + name, *nested.section().find(name), "texts of at least one character");
-          });
-        if (std::find(trl_.stop_strings.begin(), trl_.stop_strings.end(), text) == trl_.stop_strings.end())
-          trl_.stop_strings.push_back(text);
-      }
+          if (std::find(trl_.stop_strings.begin(), trl_.stop_strings.end(), text) == trl_.stop_strings.end())
+            trl_.stop_strings.push_back(text);
+        }
+      });
     }
     ids(nested, "stop_token_ids", trl_.stop_token_ids);
-    if (nested.given("eos_token_id")) {
-      if (trl_.generates_elsewhere())
-        refuse_lacking(nested, "eos_token_id", "eos_token_id with a server", *nested.section().find("eos_token_id"),
-                       "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
+    if (nested.given("eos_token_id") && trl_.generates_elsewhere()) {
+      refuse_lacking(nested, "eos_token_id", "eos_token_id with a server", *nested.section().find("eos_token_id"),
+                     "a server ends at the model's own; write stop_token_ids, with ignore_eos: true for them alone");
+    } else if (nested.given("eos_token_id")) {
       ids(nested, "eos_token_id", trl_.stop_token_ids);
       trl_.ignore_eos = true;
     }

@@ -56,7 +56,8 @@ inline void read_muon(Reader& reader, MuonArguments& muon) {
 
 inline void read_adafactor(Reader& reader, AdafactorArguments& adafactor) {
   std::vector<double> eps;
-  reader.record("eps", adafactor.epsilon_square);
+  reader.record("eps[0]", adafactor.epsilon_square);
+  reader.record("eps[1]", adafactor.epsilon_scale);
   if (reader.read("eps", eps))
     reader.judge("eps", [&] {
       if (eps.size() != 2 || !(eps[0] > 0) || !(eps[1] > 0))
@@ -88,9 +89,10 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
   if (node == nullptr) return;
   if (rule != UpdateRule::muon && rule != UpdateRule::adafactor) {
     if (node->kind == Kind::mapping && node->members.empty()) return;
-    return refuse_lacking(reader, "optim_args", "optim_args of " + config.optimizer, *node,
-                          rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
-                                                   : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
+    refuse_lacking(reader, "optim_args", "optim_args of " + config.optimizer, *node,
+                   rule == UpdateRule::lion ? "use adam_beta1, adam_beta2 and weight_decay"
+                                            : "use adam_beta1, adam_beta2, adam_epsilon and weight_decay");
+    return;
   }
   Node section = *node;
   if (node->kind == Kind::string && !reader.judge("optim_args", [&] { section = arguments_of_text(*node); })) return;
@@ -104,15 +106,15 @@ inline void read_optimizer_arguments(Reader& reader, RunConfig& config) {
 
 inline void read_optimizer(Reader& reader, RunConfig& config) {
   if (const Node* node = reader.section().find("optimizer");
-      node != nullptr && node->text.starts_with("schedule_free_"))
-    refuse_lacking(
-        reader, "optimizer", "optimizer " + node->text, *node,
-        "it trains on one point and is evaluated and saved at an average of all of them, without a schedule: take "
-        "adamw_torch_fused with an lr_scheduler");
-  if (reader.findings().refusals.distrusts("optimizer"))
+      node != nullptr && node->text.starts_with("schedule_free_")) {
     reader.recognise("optimizer");
-  else
-    read_name(reader, "optimizer", config.optimizer, optimizers());
+    reader.recognise("optim_args");
+    refuse_lacking(reader, "optimizer", "optimizer " + node->text, *node,
+                   "it trains on one point and is evaluated and saved at an average of all of them, without a "
+                   "schedule: take adamw_torch_fused with an lr_scheduler");
+    return;
+  }
+  read_name(reader, "optimizer", config.optimizer, optimizers());
   if (const OptimizerName row = optimizer_named(config.optimizer); row.smaller)
     reader.findings().warnings.push_back(
         "optimizer " + config.optimizer + " trains as " + (row.rule == UpdateRule::lion ? "Lion" : "AdamW") +
