@@ -321,6 +321,39 @@ TEST_CASE("where every connection has its request, the newest is closed") {
   waiting.clear();
 }
 
+TEST_CASE("bodies of all connections together are bounded") {
+  std::mutex mutex;
+  std::vector<Shared> waiting;
+  http::Server server({.bodies_limit = 1000}, [&](const Shared& exchange) {
+    const std::lock_guard lock(mutex);
+    waiting.push_back(exchange);
+  });
+  const auto held = [&](std::size_t count) {
+    return soon([&] {
+      const std::lock_guard lock(mutex);
+      return waiting.size() == count;
+    });
+  };
+  const std::string six = "POST / HTTP/1.1\r\nContent-Length: 600\r\n\r\n" + std::string(600, 'x');
+  RawClient first(server.port()), second(server.port()), third(server.port());
+  first.send(six);
+  CHECK(held(1));
+  second.send(six);
+  CHECK(second.receive_all().substr(0, 12) == "HTTP/1.1 503");
+  third.send("GET / HTTP/1.1\r\n\r\n");
+  CHECK(held(2));
+  {
+    const std::lock_guard lock(mutex);
+    for (const Shared& exchange : waiting) exchange->respond({.body = "done"});
+    waiting.clear();
+  }
+  CHECK(first.receive(15) == "HTTP/1.1 200 OK");
+  first.send(six);
+  CHECK(held(1));  // the same connection again
+  const std::lock_guard lock(mutex);
+  waiting.clear();
+}
+
 TEST_CASE("a request is admitted or refused by its header, before its body is read") {
   std::atomic<int> handled = 0;
   http::Server server({.body_limit = std::size_t{1} << 30,

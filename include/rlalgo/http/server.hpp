@@ -10,7 +10,8 @@
 // A connection that waits for its next request costs about a kilobyte and no thread. An exception of the handler, and
 // an exchange that is dropped unanswered, is status 500. No TLS, no compression.
 //
-// What a client may not do, and what becomes of it: a header beyond header_limit 431 · a body beyond body_limit 413 ·
+// What a client may not do, and what becomes of it: a header beyond header_limit 431 · a body beyond body_limit 413, and
+// beyond bodies_limit with those of others 503 ·
 // no HTTP 400 · a header or body that does not come in time 408 · beyond `connections` (and seven eighths of the open
 // files that the process may have) the one that has waited longest for a header makes room, or else the newest is closed · an
 // answer that is not taken for write_seconds, or of which output_limit bytes pile up, ends its connection.

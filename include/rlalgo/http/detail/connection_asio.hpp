@@ -45,6 +45,7 @@ struct Shared {
   Handler handler;
   boost::asio::io_context loop;
   std::atomic<bool> stopping = false;
+  std::atomic<std::size_t> bodies = 0;  // bytes of those that are being read or answered, as their headers say
 };
 
 template <class Unit>
@@ -130,6 +131,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
   void next_request() {
     if (shared_->stopping) return close();
     parser_.reset();
+    forget();
     state_ = State::idle;
     waits_since_ = Clock::now().time_since_epoch().count();
     limit(shared_->config.idle_seconds);
@@ -225,15 +227,31 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
     return request;
   }
 
+  // Counts the bytes of a body until its request is answered; false: there are too many. One body is always taken.
+  [[nodiscard]] bool keep(std::size_t bytes) {
+    const std::size_t others = shared_->bodies.fetch_add(bytes);
+    kept_ = bytes;
+    if (others == 0 || others + bytes <= shared_->config.bodies_limit) return true;
+    forget();
+    return false;
+  }
+  void forget() { shared_->bodies -= std::exchange(kept_, 0); }
+
   // False: the request has been answered, and what is left of it is not read.
   [[nodiscard]] bool admitted() {
-    if (!shared_->config.admit) return true;
     const auto length = parser_->content_length();
     Request request = head();
-    const Admission admission =
-        shared_->config.admit(request, length ? std::optional<std::uint64_t>(*length) : std::nullopt);
+    Admission admission;
+    if (shared_->config.admit)
+      admission = shared_->config.admit(request, length ? std::optional<std::uint64_t>(*length) : std::nullopt);
+    const std::size_t most = std::min(admission.body_limit, shared_->config.body_limit);
+    const bool body = length ? *length > 0 : parser_->chunked();
+    if (!admission.refusal && body && !keep(length ? static_cast<std::size_t>(*length) : most))
+      admission.refusal = Response{.status = 503,
+                                   .headers = {{"Retry-After", "1"}},
+                                   .body = "the bodies of others take the memory for bodies\n"};
     if (!admission.refusal) {
-      parser_->body_limit(std::min(admission.body_limit, shared_->config.body_limit));
+      parser_->body_limit(most);
       return true;
     }
     state_ = State::answering;
@@ -355,6 +373,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
   void close() {
     if (state_ == State::closed) return;
     state_ = State::closed;
+    forget();
     std::function<void()> call;
     {
       const std::lock_guard lock(mutex_);
@@ -383,7 +402,7 @@ class Connection final : public AnswerPath, public std::enable_shared_from_this<
   std::atomic<Clock::rep> waits_since_ = busy;
   std::optional<Parser> parser_;
   std::string received_, sending_;
-  std::size_t sent_ = 0;
+  std::size_t sent_ = 0, kept_ = 0;
   bool awaiting_ = false, write_awaited_ = false;
   mutable std::mutex mutex_;  // of what follows: exchanges answer from any thread
   std::string waiting_;

@@ -26,6 +26,7 @@ struct ServerConfig {
   std::size_t connections = 8192;                     // at once
   std::size_t header_limit = std::size_t{64} << 10;   // bytes of a request's header
   std::size_t body_limit = std::size_t{64} << 20;     // bytes of its body
+  std::size_t bodies_limit = std::size_t{2} << 30;    // bytes of all bodies that are being read or answered
   std::size_t output_limit = std::size_t{16} << 20;   // bytes of an answer that may wait for a slow client
   double idle_seconds = 120.0;                        // between two requests of a connection
   double header_seconds = 10.0;                       // from a request's first byte to the end of its header
