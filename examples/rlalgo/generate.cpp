@@ -1,7 +1,10 @@
 // Completions of many prompts, batched. What a line gives does not depend on the lines beside it.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
+
+#include <rlalgo/text/stream_decoder.hpp>
 
 #include "engine_lines.hpp"
 
@@ -32,9 +35,35 @@ std::uint64_t seed_of(const Line& line) {
   return static_cast<std::uint64_t>(whole_number(line, "seed", 0, 0, std::int64_t{1} << 53U));
 }
 
+// A text or a list of them.
+std::vector<std::string> stops_of(const Line& line) {
+  std::vector<std::string> out;
+  if (!line.object.contains("stop") || line.object["stop"].is_null()) return out;
+  const Json& given = line.object["stop"];
+  for (const Json& one : given.is_array() ? given : Json::array({given})) {
+    if (!one.is_string() || one.get_ref<const std::string&>().empty())
+      wrong_line(line, "stop is no text", "a text or a list of texts", given.dump());
+    out.push_back(one.get<std::string>());
+  }
+  return out;
+}
+
 inference::RequestSpec read_request(const Line& line, const LineModel& model) {
   constexpr std::int64_t most = std::int64_t{1} << 30U;
   inference::RequestSpec out;
+  require_known(line, {"prompt", "messages", "ids", "max_new_tokens", "max_tokens", "temperature", "top_p", "top_k",
+                       "min_p", "repetition_penalty", "seed", "n", "stop", "add_generation_prompt",
+                       "continue_final_message", "tools", "documents", "chat_template_kwargs"});
+  const char* length = line.object.contains("max_tokens") ? "max_tokens" : "max_new_tokens";
+  if (line.object.contains("max_tokens") && line.object.contains("max_new_tokens"))
+    wrong_line(line, "a line has both max_tokens and max_new_tokens", "one of them");
+  out.stop_strings = stops_of(line);
+  if (!out.stop_strings.empty())
+    out.text_stream = [tokenizer = model.needed_tokenizer()] {
+      const auto stream = std::make_shared<text::StreamDecoder>(tokenizer);
+      return inference::TextStream{[stream](data::TokenId id) { return stream->push(id); },
+                                   [stream] { return stream->finish(); }};
+    };
   out.prompt = prompt_ids(line, model, "prompt", true, true);
   out.count = whole_number(line, "n", 1, 1, 4096);
   out.key.seed = seed_of(line);
@@ -43,9 +72,17 @@ inference::RequestSpec read_request(const Line& line, const LineModel& model) {
                   .top_k = whole_number(line, "top_k", 0, 0, most),
                   .min_p = number(line, "min_p", 0),
                   .repetition_penalty = number(line, "repetition_penalty", 1),
-                  .max_new_tokens = whole_number(line, "max_new_tokens", 256, 1, most),
+                  .max_new_tokens = whole_number(line, length, 256, 1, most),
                   .stop_ids = model.stop_ids};
   return out;
+}
+
+// The text before the first stop text in it.
+std::string before_stops(std::string text, const std::vector<std::string>& stops) {
+  std::size_t end = text.size();
+  for (const std::string& stop : stops) end = std::min(end, text.find(stop));
+  text.resize(end);
+  return text;
 }
 
 struct GenerateOptions : ModelOptions {
@@ -58,12 +95,15 @@ int generate_lines(const GenerateOptions& options) {
   const inference::Quantization quantization = quantization_of(options.quantization);
   const LineModel model = load_model(options, "generate", true, quantization);
   const EngineTask task = [&](const Line& line, Answers::Turn&) {
-    return EngineWork{read_request(line, model),
-                      [&model, index = line.number - 1](Answers::Turn& turn, inference::RequestResult&& result) {
+    inference::RequestSpec request = read_request(line, model);
+    const std::vector<std::string> stops = request.stop_strings;
+    return EngineWork{std::move(request),
+                      [&model, stops, index = line.number - 1](Answers::Turn& turn, inference::RequestResult&& result) {
                         for (std::size_t k = 0; k < result.completions.size(); ++k) {
                           const data::Completion& c = result.completions[k].completion;
                           turn.add({{"ids", c.ids},
-                                    {"text", model.tokenizer ? Json(model.tokenizer->decode(c.ids)) : Json(nullptr)},
+                                    {"text", model.tokenizer ? Json(before_stops(model.tokenizer->decode(c.ids), stops))
+                                                             : Json(nullptr)},
                                     {"log_probs", c.log_probs},
                                     {"finish_reason", c.finish == data::Finish::length ? "length" : "stop"},
                                     {"index", index},
@@ -86,7 +126,9 @@ Run generate(CLI::App& app) {
       ->capture_default_str();
   app.footer(R"(
 reads JSON lines:  {"prompt" | "messages" | "ids": …, "max_new_tokens": 256, "temperature": 1, "top_p": 1, "top_k": 0,
-                   "min_p": 0, "repetition_penalty": 1, "seed": 0, "n": 1}; temperature 0 is greedy
+                   "min_p": 0, "repetition_penalty": 1, "seed": 0, "n": 1, "stop": text or list}; temperature 0 is greedy,
+                   "max_tokens" is "max_new_tokens", "text" ends before a stop text (its ids stay), a key that is not
+                   read is an error
 writes:            {"ids", "text", "log_probs", "finish_reason": "stop" or "length", "index": line, "sample": 0 … n − 1},
                    one line per completion, in the order of the input, as soon as its line's turn has come; "text" is null
                    where the directory has no tokenizer. A line that is wrong: {"error": text, "index": line}, exit status 1

@@ -14,6 +14,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/nearest.hpp>
 #include <rlalgo/inference/cpu_kernels.hpp>
 
 #include "log.hpp"
@@ -93,6 +94,16 @@ void parse(Line& line) {
   line.object = std::move(object);
   if (!line.object.is_object()) wrong_line(line, "a line is not a JSON object", "{\"key\": value, …}");
   line.text = {};
+}
+
+void require_known(const Line& line, const std::vector<std::string>& known) {
+  for (const auto& [key, value] : line.object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string nearest = core::nearest_name(key, known);
+    std::string all;
+    for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+    wrong_line(line, "a line has a key that is not read", nearest.empty() ? "one of " + all : nearest, key);
+  }
 }
 
 void Answers::Turn::add(const Json& object) {
@@ -286,6 +297,10 @@ std::vector<data::TokenId> prompt_ids(const Line& line, const LineModel& model, 
   const int ways = static_cast<int>(object.contains("ids")) + static_cast<int>(object.contains("messages")) +
                    static_cast<int>(object.contains(text_key));
   if (ways != 1) wrong_line(line, "a line needs one of ids, messages and " + text_key, "exactly one");
+  for (const char* key :
+       {"add_generation_prompt", "continue_final_message", "tools", "documents", "chat_template_kwargs"})
+    if (object.contains(key) && !object.contains("messages"))
+      wrong_line(line, std::string(key) + " says something of messages", "messages", "a line without them");
   if (object.contains("ids"))
     return given_ids(line, object["ids"],
                      model.decoder ? model.decoder->config().vocab_size
@@ -305,7 +320,11 @@ std::vector<data::TokenId> prompt_ids(const Line& line, const LineModel& model, 
                          .continue_final_message = object.value("continue_final_message", false)};
   if (object.contains("tools")) chat.tools = object["tools"];
   if (object.contains("documents")) chat.documents = object["documents"];
-  if (object.contains("chat_template_kwargs")) chat.kwargs = object["chat_template_kwargs"];
+  if (object.contains("chat_template_kwargs") && !object["chat_template_kwargs"].is_null()) {
+    if (!object["chat_template_kwargs"].is_object())
+      wrong_line(line, "chat_template_kwargs is no object", "{\"name\": value}", object["chat_template_kwargs"].dump());
+    chat.kwargs = object["chat_template_kwargs"];
+  }
   const std::string text = model.chat_template->render(object["messages"], chat);
   if (rendered != nullptr) *rendered = text;
   return model.needed_tokenizer().encode(text, false);

@@ -69,6 +69,9 @@ class LineReader {
   std::function<void()> failure_;  // raises what the end was
 };
 
+// Raises cli.11 for a key that is none of `known`, with the nearest of them.
+void require_known(const Line& line, const std::vector<std::string>& known);
+
 [[noreturn]] void wrong_line(const Line& line, const std::string& what, const std::string& expected,
                              const std::string& found = "");
 

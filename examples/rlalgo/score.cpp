@@ -23,6 +23,14 @@ struct Scored {
 Scored read(const Line& line, const LineModel& model) {
   Scored out;
   const Json& object = line.object;
+  require_known(line,
+                {"ids", "prompt", "messages", "prompt_ids", "completion", "completion_ids", "add_generation_prompt",
+                 "continue_final_message", "tools", "documents", "chat_template_kwargs"});
+  for (const auto& [one, other] : {std::pair("ids", "completion"), std::pair("ids", "completion_ids"),
+                                   std::pair("ids", "prompt_ids"), std::pair("completion", "completion_ids"),
+                                   std::pair("prompt", "prompt_ids"), std::pair("messages", "prompt_ids")})
+    if (object.contains(one) && object.contains(other))
+      wrong_line(line, std::string("a line has both ") + one + " and " + other, "one of them");
   if (object.contains("ids")) {
     out.completion = prompt_ids(line, model, "prompt", true, true);
     if (out.completion.empty()) wrong_line(line, "ids is empty", "one id or more");

@@ -8,6 +8,8 @@ namespace {
 int tokenize_lines(const ModelOptions& options, bool special_tokens) {
   const LineModel model = load_model(options, "tokenize", false);
   return answer_each([&](const Line& line, Answers::Turn& turn) {
+    require_known(line, {"text", "ids", "messages", "add_generation_prompt", "continue_final_message", "tools",
+                         "documents", "chat_template_kwargs"});
     std::optional<std::string> rendered;
     const auto ids = prompt_ids(line, model, "text", false, special_tokens, &rendered);
     turn.add({{"ids", ids},

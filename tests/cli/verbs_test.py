@@ -46,6 +46,12 @@ def score_and_generate_agree(c):
     out = ask(c, "generate", rows)
     assert [(o["index"], o["sample"]) for o in out] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)], out
     assert out[4]["finish_reason"] == "length" and len(out[4]["ids"]) == 3
+    short = ask(c, "generate", [dict(prompt, max_tokens=3, temperature=0)])
+    assert [o["ids"] for o in short] == [out[4]["ids"]], "max_tokens is not max_new_tokens"
+    stop = out[0]["text"][2:4]
+    cut = ask(c, "generate", [dict(prompt, max_new_tokens=12, seed=1, stop=[stop])])[0]
+    assert cut["text"] == out[0]["text"][:out[0]["text"].find(stop)], (cut, out[0])
+    assert out[0]["ids"][:len(cut["ids"])] == cut["ids"] and cut["finish_reason"] == "stop"
     alone = ask(c, "generate", rows[1:2])
     assert [o["ids"] for o in alone] == [o["ids"] for o in out[2:4]], "a line depends on the lines beside it"
     assert [o["log_probs"] for o in alone] == [o["log_probs"] for o in out[2:4]]
@@ -127,7 +133,14 @@ def bad_lines(c):
     for verb, line, text in [("tokenize", "[1]", "line 1"), ("tokenize", "{}", "ids, messages and text"),
                              ("score", '{"ids": [1, 99999999]}', "99999999"), ("score", '{"ids": []}', "ids is empty"),
                              ("score", '{"prompt": "a"}', "completion"), ("generate", '{"prompt": "a", "n": 0}', "1 to 4096"),
-                             ("generate", '{"prompt": "a", "temperature": "hot"}', "temperature")]:
+                             ("generate", '{"prompt": "a", "temperature": "hot"}', "temperature"),
+                             ("generate", '{"prompt": "a", "temprature": 0}', "expected temperature"),
+                             ("generate", '{"prompt": "a", "max_tokens": 3, "max_new_tokens": 3}', "both"),
+                             ("generate", '{"prompt": "a", "tools": []}', "messages"),
+                             ("generate", '{"prompt": "a", "stop": [1]}', "stop"),
+                             ("score", '{"prompt": "a", "completion": "b", "temperature": 2}', "temperature"),
+                             ("score", '{"ids": [1, 2], "completion": "b"}', "both"),
+                             ("tokenize", '{"txt": "a"}', "expected text")]:
         c.run(verb, "--model", MODEL, stdin=line + "\n").expect(1, "[rlalgo.cli.11]", text)
     c.run("score").expect(2, "[rlalgo.cli.12]")
     c.run("generate", "--modle", MODEL).expect(2, "[rlalgo.cli.8]", "--model")

@@ -26,6 +26,34 @@ TEST_CASE("calls in the Hermes format become tool_calls, and the text before the
         Json::object());
 }
 
+TEST_CASE("calls in the forms of Llama 3.1") {
+  const Json call =
+      Json::parse(R"([{"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": "}"}}}])");
+  for (const std::string text :
+       {R"({"name": "add", "parameters": {"a": 1, "b": "}"}})",
+        R"(<|python_tag|>{"name": "add", "parameters": {"a": 1, "b": "}"}})",
+        "\n {\"type\": \"function\", \"name\": \"add\", \"parameters\": {\"a\": 1, \"b\": \"}\"}}\n",
+        R"({"name": "add", "parameters": "{\"a\": 1, \"b\": \"}\"}"})",
+        R"(<function=add>{"a": 1, "b": "}"}</function>)"}) {
+    INFO(text);
+    const Json message = assistant_message(text);
+    CHECK(message["content"] == "");
+    CHECK(message["tool_calls"] == call);
+  }
+  const Json two = assistant_message(R"({"name": "a", "parameters": {}}; {"name": "b", "parameters": {"x": 1}})");
+  REQUIRE(two["tool_calls"].size() == 2);
+  CHECK(two["tool_calls"][1]["function"]["name"] == "b");
+  CHECK(assistant_message(R"(See: <function=a>{}</function>)")["content"] == "See:");
+  for (const std::string text :
+       {R"({"name": "add"})", R"({"name": "add", "arguments": {}})", R"({"name": 3, "parameters": {}})",
+        R"({"name": "Bo", "parameters": {}, "age": 3})", R"({"name": "add", "parameters": {}} or so)",
+        R"(I call {"name": "add", "parameters": {}})", R"({"name": "add", "parameters": {)",
+        R"(<function=a>no</function>)"}) {
+    INFO(text);
+    CHECK(assistant_message(text) == Json{{"role", "assistant"}, {"content", text}});
+  }
+}
+
 TEST_CASE("what is no call is text") {
   for (const std::string text :
        {"", "plain", "<tool_call>", "<tool_call>{\"name\": \"a\"}", "<tool_call>{\"type\":\"function\"</tool_call>",

@@ -40,6 +40,28 @@ const std::string hello = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 }  // namespace
 
+TEST_CASE("a call without an answer is told of, once in so many seconds, and one line is enough for several") {
+  RawServer server([](RawPeer& peer, int) {
+    (void)peer.receive_header();
+    peer.pause(450);
+    peer.send(hello);
+  });
+  std::vector<std::string> told;
+  http::ClientConfig config = once(server.url());
+  config.waiting = [&](const std::string& line) { told.push_back(line); };
+  config.waiting_seconds = 0.1;
+  CHECK(http::Client(config).call({.method = "GET", .target = "/slow"}).response().body == "hello");
+  REQUIRE(told.size() >= 2);
+  CHECK(told.size() <= 5);
+  CHECK(told[0].find("GET " + server.url() + "/slow has had no answer for") == 0);
+  CHECK(told[0].find("up to 5 s") != std::string::npos);
+  int lines = 0;
+  const auto one = http::one_in(100.0, [&](const std::string&) { ++lines; });
+  one("a");
+  one("b");
+  CHECK(lines == 1);
+}
+
 TEST_CASE("a call ends at its deadline whatever drips") {
   const std::pair<const char*, std::string> rows[] = {
       {"", "HTTP/1.1 200 OK\r\n"},                     // the status line

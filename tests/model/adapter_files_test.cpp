@@ -1,5 +1,6 @@
 #include <rlalgo/model/adapter_files.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,6 +30,12 @@ struct Case {
 };
 const std::vector<Case> cases = {{"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"},
                                  {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"}};
+
+// Embeddings of a changed base beside the adapter, some with another vocabulary; every norm as a module to save.
+const std::vector<Case> beside = {{"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},
+                                  {"resized_tied", "llama3_rope"},  {"resized_untied", "llama"},
+                                  {"resized_saved", "llama3_rope"}, {"resized_input", "llama"},
+                                  {"resized_head", "llama3_rope"},  {"all_norms", "llama3_rope"}};
 
 std::string bytes_of(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -79,6 +86,108 @@ TEST_CASE("what we save of a PEFT adapter is what PEFT saved") {
       }
     CHECK(ours.dump(2) == theirs.dump(2));
   }
+}
+
+TEST_CASE("embeddings beside an adapter take the place of the base's, and are saved again") {
+  for (const auto& [name, base] : beside) {
+    const rlalgo::support::ScratchDirectory scratch;
+    const auto expected = model::read_safetensors(golden / "adapter" / name / "expected.safetensors");
+    const auto check = [&](const std::filesystem::path& adapter) {
+      auto decoder = model::load_decoder(golden / "model" / base);
+      const std::int64_t before = decoder->config().vocab_size;
+      model::load_adapter(*decoder, adapter);
+      CHECK((logits(*decoder, expected.at("ids")) - expected.at("logits")).abs().max().item<double>() < 1e-4);
+      CHECK((logits(*decoder->reference(), expected.at("ids")) - expected.at("logits")).abs().max().item<double>() <
+            1e-4);
+      const bool resized = std::string(name).starts_with("resized");
+      CHECK(decoder->config().vocab_size == (resized ? 70 : before));
+      CHECK(decoder->hf_config().json["vocab_size"] == (resized ? 70 : before));
+      CHECK(decoder->without_adapter()->weights().embedding.size(0) == (resized ? 70 : before));
+      for (const auto& p : decoder->parameters())
+        CHECK((p.name.find(".lora_") != std::string::npos ||
+               model::is_saved_module(decoder->adapter()->config, p.name.substr(0, p.name.rfind('.')))));
+      return decoder;
+    };
+    INFO(name);
+    model::save_adapter(*check(golden / "adapter" / name), scratch.path(), base);
+    check(scratch.path());
+  }
+}
+
+TEST_CASE("embeddings equal to the base's are the base's, and those that contradict are refused") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto load = [&](const char* base, const std::vector<model::NamedTensor>& more, model::Json change = {}) {
+    auto decoder = model::load_decoder(golden / "model" / base);
+    model::attach_lora(*decoder, {.r = 2, .target_modules = {"q_proj"}}, 1);
+    model::save_adapter(*decoder, scratch.path(), base);
+    std::vector<model::NamedTensor> tensors;
+    for (const auto& [name, value] : model::read_safetensors(scratch.path() / "adapter_model.safetensors"))
+      tensors.emplace_back(name, value);
+    tensors.insert(tensors.end(), more.begin(), more.end());
+    model::write_safetensors(scratch.path() / "adapter_model.safetensors", tensors);
+    auto json = model::Json::parse(bytes_of(scratch.path() / "adapter_config.json"));
+    if (change.is_object()) json.update(change);
+    scratch.write("adapter_config.json", json.dump());
+    decoder = model::load_decoder(golden / "model" / base);
+    const void* const before = decoder->weights().embedding.const_data_ptr();
+    model::load_adapter(*decoder, scratch.path());
+    CHECK((decoder->weights().embedding.const_data_ptr() == before) != decoder->embeddings_replaced());
+    return decoder;
+  };
+  const std::string in = "base_model.model.model.embed_tokens", out = "base_model.model.lm_head";
+  const auto own = model::load_decoder(golden / "model/llama");
+  const at::Tensor input = own->weights().embedding.detach(), output = own->weights().lm_head.detach();
+  CHECK_FALSE(load("llama", {{in + ".weight", input}, {out + ".weight", output}})->embeddings_replaced());
+  CHECK(load("llama", {{in + ".weight", input + 1}})->embeddings_replaced());
+  const auto error = [&](const char* base, const std::vector<model::NamedTensor>& more, model::Json change = {}) {
+    return raised_by([&] { (void)load(base, more, change); });
+  };
+  CHECK(lacks(error("llama", {{in + ".weight", at::zeros({70, 30})}}), {"model.30", "70 tokens in, 67 out"}) == "");
+  CHECK(lacks(error("llama", {{in + ".weight", at::zeros({67, 31})}}), {"model.30", "[67,31]", "embed_tokens"}) == "");
+  CHECK(lacks(error("llama3_rope", {{in + ".weight", at::zeros({65, 24})}, {out + ".weight", at::ones({65, 24})}}),
+              {"model.30", "differ"}) == "");
+  CHECK(lacks(error("llama", {{out + ".weight", output}, {out + ".original_module.weight", output + 1}}),
+              {"model.30", "original_module"}) == "");
+  CHECK(lacks(error("llama", {{"base_model.model.model.norm.bias", at::zeros({30})}}),
+              {"model.30", "model.norm.bias"}) == "");
+  CHECK(lacks(error("llama", {{out + ".weight", output}, {out + ".modules_to_save.weight", output + 1}},
+                    {{"modules_to_save", {"lm_head"}}}),
+              {"model.30", "twice"}) == "");
+  CHECK(lacks(error("llama", {{in + ".weight", input + 1}}, {{"modules_to_save", {"lm_head"}}}),
+              {"model.30", "lacks", "lm_head.weight"}) == "");
+}
+
+TEST_CASE("an adapter's tensors are found under the names of wrappers and with the adapter's own name") {
+  const auto base = golden / "model/llama3_rope", adapter = golden / "adapter/plain";
+  const auto expected = model::read_safetensors(adapter / "expected.safetensors");
+  const auto stored = model::read_safetensors(adapter / "adapter_model.safetensors");
+  const auto change = [](std::string name, const std::string& from, const std::string& to) {
+    const std::size_t at = name.find(from);
+    return at == std::string::npos ? name : name.replace(at, from.size(), to);
+  };
+  const std::vector<std::pair<std::string, std::string>> changes = {{"base_model", "module.base_model"},
+                                                                    {"base_model", "_orig_mod.base_model"},
+                                                                    {".self_attn", "._fsdp_wrapped_module.self_attn"},
+                                                                    {"base_model.model.", ""},
+                                                                    {"base_model.model.model.", "base_model.model."},
+                                                                    {".weight", ".default.weight"}};
+  for (const auto& [from, to] : changes) {
+    const rlalgo::support::ScratchDirectory scratch;
+    std::filesystem::copy_file(adapter / "adapter_config.json", scratch.path() / "adapter_config.json");
+    std::vector<model::NamedTensor> tensors;
+    for (const auto& [name, value] : stored) tensors.emplace_back(change(name, from, to), value);
+    REQUIRE(std::any_of(tensors.begin(), tensors.end(), [&](const auto& t) { return !stored.contains(t.first); }));
+    model::write_safetensors(scratch.path() / "adapter_model.safetensors", tensors);
+    const auto decoder = model::load_decoder(base);
+    INFO(to);
+    model::load_adapter(*decoder, scratch.path());
+    CHECK((logits(*decoder, expected.at("ids")) - expected.at("logits")).abs().max().item<double>() < 1e-4);
+  }
+  const rlalgo::support::ScratchDirectory scratch;
+  std::filesystem::copy_file(adapter / "adapter_config.json", scratch.path() / "adapter_config.json");
+  scratch.write("adapter_model.bin", "");
+  CHECK(lacks(raised_by([&] { model::load_adapter(*model::load_decoder(base), scratch.path()); }),
+              {"model.28", "adapter_model.bin", "save_pretrained"}) == "");
 }
 
 TEST_CASE("a fresh adapter survives saving and loading to the bit") {
@@ -153,4 +262,47 @@ TEST_CASE("adapters that do not fit are refused by number, with tensor and shape
   CHECK(lacks(parse({{"trainable_token_indices", {1, 2}}}), {"model.29", "trainable_token_indices"}) == "");
   CHECK(lacks(parse({{"target_modules", 3}}), {"model.28", "target_modules"}) == "");
   CHECK(lacks(parse({{"r", 0}}), {"model.24"}) == "");
+}
+
+TEST_CASE("every key of an adapter's configuration is used, harmless, or refused by its name") {
+  const auto parse = [](model::Json change) {
+    auto json = model::adapter_config_json({.target_modules = {"q_proj"}}, "base");
+    json.update(change);
+    return raised_by([&] { (void)model::parse_adapter_config(json, "adapter_config.json"); });
+  };
+  const model::Json refused = {{"alora_invocation_tokens", {1}},
+                               {"arrow_config", {{"top_k", 3}}},
+                               {"kasa_config", {{"beta", 1}}},
+                               {"layer_replication", {{0, 1}}},
+                               {"lora_bias", true},
+                               {"megatron_config", {{"tensor_model_parallel_size", 2}}},
+                               {"monteclora_config", {{"num_samples", 2}}},
+                               {"target_parameters", {"mlp.experts"}},
+                               {"trainable_token_indices", {{"embed_tokens", {1}}}},
+                               {"use_bdlora", {{"nblocks", 2}}},
+                               {"use_qalora", true},
+                               {"a_key_of_tomorrow", 1}};
+  for (const auto& [key, value] : refused.items()) {
+    INFO(key);
+    CHECK(lacks(parse({{key, value}}), {"model.29", key, "adapter_config.json"}) == "");
+    CHECK(parse({{key, nullptr}}) == "nothing");
+    CHECK(parse({{key, false}}) == "nothing");
+  }
+  const model::Json harmless = {{"corda_config", {{"corda_method", "ipm"}}},
+                                {"eva_config", {{"rho", 2.0}}},
+                                {"fan_in_fan_out", true},
+                                {"loftq_config", {{"loftq_bits", 4}}},
+                                {"megatron_core", "megatron.core"},
+                                {"peft_version", "0.30"},
+                                {"qalora_group_size", 8},
+                                {"revision", "main"},
+                                {"task_type", "SEQ_CLS"},
+                                {"auto_mapping", {{"x", 1}}}};
+  for (const auto& [key, value] : harmless.items()) CHECK(parse({{key, value}}) == "nothing");
+  CHECK(parse({{"ensure_weight_tying", true}}) == "nothing");
+  CHECK(lacks(parse({{"ensure_weight_tying", true}, {"modules_to_save", {"embed_tokens"}}}),
+              {"model.29", "ensure_weight_tying"}) == "");
+  CHECK(lacks(parse({{"target_modules", ".*q_proj"}, {"layers_to_transform", {0}}}),
+              {"model.24", "layers_to_transform"}) == "");
+  CHECK(lacks(parse({{"layers_pattern", "layers"}}), {"model.24", "layers_pattern"}) == "");
 }

@@ -97,3 +97,21 @@ TEST_CASE("an index that disagrees with its shards is refused") {
   CHECK(lacks(error("{\"weight_map\":{" + one + ",\"c\":\"s1.safetensors\"}}"), {"model.14", "c"}) == "");
   CHECK(lacks(error("{\"weight_map\":{" + one + ",\"c\":\"s2.safetensors\"}}"), {"model.14", "two shards", "b"}) == "");
 }
+
+TEST_CASE("a file of weights that is not read holds nothing that the others lack") {
+  const rlalgo::support::ScratchDirectory scratch;
+  const auto write = [&](const char* name, const std::vector<model::NamedTensor>& tensors) {
+    model::write_safetensors(scratch.path() / name, tensors);
+  };
+  const auto error = [&] { return raised_by([&] { const model::CheckpointFiles files(scratch.path()); }); };
+  write("s1.safetensors", {{"a", at::ones({1})}});
+  scratch.write("model.safetensors.index.json", R"({"weight_map":{"a":"s1.safetensors"}})");
+  write("model-00002-of-00002.safetensors", {{"a", at::zeros({1})}});
+  CHECK(error() == "nothing");
+  write("model-00002-of-00002.safetensors", {{"b", at::zeros({1})}});
+  CHECK(lacks(error(), {"model.14", "found b", "model-00002-of-00002.safetensors", "index.json"}) == "");
+  write("model.safetensors", {{"a", at::ones({1})}});
+  CHECK(error() == "nothing");
+  scratch.write("model.safetensors.index.json", R"({"weight_map":{"a":"s1.safetensors","c":"s1.safetensors"}})");
+  CHECK(lacks(error(), {"model.14", "c in", "index.json"}) == "");
+}

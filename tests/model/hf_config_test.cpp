@@ -117,6 +117,18 @@ TEST_CASE("RoPE is read in the old and the new spelling") {
               {"model.11", "partial"}) == "");
 }
 
+TEST_CASE("what transformers reads and this library would compute otherwise is refused where it has an effect") {
+  CHECK(lacks(error(with(llama, "attention_dropout", 0.1)), {"model.11", "attention_dropout", "0.1"}) == "");
+  CHECK(parse(with(llama, "attention_dropout", 0)).layers == parse(llama).layers);
+  CHECK(lacks(error(with(qwen2, "is_causal", false)), {"model.11", "is_causal"}) == "");
+  CHECK(parse(with(qwen2, "is_causal", true)).layers == parse(qwen2).layers);
+  CHECK(lacks(error(with(llama, "per_layer_config", {{"0", {{"hidden_size", 3}}}})),
+              {"model.11", "per_layer_config"}) == "");
+  CHECK(parse(with(llama, "per_layer_config", nullptr)).layers == parse(llama).layers);
+  const Json kinds = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}}};
+  CHECK(lacks(error(with(qwen2, "rope_parameters", kinds)), {"model.11", "full_attention", "rope_parameters"}) == "");
+}
+
 TEST_CASE("unknown architectures are refused by name with the list of those that work") {
   CHECK(lacks(error(with(llama, "model_type", "gpt2")), {"model.10", "gpt2", "llama", "qwen2", "qwen3"}) == "");
   CHECK(lacks(error(with(llama, "architectures", {"LlamaForSequenceClassification"})),

@@ -1,6 +1,7 @@
 #include <rlalgo/model/load.hpp>
 
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -72,15 +73,71 @@ TEST_CASE("missing, unexpected and misshapen tensors are named") {
   CHECK(lacks(raised_by([&] { (void)model::load_decoder(scratch.path()); }), {"model.13"}) == "");
 }
 
-TEST_CASE("a tied checkpoint may carry lm_head, which is ignored") {
+TEST_CASE("a tied checkpoint may carry lm_head: the same, another, or alone") {
   const rlalgo::support::ScratchDirectory scratch;
   std::filesystem::copy_file(golden / "llama3_rope/config.json", scratch.path() / "config.json");
-  auto tensors = tensors_of(golden / "llama3_rope");
-  tensors.emplace_back("lm_head.weight", at::zeros({65, 24}));
-  model::write_checkpoint_files(scratch.path(), tensors);
-  const auto policy = model::load_decoder(scratch.path());
-  CHECK(policy->weights().lm_head.is_same(policy->weights().embedding));
-  CHECK(policy->weights().lm_head.abs().sum().item<float>() > 0);
+  const auto tensors = tensors_of(golden / "llama3_rope");
+  const auto own = model::load_decoder(golden / "llama3_rope");
+  const at::Tensor embedding = own->weights().embedding.detach().clone();
+  const auto load = [&](std::vector<model::NamedTensor> all, const at::Tensor& head, bool embedded = true) {
+    if (!embedded) std::erase_if(all, [](const auto& entry) { return entry.first == "model.embed_tokens.weight"; });
+    all.emplace_back("lm_head.weight", head);
+    model::write_checkpoint_files(scratch.path(), all);
+    return model::load_decoder(scratch.path());
+  };
+  const auto same = load(tensors, embedding);
+  CHECK(same->weights().lm_head.is_same(same->weights().embedding));
+  CHECK(same->config().tied_embeddings);
+
+  // As transformers: not tied then, in what is saved as well.
+  at::Tensor changed = embedding.clone();
+  changed[7][3] += 1.0;
+  const auto other = load(tensors, changed);
+  CHECK_FALSE(other->config().tied_embeddings);
+  CHECK(other->hf_config().json["tie_word_embeddings"] == false);
+  CHECK(other->weights().lm_head.equal(changed));
+  CHECK(other->weights().embedding.equal(embedding));
+
+  const auto alone = load(tensors, changed, false);
+  CHECK(alone->config().tied_embeddings);
+  CHECK(alone->weights().lm_head.is_same(alone->weights().embedding));
+  CHECK(alone->weights().embedding.equal(changed));
+
+  CHECK(lacks(raised_by([&] {
+                (void)load(tensors, at::zeros({64, 24}));
+              }),
+              {"model.21", "[64,24]", "lm_head.weight"}) == "");
+}
+
+TEST_CASE("weights under the names of wrappers and of other classes are found, or what is there is named") {
+  const rlalgo::support::ScratchDirectory scratch;
+  std::filesystem::copy_file(golden / "llama/config.json", scratch.path() / "config.json");
+  const auto tensors = tensors_of(golden / "llama");
+  const auto own = model::load_decoder(golden / "llama");
+  const auto under = [&](const std::function<std::string(const std::string&)>& rename) {
+    std::vector<model::NamedTensor> changed;
+    for (const auto& [name, value] : tensors) changed.emplace_back(rename(name), value);
+    model::write_checkpoint_files(scratch.path(), changed);
+    return raised_by([&] {
+      const auto read = model::load_decoder(scratch.path());
+      const auto expected = own->named_tensors(), found = read->named_tensors();
+      for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i].second.equal(expected[i].second));
+    });
+  };
+  const auto without_model = [](const std::string& name) { return name.starts_with("model.") ? name.substr(6) : name; };
+  CHECK(under([](const std::string& name) { return "module." + name; }) == "nothing");
+  CHECK(under([](const std::string& name) { return "_orig_mod." + name; }) == "nothing");
+  CHECK(under([](const std::string& name) { return "module._orig_mod." + name; }) == "nothing");
+  CHECK(under([](const std::string& name) { return "pretrained_model." + name; }) == "nothing");
+  CHECK(under(without_model) == "nothing");
+  CHECK(under([&](const std::string& name) {
+          const std::string inner = "layers.0.";
+          const std::size_t at = name.find(inner);
+          return at == std::string::npos ? name
+                                         : std::string(name).insert(at + inner.size(), "_checkpoint_wrapped_module.");
+        }) == "nothing");
+  CHECK(lacks(under([](const std::string& name) { return "x." + name + ".y"; }),
+              {"model.19", "model.embed_tokens.weight", "x.lm_head.weight.y (model.safetensors)"}) == "");
 }
 
 TEST_CASE("random weights have the initialiser's moments and depend on the seed alone") {

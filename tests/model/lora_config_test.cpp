@@ -35,6 +35,9 @@ TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all l
   CHECK(targets({.target_modules = {"q_proj"}, .layers_to_transform = {11}, .layers_pattern = {"layers"}}) ==
         Names{linears[4]});
   CHECK(targets({.target_modules = {"q_proj", "up_proj"}, .exclude_modules = {"up_proj"}}).size() == 3);
+  // As in PEFT a text is a pattern over the whole path.
+  CHECK(targets({.target_modules = {"q_proj", "up_proj"}, .exclude_pattern = "up_proj"}).size() == 5);
+  CHECK(targets({.target_modules = {"q_proj", "up_proj"}, .exclude_pattern = ".*\\.up_proj"}).size() == 3);
   CHECK(targets({.target_pattern = ".*", .modules_to_save = {"lm_head"}}).size() == 5);
   // "proj" is the end of a word, not of a path; "oj" neither.
   CHECK(lacks(raised_by([] { (void)targets({.target_modules = {"proj"}}); }), {"model.23", "proj"}) == "");

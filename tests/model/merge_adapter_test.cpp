@@ -57,6 +57,21 @@ TEST_CASE("a merged directory computes what base and adapter do, sharded, tied o
   }
 }
 
+TEST_CASE("a merged directory has the embeddings that lie beside the adapter, and their vocabulary") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},  {"resized_tied", "llama3_rope"},
+      {"resized_untied", "llama"},      {"resized_input", "llama"},  {"resized_head", "llama3_rope"},
+      {"resized_saved", "llama3_rope"}, {"all_norms", "llama3_rope"}};
+  for (const auto& [name, base] : cases) {
+    const rlalgo::support::ScratchDirectory scratch;
+    model::merge_adapter(golden / "model" / base, golden / "adapter" / name, scratch.path() / "merged");
+    const auto merged = model::load_decoder(scratch.path() / "merged");
+    const auto expected = model::read_safetensors(golden / "adapter" / name / "expected.safetensors");
+    INFO(name);
+    CHECK((logits(*merged, expected.at("ids")) - expected.at("logits")).abs().max().item<double>() < 1e-4);
+  }
+}
+
 TEST_CASE("a merged directory has a card of its own, and nothing of what was there before") {
   const rlalgo::support::ScratchDirectory scratch;
   const auto base = scratch.path() / "base", target = scratch.path() / "merged";

@@ -1,8 +1,10 @@
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <support/catch.hpp>
+#include <support/scratch.hpp>
 
 #include <rlalgo/model/sequence_classifier.hpp>
 
@@ -21,4 +23,19 @@ TEST_CASE("passes of any size give the same logits") {
   CHECK(all[1] == Approx(all[4]).margin(1e-6));
   CHECK(all[0] != Approx(all[1]).margin(1e-4));
   CHECK(whole->first_logits({}).empty());
+}
+
+TEST_CASE("a tensor that a classifier does not read is named") {
+  const std::filesystem::path directory = std::string(rlalgo::support::test_dir) + "/golden/reward/models/qwen3";
+  const support::ScratchDirectory scratch;
+  std::filesystem::copy_file(directory / "config.json", scratch.path() / "config.json");
+  const model::CheckpointFiles files(directory);
+  std::vector<model::NamedTensor> tensors;
+  for (const auto& [name, place] : files.places()) tensors.emplace_back(name, files.read(name));
+  model::write_checkpoint_files(scratch.path(), tensors);
+  const auto error = [&] { return support::raised_by([&] { (void)model::load_sequence_classifier(scratch.path()); }); };
+  CHECK(error() == "nothing");
+  tensors.emplace_back("score.bias", tensor::zeros({1}, at::TensorOptions().dtype(at::kFloat)));
+  model::write_checkpoint_files(scratch.path(), tensors);
+  CHECK(support::lacks(error(), {"model.20", "score.bias (model.safetensors)"}) == "");
 }

@@ -54,6 +54,34 @@ TEST_CASE("each metric has a healthy range, and an alarm beyond it") {
   CHECK(state("completions/clipped_ratio", 0.9) == State::alarm);
 }
 
+TEST_CASE("advice is for the side that a value is on, and for what the run is like") {
+  const auto advice = [](const std::string& metric, double value, double reward = 0.4) {
+    for (const HealthFinding& f :
+         health(records(20, {{"reward", reward}, {"rewards/answer/mean", reward}, {metric, value}})))
+      if (f.metric == metric) return f.advice;
+    return std::string();
+  };
+  const auto says = [](const std::string& text, const char* word) { return text.find(word) != std::string::npos; };
+  CHECK(says(advice("entropy", 0.005), "low: "));
+  CHECK(says(advice("entropy", 0.005), "temperature 0.8 to 1"));
+  CHECK(says(advice("entropy", 1.5), "high: "));
+  CHECK(says(advice("entropy", 1.5), "lower the temperature"));
+  CHECK(says(advice("grad_norm", 20), "high: "));
+  CHECK(says(advice("grad_norm", 1e-5), "low: "));
+  // Where nearly every completion is right, nobody needs a warmer policy.
+  for (const auto& [metric, value] : std::vector<std::pair<std::string, double>>{
+           {"entropy", 0.005}, {"frac_reward_zero_std", 1.0}, {"reward_std", 0.0}}) {
+    INFO(metric);
+    CHECK(says(advice(metric, value, 0.97), "harder"));
+    CHECK_FALSE(says(advice(metric, value, 0.97), "temperature"));
+    CHECK_FALSE(says(advice(metric, value, 0.97), "warmer"));
+    CHECK_FALSE(says(advice(metric, value, 0.4), "harder ones"));
+  }
+  CHECK(says(advice("entropy", 1.5, 0.97), "lower the temperature"));
+  CHECK(says(advice("sampling/importance_sampling_ratio/raw_min", 1e-36), "structured output"));
+  CHECK(says(advice("sampling/importance_sampling_ratio/raw_min", 0.005), "sync more often"));
+}
+
 TEST_CASE("feature matching has bands of its own, and none of those that its numbers would cross in good health") {
   const auto of = [](const std::string& metric, double value, std::vector<std::pair<std::string, double>> more = {}) {
     more.insert(more.begin(), {{"ebft/mean_reward", 0.1}, {metric, value}});

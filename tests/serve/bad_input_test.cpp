@@ -119,6 +119,25 @@ TEST_CASE("values of the wrong type, out of range, or of nothing that is there")
   CHECK(bench.good() == before);
 }
 
+TEST_CASE("a prompt that does not fit says so in the words that agents look for, on every route") {
+  Bench bench;
+  const std::vector<int> ids(400, 7);
+  const std::string text(100'000, 'a');
+  const auto told = [&](const char* target, const Json& body) {
+    INFO(target);
+    const http::Response answer = bench.post(target, body.dump());
+    CHECK(answer.status == 400);
+    CHECK(answer.body.find("maximum context length") != std::string::npos);
+    if (std::string(target).starts_with("/v1/"))
+      CHECK(Json::parse(answer.body)["error"]["code"] == "context_length_exceeded");
+  };
+  told("/v1/completions", {{"prompt", ids}});
+  told("/v1/completions", {{"prompt", text}});
+  told("/v1/completions", {{"prompt", {ids, {1, 2}}}, {"stream", true}});
+  told("/generate/", {{"prompts", {ids}}});
+  told("/get_sequence_logprobs/", {{"sequences", {ids}}, {"prompt_lengths", {3}}});
+}
+
 TEST_CASE("adapters and weights that do not fit the model") {
   Bench bench;
   support::ScratchDirectory scratch;

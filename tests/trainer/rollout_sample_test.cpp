@@ -26,6 +26,16 @@ TEST_CASE("a rollout becomes a sample with one named reward per function") {
   CHECK(trainer::to_sample(rollout, {}).rewards.empty());
 }
 
+TEST_CASE("the prompt of an episode is what the model saw, with what its environment said first") {
+  data::Rollout rollout;
+  rollout.prompt = "guess";
+  rollout.prompt_ids = {7, 8, 9};
+  CHECK(trainer::to_sample(rollout, {}, data::ids_as_text).prompt == "guess");
+  rollout.own_prompt = true;
+  CHECK(trainer::to_sample(rollout, {}, data::ids_as_text).prompt == "7 8 9");
+  CHECK(trainer::to_sample(rollout, {}).prompt == "guess");
+}
+
 TEST_CASE("a conversation is told in turns, a completion of the model alone is not") {
   data::Rollout rollout;
   rollout.prompt = "guess";

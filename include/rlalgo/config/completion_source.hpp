@@ -325,7 +325,10 @@ class CompletionSource {
                                                        tell(r.text());
                                                      }},
                                      .headers = server_key(),
-                                     .stop = std::move(stop)};
+                                     .stop = std::move(stop),
+                                     .waiting = http::one_in(50.0, [&log](const std::string& line) {
+                                       log << "waiting for the generation server: " << line << std::endl;
+                                     })};
     data::Json kwargs = t.generation_kwargs;
     if (t.vllm_structured_outputs_regex) {
       if (!kwargs.is_object()) kwargs = data::Json::object();

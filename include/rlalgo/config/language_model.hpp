@@ -181,7 +181,8 @@ struct ModelPlaces {
       !core::exists(out.base / "model.safetensors.index.json")) {
     out.adapter = out.base;
     out.base_model = model::adapter_base_model(out.adapter);
-    out.base = resolve_model(out.base_model, (out.adapter / model::adapter_config_file).string());
+    out.base = resolve_model(out.base_model, (out.adapter / model::adapter_config_file).string(),
+                             model::adapter_base_revision(out.adapter));
   }
   out.tokenizer = config.tokenizer_config ? resolve_model(*config.tokenizer_config, config.place("tokenizer_config"))
                   : !out.adapter.empty() && core::exists(out.adapter / "tokenizer.json") ? out.adapter

@@ -11,9 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/config/environment.hpp>
@@ -57,10 +59,15 @@ inline data::TemplateColumns shown_with(const data::TokenizedPrompt& prompt, con
   return out;
 }
 
-// `tools`: those of an environment; null: there is none.
+// `tools`: those of an environment; null: there is none. Prompts that leave no room are dropped where the configuration says so,
+// with a note; the others are numbered anew.
 inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const PromptRows& rows,
-                             const LanguageModel& model, const RunConfig& config, const data::Json& tools) {
+                             const LanguageModel& model, const RunConfig& config, const data::Json& tools,
+                             const std::function<void(const std::string&)>& note = {}) {
+  constexpr std::int64_t shown_places = 5;
   const std::int64_t limit = model.max_positions;
+  std::int64_t too_long = 0;
+  std::string first, places;
   std::map<const DatasetConfig*, std::shared_ptr<const text::ChatTemplate>> own;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     core::stop_if_interrupted();
@@ -84,14 +91,28 @@ inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const 
                                                              entry != nullptr ? own[entry].get() : nullptr),
                                                 false);
     });
-    if (static_cast<std::int64_t>(prompt.ids.size()) >= limit)
-      core::raise("config", 27,
-                  {.what = "a prompt leaves no room for a completion",
-                   .found = std::to_string(prompt.ids.size()) + " tokens",
-                   .expected = "fewer than max_position_embeddings = " + std::to_string(limit),
-                   .where = where,
-                   .remedy = "shorten or drop the row"});
+    if (static_cast<std::int64_t>(prompt.ids.size()) < limit) continue;
+    if (++too_long == 1) first = std::to_string(prompt.ids.size()) + " tokens";
+    if (too_long <= shown_places) places += (places.empty() ? "" : ", ") + where;
+    prompt.ids.clear();
   }
+  if (too_long == 0) return;
+  if (too_long > shown_places) places += " and " + std::to_string(too_long - shown_places) + " more";
+  const bool drop = config.excess_prompts == "drop";
+  if (!drop || too_long == static_cast<std::int64_t>(prompts.size()))
+    core::raise("config", 27,
+                {.what = "a prompt leaves no room for a completion",
+                 .found = first + (too_long == 1 ? "" : ", the first of " + std::to_string(too_long) + " such prompts"),
+                 .expected = "fewer than max_position_embeddings = " + std::to_string(limit) +
+                             ", the model's maximum context length",
+                 .where = places,
+                 .remedy = drop ? "no prompt is left; shorten the rows"
+                                : "shorten the rows, or set excess_length_strategy: drop"});
+  std::erase_if(prompts, [](const data::TokenizedPrompt& prompt) { return prompt.ids.empty(); });
+  for (std::size_t i = 0; i < prompts.size(); ++i) prompts[i].row = static_cast<std::int64_t>(i);
+  if (note)
+    note(std::to_string(too_long) + " of " + std::to_string(too_long + static_cast<std::int64_t>(prompts.size())) +
+         " prompts leave no room for a completion and are dropped (excess_length_strategy): " + places);
 }
 
 }  // namespace rlalgo::config

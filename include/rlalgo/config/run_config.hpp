@@ -232,7 +232,8 @@ struct RunConfig {
   bool shuffle_merged_datasets = true;
   bool shuffle_before_merging_datasets = false;
   bool dataset_exact_deduplication = false;
-  std::uint64_t seed = 42;  // (≠ axolotl shuffles unseeded when the key is absent)
+  std::string excess_prompts = "raise";  // excess_length_strategy of prompts that leave no room: raise, drop
+  std::uint64_t seed = 42;               // (≠ axolotl shuffles unseeded when the key is absent)
 
   // Optimization
   std::int64_t micro_batch_size = 1;

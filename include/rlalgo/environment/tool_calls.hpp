@@ -1,11 +1,16 @@
-// Reads the tool calls out of a model's message: the Hermes and Qwen format.
+// Reads the tool calls out of a model's message: the forms of Hermes and Qwen, and of Llama 3.1 and later.
 //
 //   <tool_call>
 //   {"name": "calculator", "arguments": {"expression": "2 * 3"}}
 //   </tool_call>
 //
+//   {"name": "calculator", "parameters": {"expression": "2 * 3"}}         the whole message; <|python_tag|> may stand before
+//                                                                         it, and more of them behind a ;
+//   <function=calculator>{"expression": "2 * 3"}</function>
+//
 // "arguments" may also be the text of a JSON object. As in transformers' response parsing, one block that is not such
-// an object makes the whole message plain text: nothing is called.
+// an object makes the whole message plain text: nothing is called. Source of the second and third form: the model card of
+// Llama 3.1, and what vLLM's parser llama3_json reads.
 #pragma once
 
 #include <optional>
@@ -22,6 +27,13 @@ namespace detail {
 std::optional<nlohmann::ordered_json> tool_call(std::string_view text);
 
 std::string_view trimmed(std::string_view text);
+
+// The calls of a message that is nothing else; empty: it is something else.
+[[nodiscard]] nlohmann::ordered_json bare_calls(std::string_view text);
+
+// What a message begins with that may be one of bare_calls(), and whether that is sure.
+enum class BareStart { no, perhaps, yes };
+[[nodiscard]] BareStart bare_start(std::string_view text);
 
 }  // namespace detail
 

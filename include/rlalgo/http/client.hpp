@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -37,7 +39,27 @@ struct ClientConfig {
   RetryPolicy retries = {};
   Headers headers = {};       // of every request, before its own
   std::stop_token stop = {};  // ends every call within milliseconds when it is asked to
+  // Hears of a call that has had no answer for `waiting_seconds`, and for as long again, and so on.
+  std::function<void(const std::string&)> waiting = {};
+  double waiting_seconds = 60.0;
 };
+
+// For the `waiting` of several calls: one line in `seconds`, whoever waits.
+[[nodiscard]] inline std::function<void(const std::string&)> one_in(double seconds,
+                                                                    std::function<void(const std::string&)> tell) {
+  struct Last {
+    std::mutex mutex;
+    std::optional<core::Stopwatch> since;
+  };
+  return [seconds, tell = std::move(tell), last = std::make_shared<Last>()](const std::string& line) {
+    {
+      const std::lock_guard lock(last->mutex);
+      if (last->since && last->since->seconds() < seconds) return;
+      last->since.emplace();
+    }
+    tell(line);
+  };
+}
 
 struct CallOptions {
   double seconds = 0.0;       // instead of call_seconds, when above 0
@@ -87,6 +109,15 @@ class Client {
         delivered = true;
         options.on_body(part);
       };
+    if (config_.waiting) {
+      task.waiting_seconds = config_.waiting_seconds;
+      task.waiting = [&] {
+        config_.waiting(where + " has had no answer for " +
+                        std::to_string(static_cast<std::int64_t>(watch.seconds() + 0.5)) +
+                        " s; it is waited for up to " +
+                        std::to_string(static_cast<std::int64_t>(std::min(seconds, longest_call_seconds))) + " s");
+      };
+    }
     for (std::int64_t attempt = 1;; ++attempt) {
       Result result = detail::Caller<void>::attempt(task, kept_);
       result.attempts = attempt;

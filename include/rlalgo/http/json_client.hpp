@@ -27,6 +27,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/http/client.hpp>
+#include <rlalgo/http/reply_message.hpp>
 
 namespace rlalgo::http {
 
@@ -81,9 +82,10 @@ class JsonClient {
                  .where = where + spent(result.seconds, result.attempts),
                  .remedy = "its own log says more"});
   }
-  // "HTTP 422", and the beginning of the body.
+  // "HTTP 422", and the beginning of its message.
   [[nodiscard]] static std::string described(const Response& response) {
-    return "HTTP " + std::to_string(response.status) + (response.body.empty() ? "" : " " + shortened(response.body));
+    return "HTTP " + std::to_string(response.status) +
+           (response.body.empty() ? "" : " " + shortened(reply_message(response.body)));
   }
 
   // Returns once GET `path` is answered with 2xx, or with a redirect (servers that know the path with another slash at

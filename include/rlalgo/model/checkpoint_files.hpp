@@ -3,8 +3,12 @@
 //
 //   index: {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}
 //
-// Errors: [rlalgo.model.13] no usable weight file; [.14] the index is malformed or disagrees with its shards; and those
-// of safetensors.hpp.
+// Tensors have the names of this library, whatever program wrote them (checkpoint_names.hpp). As in transformers
+// model.safetensors is read where there are shards, too; but only if they hold no tensor that it lacks. The same goes for
+// model-*.safetensors that the index does not name.
+//
+// Errors: [rlalgo.model.13] no usable weight file; [.14] the index is malformed or disagrees with its shards, or a file
+// beside those that are read holds a tensor that they lack; and those of safetensors.hpp and checkpoint_names.hpp.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/safetensors.hpp>
@@ -26,21 +31,29 @@ class CheckpointFiles {
   struct Place {
     const SafetensorsFile* file;
     const SafetensorsFile::Entry* entry;
+    std::string name;  // in the file
   };
 
   explicit CheckpointFiles(const std::filesystem::path& directory);
 
   [[nodiscard]] const std::map<std::string, Place>& places() const { return places_; }
   [[nodiscard]] bool contains(const std::string& name) const { return places_.contains(name); }
-  [[nodiscard]] Tensor read(const std::string& name) const { return places_.at(name).file->read(name); }
-  [[nodiscard]] Tensor map(const std::string& name) const { return places_.at(name).file->map(name); }
+  [[nodiscard]] Tensor read(const std::string& name) const { return at(name).file->read(at(name).name); }
+  [[nodiscard]] Tensor map(const std::string& name) const { return at(name).file->map(at(name).name); }
   // In `dtype`; in the memory of the file where that is its dtype.
   [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
   // Copied into `out`, of its shape and any dtype.
-  void fill(const std::string& name, const Tensor& out) const { places_.at(name).file->fill(name, out); }
+  void fill(const std::string& name, const Tensor& out) const { at(name).file->fill(at(name).name, out); }
 
  private:
+  [[nodiscard]] const Place& at(const std::string& name) const { return places_.at(name); }
+
   void add(std::unique_ptr<SafetensorsFile> file);
+
+  // A file of weights that is not read is refused if it has a tensor that those read lack.
+  void require_redundant(const std::filesystem::path& unread, const std::string& why) const;
+
+  void rename(const std::filesystem::path& directory);
 
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path);
 

@@ -93,6 +93,11 @@ class Decoder : public Policy {
   // Computes with `weights` from now on; see lora.hpp. The object that weights() names stays the same.
   void adapt(Adapter adapter, DecoderWeights weights);
 
+  // Other embeddings than the base's files have, of any vocabulary: config() says it then, and the adapter's file carries
+  // them. Before an adapter is attached.
+  void replace_embeddings(Tensor embedding, Tensor lm_head);
+  [[nodiscard]] bool embeddings_replaced() const { return embeddings_replaced_; }
+
   // A decoder over the same tensors with the adapter switched off: nothing is copied.
   [[nodiscard]] std::unique_ptr<Decoder> without_adapter() const;
 
@@ -104,9 +109,13 @@ class Decoder : public Policy {
   template <class Visit>
   void visit_adapter(Visit&& visit) const {
     visit_all([&](const std::string& name, const Tensor& value, WeightRole) {
-      if (name.find(".lora_") != std::string::npos ||
-          is_saved_module(adapter_->config, name.substr(0, name.rfind('.'))))
+      const std::string path = name.substr(0, name.rfind('.'));
+      if (name.find(".lora_") != std::string::npos || is_saved_module(adapter_->config, path)) {
         visit(name, value);
+      } else if (embeddings_replaced_ && (path == "model.embed_tokens" || path == "lm_head")) {
+        // As PEFT names it below an adapter.
+        visit(path == "lm_head" && weights_.lm_head_lora.defined() ? path + ".base_layer.weight" : name, value);
+      }
     });
   }
 
@@ -192,6 +201,7 @@ class Decoder : public Policy {
   Tensor frequencies_;  // [D/2] float32
   std::optional<Adapter> adapter_;
   bool checkpointing_ = false;
+  bool embeddings_replaced_ = false;
   const Operations* operations_ = nullptr;  // null: those of the device
   std::shared_ptr<LayerGate> gate_;
   ContextSharing context_;

@@ -71,6 +71,7 @@ class JsonFields {
   [[noreturn]] void wrong(std::string_view key, const Json& value, const std::string& expected) const;
   [[noreturn]] void unsupported(std::string_view key, const Json& value, const std::string& expected) const;
   [[nodiscard]] const std::string& where() const { return where_; }
+  [[nodiscard]] const Json& object() const { return object_; }
 
  private:
   const Json& object_;

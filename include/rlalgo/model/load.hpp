@@ -7,6 +7,10 @@
 // transformers' initialiser: matrices N(0, initializer_range²), norms 1, biases 0; drawn by Philox from (seed, tensor
 // name's position, element), so that the same seed gives the same model everywhere.
 //
+// Of a model that config.json calls tied, the files may have the output embedding as well: equal to the input's it is
+// the same tensor, another one is used, and the model is not tied then. One that they have alone is both. So does
+// transformers (tie_weights).
+//
 // Errors: [rlalgo.model.19] a tensor is missing; [.20] a tensor nobody expects; [.21] a tensor of a wrong shape; and
 // those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
@@ -34,8 +38,16 @@ namespace detail {
 
 [[nodiscard]] std::string name_list(const std::vector<std::string>& names);
 
-// Tensors that checkpoints carry and no decoder reads.
+// Tensors that checkpoints carry and no decoder reads: frequencies, which config.json gives, and the twin of a tied
+// embedding (untie_by_files() has compared it).
 [[nodiscard]] bool is_ignored_tensor(const std::string& name, const DecoderConfig& config);
+
+// "name (file)" of tensors, the first few.
+[[nodiscard]] std::string place_list(const CheckpointFiles& files, const std::vector<std::string>& names);
+
+// The tensor that holds a weight: lm_head.weight stands for the embedding of a tied model that lacks it.
+[[nodiscard]] std::string stored_name(const CheckpointFiles& files, const DecoderConfig& config,
+                                      const std::string& name);
 
 }  // namespace detail
 
@@ -47,6 +59,9 @@ enum class WeightMemory {
 [[nodiscard]] constexpr WeightMemory memory_of_weights(bool in_slices) {
   return in_slices ? WeightMemory::mapped : WeightMemory::resident;
 }
+
+// Sets tie_word_embeddings to false where the files have an output embedding that differs from the input's in `dtype`.
+void untie_by_files(HfConfig& hf, const CheckpointFiles& files, at::ScalarType dtype);
 
 struct LoadOptions {
   at::ScalarType dtype = at::ScalarType::Float;

@@ -2,7 +2,8 @@
 //
 //   W' = W + s·B A,   DoRA: (m / ‖W + s·B A‖)⊙(W + s·B A),   in float32, cast to the dtype of the base's file
 //
-// The shards keep their names. Modules to save replace the base's. A tied output embedding that the adapter unties gets
+// The shards keep their names. Modules to save replace the base's, and so do embeddings beside the adapter, with their
+// vocabulary. A tied output embedding that the adapter unties gets
 // a tensor of its own, and config.json says so. Other files (config, generation_config …) come from the base directory;
 // tokenizer and chat template from the adapter's where it has them, because training may have chosen them. The model card is of
 // the merged model, not the base's. A merge that fails leaves nothing (run/final_files.hpp).
@@ -38,7 +39,7 @@ class AdapterMerger {
 
  private:
   [[nodiscard]] std::string key(const std::string& path, const std::string& part) const;
-  [[nodiscard]] bool holds(const std::string& name) const { return adapter_.entries().contains(name); }
+  [[nodiscard]] bool holds(const std::string& name) const { return adapter_.contains(name); }
 
   // The base ties its embeddings and the adapter makes them differ.
   [[nodiscard]] bool untied() const;
@@ -50,11 +51,18 @@ class AdapterMerger {
 
   [[nodiscard]] Tensor merged(const Tensor& weight, const std::string& path, const LoraShape& shape) const;
 
+  // The base's tensor, or the embedding that the adapter's file has instead.
+  [[nodiscard]] Tensor base_tensor(const std::string& source) const;
+
+  // Of the files, where the adapter's file has embeddings of the base.
+  [[nodiscard]] AdapterEmbeddings embeddings_of_base() const;
+
   std::filesystem::path base_;
   HfConfig hf_;
   LoraConfig config_;
   CheckpointFiles files_;
-  SafetensorsFile adapter_;
+  AdapterTensors adapter_;
+  AdapterEmbeddings own_;  // undefined: the base's
   std::set<std::string> used_;
 };
 

@@ -3,7 +3,7 @@
 //   W + s·B A;   with DoRA each row times magnitude / ‖W + s·B A‖
 //
 // Names are those of the base model's files. Each is made when it is asked for: computed in the adapter's dtype and given in
-// that of the base; modules that the adapter replaces (modules_to_save) are given as they are, not copied. The decoder must
+// that of the base; modules that the adapter replaces (modules_to_save, embeddings of its own) are given as they are, not copied. The decoder must
 // outlive the list.
 #pragma once
 
@@ -23,7 +23,8 @@ namespace rlalgo::model {
   PendingTensors out;
   if (decoder.adapter() == nullptr) return out;
   decoder.visit_adapter([&](const std::string& name, const Tensor& value) {
-    if (name.find(".lora_") == std::string::npos) out.push_back(pending(decoder, name, value));
+    if (name.find(".lora_") == std::string::npos && !name.ends_with(".base_layer.weight"))
+      out.push_back(pending(decoder, name, value));
   });
   visit_loras(decoder.weights(), [&](const std::string& path, const Lora& lora, const Tensor& weight) {
     if (!lora.defined()) return;

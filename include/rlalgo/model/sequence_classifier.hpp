@@ -6,8 +6,8 @@
 // pass holds at most `tokens_per_pass` tokens. Architectures: those of hf_config.hpp (their heads have no bias).
 // Shapes: score [labels, H]; logits [rows, labels] f32.
 // Source: transformers, GenericForSequenceClassification.
-// Errors: [rlalgo.model.10] the checkpoint is no sequence classifier; [.19] a tensor is missing; [.21] a tensor of a
-// wrong shape; those of hf_config.hpp and checkpoint_files.hpp.
+// Errors: [rlalgo.model.10] the checkpoint is no sequence classifier; [.19] a tensor is missing; [.20] a tensor
+// that nobody reads; [.21] one of a wrong shape; those of hf_config.hpp and checkpoint_files.hpp.
 #pragma once
 
 #include <cstdint>

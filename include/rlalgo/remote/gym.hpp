@@ -86,6 +86,7 @@ class Gym {
 
   GymConfig config_;
   GymDirectory directory_;
+  std::function<void(const std::string&)> waiting_;  // of its clients; may be empty
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<http::Client>> clients_;
 };

@@ -32,6 +32,10 @@ struct HealthRule {
   const char* unless = nullptr;   // says nothing of a run that has this metric
   const char* only = nullptr;     // says nothing of a run that has it not
   const char* towards = nullptr;  // judged by the growth towards this metric
+  const char* above = nullptr;    // advice for values above; `advice` is for those below then
+  const char* solved = nullptr;   // advice where nearly every completion is right already
+  double extreme = 0.0;           // values below it have a cause of their own
+  const char* extreme_advice = nullptr;
 };
 
 struct HealthFinding {
@@ -40,6 +44,7 @@ struct HealthFinding {
   double value = 0.0;  // mean over the window
   State state = State::well;
   const HealthRule* rule = nullptr;
+  std::string advice;  // for the side it is on, and for what the run is like
 };
 
 [[nodiscard]] std::span<const HealthRule> health_rules();
@@ -51,6 +56,10 @@ namespace detail {
 
 // What a rule with `towards` judges of its window's values, the newest last.
 [[nodiscard]] double growth(std::span<const double> values, double limit);
+
+// The mean reward of the newest records if nearly every completion earns what there is: a reward function at 0.9 or more, and
+// all of them together at 0.85 or more. NaN: it is not so.
+[[nodiscard]] double solved_reward(std::span<const Record> records);
 
 // Whether a metric says that a run has rewards: of completions, or of blocks.
 [[nodiscard]] bool tells_reward(std::string_view name);

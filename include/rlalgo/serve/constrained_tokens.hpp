@@ -3,6 +3,8 @@
 // A token may come when the text with its bytes can still become a match; an end token when the text is one. Where
 // nothing may come (the vocabulary lacks a byte), the end may. What a state allows is found once and kept. Any thread.
 //
+// Lists whose items must differ are kept so beside the expression (unique_items.hpp).
+//
 // The tokenizer must decode by joining bytes (text::Tokenizer::streams_bytes).
 #pragma once
 
@@ -19,6 +21,7 @@
 
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/serve/pattern.hpp>
+#include <rlalgo/serve/unique_items.hpp>
 #include <rlalgo/text/tokenizer.hpp>
 
 namespace rlalgo::serve {
@@ -27,14 +30,18 @@ class ConstrainedTokens {
  public:
   // `vocab`: ids of the model; those that the tokenizer does not know may never come.
   ConstrainedTokens(const std::string& expression, text::Tokenizer tokenizer, std::int64_t vocab)
-      : pattern_(expression), tokenizer_(std::move(tokenizer)), vocab_(static_cast<std::size_t>(vocab)) {}
+      : pattern_(expression),
+        unique_(lists_of(expression)),
+        tokenizer_(std::move(tokenizer)),
+        vocab_(static_cast<std::size_t>(vocab)) {}
 
   // Forbids what may not come after `completion`. `ends`: ids that end it.
   void operator()(std::span<float> logits, std::span<const data::TokenId> completion,
                   std::span<const data::TokenId> ends) const {
     Pattern::State state = pattern_.start();
     for (const data::TokenId id : completion) state = pattern_.next(state, tokenizer_.token_bytes(id));
-    const std::shared_ptr<const std::vector<bool>> allowed = allowed_in(state);
+    std::shared_ptr<const std::vector<bool>> allowed = allowed_in(state);
+    if (!unique_.empty()) allowed = without_repeats(allowed, state, completion);
     std::vector<float> kept;
     const bool end = pattern_.accepts(state) || !has_any(*allowed, ends);
     for (const data::TokenId id : ends) kept.push_back(logits[static_cast<std::size_t>(id)]);
@@ -54,6 +61,44 @@ class ConstrainedTokens {
     return count > 0;
   }
 
+  [[nodiscard]] static std::vector<UniqueItems::Path> lists_of(const std::string& expression) {
+    const std::size_t mark = expression.find(detail::lists_mark);
+    if (mark == std::string::npos) return {};
+    return data::Json::parse(expression.substr(mark + 1)).get<std::vector<UniqueItems::Path>>();
+  }
+
+  // Without the tokens that make an item of a list come twice, or that leave one which must.
+  [[nodiscard]] std::shared_ptr<const std::vector<bool>> without_repeats(
+      const std::shared_ptr<const std::vector<bool>>& allowed, Pattern::State state,
+      std::span<const data::TokenId> completion) const {
+    std::string text;
+    for (const data::TokenId id : completion) text += tokenizer_.token_bytes(id);
+    const UniqueItems::Place place = unique_.read(text);
+    if (!UniqueItems::watched(place)) return allowed;
+    auto out = std::make_shared<std::vector<bool>>(*allowed);
+    const bool may_repeat = UniqueItems::begins_used(place);
+    for (std::size_t v = 0; v < out->size(); ++v) {
+      if (!(*out)[v]) continue;
+      const std::string_view bytes = tokenizer_.token_bytes(static_cast<data::TokenId>(v));
+      if (bytes.find_first_of("\",]}") != std::string_view::npos)
+        (*out)[v] = !unique_.repeats(place, bytes);
+      else if (may_repeat && UniqueItems::is_used(place, bytes))
+        (*out)[v] = goes_on(pattern_.next(state, bytes));
+    }
+    return out;
+  }
+
+  // Whether a scalar can be longer.
+  [[nodiscard]] bool goes_on(Pattern::State state) const {
+    for (int byte = 0; byte < 256; ++byte) {
+      const char c = static_cast<char>(byte);
+      if (std::string_view("\",]} ").find(c) == std::string_view::npos &&
+          pattern_.next(state, std::string_view(&c, 1)) != Pattern::dead)
+        return true;
+    }
+    return false;
+  }
+
   [[nodiscard]] std::shared_ptr<const std::vector<bool>> allowed_in(Pattern::State state) const {
     const std::lock_guard lock(mutex_);
     if (const auto at = allowed_.find(state); at != allowed_.end()) return at->second;
@@ -69,6 +114,7 @@ class ConstrainedTokens {
   }
 
   Pattern pattern_;
+  UniqueItems unique_;
   text::Tokenizer tokenizer_;
   std::size_t vocab_;
   mutable std::mutex mutex_;

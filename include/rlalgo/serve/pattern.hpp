@@ -24,6 +24,8 @@
 #include <string_view>
 #include <vector>
 
+#include <rlalgo/serve/detail/pattern_positions.hpp>
+
 namespace rlalgo::serve {
 
 class Pattern {
@@ -40,28 +42,18 @@ class Pattern {
 
  private:
   static constexpr State unknown = -2;
-  static constexpr std::size_t most_positions = 20'000, most_states = 10'000, most_kept = 4'000'000;
+  static constexpr std::size_t most_states = 10'000, most_kept = 4'000'000;
 
-  struct Edge {
-    unsigned char least, most;
-    std::int32_t to;
-  };
-  struct Position {  // either edges of bytes, or free ones
-    std::vector<Edge> edges;
-    std::vector<std::int32_t> free;
-  };
   struct Known {
     std::vector<std::int32_t> positions;
     std::array<State, 256> next;
     bool accepts;
   };
-  class Reader;
 
   [[nodiscard]] State step(State state, unsigned char byte) const;
   [[nodiscard]] State find(std::vector<std::int32_t> positions) const;
-  void close(std::vector<std::int32_t>& positions) const;
 
-  std::vector<Position> positions_;
+  detail::PatternPositions positions_;
   std::int32_t end_ = 0;
   mutable std::mutex mutex_;
   mutable std::size_t kept_ = 0;  // positions of all states
@@ -71,6 +63,10 @@ class Pattern {
 
 // An expression for exactly this text.
 [[nodiscard]] std::string escaped(std::string_view text);
+
+// An expression from outside: the control characters by which schema_pattern.hpp marks groups of its own stand for
+// themselves.
+[[nodiscard]] std::string plain_expression(std::string_view expression);
 
 }  // namespace rlalgo::serve
 

@@ -1,11 +1,13 @@
 // A JSON schema as an expression (pattern.hpp) of texts that fulfil it.
 //
-// Supported: type (also a list of types), properties with required, items with minItems and maxItems, enum, const,
-// anyOf and oneOf (as anyOf), $ref to $defs or definitions, pattern, minLength and maxLength of texts. Properties come
-// in the order of the schema, others do not come. Numbers have at most 16 digits before and after the point. A space
-// may stand behind : and , unless `spaces` is off. What would narrow texts further is refused by name, not left out.
+// Every keyword is kept, or refused by its name and place; docs/serving.md lists them. What an expression cannot say is said by
+// a part of the texts: properties come in the order of the schema, others do not come; numbers have at most 16 digits; a
+// schema within itself ends after a few levels; texts of a pattern are without characters that readers of patterns disagree
+// about. So every text fulfils the schema, and not every text that does can come. A space may stand behind : and , unless
+// `spaces` is off.
 //
-// Errors (status 400): [rlalgo.serve.24] a schema that cannot be read, or asks for what is not supported.
+// Errors (status 400): [rlalgo.serve.24] a schema that cannot be read, asks for what is not supported, stands for too much, or
+// that nothing fulfils.
 #pragma once
 
 #include <string>
@@ -14,7 +16,8 @@
 
 namespace rlalgo::serve {
 
-[[nodiscard]] std::string schema_pattern(const Json& schema, bool spaces = true);
+// `alone`: the text is this JSON and nothing else; lists whose items must differ can then be kept by ConstrainedTokens.
+[[nodiscard]] std::string schema_pattern(const Json& schema, bool spaces = true, bool alone = true);
 
 // Any JSON object, nested at most three levels deep.
 [[nodiscard]] std::string any_object_pattern(bool spaces = true);

@@ -30,7 +30,8 @@ namespace rlalgo::trainer {
   return out;
 }
 
-// `reward_names`: of the reward functions, in the order of Rollout::rewards. `decode`: for the turns; null: none are told.
+// `reward_names`: of the reward functions, in the order of Rollout::rewards. `decode`: for the turns, and for a prompt that an
+// episode made its own (what its environment said first is in it); null: none are told, and the dataset's prompt is.
 [[nodiscard]] inline run::Sample to_sample(const data::Rollout& rollout, const std::vector<std::string>& reward_names,
                                            const data::Decode& decode = nullptr) {
   run::Sample sample{run::readable_prompt(rollout.prompt),   rollout.text,  {}, rollout.advantage,
@@ -38,6 +39,7 @@ namespace rlalgo::trainer {
   for (std::size_t k = 0; k < std::min(reward_names.size(), rollout.rewards.size()); ++k)
     sample.rewards.emplace_back(reward_names[k], rollout.rewards[k]);
   if (decode) sample.turns = turns_of(rollout, decode);
+  if (decode && rollout.own_prompt) sample.prompt = decode(rollout.prompt_ids);
   return sample;
 }
 

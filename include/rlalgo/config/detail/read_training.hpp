@@ -9,6 +9,7 @@
 #include <rlalgo/config/detail/read_keys.hpp>
 #include <rlalgo/config/detail/read_optimizer.hpp>
 #include <rlalgo/config/detail/read_schedule.hpp>
+#include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
 
@@ -115,6 +116,9 @@ inline void read_data(Reader& reader, RunConfig& config) {
   reader.read("shuffle_merged_datasets", config.shuffle_merged_datasets);
   reader.read("shuffle_before_merging_datasets", config.shuffle_before_merging_datasets);
   reader.read("dataset_exact_deduplication", config.dataset_exact_deduplication);
+  // Of preferences it is about rows, and read with them.
+  if (!is_preference(config) && !matches_features(config))
+    reader.read_choice("excess_length_strategy", config.excess_prompts, {"raise", "drop"});
   reader.record("seed", config.seed);
   std::int64_t seed = static_cast<std::int64_t>(config.seed);
   if (reader.read("seed", seed) && seed < 0)

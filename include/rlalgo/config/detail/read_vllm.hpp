@@ -6,11 +6,34 @@
 
 namespace rlalgo::config::detail {
 
+// The key that constrains the texts of completions; "": none.
+inline std::string constraint_of(const Reader& reader, const TrlConfig& trl) {
+  if (trl.vllm_structured_outputs_regex) return "trl.vllm_structured_outputs_regex";
+  const Node* kwargs = reader.section().find("generation_kwargs");
+  if (kwargs == nullptr || kwargs->kind != Kind::mapping) return "";
+  for (const char* key : {"structured_outputs", "guided_regex", "guided_json", "guided_choice", "guided_grammar",
+                          "guided_decoding", "response_format"})
+    if (const Node* value = kwargs->find(key); value != nullptr && value->kind != Kind::null)
+      return std::string("trl.generation_kwargs.") + key;
+  return "";
+}
+
 // vllm_mode: colocate is what this program does by itself: generation with the trainer's own weights in this process. With agents
 // of a Gym it is a server in this process, which they ask: host and port are where it listens.
 // What corrects for a generator whose log-probs are not the trainer's: a server's, or those of older or quantized weights. Of
 // generation beside training, of completions of this process that are trained on again and of its quantized weights, axolotl's defaults hold.
+// Texts that an expression or a schema constrains are no draws of the policy: a correction would take nearly all of them away, so it
+// is off unless it is asked for.
 inline void read_correction(Reader& reader, TrlConfig& trl) {
+  const std::string constraint = constraint_of(reader, trl);
+  if (!constraint.empty() && trl.generates_elsewhere() && !reader.given("vllm_importance_sampling_correction")) {
+    trl.vllm_importance_sampling_correction = false;
+    reader.findings().warnings.push_back(
+        constraint +
+        ": completions are drawn from constrained texts, whose log-probs are not the policy's, so "
+        "vllm_importance_sampling_correction is false here (true, if you set it, takes nearly all of them "
+        "for drawn by another policy)");
+  }
   const bool older = trl.generates_beside() || trl.quantizes() || !(trl.generates_elsewhere() || trl.serves());
   if (older) trl.vllm_importance_sampling_mode = "token_truncate";
   reader.read("vllm_importance_sampling_correction", trl.vllm_importance_sampling_correction);

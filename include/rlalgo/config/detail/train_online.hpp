@@ -3,8 +3,10 @@
 // Errors: [rlalgo.config.27] a prompt leaves no room for a completion.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,8 +67,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       if (!prompts.train.empty() && prompts.train.front().columns.contains(column))
         messages.note("the column " + std::string(column) +
                       " is data for the environment or function; no prompt is rendered with it");
-  tokenize_prompts(prompts.train, prompts.train_rows, model, config, tools);
-  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, tools);
+  tokenize_prompts(prompts.train, prompts.train_rows, model, config, tools, messages.note);
+  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, tools, messages.note);
   mask_thoughts(config, model, prompts.train);
   mask_thoughts(config, model, prompts.evaluation);
   auto settings =

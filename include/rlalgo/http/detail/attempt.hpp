@@ -69,6 +69,8 @@ struct AttemptTask {
   std::chrono::steady_clock::time_point deadline;
   std::stop_token stop;
   std::function<void(std::string_view)> on_body = {};
+  std::function<void()> waiting = {};  // called every so many seconds while there is no answer
+  double waiting_seconds = 60.0;
 };
 
 template <class Unit>

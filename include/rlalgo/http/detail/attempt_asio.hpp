@@ -43,7 +43,7 @@ class AsioAttempt {
 
  public:
   AsioAttempt(const AttemptTask& task, KeptConnections& kept)
-      : task_(task), kept_(kept), socket_(loop_), deadline_(loop_), connecting_(loop_) {}
+      : task_(task), kept_(kept), socket_(loop_), deadline_(loop_), connecting_(loop_), noting_(loop_) {}
 
   Result run() {
     const Request& request = task_.request;
@@ -58,11 +58,22 @@ class AsioAttempt {
     const std::stop_callback stopping(task_.stop,
                                       [this] { boost::asio::post(loop_, [this] { finish(cancelled()); }); });
     boost::asio::post(loop_, [this] { start(); });
+    if (task_.waiting) note_later();
     loop_.run();
     return std::move(*outcome_);
   }
 
  private:
+  void note_later() {
+    noting_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(task_.waiting_seconds)));
+    noting_.async_wait([this](ErrorCode error) {
+      if (error || outcome_) return;
+      task_.waiting();
+      note_later();
+    });
+  }
+
   void start() {
     if (outcome_ || use_kept_connection()) return;
     waiting_for_ = "the address of " + task_.address.host;
@@ -279,6 +290,7 @@ class AsioAttempt {
     outcome_ = std::move(result);
     deadline_.cancel();
     connecting_.cancel();
+    noting_.cancel();
     ErrorCode ignored;
     socket_.cancel(ignored);
     if (keep_) {
@@ -295,7 +307,7 @@ class AsioAttempt {
   KeptConnections& kept_;
   boost::asio::io_context loop_{1};
   Tcp::socket socket_;
-  boost::asio::steady_timer deadline_, connecting_;
+  boost::asio::steady_timer deadline_, connecting_, noting_;
   std::vector<boost::asio::ip::address> addresses_;
   std::string head_, received_;
   std::optional<Parser> parser_;

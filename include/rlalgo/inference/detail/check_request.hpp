@@ -46,19 +46,20 @@ inline void check_tokens(const model::DecoderConfig& decoder, std::span<const da
     core::raise("inference", 1,
                 {.what = "a prompt leaves no room for a completion",
                  .found = std::to_string(length) + " tokens",
-                 .expected = "fewer than max_position_embeddings = " + std::to_string(decoder.max_position_embeddings),
+                 .expected = "fewer than max_position_embeddings = " + std::to_string(decoder.max_position_embeddings) +
+                             ", the model's maximum context length",
                  .where = where,
                  .remedy = "shorten the prompt or drop the row"});
   for (const data::TokenId id : prompt) check_id(decoder, id, where);
   for (const data::TokenId id : given) check_id(decoder, id, where);
   if (length + static_cast<std::int64_t>(given.size()) > decoder.max_position_embeddings)
-    core::raise(
-        "inference", 1,
-        {.what = "a prompt leaves no room for the completion given",
-         .found = std::to_string(length) + " and " + std::to_string(given.size()) + " tokens",
-         .expected = "together at most max_position_embeddings = " + std::to_string(decoder.max_position_embeddings),
-         .where = where,
-         .remedy = "shorten the row or drop it"});
+    core::raise("inference", 1,
+                {.what = "a prompt leaves no room for the completion given",
+                 .found = std::to_string(length) + " and " + std::to_string(given.size()) + " tokens",
+                 .expected = "together at most max_position_embeddings = " +
+                             std::to_string(decoder.max_position_embeddings) + ", the model's maximum context length",
+                 .where = where,
+                 .remedy = "shorten the row or drop it"});
 }
 
 inline void check_request(const model::DecoderConfig& decoder, const RequestSpec& spec, bool has_text) {

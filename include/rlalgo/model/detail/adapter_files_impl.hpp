@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,12 +19,14 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
+#include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
 
@@ -56,7 +59,8 @@ RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& b
               {"corda_config", nullptr},
               {"ensure_weight_tying", false},
               {"eva_config", nullptr},
-              {"exclude_modules", names(c.exclude_modules)},
+              {"exclude_modules", c.exclude_modules.empty() && !c.exclude_pattern.empty() ? Json(c.exclude_pattern)
+                                                                                          : names(c.exclude_modules)},
               {"fan_in_fan_out", false},
               {"inference_mode", true},
               {"init_lora_weights", inits.at(c.init)},
@@ -122,13 +126,32 @@ RLALGO_INLINE void refuse_adapter_features(const JsonFields& fields) {
     refuse("peft_type", type ? Json(*type) : Json(), "use a LoRA adapter");
   if (const auto bias = fields.text("bias"); bias && *bias != "none")
     refuse("bias", Json(*bias), "train the adapter with bias: none");
-  for (const char* key : {"lora_bias", "use_qalora", "layer_replication", "trainable_token_indices", "use_bdlora",
-                          "alora_invocation_tokens", "target_parameters", "arrow_config"}) {
-    const Json* value = fields.find(key);
-    if (value != nullptr && !(value->is_boolean() && !value->get<bool>()) && !(value->is_array() && value->empty()) &&
-        !(value->is_object() && value->empty()))
-      refuse(key, *value, "merge the adapter with PEFT and use the merged model");
-  }
+  // Read here or above; or of the first values, of the training, or of layers that these models have not.
+  static const std::set<std::string> known = {
+      "peft_type", "bias", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "modules_to_save",
+      "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
+      "init_lora_weights", "base_model_name_or_path", "revision", "ensure_weight_tying",
+      // first values; an initialisation that changes the base is refused by lora_init()
+      "eva_config", "corda_config", "loftq_config", "lora_ga_config",
+      // training
+      "inference_mode", "task_type", "velora_config",
+      // PEFT sets fan_in_fan_out to false for torch's linear maps; the others belong to switches that are off
+      "fan_in_fan_out", "megatron_core", "qalora_group_size",
+      // who wrote it
+      "peft_version", "auto_mapping"};
+  const auto off = [](const Json& value) {
+    return value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+  };
+  for (const auto& [key, value] : fields.object().items())
+    if (!known.contains(key) && !off(value))
+      refuse(key, value,
+             "merge the adapter with PEFT and use the merged model; a key that changes nothing can be removed");
+  if (!fields.boolean("ensure_weight_tying").value_or(false)) return;
+  for (const char* key : {"modules_to_save", "target_modules"})
+    for (const std::string& name : name_list_of(fields, key))
+      if (name.ends_with("embed_tokens") || name.ends_with("lm_head"))
+        refuse("ensure_weight_tying", Json(true),
+               "merge the adapter with PEFT, or set it to false if the base is not tied");
 }
 
 RLALGO_INLINE LoraInit lora_init(const JsonFields& fields) {
@@ -159,7 +182,10 @@ RLALGO_INLINE LoraConfig parse_adapter_config(const Json& json, const std::strin
     c.target_pattern = targets->get<std::string>();
   else
     c.target_modules = detail::name_list_of(fields, "target_modules");
-  c.exclude_modules = detail::name_list_of(fields, "exclude_modules");
+  if (const Json* excluded = fields.find("exclude_modules"); excluded != nullptr && excluded->is_string())
+    c.exclude_pattern = excluded->get<std::string>();
+  else
+    c.exclude_modules = detail::name_list_of(fields, "exclude_modules");
   c.modules_to_save = detail::name_list_of(fields, "modules_to_save");
   c.layers_to_transform = fields.integers("layers_to_transform");
   c.layers_pattern = detail::name_list_of(fields, "layers_pattern");
@@ -192,6 +218,38 @@ RLALGO_INLINE std::string adapter_base_model(const std::filesystem::path& direct
   return *name;
 }
 
+RLALGO_INLINE std::string adapter_base_revision(const std::filesystem::path& directory) {
+  const auto path = directory / adapter_config_file;
+  const Json json = detail::read_json_file(path);
+  return detail::JsonFields(json, path.string()).text("revision").value_or("");
+}
+
+namespace detail {
+
+inline std::filesystem::path adapter_weights_path(const std::filesystem::path& directory) {
+  const auto path = directory / adapter_weights_file;
+  if (!core::exists(path) && core::exists(directory / "adapter_model.bin"))
+    core::raise("model", 28,
+                {.what = "the adapter's weights are a Python pickle, which is not read",
+                 .found = "adapter_model.bin",
+                 .expected = adapter_weights_file,
+                 .where = directory.string(),
+                 .remedy = "load it with PEFT and save it again (save_pretrained)"});
+  return path;
+}
+
+inline std::vector<std::string> names_in(const SafetensorsFile& file) {
+  std::vector<std::string> out;
+  for (const auto& [name, entry] : file.entries()) out.push_back(name);
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE AdapterTensors::AdapterTensors(const std::filesystem::path& directory)
+    : file_(detail::adapter_weights_path(directory)),
+      names_(adapter_tensor_names(detail::names_in(file_), file_.path().string())) {}
+
 RLALGO_INLINE std::vector<NamedTensor> adapter_tensors(const Decoder& decoder) {
   std::vector<NamedTensor> out;
   decoder.visit_adapter([&](const std::string& name, const Tensor& value) {
@@ -214,12 +272,115 @@ RLALGO_INLINE void save_adapter(const Decoder& decoder, const std::filesystem::p
 
 namespace detail {
 
-RLALGO_INLINE bool is_stored_embedding(const std::string& name) {
-  const std::string prefix = Decoder::adapter_prefix;
-  for (const char* path : {"model.embed_tokens", "lm_head"})
-    for (const char* end : {".weight", ".base_layer.weight"})
-      if (name == prefix + path + end) return true;
-  return false;
+RLALGO_INLINE void raise_adapter_misfit(const AdapterTensors& tensors, const std::string& what,
+                                        const std::string& found, const std::string& expected) {
+  core::raise("model", 30,
+              {.what = what,
+               .found = found,
+               .expected = expected,
+               .where = tensors.path().string(),
+               .remedy = "the adapter was trained on another base model, or a file is incomplete"});
+}
+
+inline constexpr const char* input_path = "model.embed_tokens";
+inline constexpr const char* output_path = "lm_head";
+
+inline std::string in_adapter(const std::string& path) { return Decoder::adapter_prefix + path; }
+
+RLALGO_INLINE AdapterEmbeddings stored_embeddings(const AdapterTensors& tensors, const LoraConfig& config) {
+  const auto one = [&](const std::string& path) {
+    Tensor out;
+    std::string first;
+    for (const char* end : {".base_layer.weight", ".original_module.weight", ".weight"}) {
+      const std::string name = in_adapter(path) + end;
+      if (!tensors.contains(name) || (end == std::string(".weight") && is_saved_module(config, path))) continue;
+      const Tensor found = tensors.map(name);
+      if (out.defined() && !out.equal(found))
+        raise_adapter_misfit(tensors, "the adapter has two embeddings of the base that differ", first + " and " + name,
+                             in_adapter(path) + ".weight once");
+      out = found;
+      first = name;
+    }
+    return out;
+  };
+  return {one(input_path), one(output_path)};
+}
+
+// `base` with the rows of `own`, a module to save: the base's as far as it has them, then those of `own`.
+inline Tensor with_rows_of(const Tensor& base, const Tensor& own) {
+  const std::int64_t rows = own.size(0), kept = std::min(rows, base.size(0));
+  Tensor out = tensor::empty({rows, base.size(1)}, base.options());
+  out.narrow(0, 0, kept).copy_(base.narrow(0, 0, kept));
+  if (rows > kept) out.narrow(0, kept, rows - kept).copy_(own.narrow(0, kept, rows - kept));
+  return out;
+}
+
+RLALGO_INLINE AdapterEmbeddings new_embeddings(const AdapterTensors& tensors, const LoraConfig& config,
+                                               const AdapterEmbeddings& base, bool tied) {
+  const std::int64_t hidden = base.input.size(1);
+  const auto check = [&](const Tensor& found, const std::string& path) {
+    if (found.dim() != 2 || found.size(1) != hidden)
+      raise_adapter_misfit(tensors, "a tensor of the adapter has a wrong shape",
+                           Json(found.sizes().vec()).dump() + ", tensor " + in_adapter(path) + ".weight",
+                           "[vocabulary," + std::to_string(hidden) + "]");
+  };
+  // A copy: the file may be replaced.
+  const auto like = [&](const Tensor& value) {
+    return tensor::empty(value.sizes().vec(), base.input.options()).copy_(value);
+  };
+  const AdapterEmbeddings stored = stored_embeddings(tensors, config);
+  AdapterEmbeddings out = base;
+  for (const auto& [value, path] : {std::pair(stored.input, input_path), std::pair(stored.output, output_path)})
+    if (value.defined()) check(value, path);
+  if (tied) {
+    if (stored.input.defined() && stored.output.defined() && !stored.input.equal(stored.output))
+      raise_adapter_misfit(tensors, "the adapter has two embeddings, and its base has one for input and output",
+                           "model.embed_tokens and lm_head that differ", "equal ones");
+    const Tensor& one = stored.input.defined() ? stored.input : stored.output;
+    if (one.defined()) out.input = out.output = like(one);
+  } else {
+    if (stored.input.defined()) out.input = like(stored.input);
+    if (stored.output.defined()) out.output = like(stored.output);
+  }
+  const auto saved = [&](const std::string& path) {
+    const std::string name = in_adapter(path) + ".weight";
+    if (!is_saved_module(config, path) || !tensors.contains(name)) return Tensor();
+    const Tensor value = tensors.map(name);
+    check(value, path);
+    return value;
+  };
+  const Tensor saved_input = saved(input_path), saved_output = saved(output_path);
+  const auto resize = [](Tensor& value, const Tensor& own) {
+    if (own.defined() && own.size(0) != value.size(0)) value = with_rows_of(value, own);
+  };
+  if (tied && saved_input.defined() && saved_output.defined() && out.input.size(0) != saved_input.size(0)) {
+    resize(out.input, saved_input);
+    out.output = out.input;
+  } else {
+    resize(out.input, saved_input);
+    resize(out.output, saved_output);
+  }
+  if (out.input.size(0) != out.output.size(0))
+    raise_adapter_misfit(
+        tensors, "the adapter has another vocabulary than its base, and one embedding of it",
+        std::to_string(out.input.size(0)) + " tokens in, " + std::to_string(out.output.size(0)) + " out",
+        "both embeddings (PEFT: save_embedding_layers=True)");
+  if (out.input.equal(base.input) && out.output.equal(base.output)) return {};
+  return out;
+}
+
+RLALGO_INLINE bool is_stored_beside(const AdapterTensors& tensors, const std::string& name) {
+  for (const char* path : {input_path, output_path})
+    for (const char* end : {".weight", ".base_layer.weight", ".original_module.weight"})
+      if (name == in_adapter(path) + end) return true;
+  constexpr std::string_view twice = ".modules_to_save.weight";
+  if (!name.ends_with(twice)) return false;
+  const std::string once = name.substr(0, name.size() - twice.size()) + ".weight";
+  if (!tensors.contains(once)) return false;
+  if (!tensors.map(name).equal(tensors.map(once)))
+    raise_adapter_misfit(tensors, "the adapter has a module to save twice, and not the same", name,
+                         "what " + once + " is");
+  return true;
 }
 
 RLALGO_INLINE void keep_stored_modules(LoraConfig& c, const std::vector<std::string>& modules,
@@ -244,33 +405,40 @@ RLALGO_INLINE void keep_stored_modules(LoraConfig& c, const std::vector<std::str
 
 RLALGO_INLINE void load_adapter(Decoder& decoder, const std::filesystem::path& directory, std::uint64_t seed) {
   LoraConfig config = read_adapter_config(directory);
-  const SafetensorsFile file(directory / adapter_weights_file);
+  const AdapterTensors tensors(directory);
   std::set<std::string> stored;
-  for (const auto& [name, entry] : file.entries()) stored.insert(name);
+  for (const auto& [name, given] : tensors.names()) stored.insert(name);
   detail::keep_stored_modules(config, decoder_modules(decoder.config(), decoder.weights()).all, stored);
-  const auto misfit = [&](const std::string& what, const std::string& found, const std::string& expected) {
-    core::raise("model", 30,
-                {.what = what,
-                 .found = found,
-                 .expected = expected,
-                 .where = file.path().string(),
-                 .remedy = "the adapter was trained on another base model, or a file is incomplete"});
-  };
-  detail::attach_lora(decoder, config, seed, TargetCheck::some, /*continued=*/true);
   const c10::NoGradGuard no_grad;
+  {
+    const DecoderWeights& base = decoder.weights();
+    const bool tied = base.lm_head.const_data_ptr() == base.embedding.const_data_ptr();
+    const detail::AdapterEmbeddings own =
+        detail::new_embeddings(tensors, config, {base.embedding.detach(), base.lm_head.detach()}, tied);
+    if (own.input.defined()) decoder.replace_embeddings(own.input, own.output);
+  }
+  detail::attach_lora(decoder, config, seed, TargetCheck::some, /*continued=*/true);
   std::set<std::string> expected;
   for (auto& [name, value] : adapter_tensors(decoder)) {
     expected.insert(name);
-    const auto found = file.entries().find(name);
-    if (found == file.entries().end()) misfit("the adapter lacks a tensor", "", name);
-    if (found->second.shape != value.sizes().vec())
-      misfit("a tensor of the adapter has a wrong shape", Json(found->second.shape).dump() + ", tensor " + name,
-             Json(value.sizes().vec()).dump());
-    value.copy_(file.read(name));
+    if (!tensors.contains(name)) {
+      const std::string path = name.substr(std::string_view(Decoder::adapter_prefix).size());
+      const bool base = path.starts_with(std::string(detail::input_path) + ".") ||
+                        path == std::string(detail::output_path) + ".weight" ||
+                        path.find(".base_layer.") != std::string::npos;
+      if (base && !is_saved_module(config, path.substr(0, path.rfind('.')))) continue;  // the base's, in place already
+      detail::raise_adapter_misfit(tensors, "the adapter lacks a tensor", "", name);
+    }
+    if (tensors.shape(name) != value.sizes().vec())
+      detail::raise_adapter_misfit(tensors, "a tensor of the adapter has a wrong shape",
+                                   Json(tensors.shape(name)).dump() + ", tensor " + name,
+                                   Json(value.sizes().vec()).dump());
+    value.copy_(tensors.map(name));
   }
-  for (const auto& [name, entry] : file.entries())
-    if (!expected.contains(name) && !detail::is_stored_embedding(name))
-      misfit("the adapter has a tensor without a place in the model", name, "the tensors that its config names");
+  for (const auto& [name, given] : tensors.names())
+    if (!expected.contains(name) && !detail::is_stored_beside(tensors, name))
+      detail::raise_adapter_misfit(tensors, "the adapter has a tensor without a place in the model", given,
+                                   "the tensors that its config names");
 }
 
 }  // namespace rlalgo::model

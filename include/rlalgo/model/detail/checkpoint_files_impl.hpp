@@ -17,6 +17,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
+#include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/safetensors.hpp>
 
@@ -73,6 +74,17 @@ RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& dire
   const auto index = directory / "model.safetensors.index.json";
   if (core::exists(single)) {
     add(std::make_unique<SafetensorsFile>(single));
+    if (core::exists(index)) {
+      const Json json = detail::read_json_file(index);
+      if (const auto map = json.find("weight_map"); map != json.end() && map->is_object())
+        for (const auto& [name, file] : map->items())
+          if (!places_.contains(name))
+            core::raise("model", 14,
+                        {.what = "model.safetensors stands beside an index of shards that has a tensor more",
+                         .found = name + " in " + file.dump(),
+                         .where = index.string(),
+                         .remedy = "remove model.safetensors or the index: only the first is read"});
+    }
   } else if (core::exists(index)) {
     read_index(directory, index);
   } else if (const auto adapter = directory / "adapter_model.safetensors"; core::exists(adapter)) {
@@ -87,15 +99,37 @@ RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& dire
                  .where = directory.string(),
                  .remedy = pickled ? "convert it to safetensors" : "check base_model"});
   }
+  rename(directory);
 }
 
 RLALGO_INLINE Tensor CheckpointFiles::convert(const std::string& name, at::ScalarType dtype) const {
-  return places_.at(name).file->convert(name, dtype);
+  return at(name).file->convert(at(name).name, dtype);
+}
+
+RLALGO_INLINE void CheckpointFiles::rename(const std::filesystem::path& directory) {
+  std::vector<std::string> given;
+  for (const auto& [name, place] : places_) given.push_back(name);
+  std::map<std::string, Place> renamed;
+  for (const auto& [name, stored] : model_tensor_names(given, directory.string()))
+    renamed.emplace(name, places_.at(stored));
+  places_ = std::move(renamed);
+}
+
+RLALGO_INLINE void CheckpointFiles::require_redundant(const std::filesystem::path& unread,
+                                                      const std::string& why) const {
+  const SafetensorsFile file(unread);
+  for (const auto& [name, entry] : file.entries())
+    if (!places_.contains(name))
+      core::raise("model", 14,
+                  {.what = "a file of weights is not read, and holds a tensor that the others lack",
+                   .found = name,
+                   .where = unread.string(),
+                   .remedy = why});
 }
 
 RLALGO_INLINE void CheckpointFiles::add(std::unique_ptr<SafetensorsFile> file) {
   for (const auto& [name, entry] : file->entries()) {
-    if (!places_.emplace(name, Place{file.get(), &entry}).second) {
+    if (!places_.emplace(name, Place{file.get(), &entry, name}).second) {
       core::raise("model", 14,
                   {.what = "two shards hold the same tensor", .found = name, .where = file->path().string()});
     }
@@ -132,6 +166,12 @@ RLALGO_INLINE void CheckpointFiles::read_index(const std::filesystem::path& dire
     if (place == places_.end() || place->second.file->path().filename() != shard) {
       fail("a tensor is not in the shard that the index names", name, shard);
     }
+  }
+  for (const auto& item : std::filesystem::directory_iterator(directory)) {
+    const std::string name = item.path().filename().string();
+    if (name.starts_with("model-") && name.ends_with(".safetensors") &&
+        std::find(shards.begin(), shards.end(), name) == shards.end())
+      require_redundant(item.path(), "name it in " + path.filename().string() + ", or remove it");
   }
 }
 

@@ -139,6 +139,14 @@ RLALGO_INLINE void Decoder::adapt(Adapter adapter, DecoderWeights weights) {
   adapter_ = std::move(adapter);
 }
 
+RLALGO_INLINE void Decoder::replace_embeddings(Tensor embedding, Tensor lm_head) {
+  hf_.decoder.vocab_size = embedding.size(0);
+  hf_.json["vocab_size"] = embedding.size(0);
+  weights_.embedding = std::move(embedding);
+  weights_.lm_head = std::move(lm_head);
+  embeddings_replaced_ = true;
+}
+
 RLALGO_INLINE std::unique_ptr<Decoder> Decoder::without_adapter() const {
   return beside(detached(adapter_ ? adapter_->base : weights_));
 }
@@ -238,6 +246,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::beside(DecoderWeights weights) c
   auto out = std::make_unique<Decoder>(hf_, std::move(weights));
   out->operations_ = operations_;
   out->gate_ = gate_;
+  out->embeddings_replaced_ = embeddings_replaced_;
   return out;
 }
 

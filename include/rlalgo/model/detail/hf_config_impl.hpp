@@ -52,6 +52,8 @@ RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_p
   const std::string key = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   if (!scaling->is_object()) fields.wrong(key, *scaling, "object");
   const JsonFields inner(*scaling, fields.where() + ", " + key);
+  for (const auto& [name, value] : scaling->items())
+    if (value.is_object()) inner.unsupported(name, value, "one rotation for all layers, not one for each kind of them");
   rope.theta = inner.number("rope_theta").value_or(rope.theta);
   if (!(rope.theta > 0)) inner.wrong("rope_theta", Json(rope.theta), "a positive number");
   const std::string type = inner.text("rope_type").value_or(inner.text("type").value_or("default"));
@@ -288,6 +290,13 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   if (const auto partial = fields.number("partial_rotary_factor"); partial && *partial != 1.0) {
     fields.unsupported("partial_rotary_factor", Json(*partial), "1.0");
   }
+  // What transformers reads beyond the above, and what changes with it.
+  if (const auto dropout = fields.number("attention_dropout"); dropout && *dropout != 0)
+    fields.unsupported("attention_dropout", Json(*dropout), "0, as attention has no dropout here");
+  if (const auto causal = fields.boolean("is_causal"); causal && !*causal)
+    fields.unsupported("is_causal", Json(false), "true: a token sees what is before it");
+  if (const Json* layers = fields.find("per_layer_config"); layers != nullptr && !layers->empty())
+    fields.unsupported("per_layer_config", *layers, "one configuration for all layers");
   if (const Json* quantized = fields.find("quantization_config"); quantized != nullptr) {
     fields.unsupported("quantization_config", *quantized, "an unquantized checkpoint in bf16 or f32");
   }

@@ -1,6 +1,7 @@
 // Definitions of load.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -43,20 +44,56 @@ RLALGO_INLINE bool is_ignored_tensor(const std::string& name, const DecoderConfi
   return name.ends_with("rotary_emb.inv_freq") || (config.tied_embeddings && name == "lm_head.weight");
 }
 
+RLALGO_INLINE std::string place_list(const CheckpointFiles& files, const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    const CheckpointFiles::Place& place = files.places().at(name);
+    out.push_back(place.name + " (" + place.file->path().filename().string() + ")");
+  }
+  return name_list(out);
+}
+
+RLALGO_INLINE std::string stored_name(const CheckpointFiles& files, const DecoderConfig& config,
+                                      const std::string& name) {
+  const bool other = config.tied_embeddings && name == "model.embed_tokens.weight" && !files.contains(name);
+  return other && files.contains("lm_head.weight") ? "lm_head.weight" : name;
+}
+
+// In parts, so that no second copy of both is made.
+inline bool equal_in(at::ScalarType dtype, const Tensor& a, const Tensor& b) {
+  if (a.sizes() != b.sizes() || a.dim() == 0) return false;
+  constexpr std::int64_t rows = 4096;
+  for (std::int64_t row = 0; row < a.size(0); row += rows) {
+    const std::int64_t n = std::min(rows, a.size(0) - row);
+    if (!a.narrow(0, row, n).to(dtype).equal(b.narrow(0, row, n).to(dtype))) return false;
+  }
+  return true;
+}
+
 }  // namespace detail
+
+RLALGO_INLINE void untie_by_files(HfConfig& hf, const CheckpointFiles& files, at::ScalarType dtype) {
+  const std::string input = "model.embed_tokens.weight", output = "lm_head.weight";
+  if (!hf.decoder.tied_embeddings || !files.contains(input) || !files.contains(output)) return;
+  if (detail::equal_in(dtype, files.map(input), files.map(output))) return;
+  hf.decoder.tied_embeddings = false;
+  hf.json["tie_word_embeddings"] = false;
+}
 
 RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path& directory,
                                                     const LoadOptions& options) {
   const at::ScalarType dtype = options.dtype;
   HfConfig hf = read_hf_config(directory);
   const CheckpointFiles files(directory);
+  untie_by_files(hf, files, dtype);
   DecoderWeights weights;
   weights.layers.resize(static_cast<std::size_t>(hf.decoder.layers));
   std::vector<std::string> missing;
   std::set<std::string> expected;
+  const auto source = [&](const std::string& name) { return detail::stored_name(files, hf.decoder, name); };
   const auto check = [&](const std::string& name, const Tensor&, const std::vector<std::int64_t>& shape, WeightRole) {
     expected.insert(name);
-    const auto place = files.places().find(name);
+    const auto place = files.places().find(source(name));
     if (place == files.places().end()) {
       missing.push_back(name);
     } else if (place->second.entry->shape != shape) {
@@ -64,26 +101,26 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
                   {.what = "a tensor has a wrong shape",
                    .found = detail::shape_text(place->second.entry->shape),
                    .expected = detail::shape_text(shape) + " by config.json",
-                   .where = place->second.file->path().string() + ", tensor " + name,
+                   .where = place->second.file->path().string() + ", tensor " + place->second.name,
                    .remedy = "config.json and the weights do not belong together"});
     }
   };
   visit_weights(hf.decoder, weights, check);
+  std::vector<std::string> unexpected;
+  for (const auto& [name, place] : files.places())
+    if (!expected.contains(name) && !detail::is_ignored_tensor(name, hf.decoder)) unexpected.push_back(name);
   if (!missing.empty()) {
     core::raise("model", 19,
                 {.what = std::to_string(missing.size()) + " tensors are missing from the checkpoint",
-                 .found = "no " + detail::name_list(missing),
+                 .found = "no " + detail::name_list(missing) +
+                          (unexpected.empty() ? "" : "; there is " + detail::place_list(files, unexpected)),
                  .where = directory.string(),
                  .remedy = "config.json and the weights do not belong together, or a file is incomplete"});
-  }
-  std::vector<std::string> unexpected;
-  for (const auto& [name, place] : files.places()) {
-    if (!expected.contains(name) && !detail::is_ignored_tensor(name, hf.decoder)) unexpected.push_back(name);
   }
   if (!unexpected.empty()) {
     core::raise("model", 20,
                 {.what = std::to_string(unexpected.size()) + " tensors of the checkpoint have no place in the model",
-                 .found = detail::name_list(unexpected),
+                 .found = detail::place_list(files, unexpected),
                  .where = directory.string(),
                  .remedy = "config.json and the weights do not belong together"});
   }
@@ -99,12 +136,12 @@ RLALGO_INLINE std::unique_ptr<Decoder> load_decoder(const std::filesystem::path&
     core::stop_if_interrupted();
     if (pages) {
       value = pages->take(shape, dtype);
-      files.fill(name, value);
+      files.fill(source(name), value);
     } else {
-      value = files.convert(name, dtype).to(options.device);
+      value = files.convert(source(name), dtype).to(options.device);
     }
     value.requires_grad_(true);
-    stored[name] = files.places().at(name).entry->dtype;
+    stored[name] = files.places().at(source(name)).entry->dtype;
   };
   visit_weights(hf.decoder, weights, load);
   hf.stored = std::move(stored);

@@ -85,6 +85,12 @@ RLALGO_INLINE void check_lora(const LoraConfig& c) {
   rank("r", c.r);
   require(std::isfinite(c.alpha) && c.alpha > 0, "alpha", c.alpha, "above 0");
   require(c.dropout >= 0 && c.dropout < 1, "dropout", c.dropout, "0 to below 1");
+  if (c.target_modules.empty() && !c.target_pattern.empty() && !c.layers_to_transform.empty())
+    detail::raise_lora_setting("layers_to_transform", "target_modules " + c.target_pattern,
+                               "a list of names in target_modules; a pattern names layers itself");
+  if (!c.layers_pattern.empty() && c.layers_to_transform.empty())
+    detail::raise_lora_setting("layers_pattern", c.layers_pattern.front() + " without layers_to_transform",
+                               "both or none");
   for (const auto& [key, r] : c.rank_pattern) rank("rank_pattern", r);
   for (const auto& [key, alpha] : c.alpha_pattern)
     require(std::isfinite(alpha) && alpha > 0, "alpha_pattern", alpha, "above 0");
@@ -104,6 +110,9 @@ RLALGO_INLINE bool is_saved_module(const LoraConfig& c, const std::string& path)
 RLALGO_INLINE bool is_lora_target(const LoraConfig& c, const std::string& path) {
   for (const std::string& entry : c.exclude_modules)
     if (detail::ends_path(path, entry)) return false;
+  if (c.exclude_modules.empty() && !c.exclude_pattern.empty() &&
+      detail::ModulePattern(c.exclude_pattern, true).matches(path))
+    return false;
   for (const std::string& entry : c.modules_to_save)
     if (detail::inside_path(path, entry)) return false;
   if (c.target_modules.empty()) {
@@ -147,7 +156,9 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
       core::raise_usage("model", 25,
                         {.what = "an adapter target is not a linear map",
                          .found = entry,
-                         .remedy = "name it in modules_to_save: it is then trained whole"});
+                         .remedy = check == TargetCheck::every
+                                       ? "name it in modules_to_save: it is then trained whole"
+                                       : "merge the adapter with PEFT (merge_and_unload) and use the merged model"});
     if (check == TargetCheck::every) missing("target_modules", entry);
   }
   for (const std::string& entry : c.modules_to_save)

@@ -21,6 +21,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merge_adapter.hpp>
 #include <rlalgo/model/safetensors.hpp>
@@ -53,11 +54,24 @@ RLALGO_INLINE bool is_tokenizer_file(const std::string& name) {
 }
 
 RLALGO_INLINE AdapterMerger::AdapterMerger(const std::filesystem::path& base, const std::filesystem::path& adapter)
-    : base_(base),
-      hf_(read_hf_config(base)),
-      config_(read_adapter_config(adapter)),
-      files_(base),
-      adapter_(adapter / adapter_weights_file) {}
+    : base_(base), hf_(read_hf_config(base)), config_(read_adapter_config(adapter)), files_(base), adapter_(adapter) {
+  untie_by_files(hf_, files_, at::kFloat);
+  const c10::NoGradGuard no_grad;
+  if (files_.contains(stored_name(files_, hf_.decoder, "model.embed_tokens.weight")))
+    own_ = new_embeddings(adapter_, config_, embeddings_of_base(), hf_.decoder.tied_embeddings);
+}
+
+RLALGO_INLINE AdapterEmbeddings AdapterMerger::embeddings_of_base() const {
+  const Tensor input = files_.map(stored_name(files_, hf_.decoder, "model.embed_tokens.weight"));
+  const bool one = hf_.decoder.tied_embeddings || !files_.contains("lm_head.weight");
+  return {input, one ? input : files_.map("lm_head.weight")};
+}
+
+RLALGO_INLINE Tensor AdapterMerger::base_tensor(const std::string& source) const {
+  if (own_.input.defined() && source == "model.embed_tokens.weight") return own_.input;
+  if (own_.output.defined() && source == "lm_head.weight") return own_.output;
+  return files_.map(source);
+}
 
 RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   const c10::NoGradGuard no_grad;
@@ -66,12 +80,14 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   for (const auto& [name, place] : files_.places())
     if (!(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
       shards[place.file->path().filename().string()].push_back(pending(name, name));
-  if (untied()) shards.rbegin()->second.push_back(pending("lm_head.weight", "model.embed_tokens.weight"));
-  for (const auto& [name, entry] : adapter_.entries())
-    if (!used_.contains(name) && !is_stored_embedding(name))
+  if (untied())
+    shards.rbegin()->second.push_back(
+        pending("lm_head.weight", stored_name(files_, hf_.decoder, "model.embed_tokens.weight")));
+  for (const auto& [name, given] : adapter_.names())
+    if (!used_.contains(name) && !is_stored_beside(adapter_, name))
       core::raise("model", 30,
                   {.what = "the adapter has a tensor without a place in the model",
-                   .found = name,
+                   .found = given,
                    .where = adapter_.path().string(),
                    .remedy = "the adapter was trained on another base model"});
   Json index;
@@ -92,6 +108,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   }
   Json json = hf_.json;
   if (untied()) json["tie_word_embeddings"] = false;
+  if (own_.input.defined()) json["vocab_size"] = own_.input.size(0);
   core::write_file(target / "config.json", json.dump(2) + "\n");
 }
 
@@ -108,26 +125,31 @@ RLALGO_INLINE bool AdapterMerger::untied() const {
 RLALGO_INLINE PendingTensor AdapterMerger::pending(const std::string& name, const std::string& source) {
   const auto& entry = *files_.places().at(source).entry;
   const std::string path = name.substr(0, name.rfind('.'));
-  PendingTensor out{name, entry.dtype, entry.shape, [this, source] { return files_.map(source); }};
+  std::vector<std::int64_t> shape = entry.shape;
+  if (own_.input.defined() && (path == "model.embed_tokens" || path == "lm_head")) shape.at(0) = own_.input.size(0);
+  PendingTensor out{name, entry.dtype, shape,
+                    [this, source, dtype = entry.dtype] { return base_tensor(source).to(dtype); }};
   if (is_saved_module(config_, path) && holds(key(name, ""))) {
-    expect(key(name, ""), entry.shape);
+    expect(key(name, ""), shape);
     out.make = [this, name, dtype = entry.dtype] { return adapter_.map(key(name, "")).to(dtype); };
   } else if (name == path + ".weight" && holds(key(path, ".lora_A.weight"))) {
-    const LoraShape shape = lora_shape(config_, path);
-    expect(key(path, ".lora_A.weight"), {shape.r, entry.shape.at(1)});
-    expect(key(path, ".lora_B.weight"), {entry.shape.at(0), shape.r});
-    if (config_.use_dora) expect(key(path, ".lora_magnitude_vector"), {entry.shape.at(0)});
-    out.make = [this, source, path, shape] { return merged(files_.map(source), path, shape); };
+    const LoraShape lora = lora_shape(config_, path);
+    expect(key(path, ".lora_A.weight"), {lora.r, shape.at(1)});
+    expect(key(path, ".lora_B.weight"), {shape.at(0), lora.r});
+    if (config_.use_dora) expect(key(path, ".lora_magnitude_vector"), {shape.at(0)});
+    out.make = [this, source, path, lora, dtype = entry.dtype] {
+      return merged(base_tensor(source), path, lora).to(dtype);
+    };
   }
   return out;
 }
 
 RLALGO_INLINE void AdapterMerger::expect(const std::string& name, const std::vector<std::int64_t>& shape) {
-  const auto found = adapter_.entries().find(name);
-  if (found == adapter_.entries().end() || found->second.shape != shape)
+  const bool there = adapter_.contains(name);
+  if (!there || adapter_.shape(name) != shape)
     core::raise("model", 30,
                 {.what = "a tensor of the adapter is missing or has a wrong shape",
-                 .found = found == adapter_.entries().end() ? "nothing" : Json(found->second.shape).dump(),
+                 .found = there ? Json(adapter_.shape(name)).dump() : "nothing",
                  .expected = Json(shape).dump(),
                  .where = adapter_.path().string() + ", tensor " + name});
   used_.insert(name);

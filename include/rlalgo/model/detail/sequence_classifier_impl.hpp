@@ -76,6 +76,18 @@ RLALGO_INLINE std::unique_ptr<SequenceClassifier> load_sequence_classifier(const
                   value = convert(name, shape).requires_grad_(false);
                 });
   Tensor score = convert("score.weight", {1, hf.decoder.hidden_size});
+  std::set<std::string> read{"score.weight"};
+  visit_weights(hf.decoder, weights,
+                [&](const std::string& name, const auto&, const auto&, WeightRole) { read.insert(name); });
+  std::vector<std::string> unread;
+  for (const auto& [name, place] : files.places())
+    if (!read.contains(name) && !name.ends_with("rotary_emb.inv_freq")) unread.push_back(name);
+  if (!unread.empty())
+    core::raise("model", 20,
+                {.what = std::to_string(unread.size()) + " tensors of the checkpoint have no place in the model",
+                 .found = detail::place_list(files, unread),
+                 .where = directory.string(),
+                 .remedy = "a classifier has a backbone and score.weight; remove what it does not use"});
   return std::make_unique<SequenceClassifier>(Decoder(std::move(hf), std::move(weights)), std::move(score));
 }
 

@@ -16,6 +16,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/interruption.hpp>
+#include <rlalgo/http/reply_message.hpp>
 #include <rlalgo/remote/gym.hpp>
 
 namespace rlalgo::remote {
@@ -35,7 +36,12 @@ RLALGO_INLINE std::string GymCookies::header() const {
   return out;
 }
 
-RLALGO_INLINE Gym::Gym(GymConfig config) : config_(std::move(config)) { (void)client(config_.head); }
+RLALGO_INLINE Gym::Gym(GymConfig config) : config_(std::move(config)) {
+  if (config_.tell)
+    waiting_ =
+        http::one_in(50.0, [tell = config_.tell](const std::string& line) { tell("waiting for the Gym: " + line); });
+  (void)client(config_.head);
+}
 
 RLALGO_INLINE http::Client& Gym::client(const std::string& url) {
   const std::lock_guard lock(mutex_);
@@ -44,7 +50,8 @@ RLALGO_INLINE http::Client& Gym::client(const std::string& url) {
     one = std::make_unique<http::Client>(
         http::ClientConfig{.base_url = url,
                            .retries = {.retries = config_.retries, .statuses = {429, 500, 502, 503, 504}},
-                           .stop = config_.stop});
+                           .stop = config_.stop,
+                           .waiting = waiting_});
   return *one;
 }
 
@@ -160,11 +167,14 @@ RLALGO_INLINE GymReply Gym::post(const std::string& url, const std::string& path
   const http::Response& response = result.response();
   out.status = response.status;
   if (cookies != nullptr) cookies->keep(response.headers);
-  const std::string shown = response.body.size() <= 300 ? response.body : response.body.substr(0, 300) + "…";
+  const auto beginning = [](const std::string& text, std::size_t most) {
+    return text.size() <= most ? text : text.substr(0, most) + "…";
+  };
+  const std::string shown = beginning(response.body, 300);
   if (!response.ok()) {
     const bool passing = out.status >= 500 || out.status == 408 || out.status == 429;
     out.failure = passing ? "status" : "refused";
-    out.detail = "POST " + url + path + ": " + result.text() + " " + shown;
+    out.detail = "POST " + url + path + ": " + result.text() + " " + beginning(http::reply_message(response.body), 600);
     return out;
   }
   auto [answer, problem] = core::read_json<Json>(response.body);

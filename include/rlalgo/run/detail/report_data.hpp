@@ -63,7 +63,9 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
 }
 
 [[nodiscard]] inline ReportData read_report_data(const std::filesystem::path& output_dir) {
-  if (!core::exists(output_dir / metrics_file))
+  // A run that has logged no step yet has its run.json.
+  const bool logged = core::exists(output_dir / metrics_file);
+  if (!logged && !core::exists(output_dir / run_info_file))
     core::raise("run", 10,
                 {.what = "there is no run to report on",
                  .found = std::string("no ") + metrics_file,
@@ -71,7 +73,8 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
                  .where = output_dir.string(),
                  .remedy = "name the directory that `rlalgo train` wrote"});
   ReportData data;
-  for (const Json& line : read_lines(output_dir / metrics_file)) {
+  const std::vector<Json> lines = logged ? read_lines(output_dir / metrics_file) : std::vector<Json>();
+  for (const Json& line : lines) {
     data.records.push_back(to_record(line));
     const Record& record = data.records.back();
     for (const auto& [name, value] : record.values) {
@@ -80,7 +83,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
       if (std::isfinite(value)) it->second.push_back({static_cast<double>(record.step), value});
     }
   }
-  data.samples = read_lines(output_dir / samples_file);
+  if (logged) data.samples = read_lines(output_dir / samples_file);
   data.run = read_run_info(output_dir);
   if (const core::FileText pairs = core::read_regular_file(output_dir / pairs_file, largest_log); !pairs.absent)
     data.pairs = core::read_json<Json>(pairs.text).value;

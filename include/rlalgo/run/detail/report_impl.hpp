@@ -71,7 +71,7 @@ class ReportPage {
            : std::isfinite(rule.healthy_to) ? short_number(rule.healthy_from) + " to " + short_number(rule.healthy_to)
                                             : "above " + short_number(rule.healthy_from)) +
           "</td><td class=\"" + (well ? "up" : "down") + "\">" + words[static_cast<int>(f.state)] + "</td><td>" +
-          (well ? "" : escape_html(rule.advice)) + "</td></tr>";
+          (well ? "" : escape_html(f.advice)) + "</td></tr>";
     }
     return out + "</table>\n";
   }

@@ -40,24 +40,25 @@ inline const char* error_type(int status) {
   }
 }
 
-inline Json error_object(int status, const std::string& message, const std::string& field) {
+inline Json error_object(int status, const std::string& message, const std::string& field, const std::string& code) {
   return {{"error",
            {{"message", message},
             {"type", error_type(status)},
             {"param", field.empty() ? Json(nullptr) : Json(field)},
-            {"code", status}}}};
+            {"code", code.empty() ? Json(status) : Json(code)}}}};
 }
 
 struct Blame {
   int status;
-  std::string message, field;
+  std::string message, field, code = {};
 };
 
 // Errors of other rooms (texts, templates, sampling) come of what was asked.
 inline Blame blame_of(const std::exception& error) {
   if (const auto* refusal = dynamic_cast<const Refusal*>(&error))
-    return {refusal->status(), refusal->what(), refusal->field()};
-  if (dynamic_cast<const core::Error*>(&error) != nullptr) return {400, error.what(), {}};
+    return {refusal->status(), refusal->what(), refusal->field(), refusal->code()};
+  if (const auto* own = dynamic_cast<const core::Error*>(&error))
+    return {400, error.what(), {}, own->room() == "inference" && own->number() == 1 ? context_exceeded : ""};
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return {500,
             core::Error::render("serve", 15,
@@ -83,7 +84,7 @@ inline http::Response error_response(const std::exception& error, bool detail) {
   return {.status = blame.status,
           .headers = std::move(headers),
           .body = dumped(detail ? Json{{"detail", blame.message}}
-                                : error_object(blame.status, blame.message, blame.field))};
+                                : error_object(blame.status, blame.message, blame.field, blame.code))};
 }
 
 inline void answer_error(http::Exchange& exchange, const std::exception& error, bool detail) {

@@ -56,7 +56,7 @@ class EventStream {
   void fail(const core::Error& error) {
     if (!begun_) return answer_error(*exchange_, error, false);
     const Blame blame = blame_of(error);
-    write(error_object(blame.status, blame.message, blame.field));
+    write(error_object(blame.status, blame.message, blame.field, blame.code));
     end();
   }
 

@@ -177,7 +177,8 @@ class OpenAiRoutes {
       if (!named.empty() && name != named) continue;
       const Json* const parameters = function.object("parameters");
       out += (out.empty() ? "(" : "|") + escaped("<tool_call>\n{\"name\": " + Json(name).dump() + ", \"arguments\": ") +
-             (parameters == nullptr ? any_object_pattern() : schema_pattern(*parameters)) + escaped("}\n</tool_call>");
+             (parameters == nullptr ? any_object_pattern() : schema_pattern(*parameters, true, false)) +
+             escaped("}\n</tool_call>");
     }
     if (out.empty()) fields.out_of_range("tool_choice", named, "the name of one of the tools");
     return out + ")";

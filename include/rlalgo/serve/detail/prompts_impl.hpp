@@ -22,10 +22,12 @@ namespace detail {
 
 [[noreturn]] RLALGO_INLINE void too_long(const std::string& found, const ServedModel& model) {
   refuse_request(400, 13,
-                 {.what = "the prompt leaves no room for a completion",
+                 {.what = "the prompt does not fit: this model's maximum context length is " +
+                          std::to_string(model.length_limit()) + " tokens",
                   .found = found,
-                  .expected = "fewer than " + std::to_string(model.length_limit()) + " tokens, the model's context",
-                  .remedy = "shorten the prompt, or send truncate_prompt_tokens"});
+                  .expected = "fewer, so that a completion has room",
+                  .remedy = "shorten the prompt, or send truncate_prompt_tokens"},
+                 {}, context_exceeded);
 }
 
 // Text that cannot fit is not tokenized: no token stands for more than a hundred bytes on average.

@@ -110,7 +110,7 @@ inline std::string choice_pattern(Fields& fields, const std::string& name) {
 inline std::optional<std::string> read_pattern(Fields& fields) {
   std::optional<std::string> out;
   if (fields.has("guided_json")) out = json_pattern(fields, "guided_json", true);
-  if (const auto regex = fields.text("guided_regex")) out = regex;
+  if (const auto regex = fields.text("guided_regex")) out = plain_expression(*regex);
   if (fields.has("guided_choice")) out = choice_pattern(fields, "guided_choice");
   if (fields.has("guided_grammar")) refuse_structured("guided_grammar");
   (void)fields.find("guided_decoding_backend");
@@ -133,7 +133,7 @@ inline std::optional<std::string> read_pattern(Fields& fields) {
     const bool spaces = !inner.flag("disable_any_whitespace", false);
     if (inner.has("json")) out = json_pattern(inner, "json", spaces);
     if (inner.flag("json_object", false)) out = any_object_pattern(spaces);
-    if (const auto regex = inner.text("regex")) out = regex;
+    if (const auto regex = inner.text("regex")) out = plain_expression(*regex);
     if (inner.has("choice")) out = choice_pattern(inner, "choice");
     for (const char* name : {"grammar", "structural_tag", "whitespace_pattern"})
       if (inner.has(name)) refuse_structured(std::string("structured_outputs.") + name);
@@ -141,7 +141,7 @@ inline std::optional<std::string> read_pattern(Fields& fields) {
     if (!out || !inner.unread().empty())
       refuse_structured("structured_outputs" + (inner.unread().empty() ? "" : "." + inner.unread().front()));
   }
-  if (const auto regex = fields.text("structured_outputs_regex")) out = regex;
+  if (const auto regex = fields.text("structured_outputs_regex")) out = plain_expression(*regex);
   return out;
 }
 

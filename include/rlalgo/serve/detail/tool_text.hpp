@@ -24,14 +24,23 @@ class ToolText {
   std::string push(std::string_view piece) {
     held_ += piece;
     if (opened_) return {};
-    if (const std::size_t at = held_.find(opening); at != std::string::npos) {
-      opened_ = true;
-      return take(at);
+    if (!shown_) {
+      const environment::detail::BareStart start = environment::detail::bare_start(held_);
+      opened_ = start == environment::detail::BareStart::yes;
+      if (start != environment::detail::BareStart::no) return {};
     }
-    std::size_t undecided = std::min(held_.size(), opening.size() - 1);
-    while (undecided > 0 && held_.compare(held_.size() - undecided, undecided, opening.substr(0, undecided)) != 0)
-      --undecided;
-    return take(held_.size() - undecided);
+    std::size_t kept = 0;
+    for (const std::string_view opening : openings) {
+      if (const std::size_t at = held_.find(opening); at != std::string::npos) {
+        opened_ = true;
+        return take(at);
+      }
+      std::size_t undecided = std::min(held_.size(), opening.size() - 1);
+      while (undecided > 0 && held_.compare(held_.size() - undecided, undecided, opening.substr(0, undecided)) != 0)
+        --undecided;
+      kept = std::max(kept, undecided);
+    }
+    return take(held_.size() - kept);
   }
 
   // The text has ended: what of it is text after all.
@@ -55,16 +64,17 @@ class ToolText {
   [[nodiscard]] const Json& calls() const { return calls_; }
 
  private:
-  static constexpr std::string_view opening = "<tool_call>";
+  static constexpr std::string_view openings[] = {"<tool_call>", "<function="};
 
   std::string take(std::size_t count) {
     std::string out = held_.substr(0, count);
     held_.erase(0, count);
+    shown_ = shown_ || count > 0;
     return out;
   }
 
   std::string prefix_, held_;
-  bool opened_ = false;
+  bool opened_ = false, shown_ = false;
   Json calls_ = Json::array();
 };
 

@@ -123,6 +123,11 @@ RLALGO_INLINE WeightStore::Weights WeightStore::read(const std::filesystem::path
     const c10::NoGradGuard no_grad;
     model::Decoder adapted(decoder_->hf_config(), *base);
     model::load_adapter(adapted, directory);
+    if (const std::int64_t tokens = adapted.config().vocab_size; tokens != decoder_->config().vocab_size)
+      detail::refuse_adapter(400,
+                             "a vocabulary of " + std::to_string(tokens) + " tokens, where the server's has " +
+                                 std::to_string(decoder_->config().vocab_size) + " (serve the adapter as the model)",
+                             directory);
     model::DecoderWeights weights = adapted.weights();
     model::visit_loras(weights, [&](const std::string& path, model::Lora& lora, const tensor::Tensor&) {
       for (tensor::Tensor* value : {&lora.a, &lora.b, &lora.magnitude}) {
