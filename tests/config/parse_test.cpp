@@ -696,6 +696,14 @@ TEST_CASE("a generation server: its keys, their old names, what excludes what") 
   CHECK(t.vllm_structured_outputs_regex == "a+");
   CHECK(t.temperature == 0.7);
   CHECK(t.generation_kwargs["seed"] == 3);
+  // Of constrained texts a correction that nobody asked for would take nearly all away.
+  for (const char* constraint :
+       {"vllm_structured_outputs_regex: a+", "generation_kwargs: {structured_outputs: {regex: a+}}"})
+    CHECK(lacks(warning_of(minimal + "  use_vllm: true\n  " + constraint + "\n"),
+                {"constrained", "vllm_importance_sampling_correction is false"}) == "");
+  const std::string kept =
+      "  use_vllm: true\n  vllm_structured_outputs_regex: a+\n  vllm_importance_sampling_correction: true\n";
+  CHECK(parse(minimal + kept).trl.vllm_importance_sampling_correction);
   const TrlConfig open = parse(minimal + "  use_vllm: true\n  vllm_importance_sampling_clip_max:\n").trl;
   CHECK_FALSE(open.vllm_importance_sampling_clip_max);
   CHECK(lacks(warning_of(minimal + "  use_vllm: true\n  vllm_mode: colocate\n"),

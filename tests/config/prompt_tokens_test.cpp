@@ -111,3 +111,25 @@ TEST_CASE("shards of a data set") {
   c.datasets[0].shard = {11, 10};
   CHECK(lacks(raised_by([&] { (void)texts(c); }), {"data.5: ", "shards"}) == "");
 }
+
+TEST_CASE("prompts that leave no room are named by their lines, or dropped with a note") {
+  const ScratchDirectory scratch;
+  const std::string text(4000, 'a');
+  std::string lines;
+  for (const int i : {0, 1, 2, 3}) lines += Json{{"prompt", i % 2 == 0 ? std::string("1 + 1 = ") : text}}.dump() + "\n";
+  RunConfig c = run(scratch.write("rows.jsonl", lines));
+  CHECK(lacks(raised_by([&] { (void)texts(c); }),
+              {"config.27", "rows.jsonl:2", "rows.jsonl:4", "the first of 2", "excess_length_strategy: drop"}) == "");
+  c.excess_prompts = "drop";
+  Prompts prompts = load_prompts(c);
+  const LanguageModel model = load_text_half(c, find_model(c));
+  std::vector<std::string> notes;
+  tokenize_prompts(prompts.train, prompts.train_rows, model, c, nullptr,
+                   [&](const std::string& line) { notes.push_back(line); });
+  REQUIRE(prompts.train.size() == 2);
+  CHECK(prompts.train[1].row == 1);
+  REQUIRE(notes.size() == 1);
+  CHECK(lacks(notes[0], {"2 of 4 prompts", "rows.jsonl:2"}) == "");
+  c.datasets[0].source.path = scratch.write("long.jsonl", Json{{"prompt", text}}.dump() + "\n");
+  CHECK(lacks(raised_by([&] { (void)texts(c); }), {"config.27", "no prompt is left"}) == "");
+}

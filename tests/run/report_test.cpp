@@ -282,6 +282,9 @@ TEST_CASE("text of models and users cannot become markup") {
 TEST_CASE("a run in progress, a killed run, an empty run and a foreign directory") {
   const fake::TempDir dir;
   CHECK(fake::error_of([&] { write_report(dir.path); }) == "run.10");
+  std::ofstream(dir.path / "run.json") << "{}";  // no step has been logged yet
+  CHECK(report(dir.path).find("Nothing has been logged yet") != std::string::npos);
+  std::filesystem::remove(dir.path / "run.json");
   std::ofstream(dir.path / "metrics.jsonl") << "";
   CHECK(report(dir.path).find("Nothing has been logged yet") != std::string::npos);
   std::ofstream(dir.path / "metrics.jsonl") << "{\"step\": 1, \"epoch\": 0.5, \"loss\": null}\n{\"step\": 2, "

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,20 +81,19 @@ class ConstrainedTokens {
     for (std::size_t v = 0; v < out->size(); ++v) {
       if (!(*out)[v]) continue;
       const std::string_view bytes = tokenizer_.token_bytes(static_cast<data::TokenId>(v));
-      if (bytes.find_first_of("\",]}") != std::string_view::npos)
-        (*out)[v] = !unique_.repeats(place, bytes);
-      else if (may_repeat && UniqueItems::is_used(place, bytes))
-        (*out)[v] = goes_on(pattern_.next(state, bytes));
+      const bool ends = bytes.find_first_of("\",]}") != std::string_view::npos && unique_.repeats(place, bytes);
+      const bool text = place.scalar.empty() ? bytes.starts_with('"') : place.scalar.starts_with('"');
+      (*out)[v] = !ends && !(may_repeat && UniqueItems::is_used(place, bytes) &&
+                             !goes_on(pattern_.next(state, bytes), text ? "\"" : "\",]} "));
     }
     return out;
   }
 
-  // Whether a scalar can be longer.
-  [[nodiscard]] bool goes_on(Pattern::State state) const {
+  // Whether a scalar, which one of `ends` ends, can be longer.
+  [[nodiscard]] bool goes_on(Pattern::State state, std::string_view ends) const {
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
-      if (std::string_view("\",]} ").find(c) == std::string_view::npos &&
-          pattern_.next(state, std::string_view(&c, 1)) != Pattern::dead)
+      if (ends.find(c) == std::string_view::npos && pattern_.next(state, std::string_view(&c, 1)) != Pattern::dead)
         return true;
     }
     return false;

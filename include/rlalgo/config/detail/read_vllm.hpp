@@ -26,7 +26,9 @@ inline std::string constraint_of(const Reader& reader, const TrlConfig& trl) {
 // is off unless it is asked for.
 inline void read_correction(Reader& reader, TrlConfig& trl) {
   const std::string constraint = constraint_of(reader, trl);
-  if (!constraint.empty() && trl.generates_elsewhere() && !reader.given("vllm_importance_sampling_correction")) {
+  const auto asked = [&](const char* key) { return reader.given(std::string("vllm_importance_sampling_") + key); };
+  const bool chosen = asked("correction") || asked("mode") || asked("clip_min") || asked("clip_max") || asked("cap");
+  if (!constraint.empty() && trl.generates_elsewhere() && !chosen) {
     trl.vllm_importance_sampling_correction = false;
     reader.findings().warnings.push_back(
         constraint +
