@@ -42,7 +42,7 @@ TEST_CASE("what ends a completion means the same without a server and with one")
     CHECK(sampled("ignore_eos: true", where).stop_ids.empty());
     CHECK(sampled("ignore_eos: true, stop_token_ids: [5]", where).stop_ids == Ids{5});
     CHECK(sampled("stop: END", where).stop_strings == Texts{"END"});
-    CHECK(sampled("stop: [END, '\n']", where).stop_strings == Texts{"END", "\n"});
+    CHECK(sampled("stop: [END, \"\\n\"]", where).stop_strings == Texts{"END", "\n"});
     CHECK(sampled("stop_strings: [END], stop: [X, END]", where).stop_strings == Texts{"X", "END"});
     CHECK(sampled("max_tokens: 9", where).max_new_tokens == 9);
     CHECK(sampled("max_new_tokens: 128", where).max_new_tokens == 128);

@@ -70,8 +70,8 @@ TEST_CASE("keys and arguments reach the optimizer") {
   };
   const std::string lion = "optimizer: lion\n", muon = "optimizer: muon\n", adafactor = "optimizer: adafactor\n";
   CHECK(differs(lion, lion + "weight_decay: 0.1\n"));
-  CHECK(differs(lion, lion + "adam_beta1: 0.0\n"));
   CHECK(differs(lion, lion + "adam_beta2: 0.0\n"));
+  CHECK(differs(lion + "adam_beta2: 0.0\n", lion + "adam_beta1: 0.0\nadam_beta2: 0.0\n"));
   for (const char* one : {"momentum: 0.1", "nesterov: false", "ns_steps: 3"})
     CHECK(differs(muon, muon + "optim_args: {" + one + "}\n"));
   CHECK(differs(muon, muon + "adam_beta1: 0.5\nadam_beta2: 0.5\n"));
@@ -112,9 +112,9 @@ TEST_CASE("optimizers that are not here say why, and what their updates cannot d
   CHECK(error_of("optimizer: adafactor\n" + cycle + "optim_args: {beta1: 0.9}\n") == "nothing");
   CHECK(error_of("optimizer: lion\n" + cycle) == "nothing");
   for (const char* name : {"adafactor", "muon"})
-    CHECK(lacks(error_of(std::string("fsdp: [full_shard]\noptimizer: ") + name + "\n", 2),
+    CHECK(lacks(error_of(std::string("fsdp: [full_shard]\nfsdp_version: 2\noptimizer: ") + name + "\n", 2),
                 {"config.37: ", name, "lion"}) == "");
-  CHECK(error_of("fsdp: [full_shard]\noptimizer: lion\n", 2) == "nothing");
+  CHECK(error_of("fsdp: [full_shard]\nfsdp_version: 2\noptimizer: lion\n", 2) == "nothing");
 }
 
 TEST_CASE("a resume compares what moves the weights") {
