@@ -13,7 +13,8 @@ TEST_CASE("the forms of a failure's reply") {
   CHECK(http::reply_message(R"({"error": {"message": "m", "code": 400}})") == "m");
   CHECK(http::reply_message(R"({"object": "error", "message": "m"})") == "m");
   CHECK(http::reply_message(R"({"detail": "m"})") == "m");
-  CHECK(http::reply_message(R"({"detail": [{"loc": ["body"], "msg": "m"}]})") == "m");
+  CHECK(http::reply_message(R"({"detail": [{"loc": ["body", "a", 0], "msg": "m"}, {"msg": "n"}]})") ==
+        "body.a.0: m; n");
   CHECK(http::reply_message(R"({"error": "m"})") == "m");
   CHECK(http::reply_message("Internal Server Error") == "Internal Server Error");
   CHECK(http::reply_message(R"({"status": 3})") == R"({"status": 3})");

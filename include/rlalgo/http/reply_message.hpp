@@ -1,6 +1,7 @@
 // What a server's reply of a failure says: the innermost message of it.
 //
-//   {"error": {"message": "…"}}   {"message": …}   {"detail": …}   {"detail": [{"msg": …}]}   {"error": "…"}
+//   {"error": {"message": "…"}}   {"message": …}   {"detail": …}   {"error": "…"}
+//   {"detail": [{"loc": ["body", "n"], "msg": "Field required"}]}  → "body.n: Field required", all of them
 //
 // A server that passes on another's reply puts it into its own text, as JSON or as Python shows it: "400, message: b'{\"error\":
 // {\"message\": \"…\"}}'". The message within is what somebody can act on, so it is what is returned.
@@ -24,12 +25,21 @@ namespace detail {
   if (value.is_string()) return value.get<std::string>();
   if (depth > 8) return {};
   if (value.is_array()) {
+    std::string out;
     for (const auto& one : value)
-      if (std::string text = message_member(one, depth + 1); !text.empty()) return text;
-    return {};
+      if (const std::string text = message_member(one, depth + 1); !text.empty())
+        out += (out.empty() ? "" : "; ") + text;
+    return out;
   }
   if (!value.is_object()) return {};
-  for (const char* key : {"message", "error", "detail", "msg", "reason"})
+  if (const auto msg = value.find("msg"); msg != value.end() && msg->is_string()) {
+    std::string place;
+    if (const auto loc = value.find("loc"); loc != value.end() && loc->is_array())
+      for (const auto& part : *loc)
+        place += (place.empty() ? "" : ".") + (part.is_string() ? part.get<std::string>() : part.dump());
+    return (place.empty() ? "" : place + ": ") + msg->get<std::string>();
+  }
+  for (const char* key : {"message", "error", "detail", "reason"})
     if (const auto found = value.find(key); found != value.end())
       if (std::string text = message_member(*found, depth + 1); !text.empty()) return text;
   return {};
