@@ -119,7 +119,7 @@ struct Called {
 };
 
 double metric(const reward::RewardLog& log, const std::string& name) {
-  for (const auto& [key, value] : log.metrics)
+  for (const auto& [key, value] : log.own_metrics)
     if (key == name) return value;
   return -1;
 }

@@ -199,14 +199,14 @@ RLALGO_INLINE void GymVerifier::report(const std::vector<Outcome>& outcomes, con
                  .where = "step " + std::to_string(call.step),
                  .remedy = "its servers' own logs say more"});
   if (call.log == nullptr || outcomes.empty()) return;
-  call.log->metrics.emplace_back("rollout/failed", static_cast<double>(failed.size()) / n);
+  call.log->own_metrics.emplace_back("rollout/failed", static_cast<double>(failed.size()) / n);
   std::string counts;
   for (const auto& [name, count] : classes) {
     counts += (counts.empty() ? "" : ", ") + std::to_string(count) + " " + name;
     classes_.insert(name);
   }
   for (const std::string& name : classes_)
-    call.log->metrics.emplace_back("rollout/failed/" + name, static_cast<double>(classes[name]) / n);
+    call.log->own_metrics.emplace_back("rollout/failed/" + name, static_cast<double>(classes[name]) / n);
   if (first != nullptr)
     call.log->warnings.push_back("the Gym could not judge " + std::to_string(failed.size()) + " of " +
                                  std::to_string(outcomes.size()) + " completions, which leave their groups (" + counts +
