@@ -571,7 +571,7 @@ TEST_CASE("no part of a file ends the judging of the rest") {
                                           "  chat_template_kwargs: 3",
                                           "  reward_clip_range: [1]",
                                           "  temperature: -1",
-                                          "  loss_type: dapoo",
+                                          "  importance_sampling_level: tokens",
                                           "  generation_kwargs: {max_tokens: 0}",
                                           "  vllm_mode: 3",
                                           "  top_p: 2"};

@@ -203,7 +203,11 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
                                                   {"advantage_estimator", online},
                                                   {"entropy_coef", online},
                                                   {"use_adaptive_entropy", online},
-                                                  {"log_completions", online}};
+                                                  {"log_completions", online},
+                                                  {"skip_zero_advantage_batches", online},
+                                                  {"off_policy_mask_threshold", online},
+                                                  {"use_vllm", online},
+                                                  {"vllm_mode", online}};
   trl.record("chat_template_kwargs", config.trl.chat_template_kwargs);
   if (const Node* variables = trl.take("chat_template_kwargs"); variables != nullptr) {
     trl.judge("chat_template_kwargs", [&] {
@@ -213,6 +217,10 @@ inline void read_preference_trl(Reader& trl, RunConfig& config) {
     });
   }
   apply_idle(trl, idle);
+  for (const RecognisedKey& of_server : idle_vllm_keys()) {
+    const RecognisedKey one{of_server.key, online};
+    apply_idle(trl, std::span(&one, 1));
+  }
   static constexpr std::string_view no_generation = "nothing is generated during the training; remove the key";
   static const std::vector<RecognisedKey> lacking = {{"async_prefetch", no_generation},
                                                      {"use_data_producer", no_generation}};
