@@ -528,6 +528,19 @@ TEST_CASE("everything that is refused is said at once, by line, and nothing that
     CHECK(error_of(one) != "nothing");
     CHECK(error_of(one).find("problems") == std::string::npos);
   }
+  // Numbers that others are divided by.
+  for (const char* none : {"micro_batch_size: 0\n", "gradient_accumulation_steps: 0\n", "context_parallel_size: 0\n",
+                           "dp_shard_size: 0\n", "dp_replicate_size: 0\n", "batch_size: 0\n", "  num_generations: 0\n",
+                           "  steps_per_generation: 0\n", "  generation_batch_size: 0\n", "  num_iterations: 0\n",
+                           "num_epochs: 0\n", "learning_rate: 0\nlr_scheduler: polynomial\n"})
+    for (const int ranks : {1, 2}) {
+      INFO(none << ranks);
+      const std::string text = without(std::string(none).starts_with("micro") ? "micro_batch_size" : "learning_rate") +
+                               (std::string(none).starts_with(" ") ? none : "") +
+                               "fsdp_config: {reshard_after_forward: true}\n" +
+                               (std::string(none).starts_with(" ") ? "" : none);
+      CHECK(raised_by([&] { (void)parse_run_config(parse_document(text, "c.yaml"), ranks); }) != "nothing");
+    }
   // A recipe that is nearly one is taken for it, so that the rest is judged.
   CHECK(lacks(error_of("rl: gpro\nbase_model: m\nmicro_batch_size: 8\nlearning_rate: x\ndatasets: [{path: x}]\ntrl: "
                        "{reward_funcs: [a.b]}\n"),

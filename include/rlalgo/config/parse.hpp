@@ -229,7 +229,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
   detail::warn_of_no_evaluation(reader, config);
   detail::expand_homes(config, refusals);
   detail::require_keys(config, refusals);
-  refusals.judge([&] { spread_over(config, ranks); });
+  const bool spread = refusals.judge([&] { spread_over(config, ranks); });
   validate(config, refusals);
   detail::refuse_ends_of_blocks(config, refusals);
   detail::check_moved_momentum(config, refusals);
@@ -238,7 +238,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
   else
     detail::validate_asynchronous(config, refusals);
   refusals.judge([&] { check_device(config); });
-  refusals.judge([&] { check_sharding(config, ranks, findings.warnings); });
+  if (spread) refusals.judge([&] { check_sharding(config, ranks, findings.warnings); });
   refusals.raise();
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;

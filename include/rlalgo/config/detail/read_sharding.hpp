@@ -292,7 +292,9 @@ class ShardingReader {
   void read_sizes() {
     const auto size = [&](const char* key, std::optional<std::int64_t>& out) {
       reader_.read(key, out);
-      if (out && *out < 1) reader_.judge(key, [&] { raise_range(key, *reader_.section().find(key), "1 or more"); });
+      if (!out || *out >= 1) return;
+      reader_.judge(key, [&] { raise_range(key, *reader_.section().find(key), "1 or more"); });
+      out.reset();
     };
     size("dp_shard_size", out_.shard_size);
     size("dp_replicate_size", out_.replicate_size);
