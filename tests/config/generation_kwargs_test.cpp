@@ -103,17 +103,17 @@ TEST_CASE("values out of range, and two spellings that differ") {
 
 TEST_CASE("agents and blocks are not told what they would not do") {
   const std::string agents = "nemo_gym_enabled: true\nnemo_gym_multi_turn: true\nnemo_gym_config_paths: [a.yaml]\n";
-  CHECK(lacks(error_of("stop: [x]", "", agents), {"config.10: ", "generation_kwargs.stop", "nemo_gym_multi_turn"}) ==
-        "");
-  CHECK(lacks(error_of("top_k: 3", server, agents), {"config.10: ", "generation_kwargs.top_k"}) == "");
+  CHECK(lacks(error_of("stop: [x]", "", agents),
+              {"rlalgo.config.10]", "generation_kwargs.stop", "nemo_gym_multi_turn"}) == "");
+  CHECK(lacks(error_of("top_k: 3", server, agents), {"rlalgo.config.10]", "generation_kwargs.top_k"}) == "");
   CHECK(error_of("top_k: 3", "", agents).find("generation_kwargs") == std::string::npos);
 }
 
 TEST_CASE("what ends a completion is compared by a resume") {
   const auto settings =
       parse("stop: [a], stop_token_ids: [3], max_new_tokens: 5, min_tokens: 2, ignore_eos: true").settings;
-  CHECK(settings["trl.generation_kwargs.stop"] == Texts{"a"});
-  CHECK(settings["trl.generation_kwargs.stop_token_ids"] == Ids{3});
+  CHECK(settings["trl.generation_kwargs.stop"] == rlalgo::data::Json(Texts{"a"}));
+  CHECK(settings["trl.generation_kwargs.stop_token_ids"] == rlalgo::data::Json(Ids{3}));
   CHECK(settings["trl.generation_kwargs.max_tokens"] == 5);
   CHECK(settings["trl.generation_kwargs.min_tokens"] == 2);
   CHECK(settings["trl.generation_kwargs.ignore_eos"] == true);

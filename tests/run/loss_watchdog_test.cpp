@@ -14,6 +14,7 @@
 #include "run/fake_run.hpp"
 
 using namespace rlalgo::run;
+namespace fs = std::filesystem;
 using rlalgo::support::lacks;
 
 namespace {
