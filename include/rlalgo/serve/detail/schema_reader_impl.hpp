@@ -78,6 +78,7 @@ RLALGO_INLINE SchemaReader::Text SchemaReader::plain(const Json& schema, const s
       types.emplace_back("number");
     if (types.empty()) return any(3);
   }
+  if (types.size() == 1) return typed(schema, types.front(), at, depth);
   std::string out;
   for (const Json& type : types)
     if (const Text one = typed(schema, type, at, depth)) out = either(out, *one);
