@@ -127,8 +127,8 @@ class World:
 """)
     run = {"trl": {"reward_funcs": [], "environment_factory": "mine.World"}}
     c.run("train", c.config(run, drop=("datasets",))).expect(0)
-    spread = [record["reward_std"] for record in c.metrics() if "reward_std" in record]
-    assert spread and all(value == 0 for value in spread), spread  # one task for the completions of a group
+    alike = [record["frac_reward_zero_std"] for record in c.metrics() if "frac_reward_zero_std" in record]
+    assert alike and all(share == 1 for share in alike), alike  # one task for the completions of a group
     c.run("train", c.config(run, drop=("datasets", "max_steps"))).expect(2, "config.7", "max_steps")
     several = {"trl": {"reward_funcs": [], "environment_factory": {"a": "mine.World", "b": "mine.World"}}}
     c.run("train", c.config(several)).expect(2, "config.10", "several environments", "reset(environment")
