@@ -77,8 +77,8 @@ const std::string json = "Content-Type: application/json\r\n";
 TEST_CASE("without a key, pages of others are no programs of this machine") {
   Bench bench({.allowed_hosts = {"models.example"}});
   const auto status = [&](const std::string& header) { return bench.raw(with(header, completion)).substr(9, 3); };
-  for (const char* host :
-       {"localhost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]:8000", "a.localhost", "models.example", "LOCALHOST."})
+  for (const char* host : {"localhost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]:8000", "a.localhost", "models.example",
+                           "rlalgo:8000", "LOCALHOST."})
     CHECK(status("Host: " + std::string(host) + "\r\n" + json) == "200");
   for (const char* host :
        {"evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1", "[::2]", ""})
@@ -86,7 +86,7 @@ TEST_CASE("without a key, pages of others are no programs of this machine") {
   const std::string own = "Host: localhost:8000\r\n";
   CHECK(status(own + json + "Origin: http://localhost:3000\r\n") == "200");
   CHECK(status("Host: models.example\r\n" + json + "Origin: http://models.example\r\n") == "200");
-  for (const char* origin : {"https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"})
+  for (const char* origin : {"https://evil.example", "null", "http://wiki", "http://127.0.0.1.evil.example", "file://"})
     CHECK(status(own + json + "Origin: " + origin + "\r\n") == "403");
   CHECK(status(own + json + "Sec-Fetch-Site: same-origin\r\n") == "200");
   CHECK(status(own + json + "Sec-Fetch-Site: cross-site\r\n") == "403");

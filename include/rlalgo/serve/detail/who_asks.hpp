@@ -3,7 +3,8 @@
 // A page of anybody may have the browser send requests to 127.0.0.1, without reading the answers: as a form or as
 // text/plain, with a header Origin that no page can change. Or its own name may come to mean 127.0.0.1 (DNS rebinding):
 // then the header Host has that name. So, where no key is asked for:
-//   Host            of a server on this machine's own address: the machine's own, or one of ServerConfig::allowed_hosts
+//   Host            of a server on this machine's own address: the machine's own, one of ServerConfig::allowed_hosts, or a
+//                   name without a dot, which no page of the web has
 //   Origin          none, this machine's own, or that of Host
 //   Sec-Fetch-Site  none, same-origin or none
 //   Content-Type    of a body: JSON or bytes. What forms and `curl -d` send (application/x-www-form-urlencoded), and none
@@ -63,7 +64,8 @@ inline bool is_loopback(std::string_view host) {
 inline void check_origin(const http::Headers& headers, bool on_loopback, const std::vector<std::string>& allowed) {
   const std::string* const host = http::find_header(headers, "Host");
   const std::string name = host == nullptr ? std::string() : host_name(*host);
-  if (on_loopback && host != nullptr && !own_name(name, allowed)) refuse_foreign("Host", *host);
+  const bool dotless = !name.empty() && name.find_first_of(".:") == std::string::npos;
+  if (on_loopback && host != nullptr && !dotless && !own_name(name, allowed)) refuse_foreign("Host", *host);
   if (const std::string* const origin = http::find_header(headers, "Origin")) {
     const std::size_t scheme = origin->find("://");
     const std::string from = scheme == std::string::npos ? std::string() : host_name(origin->substr(scheme + 3));
