@@ -39,9 +39,10 @@ TEST_CASE("every key of the table is a setting that a run has, with a reason, li
       "c.yaml"));
   for (const auto& [key, value] : gym.settings.items()) known.insert(key);
   // Optional values that the files above leave out, being set beside what excludes them.
-  for (const char* key : {"revision_of_model", "evaluation_strategy", "eval_steps", "save_steps",
-                          "trl.num_generations_eval", "trl.vllm_server_base_url", "trl.precompute_ref_batch_size",
-                          "outside"})  // set when a run starts, config/outside.hpp
+  for (const char* key :
+       {"revision_of_model", "evaluation_strategy", "eval_steps", "save_steps", "trl.num_generations_eval",
+        "trl.vllm_server_base_url", "trl.precompute_ref_batch_size", "float32", "loss_watchdog_threshold",
+        "loss_watchdog_patience", "outside"})  // set when a run starts, config/outside.hpp
     known.insert(key);
   std::set<std::string_view> listed;
   for (const auto& keys : {free_keys(), extended_keys()})
