@@ -230,6 +230,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
   detail::expand_homes(config, refusals);
   detail::require_keys(config, refusals);
   const bool spread = refusals.judge([&] { spread_over(config, ranks); });
+  if (!spread) refusals.distrust("gradient_accumulation_steps");  // that of all ranks is not known
   validate(config, refusals);
   detail::refuse_ends_of_blocks(config, refusals);
   detail::check_moved_momentum(config, refusals);

@@ -28,6 +28,7 @@ inline void refuse_keys_of_others(Reader& reader, Reader& trl, const RunConfig& 
                       .expected = all,
                       .where = node->place.text(),
                       .remedy = readers.size() == 1 ? "remove it, or set " + all : "remove it"});
+    reader.findings().refusals.distrust(std::string(key.name));
   }
 }
 
@@ -41,6 +42,7 @@ inline void read_recipe_loss(Reader& trl, RunConfig& config) {
     trl.refuse(8, {.what = "trl.loss_type does not go with rl: " + config.rl,
                    .where = node->place.text(),
                    .remedy = reads(recipe_of(config), "dpo_loss_type") ? "write dpo_loss_type, a list" : "remove it"});
+  if (losses.empty() && node != nullptr) trl.findings().refusals.distrust("trl.loss_type");
   if (losses.empty()) return;
   trl.read_choice("loss_type", p.loss_type, names_of(losses).known);
   if (!preference_loss_of(config).likelihood) p.cpo_alpha = 0.0;

@@ -37,7 +37,7 @@ inline void validate_preference(const RunConfig& c, Refusals& refusals) {
   if (!p.dpo_loss_weights.empty()) {
     if (p.dpo_loss_type.empty())
       conflict("dpo_loss_weights without dpo_loss_type", "dpo_loss_weights", "name the losses in dpo_loss_type");
-    if (p.dpo_loss_type.size() != p.dpo_loss_weights.size())
+    else if (p.dpo_loss_type.size() != p.dpo_loss_weights.size())
       refusals.add(8, {.what = "dpo_loss_weights does not match dpo_loss_type",
                        .found = std::to_string(p.dpo_loss_weights.size()) + " weights for " +
                                 std::to_string(p.dpo_loss_type.size()) + " losses",
