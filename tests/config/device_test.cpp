@@ -15,10 +15,10 @@ using support::raised_by;
 namespace {
 
 config::RunConfig read(const support::ScratchDirectory& scratch, const std::string& more) {
-  return config::load_run_config(scratch.write(
-      "c.yaml",
-      "rl: grpo\nbase_model: m\nlearning_rate: 1e-5\ndatasets: [{path: d.jsonl}]\ntrl: {reward_funcs: [r.f]}\n" +
-          more));
+  return config::load_run_config(scratch.write("c.yaml",
+                                               "rl: grpo\nbase_model: m\nlearning_rate: 1e-5\ndatasets: [{path: "
+                                               "d.jsonl}]\nmicro_batch_size: 8\ntrl: {reward_funcs: [r.f]}\n" +
+                                                   more));
 }
 
 }  // namespace

@@ -163,8 +163,8 @@ TEST_CASE("reward models, TRL's names with parameters, and what happens when a r
   CHECK(reward::evaluate(*rewards[0].function, call) == std::vector<double>{1.0});
   CHECK(std::isfinite(reward::evaluate(*rewards[1].function, call).at(0)));
   CHECK(reward::evaluate(*rewards[2].function, call) == std::vector<double>{-1.0});
-  CHECK(log.metrics.size() == 3);
-  CHECK(log.metrics.at(1).first == "rewards/llama/failed");
+  CHECK(log.own_metrics.size() == 3);
+  CHECK(log.own_metrics.at(1).first == "rewards/llama/failed");
 
   run.trl.reward_funcs = {"no/such-model"};
   run.trl.reward_kwargs = nullptr;

@@ -47,7 +47,7 @@ TEST_CASE("keys of vLLM's own parts are told, those that would change what is se
       {"enable_reasoning: true", "config.10"},
       {"reasoning_parser: qwen3", "config.10"},
       {"serve_module: my.server", "config.10"},
-      {"device: cuda", "config.10"},
+      {"device: gpu", "config.6"},
       {"dtype: float16", "config.6"},
       {"port: 70000", "config.6"},
       {"max_model_len: 0", "config.6"},

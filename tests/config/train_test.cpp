@@ -69,5 +69,5 @@ TEST_CASE("a prompt without room for a completion is refused with its row") {
                         "rl: grpo\nshuffle_merged_datasets: false\nmicro_batch_size: 4\ntrl:\n  num_generations: 4\n"
                         "  max_completion_length: 4\n  reward_funcs: [builtin.gsm8k_format]\n",
                         "  - path: " + scratch.write("prompts.jsonl", rows) + "\n")),
-                    Catch::Matchers::Contains("[rlalgo.config.27]") && Catch::Matchers::Contains("dataset row 1"));
+                    Catch::Matchers::Contains("[rlalgo.config.27]") && Catch::Matchers::Contains("prompts.jsonl:2"));
 }

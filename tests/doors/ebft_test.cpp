@@ -18,7 +18,7 @@ feature::TextMatching matching(feature::TextMatchingConfig config = {}) {
   std::shared_ptr<model::Decoder> network =
       model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
   return {feature::FeatureNetwork(network, {1, 2}),
-          {.render = [](const reward::Json& prompt) { return prompt.get<std::string>(); },
+          {.render = [](const reward::Json& prompt, const reward::Json&) { return prompt.get<std::string>(); },
            .encode =
                [](std::string_view text) {
                  feature::TokenIds out;

@@ -11,7 +11,7 @@ using namespace rlalgo;
 
 TEST_CASE("an engine's half is made for the device of its configuration") {
   core::ThreadPool pool(1);
-  const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama")), 3);
+  const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config("llama"), "test"), 3);
   inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());
   config.device = at::Device(at::kMeta);
   const auto meta = inference::engine_device_for(decoder->config(), config, pool, 8);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <rlalgo/core/thread_pool.hpp>
+#include <rlalgo/inference/detail/tensor_engine_device.hpp>
 #include <rlalgo/inference/engine_device_for.hpp>
 #include <rlalgo/model/load.hpp>
 
@@ -45,7 +46,7 @@ TEST_CASE("the pass from ATen's operators gives the logits of the CPU's kernels,
   core::ThreadPool pool(1);
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
     INFO(type);
-    const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config(type)), 3);
+    const auto decoder = model::random_decoder(model::parse_hf_config(support::small_config(type), "test"), 3);
     std::vector<data::TokenId> tokens;
     for (int i = 0; i < 70; ++i) tokens.push_back(i * 7 % 23);
     const inference::EngineConfig config = inference::EngineConfig{}.for_weights(decoder->weights());

@@ -8,6 +8,7 @@
 
 #include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/inference/decoder_engine.hpp>
+#include <rlalgo/inference/detail/decoder_forward.hpp>
 #include <rlalgo/inference/local_engine.hpp>
 #include <rlalgo/inference/snapshot_engine.hpp>
 #include <rlalgo/model/weights.hpp>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <rlalgo/model/policy.hpp>
 
@@ -123,7 +124,7 @@ void expect_idle(const typename O::Config& config) {
   CHECK(p[1].value.detach().equal(before));
   for (const auto& [name, value] : optimizer.state()) {
     CHECK_FALSE(name.starts_with("plain"));
-    if (name.starts_with("tall")) CHECK(value.eq(0).all().item<bool>());
+    if (name.starts_with("tall")) CHECK(value.eq(0).all().template item<bool>());
   }
 }
 

@@ -207,14 +207,14 @@ TEST_CASE("with a failure policy the rows that fail stand alone") {
   CHECK_THAT(bench.error(3, *no_seven), Catch::Contains("ValueError: seven"));
   reward::Guarded zero(no_seven, reward::OnFailure::zero);
   CHECK(reward::evaluate(zero, bench.call()) == Values{3, 0, 5, 0, 3});
-  CHECK(bench.log.metrics.back() == std::pair<std::string, double>("rewards/no_seven/failed", 0.4));
+  CHECK(bench.log.own_metrics.back() == std::pair<std::string, double>("rewards/no_seven/failed", 0.4));
   CHECK_THAT(bench.log.warnings.back(), Catch::Contains("failed for 2 of 5 completions, which count as 0") &&
                                             Catch::Contains("ValueError: seven"));
   CHECK(bench.log.extras.back().second == Json{"one", nullptr, "three", nullptr, "ten"});
   for (const auto& function : {short_list, dying}) {
     reward::Guarded nan(function, reward::OnFailure::nan);
     for (const double value : reward::evaluate(nan, bench.call())) CHECK(std::isnan(value));
-    CHECK(bench.log.metrics.back().second == 1.0);
+    CHECK(bench.log.own_metrics.back().second == 1.0);
   }
   CHECK_THAT(bench.log.warnings.back(), Catch::Contains("remote.7") && Catch::Contains("not scored"));
 }

@@ -8,6 +8,8 @@
 
 #include "run/fake_run.hpp"
 
+#include <rlalgo/run/metrics_log.hpp>
+
 using namespace rlalgo::run;
 namespace fs = std::filesystem;
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <rlalgo/tensor/cuda_library.hpp>
+#include <rlalgo/tensor/detail/device_impl.hpp>
 
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
