@@ -943,7 +943,7 @@ TEST_CASE("tokens of the tokenizer that a file changes") {
   };
   CHECK(read("").token_changes().empty());
   CHECK_FALSE(read("").settings.contains("tokens"));
-  const text::TokenChanges changes =
+  const rlalgo::text::TokenChanges changes =
       read(
           "special_tokens: {eos_token: <e>, pad_token: <p>, additional_special_tokens: [<x>]}\ntokens: [<t>]\n"
           "added_tokens_overrides: {12: <name>}\n")
@@ -953,9 +953,10 @@ TEST_CASE("tokens of the tokenizer that a file changes") {
   CHECK(changes.tokens == std::vector<std::string>{"<t>"});
   CHECK(changes.renamed == std::map<std::int64_t, std::string>{{12, "<name>"}});
   CHECK(read("special_tokens: {eos_token: <e>}").settings["special_tokens.eos_token"] == "<e>");
-  CHECK_THROWS_WITH(read("special_tokens: {eos_tokn: <e>}"), Contains("did you mean special_tokens.eos_token"));
-  CHECK_THROWS_WITH(read("special_tokens: {eos_token: ''}"), Contains("special_tokens.eos_token"));
-  CHECK_THROWS_WITH(read("added_tokens_overrides: {x: <name>}"), Contains("added_tokens_overrides.x"));
+  CHECK_THROWS_WITH(read("special_tokens: {eos_tokn: <e>}"),
+                    Catch::Matchers::Contains("did you mean special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("special_tokens: {eos_token: ''}"), Catch::Matchers::Contains("special_tokens.eos_token"));
+  CHECK_THROWS_WITH(read("added_tokens_overrides: {x: <name>}"), Catch::Matchers::Contains("added_tokens_overrides.x"));
 }
 
 TEST_CASE("data_files: a text, a list, or either by split") {

@@ -79,7 +79,7 @@ TEST_CASE("each data set has its own chat template") {
         std::vector<std::string>{"<b>", "user:a;", "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n"});
   c.val_set_size = 0.5;
   CHECK(load_prompts(c).evaluation_rows.templates.back() == &c.datasets[2]);
-  CHECK_FALSE(load_prompts(c).evaluation[0].columns.contains(detail::template_mark));
+  CHECK_FALSE(load_prompts(c).evaluation[0].columns.contains(rlalgo::config::detail::template_mark));
   c.trl.rollout_func = "mine.play";
   c.val_set_size = 0;
   CHECK(lacks(raised_by([&] { (void)texts(c); }), {"config.8: ", "chat template of its own"}) == "");
