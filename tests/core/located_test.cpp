@@ -13,9 +13,9 @@ void fails(const std::string& where) {
 
 TEST_CASE("an error gets the place that it does not name") {
   CHECK(support::raised_by([] { core::located("rows.jsonl:4", [] { fails("line 2 of chatml"); }); }) ==
-        "[rlalgo.text.7] a template failed: found x, at line 2 of chatml (rows.jsonl:4)");
+        "text.7: [rlalgo.text.7] a template failed: found x, at line 2 of chatml (rows.jsonl:4)");
   CHECK(support::raised_by([] { core::located("rows.jsonl:4", [] { fails("rows.jsonl:4"); }); }) ==
-        "[rlalgo.text.7] a template failed: found x, at rows.jsonl:4");
+        "text.7: [rlalgo.text.7] a template failed: found x, at rows.jsonl:4");
   CHECK(support::raised_by([] { core::located("a\nb", [] { fails(""); }); }).find('\n') == std::string::npos);
 }
 
