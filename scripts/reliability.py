@@ -135,7 +135,7 @@ def without_times(text):
 def of_state(state):
     """rlalgo_state.json without what a clock, or the drawing of an id, put there: the digest of its text, too."""
     state = dict(state, run="", xxh64="")
-    state["settings"] = {key: value for key, value in state["settings"].items() if key != "outside"}
+    state["settings"] = {key: value for key, value in state.get("settings", {}).items() if key != "outside"}
     state["files"] = {name: entry for name, entry in state["files"].items() if name != "trainer_state.json"}
     state["window"] = dict(state["window"], entries=[e for e in state["window"]["entries"] if not e[0].startswith("time/")])
     return state

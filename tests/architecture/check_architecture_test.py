@@ -14,7 +14,7 @@ LIST7 = "// Rows. Errors: [rlalgo.data.1] a row is bad; [.7] very bad.\n"
 CLEAN = {
     "include/rlalgo/core/error.hpp": "#pragma once\n",
     "include/rlalgo/data/rows.hpp": LIST + '#pragma once\n#include <rlalgo/core/error.hpp>\ninline void f() { core::raise("data", 1, {}); }\n',
-    "include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum.h>\n#include <rlalgo/data/rows.hpp>\n",
+    "include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum_ops.h>\n#include <rlalgo/data/rows.hpp>\n",
     "include/rlalgo/grpo.hpp": "#pragma once\n#include <rlalgo/loss/concept.hpp>\n",
     "include/rlalgo/cuda/row_sum.cuh": "#include <cuda_runtime.h>\n",
     "tests/core/error_test.cpp": "",
@@ -36,6 +36,7 @@ BROKEN = [
     ("detail", "detail from an example", {"examples/rlalgo/main.cpp": "#include <rlalgo/data/detail/x.hpp>\n"}),
     ("torch_door", "torch/torch.h", {"include/rlalgo/loss/concept.hpp": "#include <torch/torch.h>\n"}),
     ("torch_door", "torch/nn", {"include/rlalgo/loss/concept.hpp": "#include <torch/nn/module.h>\n"}),
+    ("aten_ops", "an operator's header with its free function", {"include/rlalgo/loss/concept.hpp": "#pragma once\n#include <ATen/ops/sum.h>\n#include <rlalgo/data/rows.hpp>\n"}),
     ("host_floors", "ATen in data", {"include/rlalgo/data/rows.hpp": LIST + '#include <ATen/core/Tensor.h>\ninline void f() { raise("data", 1, {}); }\n'}),
     ("cuda_wing", "torch in a kernel", {"include/rlalgo/cuda/row_sum.cuh": "#include <c10/cuda/CUDAStream.h>\n"}),
     ("yaml", "yaml-cpp in data", {"include/rlalgo/loss/concept.hpp": "#include <yaml-cpp/yaml.h>\n"}),

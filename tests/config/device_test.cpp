@@ -41,7 +41,7 @@ TEST_CASE("a name of no device is refused with its line") {
   const support::ScratchDirectory scratch;
   for (const char* name : {"gpu", "cuda:", "cuda:-1", "mps", "CUDA"})
     CHECK(lacks(raised_by([&] { (void)read(scratch, "device: \"" + std::string(name) + "\"\n"); }),
-                {"config.6", "auto, cpu, cuda or cuda:N", "c.yaml:6"}) == "");
+                {"config.6", "auto, cpu, cuda or cuda:N", "c.yaml:7"}) == "");
 }
 
 TEST_CASE("what a device does not compute is refused by its key") {

@@ -5,7 +5,9 @@
 #include <fstream>
 
 int main() {
-  std::ofstream("consumer.yaml") << "base_model: model\nrl: grpo\nlearning_rat: 1.0e-6\n";
+  std::ofstream("consumer.yaml") << "base_model: model\nrl: grpo\nlearning_rate: 1.0e-6\nlearning_rat: 1\n"
+                                    "micro_batch_size: 8\ndatasets: [{path: rows.jsonl}]\n"
+                                    "trl: {reward_funcs: [rewards.correct]}\n";
   try {
     (void)rlalgo::config::load_run_config("consumer.yaml");
   } catch (const rlalgo::core::Error& error) {

@@ -94,7 +94,7 @@ TEST_CASE("Muon walks the path of axolotl's") {
     CHECK(rule_path::difference(matrices, expected) < 1e-3);
     // axolotl decays the others, too: by 0.004 of a number in all.
     CHECK(rule_path::difference(others, expected) < 5e-3);
-    CHECK((p[0].value - start[0].value).abs().max().item<double>() > 1e-2);
+    CHECK((p[0].value - start[0].value).abs().max().item<double>() > 5e-3);
   }
 }
 

@@ -236,7 +236,7 @@ def rows_that_a_rollout_function_returns():
     assert rows == {"completions": [{"prompt_ids": [1, 2], "ids": [3, 4], "mask": [1, 0]}], "columns": [{"env_reward": None, "kind": "x"}]}
     one = {"prompt_ids": [[1]], "completion_ids": [[3]]}
     for wrong, word in (({"completion_ids": [[3], [4]]}, "2 entries for 1"), ({"completion_ids": [["x"]]}, "holds 'x'"),
-                        ({"logprobs": [[0.1, 0.2]]}, "2 entries for 1 tokens"), ({"prompt_ids": None}, "no prompt_ids")):
+                        ({"logprobs": [[-0.1, -0.2]]}, "2 entries for 1 tokens"), ({"prompt_ids": None}, "no prompt_ids")):
         assert word in refusal(rollout_host.rows_of, {**one, **wrong}, 1)["message"]
 
 

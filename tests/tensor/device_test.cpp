@@ -4,7 +4,7 @@
 #include <string>
 
 #include <rlalgo/tensor/cuda_library.hpp>
-#include <rlalgo/tensor/detail/device_impl.hpp>
+#include <rlalgo/tensor/detail/numbered_gpu.hpp>
 
 #include <support/catch.hpp>
 #include <support/scratch.hpp>
@@ -40,10 +40,11 @@ TEST_CASE("the CPU is chosen by name, and by auto where there is no GPU") {
 }
 
 TEST_CASE("a GPU that is not there is named with those that are") {
-  CHECK(lacks(raised_by([] { (void)tensor::detail::gpu(2, 2, "device"); }),
+  CHECK(lacks(raised_by([] { (void)tensor::detail::numbered_gpu(2, 2, "device"); }),
               {"tensor.13", "cuda:2", "cuda:0 to cuda:1"}) == "");
-  CHECK(lacks(raised_by([] { (void)tensor::detail::gpu(1, 1, "device"); }), {"tensor.13", "the only one"}) == "");
-  CHECK(tensor::detail::gpu(1, 2, "device") == at::Device("cuda:1"));
+  CHECK(lacks(raised_by([] { (void)tensor::detail::numbered_gpu(1, 1, "device"); }), {"tensor.13", "the only one"}) ==
+        "");
+  CHECK(tensor::detail::numbered_gpu(1, 2, "device") == at::Device("cuda:1"));
 }
 
 TEST_CASE("running out of a device's memory says what was asked for and what helps") {

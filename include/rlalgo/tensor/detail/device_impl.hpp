@@ -17,6 +17,7 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/tensor/cuda_library.hpp>
+#include <rlalgo/tensor/detail/numbered_gpu.hpp>
 #include <rlalgo/tensor/device.hpp>
 
 namespace rlalgo::tensor {
@@ -52,17 +53,6 @@ inline std::string gibibytes(std::size_t bytes) {
   return text;
 }
 
-inline at::Device gpu(int number, int count, const std::string& where) {
-  if (number >= count)
-    core::raise("tensor", 13,
-                {.what = "there is no such GPU",
-                 .found = "cuda:" + std::to_string(number),
-                 .expected = count == 1 ? "cuda:0, the only one" : "cuda:0 to cuda:" + std::to_string(count - 1),
-                 .where = where,
-                 .remedy = "look at nvidia-smi and CUDA_VISIBLE_DEVICES; several ranks need a GPU each"});
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(number)};
-}
-
 }  // namespace detail
 
 RLALGO_INLINE bool is_device_name(std::string_view name) {
@@ -76,7 +66,7 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
     const std::optional<CudaDriver> driver = find_cuda_driver();
     if (!driver || driver->gpus.empty()) return {};
     try {
-      const at::Device device = detail::gpu(local_rank, load_cuda(), where);
+      const at::Device device = detail::numbered_gpu(local_rank, load_cuda(), where);
       return {device, "device: auto is " + device.str() + " (" + describe(device) + ")"};
     } catch (const core::Error& error) {
       return {at::Device(at::kCPU), "device: auto is the CPU, though there is a GPU: " + std::string(error.what())};
@@ -89,9 +79,9 @@ RLALGO_INLINE DeviceChoice choose_device(const std::string& name, int local_rank
                          .found = name + " for " + std::to_string(ranks) + " ranks",
                          .expected = "cuda: each rank takes the GPU of its local rank",
                          .where = where});
-    return {detail::gpu(number, load_cuda(), where)};
+    return {detail::numbered_gpu(number, load_cuda(), where)};
   }
-  if (name == "cuda") return {detail::gpu(local_rank, load_cuda(), where)};
+  if (name == "cuda") return {detail::numbered_gpu(local_rank, load_cuda(), where)};
   if (const auto device = detail::registered_device(name)) return {*device};
   core::raise_usage(
       "tensor", 12,
