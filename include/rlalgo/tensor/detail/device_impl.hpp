@@ -40,7 +40,8 @@ inline int number_of_gpu(std::string_view name) {
 inline std::optional<at::Device> registered_device(const std::string& name) {
   try {
     const at::Device device(name);
-    if (device.is_cpu() || device.is_cuda() || !c10::impl::hasDeviceGuardImpl(device.type())) return std::nullopt;
+    if (device.type() != c10::DeviceType::PrivateUse1 || !c10::impl::hasDeviceGuardImpl(device.type()))
+      return std::nullopt;
     return at::Device(device.type(), device.has_index() ? device.index() : c10::DeviceIndex{0});
   } catch (const c10::Error&) {
     return std::nullopt;  // LibTorch knows no such name
