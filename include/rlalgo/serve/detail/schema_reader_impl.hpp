@@ -224,7 +224,8 @@ RLALGO_INLINE SchemaReader::Text SchemaReader::distinct(const Json& schema, std:
     const Json items = flat(schema["items"], at + "/items");
     const std::vector<std::string> scalars = {"string", "integer", "number"};
     const auto is_scalar = [&](const Json& type) {
-      return std::find(scalars.begin(), scalars.end(), type) != scalars.end();
+      return type.is_string() &&
+             std::find(scalars.begin(), scalars.end(), type.get_ref<const std::string&>()) != scalars.end();
     };
     const bool open = items.is_object() && items.contains("type") && !items.contains("pattern") &&
                       !items.contains("format") && !items.contains("multipleOf") && !items.contains("anyOf") &&
