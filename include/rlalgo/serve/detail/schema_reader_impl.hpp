@@ -284,7 +284,7 @@ RLALGO_INLINE SchemaReader::Text SchemaReader::object(const Json& schema, const 
       if (!name.is_string()) refuse_schema("required " + quoted(name), at + "/required");
       required.insert(name.get<std::string>());
       if (!properties.contains(name.get_ref<const std::string&>()) &&
-          std::find(names.begin(), names.end(), name) == names.end())
+          std::find(names.begin(), names.end(), name.get_ref<const std::string&>()) == names.end())
         names.push_back(name.get<std::string>());
     }
   }
