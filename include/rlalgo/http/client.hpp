@@ -44,7 +44,7 @@ struct ClientConfig {
   double waiting_seconds = 60.0;
 };
 
-// For the `waiting` of several calls: one line in `seconds`, whoever waits.
+// For the `waiting` of several calls: one line in `seconds` for all of them together.
 [[nodiscard]] inline std::function<void(const std::string&)> one_in(double seconds,
                                                                     std::function<void(const std::string&)> tell) {
   struct Last {

@@ -5,7 +5,7 @@
 // ones are undefined) and the extra keyword arguments, as in transformers' apply_chat_template (5.23). The text already
 // holds its special tokens: encode it with add_special_tokens = false.
 //
-// Messages are put into one form before, whoever renders them (`as_templates_see`): fields that are null are left out,
+// Messages are put into one form before every rendering (`as_templates_see`): fields that are null are left out,
 // and a message's reasoning goes by the names reasoning_content and thinking. Nulls further inside stay.
 //
 // kwargs may hold what are arguments of apply_chat_template: `documents`, `tools`, and `chat_template`, another

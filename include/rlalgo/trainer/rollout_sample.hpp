@@ -31,7 +31,7 @@ namespace rlalgo::trainer {
 }
 
 // `reward_names`: of the reward functions, in the order of Rollout::rewards. `decode`: for the turns, and for a prompt that an
-// episode made its own (what its environment said first is in it); null: none are told, and the dataset's prompt is.
+// episode made its own (what its environment said first is in it); null: no turns are shown, and the dataset's prompt is.
 [[nodiscard]] inline run::Sample to_sample(const data::Rollout& rollout, const std::vector<std::string>& reward_names,
                                            const data::Decode& decode = nullptr) {
   run::Sample sample{run::readable_prompt(rollout.prompt),   rollout.text,  {}, rollout.advantage,

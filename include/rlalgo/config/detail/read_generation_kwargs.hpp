@@ -6,7 +6,7 @@
 //   stop, stop_strings             texts that end it; stop_token_ids: ids that do, beside the model's own
 //   eos_token_id                   ids that do, in place of the model's own; ignore_eos: none of those
 //
-// These mean the same whoever generates: the engine of this process, or a server. Other names go to a server as they are; without
+// These mean the same for the engine of this process and for a server. Other names go to a server as they are; without
 // one they are refused by name, unless they ask for nothing (num_beams: 1) or change nothing here (use_cache).
 //
 // Errors (usage): [rlalgo.config.4] a name that neither knows; [.8] two spellings of one that differ; [.10] what the engine of this

@@ -63,9 +63,7 @@ RLALGO_INLINE std::vector<std::pair<std::string, Tensor>> AdamW::state() const {
 
 RLALGO_INLINE void AdamW::load_state(const std::map<std::string, Tensor>& state) {
   const c10::NoGradGuard no_grad;
-  const auto own = this->state();
-  detail::require_same_tensors(own, state);
-  for (const auto& [name, target] : own) target.copy_(state.at(name));
+  detail::load_tensors(this->state(), state);
   for (const Entry& e : entries_) e.weight.publish();
 }
 

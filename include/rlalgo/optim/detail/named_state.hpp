@@ -41,4 +41,10 @@ inline void require_same_tensors(const NamedTensors& own, const std::map<std::st
       misfit("tensor " + one.first + " of no trained parameter", std::to_string(own.size()) + " tensors");
 }
 
+// Copies `given` into the tensors of `own`, which it must fit.
+inline void load_tensors(const NamedTensors& own, const std::map<std::string, tensor::Tensor>& given) {
+  require_same_tensors(own, given);
+  for (const auto& [name, target] : own) target.copy_(given.at(name));
+}
+
 }  // namespace rlalgo::optim::detail
