@@ -61,7 +61,8 @@ def read_programs(build):
         if kind == "built" and re.match(r"example_\d\d_", target):
             kind = "lesson"
         if kind != "cli":
-            label = f"{name}/{pathlib.Path(path).stem}" if kind in ("result", "built", "lesson") else name
+            apart = kind in ("result", "built", "lesson") or target != f"test_{name}"  # several programs of one room
+            label = f"{name}/{pathlib.Path(path).stem}" if apart else name
             programs.append(Program(kind, name, target, pathlib.Path(path), label))
             continue
         for file in sorted((ROOT / "tests/cli").glob("*_test.py")):

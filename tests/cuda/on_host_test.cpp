@@ -1,0 +1,207 @@
+// What the harness shows of a kernel that is wrong: tests/support/on_host.hpp.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <support/catch.hpp>
+#include <support/on_host.hpp>
+
+#include <rlalgo/cuda/language.cuh>
+
+namespace {
+
+using namespace rlalgo::support;
+using rlalgo::cuda::launch;
+
+// How a process of its own ends that does this, and what it says.
+struct Ending {
+  int status = 0;
+  std::string said;
+};
+Ending apart(const std::function<void()>& work) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 2);
+    try {
+      work();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "exception: %s\n", error.what());
+      _exit(3);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  Ending out;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    out.said.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  waitpid(child, &out.status, 0);
+  return out;
+}
+bool addresses_checked() {
+#ifdef __SANITIZE_ADDRESS__
+  return true;
+#else
+  return false;
+#endif
+}
+
+enum class Mistake {
+  none,
+  no_barrier,
+  beyond_array,
+  beyond_member,
+  beyond_shared,
+  wrong_lane,
+  half_warp,
+  divergent_barrier,
+  leaves_early,
+  ends_never
+};
+
+struct Sums {
+  float of_thread[64], last[64];
+};
+
+// Σ of 64 numbers a block.
+__global__ void sum(const float* x, float* out, Mistake mistake) {
+  RLALGO_CUDA_SHARED(Sums, shared);
+  const int t = static_cast<int>(threadIdx.x);
+  if (mistake == Mistake::leaves_early && t == 5) return;
+  const int from = mistake == Mistake::beyond_array && t == 63 && blockIdx.x == gridDim.x - 1 ? t + 1 : t;
+  if (mistake == Mistake::beyond_shared) shared.last[t + 1] = 0.0F;
+  shared.of_thread[mistake == Mistake::beyond_member && t == 63 ? t + 1 : t] =
+      x[blockIdx.x * 64 + static_cast<unsigned>(from)];
+  if (mistake != Mistake::no_barrier) __syncthreads();
+  if (mistake == Mistake::divergent_barrier && t < 32) __syncthreads();
+  if (t >= 32) return;
+  float sum = shared.of_thread[t] + shared.of_thread[t + 32];
+  if (mistake == Mistake::half_warp && t >= 16) return;
+  for (int step = 16; step > 0; step /= 2)
+    sum += __shfl_xor_sync(~0U, sum, mistake == Mistake::wrong_lane ? step * 4 : step);
+  if (t == 0) out[blockIdx.x] = sum;
+}
+
+std::vector<float> sums(int blocks, Mistake mistake) {
+  std::vector<float> x(static_cast<std::size_t>(blocks) * 64), out(static_cast<std::size_t>(blocks), -1.0F);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97);
+  const cudaError_t error =
+      launch(sum, dim3(static_cast<unsigned>(blocks)), dim3(64), nullptr, x.data(), out.data(), mistake);
+  REQUIRE(error == cudaSuccess);
+  return out;
+}
+std::vector<float> expected(int blocks) {
+  std::vector<float> out(static_cast<std::size_t>(blocks), 0.0F);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(blocks) * 64; ++i) out[i / 64] += static_cast<float>(i % 97);
+  return out;
+}
+
+// Each block adds to what the block before it wrote.
+__global__ void chain(float* x) {
+  if (threadIdx.x == 0) x[blockIdx.x + 1] = x[blockIdx.x] + 1.0F;
+}
+
+// Two lanes of a warp hand each other a number through memory.
+__global__ void swap(float* x, bool barrier) {
+  RLALGO_CUDA_SHARED(Sums, shared);
+  const unsigned t = threadIdx.x;
+  shared.of_thread[t] = x[t];
+  if (barrier) __syncwarp();
+  x[t] = shared.of_thread[t ^ 1U];
+}
+
+__global__ void forever(float* x) {
+  while (x[0] >= 0.0F) __syncthreads();
+}
+
+// c = a·b of one warp, by the places of mma.m16n8k16.
+__global__ void product(const std::uint16_t* a, const std::uint16_t* b, float* c) {
+  const unsigned lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  const auto pair = [](const std::uint16_t* p) { return p[0] | static_cast<std::uint32_t>(p[1]) << 16U; };
+  const std::uint32_t left[4] = {pair(a + g * 16 + 2 * t), pair(a + (g + 8) * 16 + 2 * t), pair(a + g * 16 + 2 * t + 8),
+                                 pair(a + (g + 8) * 16 + 2 * t + 8)};
+  float sum[4] = {};  // b [8, 16]: a row is a column of the right side
+  on_host::product_16x8x16(sum, left, pair(b + g * 16 + 2 * t), pair(b + g * 16 + 2 * t + 8));
+  for (unsigned i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
+}
+
+}  // namespace
+
+TEST_CASE("A kernel that is right gives its numbers whatever the order of its threads") {
+  for (on_host::seed = 1; on_host::seed < 20; ++on_host::seed) CHECK(sums(3, Mistake::none) == expected(3));
+  CHECK(launch(sum, dim3(0), dim3(64), nullptr, nullptr, nullptr, Mistake::none) == cudaErrorInvalidConfiguration);
+  CHECK(launch(sum, dim3(1), dim3(2048), nullptr, nullptr, nullptr, Mistake::none) == cudaErrorInvalidConfiguration);
+}
+
+TEST_CASE("A barrier that is missing is a race, or gives other numbers") {
+  if (races::detected) {
+    CHECK_THROWS_WITH(sums(3, Mistake::no_barrier), Catch::Contains("race: thread"));
+    std::vector<float> x(32, 1.0F);
+    CHECK_NOTHROW(launch(swap, dim3(1), dim3(32), nullptr, x.data(), true));
+    CHECK_THROWS_WITH(launch(swap, dim3(1), dim3(32), nullptr, x.data(), false), Catch::Contains("race: thread"));
+    x.assign(9, 0.0F);
+    CHECK_THROWS_WITH(launch(chain, dim3(8), dim3(32), nullptr, x.data()), Catch::Contains("of block"));
+    return;
+  }
+  int wrong = 0;
+  for (on_host::seed = 1; on_host::seed < 10; ++on_host::seed)
+    wrong += sums(3, Mistake::no_barrier) != expected(3) ? 1 : 0;
+  CHECK(wrong == 9);
+  std::set<std::vector<float>> found;
+  for (on_host::seed = 1; on_host::seed < 10; ++on_host::seed) {
+    std::vector<float> x(9, 0.0F);
+    launch(chain, dim3(8), dim3(32), nullptr, x.data());
+    found.insert(x);
+  }
+  CHECK(found.size() > 1);  // of blocks that wait for each other
+}
+
+TEST_CASE("An access beyond an array ends the process") {
+  if (!addresses_checked()) return;
+  for (const auto& [mistake, words] : {std::pair{Mistake::beyond_array, "AddressSanitizer: heap-buffer-overflow"},
+                                       std::pair{Mistake::beyond_shared, "AddressSanitizer: heap-buffer-overflow"},
+                                       std::pair{Mistake::beyond_member, "runtime error: index 64 out of bounds"}}) {
+    const Ending end = apart([mistake = mistake] { sums(2, mistake); });
+    CHECK(end.status != 0);
+    CHECK_THAT(end.said, Catch::Contains(words));
+  }
+  CHECK(apart([] { sums(2, Mistake::none); }).status == 0);
+}
+
+TEST_CASE("Threads that do not meet where they must end the launch") {
+  CHECK_THROWS_WITH(sums(1, Mistake::wrong_lane), Catch::Contains("a shuffle from lane"));
+  CHECK_THROWS_WITH(sums(1, Mistake::half_warp), Catch::Contains("threads of a block wait"));
+  CHECK_THROWS_WITH(sums(1, Mistake::divergent_barrier), Catch::Contains("threads of a block wait"));
+  CHECK_THROWS_WITH(sums(1, Mistake::leaves_early), Catch::Contains("threads of a block wait"));
+  float x = 1.0F;
+  CHECK_THROWS_WITH(launch(forever, dim3(1), dim3(33), nullptr, &x), Catch::Contains("not whole"));
+  const auto before = std::exchange(on_host::most_switches, 10'000);
+  CHECK_THROWS_WITH(launch(forever, dim3(1), dim3(64), nullptr, &x), Catch::Contains("do not end"));
+  on_host::most_switches = before;
+  CHECK(sums(2, Mistake::none) == expected(2));  // what failed leaves nothing behind
+}
+
+TEST_CASE("A product of a warp has the elements where mma.m16n8k16 has them") {
+  std::vector<std::uint16_t> a(16 * 16), b(8 * 16);
+  std::vector<float> c(16 * 8);
+  const auto number = [](std::size_t i) { return static_cast<float>(static_cast<int>(i * 7 % 23) - 11); };
+  const auto bits = [](float x) { return static_cast<std::uint16_t>(__float_as_uint(x) >> 16U); };  // exact: few digits
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = bits(number(i));
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = bits(number(i + 5));
+  REQUIRE(launch(product, dim3(1), dim3(32), nullptr, a.data(), b.data(), c.data()) == cudaSuccess);
+  for (std::size_t m = 0; m < 16; ++m)
+    for (std::size_t n = 0; n < 8; ++n) {
+      float sum = 0.0F;
+      for (std::size_t k = 0; k < 16; ++k) sum += number(m * 16 + k) * number(n * 16 + k + 5);
+      CHECK(c[m * 8 + n] == sum);
+    }
+}
