@@ -27,9 +27,12 @@ Rules (docs/architecture.md says why):
                   is defined, and by one file of cmake/compiled/; a virtual function declared there says RLALGO_INLINE
     order         header-only, where definitions are included at the end of their header, whatever a header names has been
                   declared when it is read, whichever header comes first
+    early_returns a test case does not return before its end, nor warn: what this machine cannot run is named with
+                  tests/support/not_run.hpp, or raised as NotRun in Python
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
+import ast
 import pathlib
 import re
 import sys
@@ -391,6 +394,54 @@ def check_order(headers):
             yield f"include/{includer}: reads nothing of <{name}> when <{start}> comes first: that one is being read still"
 
 
+LAMBDA = re.compile(r"\]\s*(\([^{}]*\)\s*)?(mutable\s*|noexcept\s*)*(->[^{};]+)?$")
+FUNCTION = re.compile(r"\)\s*(const\s*|override\s*|noexcept\s*)*(->[^{};]+)?$")
+STATEMENT = re.compile(r"\b(if|for|while|switch|catch|\w*SECTION)\b")
+TOKEN = re.compile(r'R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|[{}();]|\breturn\b', re.DOTALL)
+
+
+def own_returns(code, begin):
+    """Offsets of the `return` statements of the function whose '{' is at begin, but for those of functions within it."""
+    kinds, parentheses, start = [], [], begin  # of the open braces; start: of the statement
+    for match in TOKEN.finditer(code, begin):
+        token = match[0]
+        if token == "{":
+            head = code[start : match.start()]
+            inner = LAMBDA.search(head) or FUNCTION.search(head) and not STATEMENT.search(head)
+            kinds.append("function" if kinds and inner else "block")
+            parentheses.append(0)
+        elif token == "}":
+            kinds.pop()
+            parentheses.pop()
+            if not kinds:
+                return
+        elif token in "()":
+            parentheses[-1] += 1 if token == "(" else -1
+        elif token == "return" and "function" not in kinds:
+            yield match.start()
+        if token in ("{", "}") or token == ";" and parentheses[-1] == 0:
+            start = match.end()
+
+
+def check_early_returns(root):
+    for path in sorted((root / "tests").rglob("*_test.cpp")):
+        code = without_comments(path.read_text(encoding="utf-8"))
+        line = lambda offset: f"{path.relative_to(root)}:{code.count(chr(10), 0, offset) + 1}"  # noqa: E731
+        for case in re.finditer(r'^(TEMPLATE_)?TEST_CASE\(\s*(?:"(?:\\.|[^"\\])*"[\s,]*)+[^{}]*?\)\s*\{', code, re.MULTILINE):
+            for offset in own_returns(code, case.end() - 1):
+                yield f"{line(offset)}: support::needs(there, why) says what a test case needs"
+        for warned in re.finditer(r"\bWARN\(", code):
+            yield f"{line(warned.start())}: support::not_run_in_part(why) says what is not tested"
+    for path in sorted((root / "tests").rglob("*_test.py")):
+        for case in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(case, ast.FunctionDef) or not any(isinstance(d, ast.Name) and d.id == "case" for d in case.decorator_list):
+                continue
+            inner = {n for f in ast.walk(case) if f is not case and isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for n in ast.walk(f)}
+            for node in ast.walk(case):
+                if isinstance(node, ast.Return) and node not in inner:
+                    yield f"{path.relative_to(root)}:{node.lineno}: raise NotRun(why) where something is not here"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     include = root / "include/rlalgo"
@@ -426,6 +477,7 @@ def main():
         "snippets": check_snippets(root),
         "compiled": check_compiled(root, headers),
         "order": check_order(headers),
+        "early_returns": check_early_returns(root),
         "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }
     if not headers:

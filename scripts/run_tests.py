@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build folder and prints `N passed, N failed` as its last line.
+"""Runs the tests of a build folder. Its last lines name what was not run here, and say `N passed, N failed`.
 
     run_tests.py BUILD [--force] [--timeout SECONDS] [--jobs N] [NAME ...]
     run_tests.py BUILD --targets [NAME ...]     prints the build targets that the tests need
 
 BUILD/tests.txt (written by CMake) names the programs, one a line: kind, name, build target, path.
-    catch   a Catch2 program; its test cases are counted
+    catch   a Catch2 program; its test cases are counted. One without an assertion fails, unless it says why it is
+            not run here (tests/support/not_run.hpp: `not run NAME: why`, or `partly run NAME: why`)
     cli     the rlalgo program; each tests/cli/*_test.py is run as `python3 FILE --rlalgo PATH` and prints one line
-            `ok NAME` or `FAIL NAME: why` per case, or `skipped NAME: why` where a program it needs is not installed
+            `ok NAME` or `FAIL NAME: why` per case, or `not run NAME: why` where something it needs is not here
     result  a file of such lines, written by the build (compile-fail cases, consumer projects)
     built   a program that need not run here; it counts as one test when it was built. The lessons (example_NN_…) are
             run: tests/support/run_lesson.py
@@ -15,7 +16,8 @@ The architecture check (scripts/check_architecture.py) and tests/architecture/*_
 name is `architecture`. So do tests/python/*_test.py, of the programs in python/; their name is `python`.
 
 A program that passed and has not changed since (nor the fixtures under tests/ and examples/) is not run again; its
-cases are counted as before. --force runs everything. Exit status: 0 only if something passed and nothing failed.
+cases are counted as before. --force runs everything. What was not run counts neither as passed nor as failed; it is
+written to BUILD/not-run.txt, too. Exit status: 0 only if something passed and nothing failed.
 """
 
 import argparse
@@ -97,8 +99,16 @@ def fixtures_stamp():
     return digest.hexdigest()
 
 
+def machine():
+    """What decides which cases of a program are run: the processor, the user, NVIDIA's driver."""
+    cpu = pathlib.Path("/proc/cpuinfo")
+    flags = re.search(r"^flags.*$", cpu.read_text(), re.MULTILINE) if cpu.exists() else None
+    driver = os.path.exists("/dev/nvidiactl")
+    return f"{flags[0] if flags else ''} {os.environ.get('RLALGO_CPU', '')} {os.geteuid()} {driver}"
+
+
 def fingerprint(program, fixtures):
-    digest = hashlib.sha256(fixtures.encode())
+    digest = hashlib.sha256((fixtures + machine()).encode())
     files = [program.path]
     if program.kind == "cli":
         files = sorted(p for p in program.path.parent.iterdir() if not p.name.startswith(("test_", "bench_")))
@@ -110,13 +120,14 @@ def fingerprint(program, fixtures):
 
 def count_catch(text, status):
     """Catch2's console summary: `All tests passed (A assertions in T test cases)`, or `test cases: T | P passed | …`."""
+    absent = len(re.findall(r"^not run \S", text, re.MULTILINE))  # Catch2 2 counts them as passed
     match = re.search(r"All tests passed \(\d+ assertions? in (\d+) test cases?\)", text)
     if match and status == 0:
-        return int(match.group(1)), 0
+        return int(match.group(1)) - absent, 0
     match = re.search(r"^test cases:(.*)$", text, re.MULTILINE)
     numbers = dict((w, int(n)) for n, w in re.findall(r"(\d+) (passed|failed|skipped)", match.group(1))) if match else {}
     failed = numbers.get("failed", 0)
-    return numbers.get("passed", 0), failed if failed or status == 0 else 1
+    return numbers.get("passed", 0) - absent, failed if failed or status == 0 else 1
 
 
 def count_lines(text, status):
@@ -125,13 +136,14 @@ def count_lines(text, status):
     return passed, failed if failed or status == 0 else 1
 
 
-def skipped(text):
-    return re.findall(r"^skipped \S.*", text, re.MULTILINE)
+def not_run(text):
+    """The cases that this machine could not test, or not whole, with the reasons."""
+    return re.findall(r"^(?:not|partly) run \S.*", text, re.MULTILINE)
 
 
 def command_of(program):
     if program.kind == "catch":
-        return [str(program.path), "--min-duration", str(LONG)], count_catch
+        return [str(program.path), "--min-duration", str(LONG), "-w", "NoAssertions"], count_catch
     if program.kind == "cli":
         file = ROOT / "tests/cli" / f"{program.label.removeprefix('cli/')}_test.py"
         return [sys.executable, str(file), "--rlalgo", str(program.path)], count_lines
@@ -161,7 +173,7 @@ def run(program, scratch, timeout):
     except subprocess.TimeoutExpired as late:
         text, status = (late.stdout or b"").decode(errors="replace") + f"\nFAIL {program.label}: still running after {timeout} s", 1
     passed, failed = count(text, status)
-    if failed == 0 and passed == 0 and not skipped(text):
+    if failed == 0 and passed == 0 and not not_run(text):
         failed, text = 1, text + f"\nFAIL {program.label}: no test ran"
     if status < 0:
         text += f"\n{program.label} was ended by signal {-status}"
@@ -198,6 +210,7 @@ def main():
     memory_file = build / "test-results.json"
     memory = json.loads(memory_file.read_text()) if memory_file.exists() else {}
     total = Outcome()
+    absent = []
     targets = sorted({p.target for p in programs if p.target}) if arguments.check_built else []
     unbuilt = {target: why for target in targets if (why := build_again(build, target))}
 
@@ -210,7 +223,7 @@ def main():
         mark = fingerprint(program, fixtures)
         last = memory.get(program.label)
         if last and last["fingerprint"] == mark and not arguments.force:
-            return program, Outcome(passed=last["passed"], unchanged=True), mark
+            return program, Outcome(passed=last["passed"], output="\n".join(last.get("not_run", [])), unchanged=True), mark
         return program, run(program, build / "test-scratch", arguments.timeout), mark
 
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
@@ -219,8 +232,11 @@ def main():
             total.passed += outcome.passed
             total.failed += outcome.failed
             memory.pop(program.label, None)
-            if mark and outcome.failed == 0 and not skipped(outcome.output):  # what is missing may be installed by then
-                memory[program.label] = {"fingerprint": mark, "passed": outcome.passed}
+            here = not_run(outcome.output)
+            absent += [f"{program.label}: {line}" for line in here]
+            # What a case of a script needs may be installed by then; what one of a program needs, machine() knows.
+            if mark and outcome.failed == 0 and (not here or program.kind == "catch"):
+                memory[program.label] = {"fingerprint": mark, "passed": outcome.passed, "not_run": here}
             if outcome.failed:
                 print(f"----- {program.label} -----\n{outcome.output.strip()}\n-----")
             note = "unchanged" if outcome.unchanged else f"{outcome.seconds:.1f} s"
@@ -231,10 +247,13 @@ def main():
             for seconds, case in re.findall(r"^\s*(\d+\.\d+) s: (.+)$", outcome.output, re.MULTILINE):
                 if float(seconds) >= LONG:
                     print(f"    {float(seconds):.1f} s: {case}", flush=True)
-            for line in skipped(outcome.output):
-                print(f"    {line}", flush=True)
     memory_file.write_text(json.dumps(memory, indent=1))
     print(f"ran for {time.monotonic() - begin:.0f} s")
+    absent.sort()
+    (build / "not-run.txt").write_text("".join(f"{line}\n" for line in absent))
+    for line in absent:
+        print(line)
+    print(f"{len(absent)} not run here, or not whole")
     print(f"{total.passed} passed, {total.failed} failed")
     return 0 if total.passed and not total.failed else 1
 

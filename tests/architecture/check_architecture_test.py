@@ -18,7 +18,8 @@ CLEAN = {
     "include/rlalgo/grpo.hpp": "#pragma once\n#include <rlalgo/loss/concept.hpp>\n",
     "include/rlalgo/cuda/row_sum.cuh": "#include <cuda_runtime.h>\n",
     "tests/core/error_test.cpp": "",
-    "tests/data/rows_test.cpp": "",
+    "tests/data/rows_test.cpp": 'int g() { return 1; }\nTEST_CASE("a") {\n  struct S { bool operator()() const { return true; } };\n  CHECK(run([&] { if (g()) return; }));\n}\n',
+    "tests/cli/b_test.py": "@case\ndef b(c):\n    def inner():\n        return 1\n    assert inner() == 1\n",
     "tests/loss/concept_test.cpp": "",
     "tests/doors/grpo_test.cpp": "",
     "docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad.\n",
@@ -77,6 +78,10 @@ BROKEN = [
         LIST + 'inline void f() { raise("data", 1, {}); }\n#ifndef RLALGO_COMPILED\n#include <rlalgo/data/detail/rows_impl.hpp>\n#endif\n'}),
     ("embedded", "a program without its header", {"python/x.py": "x = 1\n"}),
     ("errors", "under the wrong heading", {"docs/errors.md": "## core\n- **data.1** A.\n"}),
+    ("early_returns", "a silent return", {"tests/data/rows_test.cpp": 'TEST_CASE("a",\n          "[b]") {\n  if (!there()) return;\n  CHECK(true);\n}\n'}),
+    ("early_returns", "a return in a loop of a lambda's neighbour", {"tests/data/rows_test.cpp": 'TEST_CASE("a") {\n  const auto f = [&](int x) -> int { return x; };\n  for (int i = 0; i < f(3); ++i) {\n    if (i == 1) { return; }\n  }\n}\n'}),
+    ("early_returns", "a warning", {"tests/data/rows_test.cpp": 'void f() { WARN("no GPU: not tested"); }\n'}),
+    ("early_returns", "a silent return in Python", {"tests/cli/a_test.py": "@case\ndef a(c):\n    if not there():\n        return\n    assert c\n"}),
 ]
 
 

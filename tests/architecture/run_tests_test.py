@@ -19,8 +19,10 @@ CASES = [
     ("catch: killed before the summary", run_tests.count_catch, "starting\n", -11, (0, 1)),
     ("catch: passes, then dies while ending", run_tests.count_catch, "All tests passed (2 assertions in 2 test cases)\n", -6, (0, 1)),
     ("lines: pass and fail", run_tests.count_lines, "ok a\nnoise ok b\nFAIL c: why\n  ok d\n", 1, (1, 1)),
-    ("lines: skipped", lambda text, _: run_tests.skipped(text), "ok a\nskipped b: no chromium\n not skipped c\n", 0, ["skipped b: no chromium"]),
-    ("lines: skipped are no tests", run_tests.count_lines, "ok a\nskipped b: no chromium\n", 0, (1, 0)),
+    ("catch: not run is not passed", run_tests.count_catch, f"not run a: no Gloo\npartly run b: no AMX\n{RULE}\nAll tests passed (4 assertions in 3 test cases)\n", 0, (2, 0)),
+    ("catch: not run, and some fail", run_tests.count_catch, f"not run a: no Gloo\n{RULE}\ntest cases:  5 |  3 passed | 2 failed\nassertions: 9 | 7 passed | 2 failed\n", 2, (2, 2)),
+    ("not run, by name and reason", lambda text, _: run_tests.not_run(text), "ok a\nnot run b: no chromium\n not run c\npartly run d: no AMX\n", 0, ["not run b: no chromium", "partly run d: no AMX"]),
+    ("lines: not run is no test", run_tests.count_lines, "ok a\nnot run b: no chromium\n", 0, (1, 0)),
     ("lines: dies without saying", run_tests.count_lines, "ok a\nTraceback\n", 1, (1, 1)),
 ]
 

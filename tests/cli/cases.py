@@ -37,7 +37,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Skipped(Exception):
+class NotRun(Exception):
     """Raised by a case whose program is not installed here; its text says which."""
 
 
@@ -111,7 +111,7 @@ def without_times(records):
 
 
 def main(cases):
-    """Runs the functions of `cases` (name → function of a Case); prints ok, skipped or FAIL lines."""
+    """Runs the functions of `cases` (name → function of a Case); prints ok, not run or FAIL lines."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rlalgo", required=True)
     parser.add_argument("--only", default="")
@@ -151,8 +151,8 @@ def run_cases(cases, only, program, runs):
             try:
                 function(Case(program, folder, runs))
                 print(f"ok {name}", flush=True)
-            except Skipped as why:
-                print(f"skipped {name}: {why}", flush=True)
+            except NotRun as why:
+                print(f"not run {name}: {why}", flush=True)
             except Exception as error:  # one failed case must not hide the others
                 failed += 1
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()

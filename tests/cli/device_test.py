@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, ROOT, Skipped, main  # noqa: E402
+from cases import QUICKSTART, ROOT, NotRun, main  # noqa: E402
 
 CASES = {}
 PAIRS = "".join(json.dumps({"prompt": f"{i} + 1 =", "chosen": f" {i + 1}", "rejected": " 9"}) + "\n" for i in range(8))
@@ -29,7 +29,7 @@ def driver(c, **environment):
     """The environment of a program that finds tests/support/fake_cuda_driver.cpp in the place of the driver."""
     compiler = shutil.which("c++")
     if compiler is None:
-        raise Skipped("no C++ compiler")
+        raise NotRun("no C++ compiler")
     folder = c.folder / "driver"
     if not folder.exists():
         folder.mkdir()
@@ -54,7 +54,7 @@ def names_of_no_device_are_refused(c):
 @case
 def without_a_driver_a_gpu_is_refused_and_auto_is_the_cpu(c):
     if has_driver():
-        raise Skipped("this machine has a driver")
+        raise NotRun("this machine has a driver")
     dpo(c, "--device", "cuda").expect(1, "[rlalgo.tensor.8]", "no NVIDIA driver", "device: cpu")
     c.no_output()
     dpo(c, "--device", "auto").expect(0)
@@ -68,7 +68,7 @@ def without_a_driver_a_gpu_is_refused_and_auto_is_the_cpu(c):
 @case
 def a_driver_that_does_not_fit_is_said_before_a_model_is_loaded(c):
     if has_driver():
-        raise Skipped("this machine has a driver")
+        raise NotRun("this machine has a driver")
     old = driver(c, FAKE_CUDA_VERSION="12090")
     dpo(c, "--device", "cuda", env=old).expect(1, "[rlalgo.tensor.9]", "CUDA 12.9")
     dpo(c, "--device", "cuda", env=driver(c, FAKE_CUDA_GPUS="70")).expect(1, "[rlalgo.tensor.11]", "7.0")
@@ -84,7 +84,7 @@ def the_cuda_half_of_libtorch_is_loaded_over_stubs(c):
     """libtorch_cuda.so itself, with the toolkit's libraries and empty ones for what it has not; its driver is a fake, so it finds no GPU."""
     toolkit = pathlib.Path("/usr/local/cuda/lib64")
     if has_driver() or not (toolkit / "libcublas.so.13").exists():
-        raise Skipped("a CUDA 13 toolkit, and no driver, is needed")
+        raise NotRun("a CUDA 13 toolkit, and no driver, is needed")
     environment = driver(c)
     folder = c.folder / "driver"
     (folder / "nothing.c").write_text("void nothing(void) {}\n")

@@ -429,9 +429,10 @@ def killed_launcher(c):
     process.communicate(timeout=30)
     for _ in range(200):
         if not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids):
-            return
+            break
         time.sleep(0.1)
-    raise AssertionError("ranks outlived the process that started them")
+    else:
+        raise AssertionError("ranks outlived the process that started them")
 
 
 @case

@@ -1,7 +1,7 @@
 """What we write, read by programs that are not ours: Python's json, the tensorboard package, Chromium.
 
 tensorboard is looked for in the Python of RLALGO_TENSORBOARD_PYTHON (default: this one), the browser in RLALGO_CHROMIUM
-(default: chromium, chromium-browser or google-chrome on PATH). What is not there is skipped, with a line that says so.
+(default: chromium, chromium-browser or google-chrome on PATH). A case whose program is not there is not run, by name.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import Skipped, main  # noqa: E402
+from cases import NotRun, main  # noqa: E402
 
 CASES = {}
 
@@ -126,7 +126,7 @@ for line in sys.stdin:
 def events_by_tensorboard(c):
     python = os.environ.get("RLALGO_TENSORBOARD_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import tensorboard"], capture_output=True).returncode != 0:
-        raise Skipped(f"no package tensorboard in {python} (RLALGO_TENSORBOARD_PYTHON)")
+        raise NotRun(f"no package tensorboard in {python} (RLALGO_TENSORBOARD_PYTHON)")
     out = train_hard(c)
     folders = list((out / "runs").iterdir())
     assert len(folders) == 1 and len(list(folders[0].iterdir())) == 1, folders
@@ -204,7 +204,7 @@ def probed(program, page, folder):
 def report_by_chromium(c):
     program = browser()
     if program is None:
-        raise Skipped("no chromium on PATH, none in RLALGO_CHROMIUM")
+        raise NotRun("no chromium on PATH, none in RLALGO_CHROMIUM")
     out = train_hard(c)
     seen = probed(program, out / "report.html", c.folder)
     assert seen["errors"] == [] and seen["fetched"] == [] and seen["images"] == 0 and seen["scripts"] == 2, seen  # the page's, and the listener

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, Skipped, main  # noqa: E402
+from cases import QUICKSTART, NotRun, main  # noqa: E402
 from serve_test import Server  # noqa: E402
 
 CASES = {}
@@ -28,7 +28,7 @@ def pythons(variable, condition):
     found = os.environ.get(variable, sys.executable).split(":")
     good = [p for p in found if subprocess.run([p, "-c", condition], capture_output=True).returncode == 0]
     if not good:
-        raise Skipped(f"`{condition}` fails in {', '.join(found)} ({variable})")
+        raise NotRun(f"`{condition}` fails in {', '.join(found)} ({variable})")
     return good
 
 
@@ -79,7 +79,7 @@ def vllm_transfer_of_weights(c):
     """With what stands for NCCL and CUDA in the memory of the host (tests/support/fake_nccl.cpp)."""
     found = list(pathlib.Path(c.program).parents[1].glob("tests/*rlalgo_fake_nccl.so"))
     if not found:
-        raise Skipped("tests/support/fake_nccl.cpp is not built beside the program")
+        raise NotRun("tests/support/fake_nccl.cpp is not built beside the program")
     served(c, "RLALGO_VLLM_PYTHON", "import vllm.distributed.weight_transfer.nccl_engine, requests", "vllm_nccl.py", ["--processed-logprobs"],
            [MODEL, found[0]], env={"RLALGO_NCCL_LIBRARY": str(found[0]), "RLALGO_CUDART_LIBRARY": str(found[0])})
 

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import QUICKSTART, Skipped, free_port, main, without_times  # noqa: E402
+from cases import QUICKSTART, NotRun, free_port, main, without_times  # noqa: E402
 
 CASES = {}
 MODEL = QUICKSTART / "model"
@@ -118,7 +118,7 @@ def full_weights_over_http_learn_as_weights_in_place(c):
 def full_weights_over_gloo_learn_as_weights_in_place(c):
     gloo = ("--weight-transfer-config", '{"backend": "gloo"}')
     if "without libgloo-dev" in c.run("vllm-serve", MODEL, "--weight-transfer-config", "{}").err:
-        raise Skipped("the program was compiled without libgloo-dev")
+        raise NotRun("the program was compiled without libgloo-dev")
     (c.folder / "elsewhere").mkdir()
     assert "over HTTP" not in learns_the_same(c, {}, *gloo, "--allowed-path", c.folder / "elsewhere")
 
@@ -171,7 +171,7 @@ def learns_by_nccl(c, routes, update):
     the host (tests/support/fake_nccl.cpp). What was drawn has the trainer's own log-probs only under the trainer's weights."""
     found = list(pathlib.Path(c.program).parents[1].glob("tests/*rlalgo_fake_nccl.so"))
     if not found:
-        raise Skipped("tests/support/fake_nccl.cpp is not built beside the program")
+        raise NotRun("tests/support/fake_nccl.cpp is not built beside the program")
     library = {"RLALGO_NCCL_LIBRARY": str(found[0]), "RLALGO_CUDART_LIBRARY": str(found[0])}
     # With a seed: of draws as long as each other nothing would be learnt.
     server = Server(c, "--processed-logprobs", "--seed", "1", env=library)
@@ -297,7 +297,7 @@ def what_it_may_not_read(c):
     """Files without permission are errors that name them, at the start and later; the server lives."""
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []  # root may read all
     if drop and subprocess.run([*drop, "true"], capture_output=True).returncode != 0:
-        raise Skipped("root without setpriv, or without the right to use it")
+        raise NotRun("root without setpriv, or without the right to use it")
     with_rights, model = c.program, c.model_copy()
     (c.folder / "program").write_text("#!/bin/sh\nexec " + shlex.join([*drop, str(with_rights)]) + ' "$@"\n')
     (c.folder / "program").chmod(0o755)

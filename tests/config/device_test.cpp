@@ -6,6 +6,7 @@
 #include <rlalgo/tensor/cuda_library.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
@@ -27,10 +28,7 @@ TEST_CASE("the CPU is the device where there is no GPU, and none of its settings
   const support::ScratchDirectory scratch;
   CHECK(config::device_of(read(scratch, "device: cpu\n")).is_cpu());
   CHECK_FALSE(read(scratch, "device: cpu\n").settings.contains("device"));
-  if (tensor::find_cuda_driver()) {
-    WARN("this machine has a driver: a machine without one is not tested");
-    return;
-  }
+  support::needs(!tensor::find_cuda_driver(), "this machine has a driver of NVIDIA's");
   CHECK(config::device_of(read(scratch, "")).is_cpu());
   CHECK(config::device_of(read(scratch, "device: auto\n")).is_cpu());
   CHECK(lacks(raised_by([&] { (void)read(scratch, "device: cuda\n"); }), {"tensor.8"}) == "");

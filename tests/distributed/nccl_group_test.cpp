@@ -27,6 +27,7 @@
 
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
+#include <support/not_run.hpp>
 
 using namespace rlalgo;
 using distributed::join_nccl;
@@ -37,11 +38,6 @@ using support::Environment;
 namespace {
 
 constexpr double seconds = 20.0;
-
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo's headers: there is no store");
-  return distributed::gloo_built();
-}
 
 std::vector<std::unique_ptr<ProcessGroup>> joined(int size) {
   const Store store = Store::listen("127.0.0.1", 0);
@@ -71,7 +67,7 @@ std::string said(const F& act, std::string* told = nullptr) {
 }  // namespace
 
 TEST_CASE("a broadcast brings the root's bytes, in every type, from every rank, the same place used again") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const auto ranks = joined(3);
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kByte, at::kLong, at::kDouble})
     for (const int root : {0, 1, 2})
@@ -94,7 +90,7 @@ TEST_CASE("a broadcast brings the root's bytes, in every type, from every rank, 
 }
 
 TEST_CASE("sums and barriers of all ranks") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const auto ranks = joined(2);
   auto other = std::async(std::launch::async, [&] {
     tensor::Tensor two = at::full({4}, 2.0, at::kFloat);
@@ -123,7 +119,7 @@ TEST_CASE("the peer of another process", "[.]") {
 }
 
 TEST_CASE("a rank of another process, and what is left when it is killed") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   const Environment port("PEER_PORT", std::to_string(store.port()));
   std::string program = "/proc/self/exe", name = "the peer of another process";
@@ -143,7 +139,7 @@ TEST_CASE("a rank of another process, and what is left when it is killed") {
 }
 
 TEST_CASE("a peer that never comes, at each stage, is given up at the deadline") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const auto library = support::fake_library();
   const core::Stopwatch watch;
   std::string told;
@@ -176,7 +172,7 @@ TEST_CASE("a peer that never comes, at each stage, is given up at the deadline")
 }
 
 TEST_CASE("a copy that is under way when the group is left ends before its memory is given back") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   std::vector<std::unique_ptr<ProcessGroup>> ranks = joined(2);
   const Environment slow("FAKE_CUDA_COPY_SECONDS", "1");
   const core::Stopwatch watch;
@@ -190,7 +186,7 @@ TEST_CASE("a copy that is under way when the group is left ends before its memor
 }
 
 TEST_CASE("an operation that another thread gives up ends, and an abort that does not end is left behind") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   auto ranks = joined(2);
   tensor::Tensor tensor = at::zeros({4}, at::kFloat);
   auto waiting = std::async(std::launch::async, [&] { return said([&] { ranks[0]->broadcast(tensor, 1, seconds); }); });
@@ -206,7 +202,7 @@ TEST_CASE("an operation that another thread gives up ends, and an abort that doe
 }
 
 TEST_CASE("operations of different sizes, a call that fails, and an id that is none") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   auto ranks = joined(2);
   auto other = std::async(std::launch::async, [&] {
     tensor::Tensor three = at::zeros({3}, at::kFloat);

@@ -9,6 +9,7 @@
 #include <rlalgo/distributed/process_world.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 #include <support/process_ranks.hpp>
 #include <support/thread_world.hpp>
 
@@ -58,7 +59,7 @@ TEST_CASE("ranks help with the passes of others until nobody has one") {
     rounds->settle();
     RANK_CHECK(policy.calls == calls[rank] + ".");
   });
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   CHECK(calls == std::vector<std::string>{"FhBhFhBh.", "FBFhBh.", "FBFB."});
   CHECK(other == std::vector<std::string>{"F.", "Fh.", "Fh."});
 }
@@ -73,7 +74,7 @@ TEST_CASE("a pass of other layers is another pass") {
     rounds->settle();
     calls[static_cast<std::size_t>(world->rank())] = policy.calls;
   });
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   CHECK(calls == std::vector<std::string>{"FFh.", "FhF."});
 }
 
@@ -89,7 +90,7 @@ TEST_CASE("a rank that borrows is served by those that have a pass to do, and by
     rounds->settle();
     calls[static_cast<std::size_t>(world->rank())] = policy.calls;
   });
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   CHECK(calls == std::vector<std::string>{"Fh2.", "0F2.", "0Fh."});
 }
 

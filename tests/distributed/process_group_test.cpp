@@ -14,6 +14,7 @@
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 #include <support/scratch.hpp>
 
 using namespace rlalgo;
@@ -24,11 +25,6 @@ namespace {
 
 constexpr double seconds = 20.0;
 const auto never = [] { return false; };
-
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo: nothing is tested");
-  return distributed::gloo_built();
-}
 
 // Both ends of a group of two, of this process: rank 0 has the store.
 struct Pair {
@@ -48,7 +44,7 @@ struct Pair {
 }  // namespace
 
 TEST_CASE("who takes a connection and says nothing is no store, and is told so in time") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -66,7 +62,7 @@ TEST_CASE("who takes a connection and says nothing is no store, and is told so i
 }
 
 TEST_CASE("a broadcast brings the root's bytes, whatever their type and shape") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Pair pair;
   CHECK(pair.first->rank() == 0);
   CHECK(pair.second->rank() == 1);
@@ -89,7 +85,7 @@ TEST_CASE("a broadcast brings the root's bytes, whatever their type and shape") 
 }
 
 TEST_CASE("a peer that sends another number of bytes than was expected is told from one that does not") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const auto heard = [](std::int64_t sent_count) {
     Pair pair;
     tensor::Tensor sent = at::ones({sent_count}), place = at::zeros({8});
@@ -106,7 +102,7 @@ TEST_CASE("a peer that sends another number of bytes than was expected is told f
 }
 
 TEST_CASE("who does not come, does not answer or is gone is an error in time") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store lonely = Store::listen("127.0.0.1", 0);
   core::Stopwatch clock;
   CHECK(support::number_raised_by([&] { lonely.wait_for_peer(0.2, never); }) == "distributed.3");
@@ -128,7 +124,7 @@ TEST_CASE("who does not come, does not answer or is gone is an error in time") {
 }
 
 TEST_CASE("a port has one store at a time, and is free when the store is gone") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   std::uint16_t port = 0;
   {
     const Store store = Store::listen("127.0.0.1", 0);

@@ -19,6 +19,7 @@
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 #include <support/scratch.hpp>
 #include <support/thread_world.hpp>
 
@@ -32,11 +33,6 @@ namespace {
 
 constexpr double patience = 20.0;
 
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo: nothing is tested");
-  return distributed::gloo_built();
-}
-
 // `ranks` threads, each with its World; the starter has the store.
 template <class F>
 void with_ranks(int ranks, const F& body, double seconds = patience) {
@@ -47,12 +43,13 @@ void with_ranks(int ranks, const F& body, double seconds = patience) {
       body(join_world({.rank = r, .size = ranks, .host = "127.0.0.1", .port = store.port(), .hosted = true}, seconds));
     }));
   for (auto& one : all) one.get();
+  SUCCEED("every RANK_CHECK holds");
 }
 
 }  // namespace
 
 TEST_CASE("ranks gather bytes of any length in their order") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   for (const int ranks : {2, 3})
     with_ranks(ranks, [&](const std::shared_ptr<World>& world) {
       for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{9} << 20U}) {
@@ -68,7 +65,7 @@ TEST_CASE("ranks gather bytes of any length in their order") {
 }
 
 TEST_CASE("host values are added in the order of the ranks, so all have the same bits") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
     const double own[] = {0.1, 1e17, -1e17};
     std::array<double, 2> values = {own[world->rank()], static_cast<double>(world->rank())};
@@ -83,7 +80,7 @@ TEST_CASE("host values are added in the order of the ranks, so all have the same
 }
 
 TEST_CASE("metrics of the ranks are those of one that has seen everything") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     core::Metrics own;
     const double r = world->rank();
@@ -102,7 +99,7 @@ TEST_CASE("metrics of the ranks are those of one that has seen everything") {
 }
 
 TEST_CASE("tensors are summed whatever their types, shapes and number") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const double factor = world->rank() + 1.0;
     std::vector<tensor::Tensor> tensors;
@@ -121,7 +118,7 @@ TEST_CASE("tensors are summed whatever their types, shapes and number") {
 }
 
 TEST_CASE("a rank that fails ends the others at once, with its words") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     world->enter(7);
     if (world->rank() == 1) return world->fail("the disk is full");
@@ -139,7 +136,7 @@ TEST_CASE("a rank that fails ends the others at once, with its words") {
 }
 
 TEST_CASE("a silent rank is named in time, and one that only takes long is waited for") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   const Place first{.rank = 0, .size = 2, .host = "127.0.0.1", .port = store.port(), .hosted = true};
   Place second = first;
@@ -161,7 +158,7 @@ TEST_CASE("a silent rank is named in time, and one that only takes long is waite
 }
 
 TEST_CASE("ranks at different operations are told which") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     RANK_CHECK(support::number_raised_by([&] { world->barrier(world->rank() == 0 ? "save" : "step"); }) ==
                "distributed.9");
@@ -169,7 +166,7 @@ TEST_CASE("ranks at different operations are told which") {
 }
 
 TEST_CASE("threads beside the first meet in an order of their own, and share its failures") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
     const std::shared_ptr<World> beside = world->beside("generation");
     RANK_CHECK(beside->rank() == world->rank());
@@ -198,7 +195,7 @@ TEST_CASE("threads beside the first meet in an order of their own, and share its
 }
 
 TEST_CASE("what a rank does while it waits may end the wait") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto beside = world->beside("generation");
     if (world->rank() == 0) {
@@ -219,7 +216,7 @@ TEST_CASE("what a rank does while it waits may end the wait") {
 }
 
 TEST_CASE("what one rank gives up all give up, and then they go on together") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   core::Interruption::clear();
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
     for (int round = 0; round < 3; ++round) {
@@ -244,7 +241,7 @@ TEST_CASE("what one rank gives up all give up, and then they go on together") {
 }
 
 TEST_CASE("an error of all ranks is said by one") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   std::atomic<int> said{0}, other{0};
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
     said += world->first_to_say("[rlalgo.trainer.32] no advantage") ? 1 : 0;

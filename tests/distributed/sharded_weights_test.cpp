@@ -21,6 +21,7 @@
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
 #include <support/fake_nccl.hpp>
+#include <support/not_run.hpp>
 #include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
 #include <support/slices.hpp>
@@ -316,7 +317,7 @@ TEST_CASE("slices go over NCCL as they go over Gloo, to the bit") {
       if (world->rank() == 1) ended[gpu] = values;
       world->barrier("the end");
     });
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   REQUIRE(ended[false].size() > 10);
   for (const auto& [name, value] : ended[false]) CHECK(at::equal(value, ended[true].at(name)));
 }

@@ -11,6 +11,7 @@
 #include <rlalgo/distributed/pickle.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 using namespace rlalgo;
 using distributed::StatelessGroup;
@@ -19,11 +20,6 @@ using distributed::Store;
 namespace {
 
 constexpr double seconds = 20.0;
-
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo's headers: there is no store");
-  return distributed::gloo_built();
-}
 
 template <class F>
 std::string said(const F& act) {
@@ -38,7 +34,7 @@ std::string said(const F& act) {
 }  // namespace
 
 TEST_CASE("objects of each source come in its order, under vLLM's names") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   const Store other = Store::connect("127.0.0.1", store.port(), 2, seconds);
   StatelessGroup first(store, 0, 2), second(other, 1, 2);
@@ -53,7 +49,7 @@ TEST_CASE("objects of each source come in its order, under vLLM's names") {
 }
 
 TEST_CASE("nobody leaves a barrier before all have come, and it leaves no key of its own") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   std::vector<StatelessGroup> ranks;
   ranks.emplace_back(store, 0, 3);
@@ -78,7 +74,7 @@ TEST_CASE("nobody leaves a barrier before all have come, and it leaves no key of
 
 // Its barrier: `for i in range(size): broadcast_obj(None, src=i)`.
 TEST_CASE("the barrier of older vLLM is told apart, whichever end is ours") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   const Store other = Store::connect("127.0.0.1", store.port(), 2, seconds);
   SECTION("their rank 0") {
@@ -106,7 +102,7 @@ TEST_CASE("the barrier of older vLLM is told apart, whichever end is ours") {
 }
 
 TEST_CASE("every wait ends: at its deadline, when it is given up, and where nonsense is found") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Store store = Store::listen("127.0.0.1", 0);
   StatelessGroup late(Store::connect("127.0.0.1", store.port(), 2, seconds), 1, 2);
   const core::Stopwatch watch;

@@ -186,7 +186,6 @@ TEST_CASE("a rank that takes long is waited for, one that fails or is silent end
         }
       },
       0.6);
-  if (!distributed::gloo_built()) return;
   std::promise<void> over;
   const std::shared_future<void> ended = over.get_future().share();
   const distributed::Store store = distributed::Store::listen("127.0.0.1", 0);
@@ -369,7 +368,6 @@ TEST_CASE("over NCCL, too, a rank that fails, is silent or has another list ends
     told = support::raised_by([&] { team->all_gather(at::zeros({2}, at::kFloat), row({1.0F})).wait(); });
     if (watch.seconds() > 10) throw std::runtime_error("it took too long");
   }));
-  if (!distributed::gloo_built()) return;
   CHECK(support::lacks(told, {"distributed.8", "rank 1 failed", "no idea", "all-gather"}) == "");
   // The ranks do not agree where their tensors are.
   with_ranks(2, [&](const std::shared_ptr<World>& world) {

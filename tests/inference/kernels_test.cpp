@@ -1,5 +1,6 @@
 // The inner loops against sums in f64, at sizes that fit no tile, and batch 1 against batch n bit for bit.
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -405,6 +406,17 @@ TEST_CASE("every kernel set computes what the portable one does, within the roun
           REQUIRE(std::abs(found[i] - expected[i]) <= 1e-6 * static_cast<double>(k));
         }
       }
+}
+
+TEST_CASE("the kernels of this CPU are named the fastest first, and those of others are not tested here") {
+  const std::vector<const Kernels*> usable = usable_kernels();
+  std::size_t next = 0;
+  for (const std::string name : {"amx_bf16", "avx512_bf16", "avx512", "avx2", "portable"})
+    if (next < usable.size() && usable[next]->name == name)
+      ++next;
+    else
+      support::not_run_in_part("a processor without the instructions of the kernels " + name);
+  CHECK(next == usable.size());
 }
 
 TEST_CASE("kernels are chosen by name among those of this CPU") {

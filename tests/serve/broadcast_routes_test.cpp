@@ -14,6 +14,7 @@
 
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
+#include <support/not_run.hpp>
 
 #include "serve/served.hpp"
 
@@ -88,7 +89,7 @@ TEST_CASE("a server without NCCL broadcasts with nobody that does not speak Gloo
 }
 
 TEST_CASE("TRL's acts over HTTP: communicator, parameters, fence") {
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   const std::string before = bench.greedy();
   const Json meeting = {{"host", "0.0.0.0"}, {"port", bench.port}, {"world_size", 2}, {"client_device_uuid", "x"}};
@@ -137,7 +138,7 @@ TEST_CASE("TRL's acts over HTTP: communicator, parameters, fence") {
 }
 
 TEST_CASE("vLLM's acts over HTTP: the trainer has the store, nothing changes before the end") {
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   const std::string before = bench.greedy();
   const Store store = Store::listen("127.0.0.1", 0);
@@ -185,7 +186,7 @@ TEST_CASE("vLLM's acts over HTTP: the trainer has the store, nothing changes bef
 }
 
 TEST_CASE("with NCCL both orders are spoken without being named, and a trainer that stops is given up") {
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl),
       cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
   const auto library = support::fake_library();

@@ -17,6 +17,7 @@
 #include <rlalgo/tensor/functions.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #include "serve/served.hpp"
 
@@ -27,11 +28,6 @@ using distributed::Store;
 namespace {
 
 constexpr double seconds = 20.0;
-
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo: nothing is tested");
-  return distributed::gloo_built();
-}
 
 // What an act said: "" or the number of its error.
 std::string said(const std::exception_ptr& failure) {
@@ -113,7 +109,7 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("TRL's updates are in force when the last tensor has come, and before its barrier is passed") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   bench.connect();
   for (const auto& one : bench.doubled()) {
@@ -129,7 +125,7 @@ TEST_CASE("TRL's updates are in force when the last tensor has come, and before 
 }
 
 TEST_CASE("some of the tensors are in force at the fence, and forgotten without it") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   bench.connect();
   const tensor::Tensor norm = at::full({bench.decoder->config().hidden_size}, 3.0, at::kBFloat16);
@@ -147,7 +143,7 @@ TEST_CASE("some of the tensors are in force at the fence, and forgotten without 
 }
 
 TEST_CASE("what does not fit is refused before its broadcast, and the next one goes on") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   CHECK(bench.announce({{"model.norm.weight", at::kFloat, {64}}}) == "serve.20");
   bench.connect();
@@ -161,7 +157,7 @@ TEST_CASE("what does not fit is refused before its broadcast, and the next one g
 }
 
 TEST_CASE("a trainer that dies, or sends what it did not announce, leaves the old weights") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   bench.connect();
   const auto doubled = bench.doubled();
@@ -189,7 +185,7 @@ TEST_CASE("a trainer that dies, or sends what it did not announce, leaves the ol
 }
 
 TEST_CASE("a trainer that says nothing is given up after its time, and a second one waits for the first") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench(60.0, 0.5);
   CHECK(bench.open().empty());
   CHECK(bench.open() == "serve.20");
@@ -215,7 +211,7 @@ TEST_CASE("a trainer that says nothing is given up after its time, and a second 
 }
 
 TEST_CASE("vLLM's lists come from the trainer that has the store, one by one or packed") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   const auto refused = [&] {
     return Bench::answer([&](auto done) {

@@ -181,6 +181,30 @@ TEST_CASE("cancelled work ends as aborted and frees its memory") {
   CHECK(pages == 0);
 }
 
+TEST_CASE("completions that have ended are counted by the reason of their end") {
+  Bench bench({.engine = {.max_slots = 1}});
+  Job whole({bench.spec(4)});
+  bench.engine.submit(std::move(whole.work));
+  const data::TokenId second = first(whole.wait()).ids.at(1);
+  RequestSpec stops = bench.spec(4);
+  stops.sampling.stop_ids = {second};
+  Job stopped({stops, stops});
+  bench.engine.submit(std::move(stopped.work));
+  CHECK(first(stopped.wait()).finish == data::Finish::stop);
+  // One completion that is being computed, and four that have not begun.
+  std::vector<RequestSpec> long_ones(3, bench.slow(400));
+  long_ones.back().count = 3;
+  Job cancelled(std::move(long_ones));
+  bench.engine.cancel(bench.engine.submit(std::move(cancelled.work)));
+  (void)cancelled.wait();
+  bench.engine.call([](inference::DecoderEngine&) {});
+  const auto counts = bench.engine.counts();
+  CHECK(counts.stopped == 2);
+  CHECK(counts.cut == 1);
+  CHECK(counts.aborted == 5);
+  CHECK(counts.failed == 0);
+}
+
 TEST_CASE("what waits is bounded by pieces of work, whatever their size") {
   Bench bench({.engine = {.max_slots = 1}, .most_waiting = 2});
   std::promise<void> paused;

@@ -15,7 +15,10 @@ TEST_CASE("counts are text for Prometheus under vLLM's names") {
   counts.scheduler.pages_in_use = 5;
   counts.page_limit = 20;
   counts.scheduler.drawn_tokens = 7;
+  counts.stopped = 8;
   counts.cut = 9;
+  counts.aborted = 10;
+  counts.failed = 11;
   counts.first_token_seconds = serve::Histogram({0.5, 1.0});
   counts.first_token_seconds.add(0.7);
   const std::string text = serve::metrics_text(counts, "a\"b\\c");
@@ -24,7 +27,10 @@ TEST_CASE("counts are text for Prometheus under vLLM's names") {
                        {"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running" + label + "} 2\n",
                         "vllm:num_requests_waiting" + label + "} 7\n", "vllm:kv_cache_usage_perc" + label + "} 0.25\n",
                         "vllm:generation_tokens_total" + label + "} 7\n",
+                        "vllm:request_success_total" + label + ",finished_reason=\"stop\"} 8\n",
                         "vllm:request_success_total" + label + ",finished_reason=\"length\"} 9\n",
+                        "vllm:request_success_total" + label + ",finished_reason=\"abort\"} 10\n",
+                        "vllm:request_success_total" + label + ",finished_reason=\"error\"} 11\n",
                         "vllm:time_to_first_token_seconds_bucket" + label + ",le=\"0.5\"} 0\n",
                         "vllm:time_to_first_token_seconds_bucket" + label + ",le=\"1\"} 1\n",
                         "vllm:time_to_first_token_seconds_bucket" + label + ",le=\"+Inf\"} 1\n",

@@ -27,6 +27,8 @@
 #include <rlalgo/core/interruption.hpp>
 #include <rlalgo/distributed/world.hpp>
 
+#include <support/catch.hpp>
+
 // On a rank in the place of CHECK, which is for one thread: what does not hold ends the rank, and the test.
 #define RANK_CHECK(...) ((__VA_ARGS__) ? void() : throw std::runtime_error("does not hold: " #__VA_ARGS__))
 
@@ -241,6 +243,7 @@ inline void on_ranks(int ranks, const std::function<void(const std::shared_ptr<d
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   if (abandoned) throw std::runtime_error("the ranks did not meet");
+  SUCCEED("every RANK_CHECK holds");
 }
 
 }  // namespace rlalgo::support

@@ -33,6 +33,7 @@
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
 #include <support/http_server.hpp>
+#include <support/not_run.hpp>
 
 #include "serve/served.hpp"
 
@@ -47,11 +48,6 @@ using Tensors = std::vector<std::pair<std::string, tensor::Tensor>>;
 namespace {
 
 constexpr double seconds = 20.0;
-
-bool built() {
-  if (!distributed::gloo_built()) WARN("compiled without Gloo: nothing is tested");
-  return distributed::gloo_built();
-}
 
 // That a NCCL is there.
 struct Libraries {
@@ -111,7 +107,7 @@ std::string said(const F& act, std::string* told = nullptr) {
 }  // namespace
 
 TEST_CASE("weights come to rlalgo's server to the bit, in both orders and over both transports") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   const Json nine = Bench(9).digests(), four = Bench(4).digests();
   REQUIRE(nine != four);
@@ -145,7 +141,7 @@ TEST_CASE("weights come to rlalgo's server to the bit, in both orders and over b
 }
 
 TEST_CASE("tensors of 16 bits travel as they are") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Bench bench;
   Tensors halves = tensors_of(9);
   std::int64_t bytes = 0;
@@ -166,7 +162,7 @@ TEST_CASE("tensors of 16 bits travel as they are") {
 }
 
 TEST_CASE("what the server refuses ends at once with its own words, and the next update is whole") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   for (const Transport transport : {Transport::gloo, Transport::nccl})
     for (const Order order : {Order::trl, Order::vllm}) {
@@ -198,7 +194,7 @@ TEST_CASE("what the server refuses ends at once with its own words, and the next
 }
 
 TEST_CASE("a server that was started anew is met anew") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   for (const Transport transport : {Transport::gloo, Transport::nccl})
     for (const Order order : {Order::trl, Order::vllm}) {
@@ -287,7 +283,7 @@ std::string bytes_of(const Tensors& tensors) {
 
 // Buffers of 24 bytes: "a" fills one and does not pass it, "b" does; "c" is the rest.
 TEST_CASE("vLLM's acts come in its order, packed as its version has it") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   for (const bool older : {false, true}) {
     Worker worker;
@@ -333,7 +329,7 @@ TEST_CASE("vLLM's acts come in its order, packed as its version has it") {
 }
 
 TEST_CASE("a vLLM server that refuses half-way is resumed, and nobody waits for its broadcast") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   for (const std::string refusing :
        {"/init_weight_transfer_engine", "/start_weight_update", "/update_weights", "/finish_weight_update"}) {
@@ -359,7 +355,7 @@ TEST_CASE("a vLLM server that refuses half-way is resumed, and nobody waits for 
 }
 
 TEST_CASE("a server that says yes and does nothing is given up at the deadline, or when calls are") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   std::promise<void> end;
   const std::shared_future<void> over = end.get_future().share();
@@ -406,7 +402,7 @@ TEST_CASE("a server that says yes and does nothing is given up at the deadline, 
 }
 
 TEST_CASE("what TRL's worker is told, by tensor or by axolotl's list") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   const Libraries libraries;
   for (const bool lists : {false, true}) {
     const std::uint16_t port = free_port();
@@ -448,7 +444,7 @@ TEST_CASE("what TRL's worker is told, by tensor or by axolotl's list") {
 }
 
 TEST_CASE("a server without such routes, one that does not say its size, and no NCCL here, before anything is begun") {
-  if (!built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Imitation none{.paths = R"({"paths": {}})", .version = R"({"version": "0.9.0"})"};
   none.act = [](const std::string&, const Json&) -> std::pair<int, std::string> { return {404, "{}"}; };
   BroadcastSync gloo(client_of(none.server.url()), [] { return three; },

@@ -21,6 +21,7 @@
 #include <support/catch.hpp>
 #include <support/fake_nccl.hpp>
 #include <support/http_server.hpp>
+#include <support/not_run.hpp>
 
 using namespace rlalgo;
 using distributed::Store;
@@ -91,7 +92,7 @@ TEST_CASE("HTTP where the server takes it, rlalgo's own or axolotl's") {
 }
 
 TEST_CASE("Gloo where rlalgo's own server asks for it, NCCL where a server has nothing else") {
-  if (!distributed::gloo_built()) return;
+  support::needs(distributed::gloo_built(), support::without_gloo);
   Served own{.paths = vllm_paths,
              .version = R"({"version": "0.1.0", "server": "rlalgo"})",
              .server_info = R"({"vllm_config": {"weight_transfer_config": {"backend": "gloo"}}})",

@@ -1,6 +1,7 @@
 #include <rlalgo/tensor/amx.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #if defined(__x86_64__)
 
@@ -37,10 +38,7 @@ std::uint16_t bits(int small) {
 }  // namespace
 
 TEST_CASE("a thread has eight tiles of sixteen whole lines, for as long as it says") {
-  if (!has_amx()) {
-    WARN("a processor without AMX: its tiles are not tested");
-    return;
-  }
+  rlalgo::support::needs(has_amx(), "a processor without AMX, or RLALGO_CPU without it");
   std::vector<std::uint16_t> a(16 * 32), b(16 * 32);
   const auto left = [](int i, int k) { return (3 * i + 5 * k) % 7 - 3; };
   const auto right = [](int k, int j) { return (2 * k + j) % 5 - 2; };
@@ -58,6 +56,12 @@ TEST_CASE("a thread has eight tiles of sixteen whole lines, for as long as it sa
       for (int k = 0; k < 32; ++k) sum += left(i, k) * right(k, j);
       REQUIRE(c[static_cast<std::size_t>(16 * i + j)] == static_cast<float>(sum));
     }
+}
+
+#else
+
+TEST_CASE("a thread has eight tiles of sixteen whole lines, for as long as it says") {
+  rlalgo::support::not_run("not an x86-64 processor");
 }
 
 #endif

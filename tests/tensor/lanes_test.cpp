@@ -1,6 +1,7 @@
 #include <rlalgo/tensor/lanes.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #if defined(__x86_64__)
 
@@ -33,11 +34,7 @@ template <class T>
 [[RLALGO_LANES]] float sum_of(const float* x) { return lanes::sum(lanes::load(x, lanes::first(16))); }
 [[RLALGO_LANES]] float largest_of(const float* x) { return lanes::largest(lanes::load(x, lanes::first(16))); }
 
-bool absent() {
-  if (has_lanes()) return false;
-  WARN("a processor without AVX-512, or RLALGO_CPU without it: sixteen lanes are not tested");
-  return true;
-}
+void needs_lanes() { rlalgo::support::needs(has_lanes(), "a processor without AVX-512, or RLALGO_CPU without it"); }
 
 // Bits of float32 all over, with those between two bfloat16 and next to them.
 std::array<float, 16> numbers(std::uint32_t seed) {
@@ -54,7 +51,7 @@ std::array<float, 16> numbers(std::uint32_t seed) {
 }  // namespace
 
 TEST_CASE("sixteen lanes round to bfloat16 as c10 does, to the bit") {
-  if (absent()) return;
+  needs_lanes();
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   for (std::uint32_t seed = 0; seed < 20000; ++seed) {
     auto x = numbers(seed);
@@ -79,7 +76,7 @@ TEST_CASE("sixteen lanes round to bfloat16 as c10 does, to the bit") {
 }
 
 TEST_CASE("of fewer lanes memory behind them is neither read nor written") {
-  if (absent()) return;
+  needs_lanes();
   for (std::int64_t n = -1; n <= 17; ++n) {
     const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(n, 0, 16));
     std::array<float, 16> x{}, out{};
@@ -100,7 +97,7 @@ TEST_CASE("of fewer lanes memory behind them is neither read nor written") {
 }
 
 TEST_CASE("exp of sixteen lanes is within two units of the last place") {
-  if (absent()) return;
+  needs_lanes();
   for (double start = -87.3; start < 88.0; start += 0.37) {
     std::array<float, 16> x{}, out{};
     for (std::size_t i = 0; i < 16; ++i) out[i] = x[i] = static_cast<float>(start + 0.0231 * static_cast<double>(i));
@@ -122,7 +119,7 @@ TEST_CASE("exp of sixteen lanes is within two units of the last place") {
 }
 
 TEST_CASE("sum and largest take all sixteen lanes") {
-  if (absent()) return;
+  needs_lanes();
   for (std::size_t at = 0; at < 16; ++at) {
     std::array<float, 16> x{};
     x.fill(-3.0f);
@@ -130,6 +127,12 @@ TEST_CASE("sum and largest take all sixteen lanes") {
     CHECK(sum_of(x.data()) == 7.0f - 45.0f);
     CHECK(largest_of(x.data()) == 7.0f);
   }
+}
+
+#else
+
+TEST_CASE("sixteen lanes round, load, store and add as they say") {
+  rlalgo::support::not_run("not an x86-64 processor");
 }
 
 #endif

@@ -1,4 +1,5 @@
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -28,8 +29,11 @@ using at::Tensor;
 std::vector<at::ScalarType> here() {
   std::vector<at::ScalarType> types;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
-    if (tensor::product_kernels(type) != tensor::ProductKernels::libtorch) types.push_back(type);
-  if (types.size() < 2) WARN("a processor for which LibTorch's products are taken in some type: that is not tested");
+    if (tensor::product_kernels(type) != tensor::ProductKernels::libtorch)
+      types.push_back(type);
+    else
+      rlalgo::support::not_run_in_part(std::string("products of ") + c10::toString(type) +
+                                       " are LibTorch's on this processor");
   return types;
 }
 
@@ -101,15 +105,29 @@ TEST_CASE("operands are packed step by step, however little of a tile they fill"
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     check_packing<tensor::avx2::Float32, 6>();
     check_packing<tensor::avx2::Float32, 16>();
+  } else {
+    rlalgo::support::not_run_in_part("a processor without AVX2");
   }
   if (__builtin_cpu_supports("avx512f")) {
     check_packing<tensor::avx512::Float32, 12>();
     check_packing<tensor::avx512::Float32, 32>();
+  } else {
+    rlalgo::support::not_run_in_part("a processor without AVX-512");
   }
-  if (!tensor::multiplies_bfloat16() || !tensor::has_lanes()) return;
-  check_packing<tensor::avx512::Bfloat16, 12>();
-  check_packing<tensor::avx512::Bfloat16, 32>();
-  if (tensor::has_amx()) check_packing<tensor::amx::Bfloat16, 32>();
+  if (tensor::multiplies_bfloat16() && tensor::has_lanes()) {
+    check_packing<tensor::avx512::Bfloat16, 12>();
+    check_packing<tensor::avx512::Bfloat16, 32>();
+  } else {
+    rlalgo::support::not_run_in_part("a processor without AVX-512 BF16, or RLALGO_CPU without it");
+  }
+  if (tensor::has_amx())
+    check_packing<tensor::amx::Bfloat16, 32>();
+  else
+    rlalgo::support::not_run_in_part("a processor without AMX, or RLALGO_CPU without it");
+}
+#else
+TEST_CASE("operands are packed step by step, however little of a tile they fill") {
+  rlalgo::support::not_run("not an x86-64 processor");
 }
 #endif
 
@@ -164,7 +182,8 @@ TEST_CASE("an element's bits depend neither on other rows and columns nor on thr
 }
 
 TEST_CASE("sums of bfloat16 are float32 and rounded once, over several blocks too") {
-  if (tensor::product_kernels(at::kBFloat16) == tensor::ProductKernels::libtorch) return;
+  rlalgo::support::needs(tensor::product_kernels(at::kBFloat16) != tensor::ProductKernels::libtorch,
+                         "products of bfloat16 are LibTorch's on this processor");
   // 1 + 2⁻⁹ + 2⁻⁹, with what is small in the second block: each alone would be lost in bfloat16, both make 1 + 2⁻⁸, a tie,
   // and with 2⁻¹⁵ more it is 1 + 2⁻⁷.
   const std::int64_t k = 2 * tensor::block_of_products * 2;

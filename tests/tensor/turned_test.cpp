@@ -1,6 +1,7 @@
 #include <rlalgo/tensor/turned.hpp>
 
 #include <support/catch.hpp>
+#include <support/not_run.hpp>
 
 #if defined(__x86_64__)
 
@@ -19,15 +20,16 @@ namespace {
 }  // namespace
 
 TEST_CASE("sixteen rows of sixteen become sixteen columns") {
-  if (!__builtin_cpu_supports("avx512f")) {
-    WARN("a processor without AVX-512: turning is not tested");
-    return;
-  }
+  rlalgo::support::needs(__builtin_cpu_supports("avx512f"), "a processor without AVX-512");
   std::array<float, 256> x{};
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   turn_all(x.data());
   for (std::size_t i = 0; i < 16; ++i)
     for (std::size_t j = 0; j < 16; ++j) REQUIRE(x[16 * i + j] == static_cast<float>(16 * j + i));
 }
+
+#else
+
+TEST_CASE("sixteen rows of sixteen become sixteen columns") { rlalgo::support::not_run("not an x86-64 processor"); }
 
 #endif

@@ -36,17 +36,34 @@
 using namespace rlalgo;
 namespace fs = std::filesystem;
 
+namespace {
+
+// Remembers the seeds of the draws, one letter a call.
+struct SeededPulls : rlalgo::support::BanditPulls {
+  std::uint64_t seed;
+  std::string seen = {};
+
+  auto generate(std::span<const inference::Request> requests, const inference::SamplingConfig& sampling,
+                inference::DrawKey key) {
+    seen += key.seed == seed ? 't' : key.seed == ~seed ? 'e' : '?';
+    return BanditPulls::generate(requests, sampling, key);
+  }
+};
+
+}  // namespace
+
 TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epochs") {
   std::string name = (fs::temp_directory_path() / "rlalgo_online_XXXXXX").string();
   const fs::path folder = ::mkdtemp(name.data());
   const auto bandit = std::make_shared<rlalgo::support::Bandit>(4);
-  rlalgo::support::BanditPulls pulls{*bandit, 2};
+  SeededPulls pulls{{*bandit, 2}, 7};
   const auto reward = reward::from("arm", [](const reward::Sample& s) { return s.ids[0] / 3.0; });
   const std::vector<data::TokenizedPrompt> prompts(6, {.row = 0, .ids = {0}, .prompt = "p", .columns = {}});
   std::string told;  // of new weights; of training that begins
 
   trainer::OnlineConfig config;
   config.rollouts.geometry = {.micro_batch_size = 8, .num_generations = 4};
+  config.rollouts.seed = 7;
   config.evaluation_generations = 2;
   config.evaluation_batch_size = 3;
   config.trainer.schedule = {.name = "constant", .learning_rate = 0.5};
@@ -56,14 +73,14 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   config.trainer.loop.eval = run::Cadence::steps(3);
   config.trainer.loop.eval_first = true;
   using Loss = loss::PolicyGradient<loss::ClippedRatio, loss::TokenRatio, loss::NoKl, loss::GlobalTokenCount>;
-  auto trainer = trainer::make_online(config, Loss({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
-                                      trainer::OnlineInputs<rlalgo::support::BanditPulls>{
-                                          .policy = bandit,
-                                          .generator = pulls,
-                                          .prompts = prompts,
-                                          .rewards = {{reward, 2.0}},
-                                          .evaluation_prompts = {prompts.begin(), prompts.begin() + 3},
-                                          .sync = sync::SharedWeights([&] { told += 'p'; }, [&] { told += 't'; })});
+  auto trainer = trainer::make_online(
+      config, Loss({}), advantage::GroupRelative<>(), aggregation::SumThenNormalize(),
+      trainer::OnlineInputs<SeededPulls>{.policy = bandit,
+                                         .generator = pulls,
+                                         .prompts = prompts,
+                                         .rewards = {{reward, 2.0}},
+                                         .evaluation_prompts = {prompts.begin(), prompts.begin() + 3},
+                                         .sync = sync::SharedWeights([&] { told += 'p'; }, [&] { told += 't'; })});
   // 6 prompts, 2 per step: three steps an epoch.
   CHECK(trainer.config().steps_per_epoch == 3.0);
   trainer.run();
@@ -84,6 +101,7 @@ TEST_CASE("an online run logs, evaluates on its held-out prompts and counts epoc
   CHECK(evaluations == 3);  // before the first step, after steps 3 and 6
   CHECK(after > before);    // evaluations draw the same random numbers
   CHECK(told == "ptptptptptptp");
+  CHECK(pulls.seen == "etttettte");  // evaluations share no random number with training
   fs::remove_all(folder);
 }
 

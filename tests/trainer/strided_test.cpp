@@ -26,11 +26,23 @@ std::vector<data::Document> documents(std::size_t count) {
   return out;
 }
 
+// Remembers the seeds of the draws, one letter a call: of training, of evaluation.
+struct SeededBlocks : inference::BlockEngine {
+  using BlockEngine::BlockEngine;
+  std::string seen = {};
+
+  inference::BlockSamples generate(const inference::BlockRequest& request, const inference::SamplingConfig& sampling,
+                                   inference::DrawKey key) {
+    seen += key.seed == 7 ? 't' : key.seed == ~std::uint64_t{7} ? 'e' : '?';
+    return BlockEngine::generate(request, sampling, key);
+  }
+};
+
 struct Run {
   std::shared_ptr<model::Decoder> policy =
       model::random_decoder(model::parse_hf_config(support::small_config("qwen3"), "test"), 3);
   std::shared_ptr<model::Policy> frozen = policy->frozen_copy();
-  inference::BlockEngine engine{policy->config(), policy->weights()};
+  SeededBlocks engine{policy->config(), policy->weights()};
   std::vector<std::vector<data::Json>> lines;
 
   run::Outcome train(const std::filesystem::path& directory, std::int64_t steps,
@@ -42,7 +54,8 @@ struct Run {
                            .generate_max_len = 2,
                            .samples = 3,
                            .micro_batch_size = 2,
-                           .gradient_accumulation_steps = 2};
+                           .gradient_accumulation_steps = 2,
+                           .seed = 7};
     config.run.trainer.schedule = {.name = "constant", .learning_rate = 0.01, .total_steps = 4};
     config.run.trainer.loop.max_steps = steps;
     config.run.trainer.loop.output_dir = directory;
@@ -50,11 +63,11 @@ struct Run {
     config.run.trainer.loop.save = run::Cadence::steps(2);
     if (held_out > 0) config.run.trainer.loop.eval = run::Cadence::steps(2);
     config.run.trainer.loop.resume_from_checkpoint = resume;
-    trainer::StridedInputs<inference::BlockEngine> inputs{.policy = policy,
-                                                          .generator = engine,
-                                                          .documents = documents(7),
-                                                          .network = {frozen, {1, 2}},
-                                                          .evaluation = documents(held_out)};
+    trainer::StridedInputs<SeededBlocks> inputs{.policy = policy,
+                                                .generator = engine,
+                                                .documents = documents(7),
+                                                .network = {frozen, {1, 2}},
+                                                .evaluation = documents(held_out)};
     inputs.on_documents = [file = trainer::RolloutsFile(directory)](
                               std::int64_t step, const std::vector<sampler::StridedDocument>& shown) mutable {
       std::vector<data::Json> records;
@@ -92,4 +105,5 @@ TEST_CASE("held-out documents are evaluated, every one, with draws of their own"
   const std::string metrics = read(directory.path() / "metrics.jsonl");
   CHECK(metrics.find("eval_ebft/alignment") != std::string::npos);
   CHECK(metrics.find("eval_loss") != std::string::npos);
+  CHECK(run.engine.seen == std::string(8, 't') + std::string(5, 'e'));
 }
