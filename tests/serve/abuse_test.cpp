@@ -168,11 +168,13 @@ TEST_CASE("others are answered whatever one asks for") {
          "{% set s = 'a' * 500000 %}{% set t = s ~ 'b' %}{% for i in range(9999) %}{% for j in range(9999) %}"
          "{% if t in s %}{% endif %}{% endfor %}{% endfor %}"}};
     for (int i = 0; i < 6; ++i) busy.push_back(bench.begin("/v1/chat/completions", body.dump()));
+    CHECK(busy.size() == 6);
   }
   SECTION("texts of many megabytes") {
     std::string text;
     while (text.size() < (std::size_t{6} << 20U)) text += "some words and 12345 numbers ";
     for (int i = 0; i < 5; ++i) busy.push_back(bench.begin("/tokenize", Json{{"prompt", text}}.dump()));
+    CHECK(busy.size() == 5);
   }
   SECTION("a list of prompts, a thousand completions, sequences") {
     Json prompts = Json::array();
