@@ -28,7 +28,7 @@ model::DecoderConfig shape(const std::string& name) {
   model::DecoderConfig c;
   c.model_type = "llama";
   c.max_position_embeddings = 2048;
-  c.rms_norm_eps = 1e-5;
+  c.norm.epsilon = 1e-5;
   c.tied_embeddings = true;
   if (name == "tiny") {
     c.vocab_size = 512, c.hidden_size = 128, c.intermediate_size = 384, c.layers = 4;
@@ -36,7 +36,7 @@ model::DecoderConfig shape(const std::string& name) {
   } else {  // SmolLM2-135M
     c.vocab_size = 49152, c.hidden_size = 576, c.intermediate_size = 1536, c.layers = 30;
     c.heads = 9, c.kv_heads = 3, c.head_dim = 64;
-    c.rope.theta = 100000.0;
+    c.ropes[0].theta = 100000.0;
   }
   return c;
 }
@@ -50,8 +50,8 @@ model::DecoderWeights weights_of(const model::DecoderConfig& c, at::ScalarType d
   w.embedding = matrix(c.vocab_size, c.hidden_size);
   for (std::int64_t l = 0; l < c.layers; ++l) {
     model::LayerWeights layer;
-    layer.input_norm = at::ones({c.hidden_size}, dtype);
-    layer.post_attention_norm = at::ones({c.hidden_size}, dtype);
+    layer.attention_norm = at::ones({c.hidden_size}, dtype);
+    layer.mlp_norm = at::ones({c.hidden_size}, dtype);
     layer.q_proj.weight = matrix(c.heads * c.head_dim, c.hidden_size);
     layer.k_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
     layer.v_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
@@ -109,7 +109,7 @@ class PlainDecoder {
       values_.push_back(at::zeros({batch, c_.kv_heads, length, c_.head_dim}));
     }
     const at::Tensor inverse =
-        at::pow(c_.rope.theta, -at::arange(0, c_.head_dim, 2) / static_cast<double>(c_.head_dim));
+        at::pow(c_.ropes[0].theta, -at::arange(0, c_.head_dim, 2) / static_cast<double>(c_.head_dim));
     const at::Tensor angle = at::arange(length).unsqueeze(1) * inverse;
     cos_ = at::cat({angle, angle}, 1).cos();
     sin_ = at::cat({angle, angle}, 1).sin();
@@ -122,18 +122,18 @@ class PlainDecoder {
     const at::Tensor c = cos_.slice(0, begin, end), s = sin_.slice(0, begin, end);
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const model::LayerWeights& layer = w_.layers[l];
-      const at::Tensor h = at::rms_norm(x, {c_.hidden_size}, layer.input_norm, c_.rms_norm_eps);
+      const at::Tensor h = at::rms_norm(x, {c_.hidden_size}, layer.attention_norm, c_.norm.epsilon);
       const at::Tensor q = rotate(heads(at::linear(h, layer.q_proj.weight), c_.heads), c, s);
       keys_[l].slice(2, begin, end).copy_(rotate(heads(at::linear(h, layer.k_proj.weight), c_.kv_heads), c, s));
       values_[l].slice(2, begin, end).copy_(heads(at::linear(h, layer.v_proj.weight), c_.kv_heads));
       const at::Tensor a = at::scaled_dot_product_attention(q, keys_[l].slice(2, 0, end), values_[l].slice(2, 0, end),
                                                             {}, 0.0, t > 1, std::nullopt, true);
       x = x + at::linear(a.transpose(1, 2).reshape({batch_, t, -1}), layer.o_proj.weight);
-      const at::Tensor g = at::rms_norm(x, {c_.hidden_size}, layer.post_attention_norm, c_.rms_norm_eps);
+      const at::Tensor g = at::rms_norm(x, {c_.hidden_size}, layer.mlp_norm, c_.norm.epsilon);
       x = x + at::linear(at::silu(at::linear(g, layer.gate_proj.weight)) * at::linear(g, layer.up_proj.weight),
                          layer.down_proj.weight);
     }
-    const at::Tensor last = at::rms_norm(x.select(1, t - 1), {c_.hidden_size}, w_.final_norm, c_.rms_norm_eps);
+    const at::Tensor last = at::rms_norm(x.select(1, t - 1), {c_.hidden_size}, w_.final_norm, c_.norm.epsilon);
     return at::multinomial(at::linear(last, w_.lm_head).softmax(-1), 1);
   }
 

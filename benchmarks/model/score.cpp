@@ -99,9 +99,9 @@ Tensor plain_score(const model::Decoder& policy, const Batch& batch) {
     mask[r].narrow(0, 0, static_cast<std::int64_t>(batch.completions[r].size())).fill_(1);
   }
   const auto norm = [&](const Tensor& x, const Tensor& weight) {
-    return weight * (x * (x.pow(2).mean(-1, true) + c.rms_norm_eps).rsqrt());
+    return weight * (x * (x.pow(2).mean(-1, true) + c.norm.epsilon).rsqrt());
   };
-  const Tensor inverse = model::rope_frequencies(c.rope, c.head_dim);
+  const Tensor inverse = model::rope_frequencies(c.ropes[0], c.head_dim);
   const Tensor angle = at::outer(at::arange(length, at::kFloat), inverse).repeat({1, 2});  // [L, D]
   const Tensor cosine = angle.cos(), sine = angle.sin();
   const auto rotate = [&](const Tensor& x) {
@@ -110,7 +110,7 @@ Tensor plain_score(const model::Decoder& policy, const Batch& batch) {
   };
   Tensor x = at::embedding(w.embedding, ids);
   for (const auto& layer : w.layers) {
-    const Tensor n = norm(x, layer.input_norm);
+    const Tensor n = norm(x, layer.attention_norm);
     const auto heads = [&](const model::Linear& map, std::int64_t count) {
       return at::linear(n, map.weight).view({rows, length, count, c.head_dim}).transpose(1, 2);
     };
@@ -118,7 +118,7 @@ Tensor plain_score(const model::Decoder& policy, const Batch& batch) {
         at::scaled_dot_product_attention(rotate(heads(layer.q_proj, c.heads)), rotate(heads(layer.k_proj, c.kv_heads)),
                                          heads(layer.v_proj, c.kv_heads), {}, 0.0, true, std::nullopt, true);
     x = x + at::linear(attended.transpose(1, 2).reshape({rows, length, -1}), layer.o_proj.weight);
-    const Tensor u = norm(x, layer.post_attention_norm);
+    const Tensor u = norm(x, layer.mlp_norm);
     x = x + at::linear(at::silu(at::linear(u, layer.gate_proj.weight)) * at::linear(u, layer.up_proj.weight),
                        layer.down_proj.weight);
   }

@@ -318,10 +318,10 @@ class Plain {
     const std::int64_t rows = ids.size(0), length = ids.size(1);
     const auto [mask, positions] = layout(steps);
     const auto norm = [&](const Tensor& x, const Tensor& weight) {
-      return weight * (x * (x.pow(2).mean(-1, true) + c.rms_norm_eps).rsqrt());
+      return weight * (x * (x.pow(2).mean(-1, true) + c.norm.epsilon).rsqrt());
     };
     const Tensor angle =
-        at::outer(positions.to(at::kFloat), model::rope_frequencies(c.rope, c.head_dim)).repeat({1, 2});
+        at::outer(positions.to(at::kFloat), model::rope_frequencies(c.ropes[0], c.head_dim)).repeat({1, 2});
     const Tensor cosine = angle.cos(), sine = angle.sin();
     const auto rotate = [&](const Tensor& x) {
       const auto halves = x.chunk(2, -1);
@@ -331,7 +331,7 @@ class Plain {
     Tensor x = at::embedding(w.embedding, ids);
     if (taps != nullptr) taps->push_back(x);
     for (const auto& layer : w.layers) {
-      const Tensor n = norm(x, layer.input_norm);
+      const Tensor n = norm(x, layer.attention_norm);
       const auto heads = [&](const model::Linear& map, std::int64_t count) {
         return at::linear(n, map.weight).view({rows, length, count, c.head_dim}).transpose(1, 2);
       };
@@ -340,7 +340,7 @@ class Plain {
                                                                spread(rotate(heads(layer.k_proj, c.kv_heads))),
                                                                spread(heads(layer.v_proj, c.kv_heads)), mask);
       x = x + at::linear(attended.transpose(1, 2).reshape({rows, length, -1}), layer.o_proj.weight);
-      const Tensor u = norm(x, layer.post_attention_norm);
+      const Tensor u = norm(x, layer.mlp_norm);
       x = x + at::linear(at::silu(at::linear(u, layer.gate_proj.weight)) * at::linear(u, layer.up_proj.weight),
                          layer.down_proj.weight);
       if (taps != nullptr) taps->push_back(x);

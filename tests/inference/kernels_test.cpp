@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -625,6 +626,13 @@ TEST_CASE("norm, activation and sum are their formulas at any length") {
         REQUIRE(
             gate[j] ==
             Approx(before[j] / (1.0 + std::exp(-static_cast<double>(before[j]))) * w[j]).epsilon(1e-5).margin(1e-7));
+      gate = before;
+      kernels->gelu_tanh_multiply(gate.data(), w.data(), n);
+      for (std::size_t j = 0; j < gate.size(); ++j) {
+        const double v = before[j], y = std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v);
+        // Of large negative v the sum 1 + tanh(y) has no digits left: σ(2y) has.
+        REQUIRE(gate[j] == Approx(v / (1.0 + std::exp(-2.0 * y)) * w[j]).epsilon(1e-5).margin(1e-7));
+      }
       std::vector<float> sums = x;
       sums.push_back(5.0f);
       kernels->add(sums.data(), w.data(), n);

@@ -79,7 +79,7 @@ TEST_CASE("the engine is a generator") { STATIC_REQUIRE(inference::Generator<Loc
 TEST_CASE("greedy decoding is the argmax of whole forward passes, for every architecture") {
   for (const std::string type : {"llama", "qwen2", "qwen3", "biases", "odd"}) {
     model::DecoderConfig config = reference::tiny(type);
-    if (type == "biases") config.output_bias = config.mlp_bias = config.qkv_bias = true;
+    if (type == "biases") config.specs[0].output_bias = config.specs[0].mlp_bias = config.specs[0].qkv_bias = true;
     if (type == "odd") {  // dimensions that fit no vector width
       config.head_dim = 10;
       config.hidden_size = 37;
@@ -325,7 +325,7 @@ TEST_CASE(
   widen(job.weights.lm_head);
   widen(job.weights.final_norm);
   for (model::LayerWeights& layer : job.weights.layers) {
-    for (at::Tensor* t : {&layer.input_norm, &layer.post_attention_norm, &layer.q_norm, &layer.k_norm}) widen(*t);
+    for (at::Tensor* t : {&layer.attention_norm, &layer.mlp_norm, &layer.q_norm, &layer.k_norm}) widen(*t);
     for (model::Linear* l : {&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.gate_proj,
                              &layer.up_proj, &layer.down_proj}) {
       widen(l->weight);

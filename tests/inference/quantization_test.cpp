@@ -153,7 +153,7 @@ TEST_CASE("adapters over one base share its weights in 8 bits while somebody has
   map.lora.scale = 0.5;
   adapted.layers[1].q_proj.weight = adapted.layers[1].q_proj.weight.clone();
   auto other = engine.view(adapted);
-  const auto at = [](const auto& view, std::size_t layer) { return view_of(view).layers[layer].q.packed; };
+  const auto at = [](const auto& view, std::size_t layer) { return view_of(view).layers[layer].q_proj.packed; };
   CHECK(at(base, 0) != nullptr);
   CHECK(at(base, 0) == at(other, 0));
   CHECK(at(base, 1) != at(other, 1));
@@ -177,8 +177,8 @@ TEST_CASE("packed weights in bfloat16 give log-probs to rounding, and no neighbo
   alone.max_slots = 1, alone.prefill_rows = 3, alone.threads = 1;
   CHECK(same(job.run(alone), drawn));
   inference::DecoderEngine engine(job.config, packed);
-  CHECK((view_of(engine.view(job.weights)).layers[0].down.packed != nullptr) == inference::packs_bfloat16());
-  CHECK(view_of(inference::DecoderEngine(job.config).view(job.weights)).layers[0].down.packed == nullptr);
+  CHECK((view_of(engine.view(job.weights)).layers[0].down_proj.packed != nullptr) == inference::packs_bfloat16());
+  CHECK(view_of(inference::DecoderEngine(job.config).view(job.weights)).layers[0].down_proj.packed == nullptr);
   inference::LocalEngine plain(job.config, job.weights,
                                {.cache_element = packed.for_weights(job.weights).cache_element});
   double apart = 0, count = 0;

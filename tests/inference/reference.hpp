@@ -29,10 +29,9 @@ inline DecoderConfig tiny(const std::string& type = "llama") {
   c.kv_heads = 2;
   c.head_dim = 8;
   c.max_position_embeddings = 160;
-  c.rms_norm_eps = 1e-5;
-  c.rope.theta = 10000.0;
-  c.qkv_bias = type == "qwen2";
-  c.qk_norm = type == "qwen3";
+  c.norm.epsilon = 1e-5;
+  c.specs[0].qkv_bias = type == "qwen2";
+  c.specs[0].head_norm = type == "qwen3";
   c.tied_embeddings = type != "llama";
   return c;
 }
@@ -50,8 +49,8 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
   w.embedding = at::randn({c.vocab_size, c.hidden_size}).to(dtype);
   for (std::int64_t l = 0; l < c.layers; ++l) {
     rlalgo::model::LayerWeights layer;
-    layer.input_norm = vector(c.hidden_size, 1.0, 0.1);
-    layer.post_attention_norm = vector(c.hidden_size, 1.0, 0.1);
+    layer.attention_norm = vector(c.hidden_size, 1.0, 0.1);
+    layer.mlp_norm = vector(c.hidden_size, 1.0, 0.1);
     layer.q_proj.weight = matrix(c.heads * c.head_dim, c.hidden_size);
     layer.k_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
     layer.v_proj.weight = matrix(c.kv_heads * c.head_dim, c.hidden_size);
@@ -59,14 +58,15 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
     layer.gate_proj.weight = matrix(c.intermediate_size, c.hidden_size);
     layer.up_proj.weight = matrix(c.intermediate_size, c.hidden_size);
     layer.down_proj.weight = matrix(c.hidden_size, c.intermediate_size);
-    if (c.qkv_bias)
+    const rlalgo::model::LayerSpec& spec = c.spec(l);
+    if (spec.qkv_bias)
       for (auto* linear : {&layer.q_proj, &layer.k_proj, &layer.v_proj})
         linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
-    if (c.output_bias) layer.o_proj.bias = vector(c.hidden_size, 0.0, 0.5);
-    if (c.mlp_bias)
+    if (spec.output_bias) layer.o_proj.bias = vector(c.hidden_size, 0.0, 0.5);
+    if (spec.mlp_bias)
       for (auto* linear : {&layer.gate_proj, &layer.up_proj, &layer.down_proj})
         linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
-    if (c.qk_norm) {
+    if (spec.head_norm) {
       layer.q_norm = vector(c.head_dim, 1.0, 0.2);
       layer.k_norm = vector(c.head_dim, 1.0, 0.2);
     }
@@ -105,24 +105,24 @@ inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w,
   at::Tensor x = w.embedding.to(at::kDouble).index_select(0, index);
   const at::Tensor mask = at::full({t, t}, -INFINITY, at::kDouble).triu(1);
   for (const auto& layer : w.layers) {
-    const at::Tensor h = rms_norm(x, layer.input_norm, c.rms_norm_eps);
+    const at::Tensor h = rms_norm(x, layer.attention_norm, c.norm.epsilon);
     at::Tensor q = linear(layer.q_proj, h).view({t, c.heads, c.head_dim});
     at::Tensor k = linear(layer.k_proj, h).view({t, c.kv_heads, c.head_dim});
     at::Tensor v = linear(layer.v_proj, h).view({t, c.kv_heads, c.head_dim});
-    if (c.qk_norm) {
-      q = rms_norm(q, layer.q_norm, c.rms_norm_eps);
-      k = rms_norm(k, layer.k_norm, c.rms_norm_eps);
+    if (c.spec(0).head_norm) {
+      q = rms_norm(q, layer.q_norm, c.norm.epsilon);
+      k = rms_norm(k, layer.k_norm, c.norm.epsilon);
     }
-    q = rotate(q, c.rope.theta).transpose(0, 1);
-    k = rotate(k, c.rope.theta).transpose(0, 1).repeat_interleave(c.heads / c.kv_heads, 0);
+    q = rotate(q, c.ropes[0].theta).transpose(0, 1);
+    k = rotate(k, c.ropes[0].theta).transpose(0, 1).repeat_interleave(c.heads / c.kv_heads, 0);
     v = v.transpose(0, 1).repeat_interleave(c.heads / c.kv_heads, 0);
     const at::Tensor p = (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(c.head_dim)) + mask).softmax(-1);
     x = x + linear(layer.o_proj, p.matmul(v).transpose(0, 1).reshape({t, c.heads * c.head_dim}));
-    const at::Tensor g = rms_norm(x, layer.post_attention_norm, c.rms_norm_eps);
+    const at::Tensor g = rms_norm(x, layer.mlp_norm, c.norm.epsilon);
     const at::Tensor gate = linear(layer.gate_proj, g);
     x = x + linear(layer.down_proj, gate * gate.sigmoid() * linear(layer.up_proj, g));
   }
-  return rms_norm(x, w.final_norm, c.rms_norm_eps).matmul(w.lm_head.to(at::kDouble).t());
+  return rms_norm(x, w.final_norm, c.norm.epsilon).matmul(w.lm_head.to(at::kDouble).t());
 }
 
 }  // namespace reference

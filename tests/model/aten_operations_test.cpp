@@ -58,9 +58,9 @@ TEST_CASE("every operation runs on a device without memory") {
   CHECK(gradients.q.sizes() == q.sizes());
   CHECK(gradients.v.sizes() == k.sizes());
   const auto w = at::empty({6}, meta);
-  const auto normed = operations.rms_norm(q, w, 1e-5);
+  const auto normed = operations.rms_norm(q, w, {1e-5});
   CHECK(normed.scale.sizes() == at::IntArrayRef{720});
-  CHECK(operations.rms_norm_backward(q, q, w, normed.scale, {}, w.clone()).sizes() == q.sizes());
+  CHECK(operations.rms_norm_backward(q, q, w, {1e-5}, normed.scale, {}, w.clone()).sizes() == q.sizes());
   const auto index = at::empty({3}, meta.dtype(at::kLong));
   CHECK(operations.rows(q, index).sizes() == at::IntArrayRef{3, 4, 6});
   CHECK(operations.dropout(q, {.probability = 0.5}).is_meta());

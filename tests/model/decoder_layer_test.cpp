@@ -1,5 +1,6 @@
 #include <rlalgo/model/decoder_layer.hpp>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -37,17 +38,20 @@ struct Setup {
     tree.positions = {0, 1, 2, 3, 4, 5, 4, 5, 6};
     tree.ids.assign(9, 0);
     layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
-    rope = model::rope_table(model::rope_frequencies(config.rope, config.head_dim), tree.positions);
+    layout.scale = config.spec(0).score_scale;
+    rope = model::rope_table(model::rope_frequencies(config.ropes[0], config.head_dim), tree.positions);
   }
-  [[nodiscard]] model::LayerContext context() const { return {config, operations, layout, rope}; }
+  [[nodiscard]] model::LayerContext context() const { return {config, config.spec(0), operations, layout, &rope}; }
 };
 
 // The layer from differentiable ATen operations.
 at::Tensor reference(const Setup& s, const at::Tensor& x) {
   const auto& c = s.config;
   const auto& w = s.weights.layers[0];
+  const auto& spec = c.spec(0);
   const auto norm = [&](const at::Tensor& t, const at::Tensor& weight) {
-    return t * (t.square().mean(-1, true) + c.rms_norm_eps).rsqrt() * weight;
+    if (!weight.defined()) return t;
+    return t * (t.square().mean(-1, true) + c.norm.epsilon).rsqrt() * (c.norm.unit_offset ? weight + 1.0 : weight);
   };
   const auto map = [](const at::Tensor& t, const model::Linear& l) {
     return at::linear(t, l.weight, l.bias.defined() ? std::optional(l.bias) : std::nullopt);
@@ -57,14 +61,17 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
     const auto halves = t.chunk(2, -1);
     return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
   };
-  const auto n = norm(x, w.input_norm);
+  const auto n = norm(x, w.attention_norm);
   auto q = map(n, w.q_proj).view({-1, c.heads, c.head_dim}), k = map(n, w.k_proj).view({-1, c.kv_heads, c.head_dim});
   const auto v = map(n, w.v_proj).view({-1, c.kv_heads, c.head_dim});
-  if (c.qk_norm) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
-  const auto attended = model::attention(rotate(q), rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
-  const auto m = x + map(attended, w.o_proj);
-  const auto u = norm(m, w.post_attention_norm);
-  return m + map(at::silu(map(u, w.gate_proj)) * map(u, w.up_proj), w.down_proj);
+  if (spec.head_norm) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+  // model::attention() divides scores by √D
+  const double stretch = spec.score_scale != 0.0 ? spec.score_scale * std::sqrt(static_cast<double>(c.head_dim)) : 1.0;
+  const auto attended = model::attention(rotate(q) * stretch, rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
+  const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm);
+  const auto u = norm(m, w.mlp_norm), gate = map(u, w.gate_proj);
+  const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
+  return m + norm(map(active * map(u, w.up_proj), w.down_proj), w.mlp_output_norm);
 }
 
 }  // namespace
@@ -72,7 +79,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
-  for (const char* type : {"llama", "qwen2", "qwen3"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

@@ -14,6 +14,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/tree_builder.hpp>
+#include <rlalgo/tensor/threads.hpp>
 
 #include <support/catch.hpp>
 #include <support/decoders.hpp>
@@ -25,8 +26,9 @@ using rlalgo::support::raised_by;
 
 namespace {
 
-const std::vector<std::string> architectures = {"llama",   "llama3_rope",  "qwen2",         "qwen3",     "mistral",
-                                                "smollm3", "qwen2_window", "llama_dynamic", "qwen3_yarn"};
+const std::vector<std::string> architectures = {"llama",      "llama3_rope", "qwen2",        "qwen3",
+                                                "mistral",    "smollm3",     "qwen2_window", "llama_dynamic",
+                                                "qwen3_yarn", "gemma3",      "gemma3_v5"};
 
 std::unique_ptr<model::Decoder> golden(const std::string& name, at::ScalarType type) {
   return model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name, type);
@@ -80,7 +82,7 @@ std::unique_ptr<model::Decoder> without_memory(const model::Decoder& policy) {
     const bool tied = weights.lm_head.is_same(weights.embedding);
     model::visit_weights(policy.config(), weights,
                          [&](const std::string&, at::Tensor& value, const auto&, model::WeightRole) { move(value); });
-    model::visit_loras(weights, [&](const std::string&, model::Lora& lora, const at::Tensor&) {
+    model::visit_loras(policy.config(), weights, [&](const std::string&, model::Lora& lora, const at::Tensor&) {
       move(lora.a);
       move(lora.b);
       move(lora.magnitude);
@@ -97,17 +99,24 @@ std::unique_ptr<model::Decoder> without_memory(const model::Decoder& policy) {
 // The residual stream of one pass, straight from the layers: [layers + 1] as transformers numbers them.
 std::vector<at::Tensor> hidden_states(const model::Decoder& policy, const model::TokenTree& tree) {
   const c10::NoGradGuard no_grad;
+  // ATen's products of float64 depend on the number of threads.
+  const auto limit = tensor::ThreadLimit::of_products(policy.product_flops(tree.tokens()));
   const auto& c = policy.config();
   const auto& ops = model::operations_for(at::kCPU);
-  const auto rope = model::rope_table(policy.rope_frequencies_table(), tree.positions, c.rope.attention_factor);
-  std::vector<at::Tensor> out = {policy.weights().embedding.detach().index_select(0, at::tensor(tree.ids))};
+  std::vector<model::RopeTable> ropes;
+  for (std::size_t i = 0; i < c.ropes.size(); ++i)
+    ropes.push_back(model::rope_table(policy.rope_frequencies_table()[i], tree.positions, c.ropes[i].attention_factor));
+  const auto embedded = policy.weights().embedding.detach().index_select(0, at::tensor(tree.ids));
+  std::vector<at::Tensor> out = {embedded * model::embedding_scale(c, embedded.scalar_type())};
   for (std::size_t i = 0; i < policy.weights().layers.size(); ++i) {
-    const auto kind = c.layer_kind(i);
-    const auto layout = ops.lay_out(model::plan_attention(tree, kind.window), at::kCPU);
-    out.push_back(model::layer_forward({c, ops, layout, rope, {}, kind.rotary}, policy.weights().layers[i], out.back(),
-                                       {}, nullptr));
+    const auto& spec = c.spec(static_cast<std::int64_t>(i));
+    auto layout = ops.lay_out(model::plan_attention(tree, spec.window), at::kCPU);
+    layout.scale = spec.score_scale;
+    const auto* rope = spec.rotary() ? &ropes[static_cast<std::size_t>(spec.rope)] : nullptr;
+    out.push_back(
+        model::layer_forward({c, spec, ops, layout, rope}, policy.weights().layers[i], out.back(), {}, nullptr));
   }
-  out.back() = ops.rms_norm(out.back(), policy.weights().final_norm, c.rms_norm_eps).value;
+  out.back() = ops.rms_norm(out.back(), policy.weights().final_norm, c.norm).value;
   return out;
 }
 
@@ -122,7 +131,9 @@ class Shards : public model::LayerGate {
       const auto keep = [&](const at::Tensor& x) {
         if (x.defined()) held.push_back({x.detach(), x.detach().clone(), x});
       };
-      for (const auto& x : {layer.input_norm, layer.q_norm, layer.k_norm, layer.post_attention_norm}) keep(x);
+      for (const auto& x : {layer.attention_norm, layer.q_norm, layer.k_norm, layer.attention_output_norm,
+                            layer.mlp_norm, layer.mlp_output_norm})
+        keep(x);
       for (const auto* map : {&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj, &layer.gate_proj,
                               &layer.up_proj, &layer.down_proj})
         for (const auto& x : {map->weight, map->bias, map->lora.a, map->lora.b, map->lora.magnitude}) keep(x);
@@ -249,7 +260,7 @@ TEST_CASE("the whole decoder runs on a device without memory: forward, head, bac
 
 TEST_CASE("features are the residual stream of the full pass, in the order that was asked for") {
   const auto tree = shared_tree();
-  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window"}) {
+  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window", "gemma3"}) {
     const auto policy = golden(name, at::kDouble);
     const std::int64_t n = policy->config().layers;
     const auto expected = hidden_states(*policy, tree);

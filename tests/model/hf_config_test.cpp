@@ -35,9 +35,10 @@ const Json llama = rlalgo::support::small_config("llama"), qwen2 = rlalgo::suppo
 
 TEST_CASE("architectures differ in biases, head norms and ties") {
   const auto l = parse(llama), q2 = parse(qwen2), q3 = parse(qwen3);
-  CHECK((l.qkv_bias && l.output_bias && l.mlp_bias && !l.qk_norm && l.tied_embeddings));
-  CHECK((q2.qkv_bias && !q2.output_bias && !q2.mlp_bias && !q2.qk_norm && q2.tied_embeddings));
-  CHECK((!q3.qkv_bias && !q3.output_bias && !q3.mlp_bias && q3.qk_norm && !q3.tied_embeddings));
+  const auto &ls = l.spec(0), &q2s = q2.spec(0), &q3s = q3.spec(0);
+  CHECK((ls.qkv_bias && ls.output_bias && ls.mlp_bias && !ls.head_norm && l.tied_embeddings));
+  CHECK((q2s.qkv_bias && !q2s.output_bias && !q2s.mlp_bias && !q2s.head_norm && q2.tied_embeddings));
+  CHECK((!q3s.qkv_bias && !q3s.output_bias && !q3s.mlp_bias && q3s.head_norm && !q3.tied_embeddings));
   CHECK(l.head_dim == 6);
   CHECK(l.kv_heads == 2);
 }
@@ -54,8 +55,8 @@ TEST_CASE("missing fields take the defaults of transformers; null counts as miss
   CHECK(c.model_type == "llama");
   CHECK(c.kv_heads == 3);
   CHECK(c.head_dim == 4);
-  CHECK(c.rms_norm_eps == 1e-6);
-  CHECK(c.rope.theta == 10000.0);
+  CHECK(c.norm.epsilon == 1e-6);
+  CHECK(c.ropes[0].theta == 10000.0);
   CHECK_FALSE(c.tied_embeddings);
   json["architectures"] = {"Qwen3ForCausalLM"};
   CHECK(parse(json).head_dim == 128);
@@ -85,7 +86,7 @@ TEST_CASE("RoPE is read in the old and the new spelling") {
   for (const auto& json :
        {old, with(with(llama, "rope_theta", 500000.0), "rope_scaling", with(scaling, "rope_type", "llama3")),
         current}) {
-    const auto rope = parse(json).rope;
+    const auto rope = parse(json).ropes[0];
     CHECK(rope.kind == model::RopeConfig::Kind::llama3);
     CHECK(rope.theta == 500000.0);
     CHECK(rope.factor == 8.0);
@@ -93,23 +94,23 @@ TEST_CASE("RoPE is read in the old and the new spelling") {
     CHECK(rope.original_max_position_embeddings == 64.0);
   }
   old["rope_scaling"].erase("original_max_position_embeddings");
-  CHECK(parse(old).rope.original_max_position_embeddings == 512.0);
-  CHECK(parse(with(llama, "rope_scaling", nullptr)).rope.kind == model::RopeConfig::Kind::standard);
-  CHECK(parse(with(llama, "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}})).rope.theta == 7.0);
+  CHECK(parse(old).ropes[0].original_max_position_embeddings == 512.0);
+  CHECK(parse(with(llama, "rope_scaling", nullptr)).ropes[0].kind == model::RopeConfig::Kind::standard);
+  CHECK(parse(with(llama, "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}})).ropes[0].theta == 7.0);
 
   CHECK(lacks(error(with(llama, "rope_scaling", {{"type", "longrope"}, {"factor", 2.0}})),
               {"model.12", "longrope", "rope_scaling"}) == "");
-  const auto linear = parse(with(llama, "rope_scaling", {{"type", "linear"}, {"factor", 2.0}})).rope;
+  const auto linear = parse(with(llama, "rope_scaling", {{"type", "linear"}, {"factor", 2.0}})).ropes[0];
   CHECK(linear.kind == model::RopeConfig::Kind::linear);
   CHECK(linear.factor == 2.0);
   // Dynamic scaling counts from max_position_embeddings whatever else is written.
   const auto dynamic = parse(with(llama, "rope_scaling",
                                   {{"type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 8}}))
-                           .rope;
+                           .ropes[0];
   CHECK(dynamic.original_max_position_embeddings == 512.0);
   const auto yarn =
       parse(with(llama, "rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}}))
-          .rope;
+          .ropes[0];
   CHECK(yarn.attention_factor == Approx(0.1 * std::log(4.0) + 1));
   CHECK(lacks(error(with(llama, "rope_scaling", {{"rope_type", "llama3"}})), {"model.9", "factor", "rope_scaling"}) ==
         "");
@@ -146,7 +147,7 @@ TEST_CASE("what would be computed wrongly is refused") {
   const auto windows = [](const Json& json) {
     std::vector<std::int64_t> out;
     const auto config = parse(json);
-    for (std::size_t i = 0; i < 2; ++i) out.push_back(config.layer_kind(i).window);
+    for (std::int64_t i = 0; i < 2; ++i) out.push_back(config.spec(i).window);
     return out;
   };
   using Windows = std::vector<std::int64_t>;

@@ -114,19 +114,22 @@ TEST_CASE("an adapted model scores like one whose weights are W + s·B A") {
     config.alpha_pattern = {{"down_proj", 7.0}};
     model::attach_lora(*policy, config, 1);
     const c10::NoGradGuard no_grad;
-    model::visit_loras(policy->weights(), [&](const std::string& path, const model::Lora& lora, const at::Tensor&) {
-      if (!lora.defined()) {
-        CHECK(path == "lm_head");
-        return;
-      }
-      const bool special = path == "model.layers.1.self_attn.q_proj";
-      const double r = special ? 2 : 3, alpha = path.ends_with("down_proj") ? 7 : 5;
-      CHECK(lora.a.size(0) == r);
-      CHECK(lora.scale == Approx(alpha / (rslora ? std::sqrt(r) : r)));
-      model::visit_loras(merged->weights(), [&](const std::string& other, const auto&, const at::Tensor& weight) {
-        if (other == path) at::Tensor(weight).add_(at::mm(lora.b, lora.a), lora.scale);
-      });
-    });
+    model::visit_loras(policy->config(), policy->weights(),
+                       [&](const std::string& path, const model::Lora& lora, const at::Tensor&) {
+                         if (!lora.defined()) {
+                           CHECK(path == "lm_head");
+                           return;
+                         }
+                         const bool special = path == "model.layers.1.self_attn.q_proj";
+                         const double r = special ? 2 : 3, alpha = path.ends_with("down_proj") ? 7 : 5;
+                         CHECK(lora.a.size(0) == r);
+                         CHECK(lora.scale == Approx(alpha / (rslora ? std::sqrt(r) : r)));
+                         model::visit_loras(merged->config(), merged->weights(),
+                                            [&](const std::string& other, const auto&, const at::Tensor& weight) {
+                                              if (other == path)
+                                                at::Tensor(weight).add_(at::mm(lora.b, lora.a), lora.scale);
+                                            });
+                       });
     CHECK(loss(*policy).item<double>() == Approx(loss(*merged).item<double>()).epsilon(1e-12));
     CHECK(loss(*policy->without_adapter()).item<double>() != Approx(loss(*policy).item<double>()));
   }

@@ -56,18 +56,21 @@ TEST_CASE("both versions agree on the norm and its gradients") {
   for (const auto type : dtypes) {
     for (const auto& shape : {std::vector<std::int64_t>{5, 12}, {4, 3, 7}, {0, 8}, {2, 1}}) {
       const auto x = at::randn(shape, type), w = at::randn({shape.back()}, type), grad = at::randn(shape, type);
-      const auto a = cpu.rms_norm(x, w, 1e-5), b = aten.rms_norm(x, w, 1e-5);
-      INFO(c10::toString(type) << " " << at::IntArrayRef(shape));
-      CHECK(agree(a.value, b.value));
-      CHECK(agree(a.scale, b.scale, type));
-      auto weight_a = at::ones_like(w), weight_b = at::ones_like(w);
-      CHECK(agree(cpu.rms_norm_backward(grad, x, w, a.scale, {}, weight_a),
-                  aten.rms_norm_backward(grad, x, w, a.scale, {}, weight_b)));
-      CHECK(agree(weight_a, weight_b));
-      auto residual = at::full(shape, 2.0, type);
-      const auto sum = aten.rms_norm_backward(grad, x, w, a.scale, residual, {});
-      CHECK(sum.is_same(residual));
-      CHECK(agree(cpu.rms_norm_backward(grad, x, w, a.scale, at::full(shape, 2.0, type), {}), residual));
+      for (const bool unit_offset : {false, true}) {
+        const model::NormSpec norm{1e-5, unit_offset};
+        const auto a = cpu.rms_norm(x, w, norm), b = aten.rms_norm(x, w, norm);
+        INFO(c10::toString(type) << " " << at::IntArrayRef(shape) << " offset " << unit_offset);
+        CHECK(agree(a.value, b.value));
+        CHECK(agree(a.scale, b.scale, type));
+        auto weight_a = at::ones_like(w), weight_b = at::ones_like(w);
+        CHECK(agree(cpu.rms_norm_backward(grad, x, w, norm, a.scale, {}, weight_a),
+                    aten.rms_norm_backward(grad, x, w, norm, a.scale, {}, weight_b)));
+        CHECK(agree(weight_a, weight_b));
+        auto residual = at::full(shape, 2.0, type);
+        const auto sum = aten.rms_norm_backward(grad, x, w, norm, a.scale, residual, {});
+        CHECK(sum.is_same(residual));
+        CHECK(agree(cpu.rms_norm_backward(grad, x, w, norm, a.scale, at::full(shape, 2.0, type), {}), residual));
+      }
     }
   }
 }
@@ -90,25 +93,31 @@ TEST_CASE("both versions agree on the rotation, forward and back") {
   aten.rotate(none, model::rope_table(inverse, {}), model::Rotation::forward);
 }
 
-TEST_CASE("both versions agree on SwiGLU and its gradients, in the place of its inputs") {
-  for (const auto type : dtypes) {
-    for (const std::int64_t n : {0, 1, 17, 33000}) {
-      const auto gate = at::randn({n}, type).mul(3), up = at::randn({n}, type), grad = at::randn({n}, type);
-      auto a = at::empty_like(gate), b = gate.clone();
-      cpu.swiglu(gate, up, a);
-      aten.swiglu(b, up, b);
-      INFO(c10::toString(type) << " " << n);
-      CHECK(agree(a, b));
-      CHECK(agree(a, at::silu(gate.to(at::kDouble)).mul(up).to(type)));
-      auto gate_a = gate.clone(), gate_b = gate.clone(), up_a = up.clone(), up_b = up.clone();
-      cpu.swiglu_backward(grad, gate_a, up_a);
-      aten.swiglu_backward(grad, gate_b, up_b);
-      CHECK(agree(gate_a, gate_b));
-      CHECK(agree(up_a, up_b));
-      const auto g = gate.to(at::kDouble).requires_grad_(), u = up.to(at::kDouble).requires_grad_();
-      at::silu(g).mul(u).backward(grad.to(at::kDouble));
-      CHECK(agree(gate_a, g.grad().to(type)));
-      CHECK(agree(up_a, u.grad().to(type)));
+TEST_CASE("both versions agree on gated activations and their gradients, in the place of their inputs") {
+  using model::Activation;
+  for (const auto act : {Activation::silu, Activation::gelu_tanh}) {
+    const auto formula = [&](const at::Tensor& x) {
+      return act == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
+    };
+    for (const auto type : dtypes) {
+      for (const std::int64_t n : {0, 1, 17, 33000}) {
+        const auto gate = at::randn({n}, type).mul(3), up = at::randn({n}, type), grad = at::randn({n}, type);
+        auto a = at::empty_like(gate), b = gate.clone();
+        cpu.gated(act, gate, up, a);
+        aten.gated(act, b, up, b);
+        INFO(c10::toString(type) << " " << n);
+        CHECK(agree(a, b));
+        CHECK(agree(a, formula(gate.to(at::kDouble)).mul(up).to(type)));
+        auto gate_a = gate.clone(), gate_b = gate.clone(), up_a = up.clone(), up_b = up.clone();
+        cpu.gated_backward(act, grad, gate_a, up_a);
+        aten.gated_backward(act, grad, gate_b, up_b);
+        CHECK(agree(gate_a, gate_b));
+        CHECK(agree(up_a, up_b));
+        const auto g = gate.to(at::kDouble).requires_grad_(), u = up.to(at::kDouble).requires_grad_();
+        formula(g).mul(u).backward(grad.to(at::kDouble));
+        CHECK(agree(gate_a, g.grad().to(type)));
+        CHECK(agree(up_a, u.grad().to(type)));
+      }
     }
   }
 }
@@ -120,15 +129,15 @@ TEST_CASE("the norm's gradients of many rows do not depend on the number of thre
     std::vector<at::Tensor> found;
     for (const int threads : {1, 3}) {
       at::set_num_threads(threads);
-      const auto out = cpu.rms_norm(x, w, 1e-5);
+      const auto out = cpu.rms_norm(x, w, {1e-5});
       auto weight = at::zeros_like(w);
-      found.push_back(cpu.rms_norm_backward(grad, x, w, out.scale, {}, weight));
+      found.push_back(cpu.rms_norm_backward(grad, x, w, {1e-5}, out.scale, {}, weight));
       found.push_back(weight);
     }
     CHECK(found[0].equal(found[2]));
     CHECK(found[1].equal(found[3]));
     auto weight = at::zeros_like(w);
-    (void)aten.rms_norm_backward(grad, x, w, aten.rms_norm(x, w, 1e-5).scale, {}, weight);
+    (void)aten.rms_norm_backward(grad, x, w, {1e-5}, aten.rms_norm(x, w, {1e-5}).scale, {}, weight);
     CHECK(agree(weight.div(30), found[1].div(30)));
   }
   at::set_num_threads(before);
@@ -165,8 +174,9 @@ TEST_CASE("both versions agree on attention over any forest, with grouped querie
     for (std::size_t f = 0; f < forests.size(); ++f) {
       const auto tree = tree_of(forests[f]);
       for (const std::int64_t window : {0, 5}) {
-        const auto a = cpu.lay_out(model::plan_attention(tree, window), at::kCPU);
-        const auto b = aten.lay_out(model::plan_attention(tree, window), at::kCPU);
+        auto a = cpu.lay_out(model::plan_attention(tree, window), at::kCPU);
+        auto b = aten.lay_out(model::plan_attention(tree, window), at::kCPU);
+        if (f % 2 == 1) a.scale = b.scale = 0.3;
         for (const auto& [heads, kv] : {std::pair{4, 2}, std::pair{3, 3}, std::pair{3, 1}}) {
           const auto make = [&](int h) { return at::randn({tree.tokens(), h, 5}, type); };
           const auto q = make(heads), k = make(kv), v = make(kv), grad = make(heads);

@@ -24,6 +24,13 @@ inline model::Json small_config(const std::string& model_type) {
                       {"tie_word_embeddings", model_type != "qwen3"},
                       {"eos_token_id", 2}};
   if (model_type == "llama") json["mlp_bias"] = json["attention_bias"] = true;
+  if (model_type == "gemma3_text") {
+    json["query_pre_attn_scalar"] = 9;
+    json["sliding_window"] = 5;
+    json["sliding_window_pattern"] = 2;
+    json["rope_local_base_freq"] = 30.0;
+    json["pad_token_id"] = nullptr;
+  }
   return json;
 }
 

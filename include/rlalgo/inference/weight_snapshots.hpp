@@ -103,7 +103,7 @@ class WeightSnapshots {
     model::visit_weights(config, weights,
                          [&](const std::string&, tensor::Tensor& value, const auto&, auto) { visit(value); });
     if (tied) weights.lm_head = weights.embedding;
-    model::visit_loras(weights, [&](const std::string&, model::Lora& lora, const tensor::Tensor&) {
+    model::visit_loras(config, weights, [&](const std::string&, model::Lora& lora, const tensor::Tensor&) {
       for (tensor::Tensor* value : {&lora.a, &lora.b, &lora.magnitude}) visit(*value);
     });
   }

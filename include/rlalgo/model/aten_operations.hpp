@@ -35,16 +35,17 @@ class AtenOperations : public Operations {
   RLALGO_INLINE void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
   [[nodiscard]] RLALGO_INLINE RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight,
-                                                     double epsilon) const override;
+                                                     const NormSpec& norm) const override;
 
   [[nodiscard]] RLALGO_INLINE Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                                       const Tensor& scale, Tensor grad_x,
+                                                       const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                        Tensor grad_weight) const override;
 
   RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
-  RLALGO_INLINE void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const override;
-  RLALGO_INLINE void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const override;
+  RLALGO_INLINE void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) const override;
+  RLALGO_INLINE void gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
+                                    const Tensor& up) const override;
 
   // Of every padded piece: the tokens of its places [B·L], the places that are no padding, and their tokens.
   [[nodiscard]] RLALGO_INLINE AttentionLayout lay_out(AttentionPlan plan, at::Device device) const override;
@@ -78,6 +79,7 @@ class AtenOperations : public Operations {
     bool masked = false;  // query i sees keys j > i + offset
     std::int64_t offset = 0;
     bool merge = false;
+    double scale = 0.0;  // of scores; 0 = 1/√D
   };
 
   template <class F>
@@ -90,14 +92,15 @@ class AtenOperations : public Operations {
         tokens = {0, 0, layout.tensors[next], layout.tensors[next + 1], layout.tensors[next + 2]};
         next += 3;
       }
-      f(Piece{.queries = tokens, .keys = tokens, .batch = batch, .causal = true});
+      f(Piece{.queries = tokens, .keys = tokens, .batch = batch, .causal = true, .scale = layout.scale});
     }
     for (const auto& c : layout.plan.cross)
       f(Piece{.queries = {c.query_begin, c.query_end - c.query_begin},
               .keys = {c.key_begin, c.key_end - c.key_begin},
               .masked = c.masked,
               .offset = c.offset,
-              .merge = true});
+              .merge = true,
+              .scale = layout.scale});
   }
 
   [[nodiscard]] static Tensor select(const Tensor& x, const Tensor& index);
@@ -140,7 +143,7 @@ class AtenOperations : public Operations {
   [[nodiscard]] AttentionOutput piece_forward(const Piece& piece, const Tensor& q, const Tensor& k,
                                               const Tensor& v) const;
 
-  // P = exp(S − ℓ):  ∂V = Pᵀ ∂o,  ∂S = P ∘ (∂o Vᵀ − ∂o·o),  ∂Q = ∂S K/√D,  ∂K = ∂Sᵀ Q/√D. With the merged o and ℓ this
+  // P = exp(S − ℓ):  ∂V = Pᵀ ∂o,  ∂S = P ∘ (∂o Vᵀ − ∂o·o),  ∂Q = c ∂S K,  ∂K = c ∂Sᵀ Q. With the merged o and ℓ this
   // is exactly the piece's share.
   [[nodiscard]] AttentionGradient piece_backward(const Piece& piece, const Tensor& grad, const Tensor& q,
                                                  const Tensor& k, const Tensor& v, const Tensor& log_sum,

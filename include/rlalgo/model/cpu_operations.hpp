@@ -24,16 +24,17 @@ class CpuOperations : public Operations {
   RLALGO_INLINE void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const override;
 
   [[nodiscard]] RLALGO_INLINE RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight,
-                                                     double epsilon) const override;
+                                                     const NormSpec& norm) const override;
 
   [[nodiscard]] RLALGO_INLINE Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                                       const Tensor& scale, Tensor grad_x,
+                                                       const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                        Tensor grad_weight) const override;
 
   RLALGO_INLINE void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const override;
 
-  RLALGO_INLINE void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const override;
-  RLALGO_INLINE void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const override;
+  RLALGO_INLINE void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) const override;
+  RLALGO_INLINE void gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
+                                    const Tensor& up) const override;
 
   [[nodiscard]] AttentionLayout lay_out(AttentionPlan plan, at::Device) const override { return {std::move(plan)}; }
 

@@ -1,4 +1,4 @@
-// A decoder-only language model (Llama, Mistral, Qwen2, Qwen3, SmolLM3) that scores token trees.
+// A decoder-only language model (of a family in detail/families.hpp) that scores token trees.
 //
 //   score:  hidden states at the target sources → log-prob head; never [N, V] logits
 //
@@ -48,7 +48,8 @@ class Decoder : public Policy {
   [[nodiscard]] const DecoderWeights& weights() const { return weights_; }
   [[nodiscard]] at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
   [[nodiscard]] at::Device device() const { return weights_.embedding.device(); }
-  [[nodiscard]] const Tensor& rope_frequencies_table() const { return frequencies_; }
+  // Of each rotation of the configuration.
+  [[nodiscard]] const std::vector<Tensor>& rope_frequencies_table() const { return frequencies_; }
 
   RLALGO_INLINE Scores score(const TokenTree& tree, const ScoreOptions& options) override;
 
@@ -158,7 +159,7 @@ class Decoder : public Policy {
     visit_weights(untied(), weights_, [&](const std::string& name, const Tensor& value, const auto&, WeightRole role) {
       visit(name, value, role);
     });
-    visit_loras(weights_, [&](const std::string& path, const Lora& lora, const Tensor&) {
+    visit_loras(config(), weights_, [&](const std::string& path, const Lora& lora, const Tensor&) {
       if (!lora.defined()) return;
       visit(path + ".lora_A.weight", lora.a, WeightRole::matrix);
       visit(path + ".lora_B.weight", lora.b, WeightRole::matrix);
@@ -192,13 +193,13 @@ class Decoder : public Policy {
   // Hidden states at each depth, [T, H] or as `rows` and `spread` say.
   [[nodiscard]] std::vector<Tensor> run(const TokenTree& tree, const Taps& taps);
 
-  // The rotation of a pass: that of its longest sequence. The last token of a row is not laid out, but it is part of
+  // The rotations of a pass: those of its longest sequence. The last token of a row is not laid out, but it is part of
   // the sequence.
-  [[nodiscard]] Tensor frequencies(const TokenTree& tree) const;
+  [[nodiscard]] std::vector<Tensor> frequencies(const TokenTree& tree) const;
 
   HfConfig hf_;
   DecoderWeights weights_;
-  Tensor frequencies_;  // [D/2] float32
+  std::vector<Tensor> frequencies_;  // of each rotation, [D/2] float32
   std::optional<Adapter> adapter_;
   bool checkpointing_ = false;
   bool embeddings_replaced_ = false;

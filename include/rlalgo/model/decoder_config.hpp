@@ -1,9 +1,12 @@
-// The shape of a decoder-only transformer (Llama, Mistral, Qwen2, Qwen3, SmolLM3), independent of how a file spells it.
+// The shape of a decoder-only transformer, independent of how a file spells it: its sizes, and of what its layers are made.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <rlalgo/model/layer_spec.hpp>
 
 namespace rlalgo::model {
 
@@ -19,16 +22,12 @@ struct RopeConfig {
   double beta_fast = 32.0, beta_slow = 1.0;          // yarn
   bool truncate = true;                              // yarn
   double attention_factor = 1.0;                     // cos and sin are multiplied by it (yarn)
-};
 
-// How a layer sees positions.
-struct LayerKind {
-  std::int64_t window = 0;  // a token sees itself and window − 1 tokens before it; 0 = all before it
-  bool rotary = true;       // false: queries and keys are not rotated
+  bool operator==(const RopeConfig&) const = default;
 };
 
 struct DecoderConfig {
-  std::string model_type;  // "llama", "mistral", "qwen2", "qwen3", "smollm3"
+  std::string model_type;  // of a family in detail/families.hpp: "llama", "qwen3", "gemma3_text", …
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -37,18 +36,15 @@ struct DecoderConfig {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
-  double rms_norm_eps = 1e-6;
-  bool qkv_bias = false;     // q_proj, k_proj, v_proj
-  bool output_bias = false;  // o_proj
-  bool mlp_bias = false;
-  bool qk_norm = false;  // RMS norm per head before the rotation (Qwen3)
+  NormSpec norm;                 // of all norms of the model
+  double embedding_scale = 1.0;  // what the input embedding gives is multiplied by it, rounded to the embedding's dtype
   bool tied_embeddings = false;
-  std::int64_t padding_id = -1;  // what this token feeds in trains no row of the input embedding; −1 = none
-  RopeConfig rope;
-  std::vector<LayerKind> layer_kinds;  // [layers], or empty: all layers are LayerKind{}
+  std::int64_t padding_id = -1;          // what this token feeds in trains no row of the input embedding; −1 = none
+  std::vector<RopeConfig> ropes = {{}};  // the rotations that layers name
+  std::vector<LayerSpec> specs = {{}};   // of each layer, or one for all
 
-  [[nodiscard]] LayerKind layer_kind(std::size_t layer) const {
-    return layer < layer_kinds.size() ? layer_kinds[layer] : LayerKind{};
+  [[nodiscard]] const LayerSpec& spec(std::int64_t layer) const {
+    return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }
 };
 

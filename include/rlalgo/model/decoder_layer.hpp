@@ -1,11 +1,11 @@
-// One pre-norm transformer layer over a token tree, forward and hand-written backward.
+// One transformer layer over a token tree, forward and hand-written backward, as its LayerSpec describes it.
 //
-//   q, k, v = projections of rms_norm(x)            (q, k normalised per head: Qwen3)
-//   m = x + o_proj(attention(rope(q), rope(k), v))
-//   y = m + down_proj(silu(gate_proj(u)) · up_proj(u)),   u = rms_norm(m)
+//   q, k, v = projections of norm(x)            (q, k normalised per head where the layer has head norms)
+//   m = x + norm(o_proj(attention(rope(q), rope(k), v)))
+//   y = m + norm(down_proj(act(gate_proj(u)) · up_proj(u))),   u = norm(m);   norms that the layer lacks leave out
 //
-// Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388, as transformers computes
-// them.
+// Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388; Gemma 3, arXiv 2503.19786, as
+// transformers computes them.
 // Shapes: x [T, H]; y [S, H], where S = T, or the number of `rows` when only those are wanted of the last layer. The
 // backward pass adds weight gradients in place (linear.hpp) and frees what it has used.
 #pragma once
@@ -28,11 +28,11 @@ namespace rlalgo::model {
 // ranks, T are this rank's, and `ring` attends instead of `layout`.
 struct LayerContext {
   const DecoderConfig& config;
+  const LayerSpec& spec;
   const Operations& operations;
   const AttentionLayout& layout;
-  const RopeTable& rope;
+  const RopeTable* rope;  // not read where the layer rotates nothing
   DropoutDraw dropout = {};
-  bool rotary = true;  // of this layer
   const RingAttention* ring = nullptr;
   DropoutDraw row_dropout = {};  // where only `rows` are wanted
 
@@ -44,10 +44,22 @@ struct LayerContext {
     return ring != nullptr ? ring->backward(grad, q, k, v, out)
                            : operations.attention_backward(grad, q, k, v, out, layout);
   }
+  // x itself where the layer has no such norm.
+  [[nodiscard]] RmsNormOutput norm(const Tensor& x, const Tensor& weight) const {
+    return weight.defined() ? operations.rms_norm(x, weight, config.norm) : RmsNormOutput{x, {}};
+  }
+  // ∂x, added to `residual` where that is defined.
+  [[nodiscard]] Tensor norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& scale,
+                                     Tensor residual = {}) const {
+    if (weight.defined())
+      return operations.rms_norm_backward(grad, x, weight, config.norm, scale, std::move(residual),
+                                          gradient_buffer(weight));
+    return residual.defined() ? residual.add_(grad) : grad;
+  }
 };
 
 // What the backward pass of a layer needs. What is cheap to compute again is not kept: the two normalised inputs, which the
-// gradients of the weights are products with, and silu(gate) · up.
+// gradients of the weights are products with, and act(gate) · up.
 struct LayerTape {
   Tensor input, q, k, v;  // [T, H], [T, n, D], [T, kv, D] ×2 (q and k as the attention saw them)
   Tensor raw_q, raw_k;    // before the norm per head
@@ -56,7 +68,27 @@ struct LayerTape {
   Tensor rows;              // [S] int64, or undefined: all
   Tensor attended, middle;  // [S, n·D], [S, H]
   Tensor gate, up;          // [S, I], [S, I]
+  // Of layers that normalise what a branch gives: that, and the scale of its rows.
+  Tensor attention_branch, attention_branch_scale, mlp_branch, mlp_branch_scale;  // [S, H], [S], [S, H], [S]
 };
+
+namespace detail {
+
+// residual + norm(map(x)); `branch` and `scale` get what the backward pass of the norm needs, where there is one.
+[[nodiscard]] inline Tensor add_branch(const LayerContext& context, const Tensor& residual, const Tensor& x,
+                                       const Linear& map, const Tensor& norm, const DropoutDraw& drop, Tensor* branch,
+                                       Tensor* scale) {
+  if (!norm.defined()) return linear_residual(residual, x, map, drop);
+  const Tensor value = linear(x, map, drop);
+  RmsNormOutput normed = context.norm(value, norm);
+  if (branch != nullptr) {
+    *branch = value;
+    *scale = normed.scale;
+  }
+  return normed.value.add_(residual);
+}
+
+}  // namespace detail
 
 // `tape` may be null: nothing is kept then. `rows` undefined: all rows.
 [[nodiscard]] inline Tensor layer_forward(const LayerContext& context, const LayerWeights& w, const Tensor& x,
@@ -65,26 +97,24 @@ struct LayerTape {
   const Operations& ops = context.operations;
   const DropoutDraw& drop = context.dropout;
   const std::int64_t tokens = x.size(0);
-  RmsNormOutput normed = ops.rms_norm(x, w.input_norm, c.rms_norm_eps);
+  const RmsNormOutput normed = context.norm(x, w.attention_norm);
   Tensor q = linear(normed.value, w.q_proj, drop).view({tokens, c.heads, c.head_dim});
   Tensor k = linear(normed.value, w.k_proj, drop).view({tokens, c.kv_heads, c.head_dim});
   const Tensor v = linear(normed.value, w.v_proj, drop).view({tokens, c.kv_heads, c.head_dim});
-  if (c.qk_norm) {
-    RmsNormOutput q_normed = ops.rms_norm(q, w.q_norm, c.rms_norm_eps);
-    RmsNormOutput k_normed = ops.rms_norm(k, w.k_norm, c.rms_norm_eps);
+  if (context.spec.head_norm) {
+    RmsNormOutput q_normed = context.norm(q, w.q_norm), k_normed = context.norm(k, w.k_norm);
     if (tape != nullptr) {
-      tape->raw_q = std::exchange(q, q_normed.value);
-      tape->raw_k = std::exchange(k, k_normed.value);
+      tape->raw_q = q;
+      tape->raw_k = k;
       tape->q_scale = q_normed.scale;
       tape->k_scale = k_normed.scale;
-    } else {
-      q = q_normed.value;
-      k = k_normed.value;
     }
+    q = q_normed.value;
+    k = k_normed.value;
   }
-  if (context.rotary) {
-    ops.rotate(q, context.rope, Rotation::forward);
-    ops.rotate(k, context.rope, Rotation::forward);
+  if (context.spec.rotary()) {
+    ops.rotate(q, *context.rope, Rotation::forward);
+    ops.rotate(k, *context.rope, Rotation::forward);
   }
   const AttentionOutput attention = context.attend(q, k, v);
   Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
@@ -93,12 +123,14 @@ struct LayerTape {
     residual = ops.rows(x, rows);
   }
   const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : drop;
-  const Tensor middle = linear_residual(residual, attended, w.o_proj, row_drop);
-  RmsNormOutput middle_normed = ops.rms_norm(middle, w.post_attention_norm, c.rms_norm_eps);
+  const Tensor middle = detail::add_branch(context, residual, attended, w.o_proj, w.attention_output_norm, row_drop,
+                                           tape != nullptr ? &tape->attention_branch : nullptr,
+                                           tape != nullptr ? &tape->attention_branch_scale : nullptr);
+  const RmsNormOutput middle_normed = context.norm(middle, w.mlp_norm);
   const Tensor gate = linear(middle_normed.value, w.gate_proj, row_drop).contiguous();
   const Tensor up = linear(middle_normed.value, w.up_proj, row_drop).contiguous();
   const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
-  ops.swiglu(gate, up, active);
+  ops.gated(context.spec.activation, gate, up, active);
   if (tape != nullptr) {
     tape->input = x;
     tape->input_scale = normed.scale;
@@ -113,7 +145,9 @@ struct LayerTape {
     tape->gate = gate;
     tape->up = up;
   }
-  return linear_residual(middle, active, w.down_proj, row_drop);
+  return detail::add_branch(context, middle, active, w.down_proj, w.mlp_output_norm, row_drop,
+                            tape != nullptr ? &tape->mlp_branch : nullptr,
+                            tape != nullptr ? &tape->mlp_branch_scale : nullptr);
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
@@ -121,6 +155,7 @@ struct LayerTape {
                                            Tensor grad) {
   const DecoderConfig& c = context.config;
   const Operations& ops = context.operations;
+  const Activation act = context.spec.activation;
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& drop = context.dropout;
   const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : drop;
@@ -128,22 +163,25 @@ struct LayerTape {
     Tensor active;
     if (wants_input(w.down_proj)) {
       active = tensor::empty_like(tape.gate);
-      ops.swiglu(tape.gate, tape.up, active);
+      ops.gated(act, tape.gate, tape.up, active);
     }
-    ops.swiglu_backward(linear_backward(w.down_proj, grad, active, {}, row_drop).contiguous(), tape.gate, tape.up);
+    const Tensor grad_branch = context.norm_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
+    ops.gated_backward(act, linear_backward(w.down_proj, grad_branch, active, {}, row_drop).contiguous(), tape.gate,
+                       tape.up);
     const Tensor grad_gate = std::exchange(tape.gate, Tensor()), grad_up = std::exchange(tape.up, Tensor());  // [S, I]
-    active = Tensor();
-    const Tensor normed = wants_input(w.gate_proj) || wants_input(w.up_proj)
-                              ? ops.rms_norm(tape.middle, w.post_attention_norm, c.rms_norm_eps).value
-                              : Tensor();
+    active = tape.mlp_branch = Tensor();
+    const Tensor normed =
+        wants_input(w.gate_proj) || wants_input(w.up_proj) ? context.norm(tape.middle, w.mlp_norm).value : Tensor();
     const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, normed,
                                                linear_backward(w.up_proj, grad_up, normed, {}, row_drop), row_drop);
-    grad = ops.rms_norm_backward(grad_normed, tape.middle, w.post_attention_norm, tape.middle_scale, grad,
-                                 gradient_buffer(w.post_attention_norm));
+    grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
     tape.middle = Tensor();
   }
-  Tensor grad_attended = linear_backward(w.o_proj, grad, tape.attended, {}, row_drop);  // [S, n·D]
-  tape.attended = Tensor();
+  Tensor grad_attended = linear_backward(
+      w.o_proj,
+      context.norm_backward(grad, tape.attention_branch, w.attention_output_norm, tape.attention_branch_scale),
+      tape.attended, {}, row_drop);  // [S, n·D]
+  tape.attended = tape.attention_branch = Tensor();
   if (tape.rows.defined()) {
     grad_attended = grad_attended.new_zeros({tokens, c.heads * c.head_dim}).index_copy_(0, tape.rows, grad_attended);
     grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
@@ -151,25 +189,24 @@ struct LayerTape {
   AttentionGradient g = context.attend_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
                                                 tape.v, tape.attention);
   tape.attention = AttentionOutput();
-  if (context.rotary) {
-    ops.rotate(g.q, context.rope, Rotation::backward);
-    ops.rotate(g.k, context.rope, Rotation::backward);
+  if (context.spec.rotary()) {
+    ops.rotate(g.q, *context.rope, Rotation::backward);
+    ops.rotate(g.k, *context.rope, Rotation::backward);
   }
-  if (c.qk_norm) {
-    g.q = ops.rms_norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale, {}, gradient_buffer(w.q_norm));
-    g.k = ops.rms_norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale, {}, gradient_buffer(w.k_norm));
+  if (context.spec.head_norm) {
+    g.q = context.norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale);
+    g.k = context.norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale);
   }
   const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
   const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
   const Tensor grad_v = g.v.view({tokens, c.kv_heads * c.head_dim});
   const Tensor normed = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj)
-                            ? ops.rms_norm(tape.input, w.input_norm, c.rms_norm_eps).value
+                            ? context.norm(tape.input, w.attention_norm).value
                             : Tensor();
   Tensor grad_normed = linear_backward(w.q_proj, grad_q, normed, {}, drop);
   grad_normed = linear_backward(w.k_proj, grad_k, normed, grad_normed, drop);
   grad_normed = linear_backward(w.v_proj, grad_v, normed, grad_normed, drop);
-  return ops.rms_norm_backward(grad_normed, tape.input, w.input_norm, tape.input_scale, grad,
-                               gradient_buffer(w.input_norm));
+  return context.norm_backward(grad_normed, tape.input, w.attention_norm, tape.input_scale, std::move(grad));
 }
 
 }  // namespace rlalgo::model

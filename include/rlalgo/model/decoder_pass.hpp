@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/model/context_sharing.hpp>
@@ -41,8 +42,8 @@ class DecoderPass {
     bool checkpointed = false;  // …, which computes the layers again
   };
 
-  // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies().
-  DecoderPass(DecoderConfig config, DecoderWeights weights, Tensor frequencies, Settings settings);
+  // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.
+  DecoderPass(DecoderConfig config, DecoderWeights weights, std::vector<Tensor> frequencies, Settings settings);
 
   // The taps at `depths`: ascending, each once, 0 … layers.
   [[nodiscard]] std::vector<Tensor> forward(const TokenTree& tree, std::vector<std::int64_t> depths,
@@ -57,22 +58,26 @@ class DecoderPass {
  private:
   // `shared`: null, or where `tree` is a part of.
   [[nodiscard]] std::vector<Tensor> run(const TokenTree& tree, const SharedTree* shared, const Tensor& rows);
-  // Before a layer with that window.
-  void lay_out(std::int64_t window, const TokenTree& tree, const SharedTree* shared);
+  // What layers of equal attention share: their window, and what scores are multiplied by.
+  using AttentionKind = std::pair<std::int64_t, double>;
+  // Before a layer of that kind.
+  void lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared);
   [[nodiscard]] std::int64_t deepest() const { return depths_.back(); }
-  [[nodiscard]] LayerKind kind(std::int64_t layer) const { return config_.layer_kind(static_cast<std::size_t>(layer)); }
+  [[nodiscard]] AttentionKind kind(std::int64_t layer) const {
+    return {config_.spec(layer).window, config_.spec(layer).score_scale};
+  }
   [[nodiscard]] const LayerWeights& layer(std::int64_t i) const { return weights_.layers[static_cast<std::size_t>(i)]; }
   [[nodiscard]] LayerContext context(std::int64_t i) const;
 
   DecoderConfig config_;
   DecoderWeights weights_;
-  Tensor frequencies_;  // [D/2] float32, host
+  std::vector<Tensor> frequencies_;  // of each rotation, [D/2] float32, host
   Settings settings_;
   std::vector<std::int64_t> depths_;
-  std::map<std::int64_t, AttentionLayout> layouts_;  // by window
-  std::map<std::int64_t, RingAttention> rings_;      // the same of a shared tree
-  std::vector<std::int64_t> rows_, source_rows_;     // of a shared tree: numbers of this rank's tokens and sources
-  RopeTable rope_;
+  std::map<AttentionKind, AttentionLayout> layouts_;
+  std::map<AttentionKind, RingAttention> rings_;  // the same of a shared tree
+  std::vector<std::int64_t> rows_, source_rows_;  // of a shared tree: numbers of this rank's tokens and sources
+  std::vector<RopeTable> ropes_;
   Tensor ids_;  // [T]
   std::vector<LayerTape> tapes_;
   Tensor last_, scale_;  // input of the final norm [S, H], its scale [S]

@@ -80,8 +80,15 @@ class JsonFields {
 
 [[nodiscard]] RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta);
 
-// Windows and missing rotations, layer by layer; empty when every layer is plain.
-[[nodiscard]] std::vector<LayerKind> parse_layers(const JsonFields& fields, const DecoderConfig& c);
+// A rotation for each kind of layers, as families with several kinds write them.
+struct RotationOfKind {
+  std::string_view kind;       // its name in rope_parameters
+  std::string_view theta_key;  // what an older file calls its theta
+  double theta;
+};
+// rope_parameters has an object for each kind; older files have rope_scaling for the first one, and the thetas.
+[[nodiscard]] std::vector<RopeConfig> parse_ropes_of_kinds(const JsonFields& fields, std::int64_t max_positions,
+                                                           const std::vector<RotationOfKind>& kinds);
 
 }  // namespace detail
 

@@ -26,20 +26,21 @@ namespace rlalgo::model {
     if (name.find(".lora_") == std::string::npos && !name.ends_with(".base_layer.weight"))
       out.push_back(pending(decoder, name, value));
   });
-  visit_loras(decoder.weights(), [&](const std::string& path, const Lora& lora, const Tensor& weight) {
-    if (!lora.defined()) return;
-    out.push_back({path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight] {
-                     const c10::NoGradGuard no_grad;
-                     const Tensor base = whole(gate, weight);
-                     Lora there = lora;
-                     for (Tensor* one : {&there.a, &there.b, &there.magnitude})
-                       if (one->defined()) *one = whole(gate, *one);
-                     Tensor merged = tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
-                     if (there.magnitude.defined())
-                       merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
-                     return merged.to(base.scalar_type());
-                   }});
-  });
+  visit_loras(
+      decoder.config(), decoder.weights(), [&](const std::string& path, const Lora& lora, const Tensor& weight) {
+        if (!lora.defined()) return;
+        out.push_back(
+            {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight] {
+               const c10::NoGradGuard no_grad;
+               const Tensor base = whole(gate, weight);
+               Lora there = lora;
+               for (Tensor* one : {&there.a, &there.b, &there.magnitude})
+                 if (one->defined()) *one = whole(gate, *one);
+               Tensor merged = tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale);
+               if (there.magnitude.defined()) merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
+               return merged.to(base.scalar_type());
+             }});
+      });
   return out;
 }
 

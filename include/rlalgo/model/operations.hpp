@@ -5,12 +5,13 @@
 // operations_for.hpp chooses by device. Derive from one of the two to replace single operations.
 //
 //   rows            y_i = t_{index_i}
-//   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½)
+//   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½);   1 + w_i in the place of w_i with a unit offset
 //                   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
 //   rotate          (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i < D/2;
 //                   backward by −θ
-//   swiglu          y = silu(g)·u,   silu(x) = x·σ(x);   ∂u = ∂y·silu(g),   ∂g = ∂y·u·σ(g)(1 + g(1 − σ(g)))
-//   attention       o_t = Σ_{j visible to t} softmax_j(q_t·k_j/√D) v_j,   ℓ_t = log Σ_j exp(q_t·k_j/√D)
+//   gated           y = act(g)·u;   ∂u = ∂y·act(g),   ∂g = ∂y·u·act′(g);   layer_spec.hpp has the activations
+//                   act(x) = x·s with s = σ(2h(x)):   act′(x) = s(1 + x(1 − s)·2h′(x));   silu has h = x/2
+//   attention       o_t = Σ_{j visible to t} softmax_j(c·q_t·k_j) v_j,   ℓ_t = log Σ_j exp(c·q_t·k_j),   c of the layout, or 1/√D
 //                   head h of n reads key and value head h / (n/kv)
 //   attend_further  the same over more keys: o ← e^{ℓ − ℓ'} o + e^{ℓ_more − ℓ'} o_more,   ℓ' = log(e^ℓ + e^{ℓ_more})
 //   dropout         x_i · 0 with probability p, else x_i / (1 − p)
@@ -19,7 +20,7 @@
 // transformers' rotate_half; Shazeer, arXiv 2002.05202, eq. 6; Vaswani et al., arXiv 1706.03762, eq. 1; Ainslie et al., arXiv 2305.13245.
 // Called without gradient mode. All tensors of a call lie on one device; x, q, k, v are contiguous. Sums and
 // transcendental functions run in float32 (float64 for float64); as transformers does, x·r of the norm is rounded to
-// the dtype of x before the product with w, and so are silu(g) and ∂y·u.
+// the dtype of x before the product with w (not with a unit offset), and so are act(g) and ∂y·u.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include <rlalgo/model/attention_plan.hpp>
+#include <rlalgo/model/layer_spec.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -45,6 +47,7 @@ enum class Rotation { forward, backward };
 struct AttentionLayout {
   AttentionPlan plan;
   std::vector<Tensor> tensors = {};  // their meaning is the implementation's own
+  double scale = 0.0;                // c, what q·k is multiplied by; 0 = 1/√D
 };
 
 struct AttentionOutput {
@@ -80,19 +83,20 @@ class Operations {
   virtual void add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const = 0;
 
   // x [..., H] taken as R rows, weight [H].
-  [[nodiscard]] virtual RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const = 0;
+  [[nodiscard]] virtual RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, const NormSpec& norm) const = 0;
   // Returns ∂x, added in place to `grad_x` when that is defined (the residual branch); adds ∂w to `grad_weight` [H]
   // when defined.
   [[nodiscard]] virtual Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                                 const Tensor& scale, Tensor grad_x, Tensor grad_weight) const = 0;
+                                                 const NormSpec& norm, const Tensor& scale, Tensor grad_x,
+                                                 Tensor grad_weight) const = 0;
 
   // Rotates x [T, heads, D] in place.
   virtual void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const = 0;
 
   // out [...] as gate and up, all contiguous; out may be gate.
-  virtual void swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const = 0;
+  virtual void gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) const = 0;
   // Puts ∂g in the place of gate and ∂u in that of up.
-  virtual void swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const = 0;
+  virtual void gated_backward(Activation act, const Tensor& grad, const Tensor& gate, const Tensor& up) const = 0;
 
   [[nodiscard]] virtual AttentionLayout lay_out(AttentionPlan plan, at::Device device) const = 0;
   // q [T, n, D], k and v [T, kv, D].

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <c10/util/BFloat16.h>
+
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -32,13 +34,31 @@ struct Linear {
   Lora lora = {};
 };
 
-struct LayerWeights {
-  Tensor input_norm;                      // [H]
-  Linear q_proj, k_proj, v_proj, o_proj;  // [n·d, H], [k·d, H], [k·d, H], [H, n·d]
-  Tensor q_norm, k_norm;                  // [d] or undefined
-  Tensor post_attention_norm;             // [H]
-  Linear gate_proj, up_proj, down_proj;   // [I, H], [I, H], [H, I]
+// The parts of a layer (layer_spec.hpp says which there are), whatever stands for a norm's weight and for a linear map.
+template <class Norm, class Map>
+struct LayerParts {
+  Norm attention_norm{};                       // [H]
+  Map q_proj{}, k_proj{}, v_proj{}, o_proj{};  // [n·d, H], [k·d, H], [k·d, H], [H, n·d]
+  Norm q_norm{}, k_norm{};                     // [d]
+  Norm attention_output_norm{};                // [H]
+  Norm mlp_norm{};                             // [H]
+  Map gate_proj{}, up_proj{}, down_proj{};     // [I, H], [I, H], [H, I]
+  Norm mlp_output_norm{};                      // [H]
+
+  // f(map) for all of them.
+  template <class F>
+  void each_map(F&& f) {
+    for (Map* map : {&q_proj, &k_proj, &v_proj, &o_proj, &gate_proj, &up_proj, &down_proj}) f(*map);
+  }
 };
+
+using LayerWeights = LayerParts<Tensor, Linear>;
+
+// DecoderConfig::embedding_scale as it multiplies embeddings of a dtype.
+[[nodiscard]] inline double embedding_scale(const DecoderConfig& config, at::ScalarType type) {
+  const auto scale = static_cast<float>(config.embedding_scale);
+  return type == at::kBFloat16 ? static_cast<float>(c10::BFloat16(scale)) : scale;
+}
 
 struct DecoderWeights {
   Tensor embedding;  // [V, H]

@@ -1,8 +1,8 @@
 // Softmax attention over pieces of queries and keys, forward and backward, by kernels of our own: blocks of scores are made, weighted
 // and used while they lie in cache (Dao et al., arXiv 2205.14135), by the tiles with which products.hpp multiplies.
 //
-//   o_t = Σ_{j seen by t} softmax_j(q_t·k_j/√D) v_j,   ℓ_t = log Σ_j exp(q_t·k_j/√D)
-//   with p_tj = exp(q_t·k_j/√D − ℓ_t) and s_tj = p_tj (∂o_t·v_j − ∂o_t·o_t)/√D
+//   o_t = Σ_{j seen by t} softmax_j(c·q_t·k_j) v_j,   ℓ_t = log Σ_j exp(c·q_t·k_j),   c = 1/√D unless the operands say otherwise
+//   with p_tj = exp(c·q_t·k_j − ℓ_t) and s_tj = c·p_tj (∂o_t·v_j − ∂o_t·o_t)
 //   ∂q_t = Σ_j s_tj k_j,   ∂k_j = Σ_t s_tj q_t,   ∂v_j = Σ_t p_tj ∂o_t
 //
 // Head h of n reads key and value head h / (n/kv). Scores, sums and gradients are float32 until they are stored; in bfloat16 the
@@ -33,6 +33,7 @@ struct AttentionOperands {
   const Tensor& q;
   const Tensor& k;
   const Tensor& v;
+  double scale = 0.0;  // c; 0 = 1/√D
 };
 
 // Writes o and ℓ of the queries of all pieces. With `further` both already hold what other keys gave, and these are merged into them.

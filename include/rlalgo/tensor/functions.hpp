@@ -21,6 +21,8 @@
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/empty_like_ops.h>
 #include <ATen/ops/empty_ops.h>
+#include <ATen/ops/gelu_backward_ops.h>
+#include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/linalg_qr_ops.h>
 #include <ATen/ops/linalg_svd_ops.h>
 #include <ATen/ops/linalg_vector_norm_ops.h>
@@ -132,6 +134,11 @@ inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double be
 inline void silu_into(const Tensor& x, Tensor out) { at::_ops::silu_out::call(x, out); }
 inline void silu_backward_into(const Tensor& grad, const Tensor& x, Tensor out) {
   at::_ops::silu_backward_grad_input::call(grad, x, out);
+}
+// gelu by tanh, into `out`, which may be x.
+inline void gelu_tanh_into(const Tensor& x, Tensor out) { at::_ops::gelu_out::call(x, "tanh", out); }
+inline void gelu_tanh_backward_into(const Tensor& grad, const Tensor& x, Tensor out) {
+  at::_ops::gelu_backward_grad_input::call(grad, x, "tanh", out);
 }
 inline Tensor log_sigmoid(const Tensor& x) { return at::_ops::log_sigmoid::call(x); }
 

@@ -64,10 +64,7 @@ inline void require_architecture(const std::filesystem::path& weights, const mod
   };
   if (head(own) != head(other)) raise_other_model(weights, head(other), head(own));
   const auto details = [](const model::DecoderConfig& c) {
-    const model::RopeConfig& r = c.rope;
-    return std::tuple(c.vocab_size, c.hidden_size, c.rms_norm_eps, c.tied_embeddings, r.kind, r.theta, r.factor,
-                      r.low_freq_factor, r.high_freq_factor, r.original_max_position_embeddings, r.beta_fast,
-                      r.beta_slow, r.truncate, r.attention_factor);
+    return std::tuple(c.vocab_size, c.hidden_size, c.norm, c.tied_embeddings, c.ropes, c.specs);
   };
   if (details(own) != details(other))
     raise_other_model(weights, "other positions, norms or vocabulary in its config.json", "those of base_model");

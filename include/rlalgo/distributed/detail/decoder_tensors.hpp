@@ -50,7 +50,7 @@ void visit_memory(const model::DecoderConfig& config, const model::DecoderWeight
                        [&](const std::string& name, const Tensor& value, const auto&, model::WeightRole role) {
                          once(name, value, role);
                        });
-  model::visit_loras(weights, [&](const std::string& path, const model::Lora& lora, const Tensor&) {
+  model::visit_loras(config, weights, [&](const std::string& path, const model::Lora& lora, const Tensor&) {
     once(path + ".lora_A.weight", lora.a, model::WeightRole::matrix);
     once(path + ".lora_B.weight", lora.b, model::WeightRole::matrix);
     once(path + ".lora_magnitude_vector", lora.magnitude, model::WeightRole::matrix);

@@ -190,20 +190,27 @@ template <int Heads>
   for (; j < n; ++j) out[j] = weight[j] * (x[j] * inverse);
 }
 
-[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 silu_product(__m256 gate, __m256 up) {
+// gate·σ(a)·up with a = gate, or that of gelu
+template <bool gelu>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 gated_product(__m256 gate, __m256 up) {
   const __m256 one = _mm256_set1_ps(1.0f);
-  const __m256 e = exp_of(_mm256_sub_ps(_mm256_setzero_ps(), gate));
+  __m256 a = gate;
+  if constexpr (gelu)
+    a = _mm256_mul_ps(gate,
+                      _mm256_fmadd_ps(_mm256_mul_ps(gate, gate), _mm256_set1_ps(gelu_cube), _mm256_set1_ps(gelu_root)));
+  const __m256 e = exp_of(_mm256_sub_ps(_mm256_setzero_ps(), a));
   return _mm256_mul_ps(_mm256_div_ps(gate, _mm256_add_ps(one, e)), up);
 }
 
-[[gnu::target("avx2,fma")]] inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
+template <bool gelu>
+[[gnu::target("avx2,fma")]] inline void gated_multiply(float* gate, const float* up, std::int64_t n) {
   std::int64_t j = 0;
   for (; j + lane <= n; j += lane)
-    _mm256_storeu_ps(gate + j, silu_product(_mm256_loadu_ps(gate + j), _mm256_loadu_ps(up + j)));
+    _mm256_storeu_ps(gate + j, gated_product<gelu>(_mm256_loadu_ps(gate + j), _mm256_loadu_ps(up + j)));
   if (j < n) {
     const __m256i some = first_lanes(n - j);
     _mm256_maskstore_ps(gate + j, some,
-                        silu_product(_mm256_maskload_ps(gate + j, some), _mm256_maskload_ps(up + j, some)));
+                        gated_product<gelu>(_mm256_maskload_ps(gate + j, some), _mm256_maskload_ps(up + j, some)));
   }
 }
 
@@ -227,8 +234,9 @@ template <int Heads>
   portable::rotate(x + i, y + i, cosines + i, sines + i, n - i);
 }
 
-inline constexpr Kernels kernels{"avx2",        linear<float>, linear<Bf16>, linear_int8, attention, rms_norm,
-                                 silu_multiply, add,           rotate,       maximum,     exp_sum};
+inline constexpr Kernels kernels{
+    "avx2", linear<float>, linear<Bf16>, linear_int8, attention, rms_norm, gated_multiply<false>, gated_multiply<true>,
+    add,    rotate,        maximum,      exp_sum};
 
 [[nodiscard]] inline bool supported() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 

@@ -95,14 +95,19 @@ template <int Columns, int Rows>
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, bits, 16));
 }
 
-[[RLALGO_AVX512]] inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
+// gate·σ(a)·up with a = gate, or that of gelu
+template <bool gelu>
+[[RLALGO_AVX512]] inline void gated_multiply(float* gate, const float* up, std::int64_t n) {
   namespace lanes = tensor::lanes;
   for (std::int64_t j = 0; j < n; j += lanes::count) {
     const __mmask16 some = lanes::first(n - j);
     const __m512 x = lanes::load(gate + j, some);
-    const __m512 e = lanes::exp(_mm512_sub_ps(_mm512_setzero_ps(), x));
-    const __m512 silu = _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
-    lanes::store(gate + j, some, _mm512_mul_ps(silu, lanes::load(up + j, some)));
+    __m512 a = x;
+    if constexpr (gelu)
+      a = _mm512_mul_ps(x, _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(gelu_cube), _mm512_set1_ps(gelu_root)));
+    const __m512 e = lanes::exp(_mm512_sub_ps(_mm512_setzero_ps(), a));
+    const __m512 active = _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
+    lanes::store(gate + j, some, _mm512_mul_ps(active, lanes::load(up + j, some)));
   }
 }
 
@@ -205,7 +210,8 @@ inline constexpr Kernels kernels = [] {
   all.linear_f32 = linear_f32;
   all.linear_bf16 = linear_bf16;
   all.attention = attention;
-  all.silu_multiply = silu_multiply;
+  all.silu_multiply = gated_multiply<false>;
+  all.gelu_tanh_multiply = gated_multiply<true>;
   all.maximum = maximum;
   all.exp_sum = exp_sum;
   // Panels of fewer rows are slower where a core multiplies two registers at a time.

@@ -70,7 +70,6 @@ class DecoderForward final : public Forward {
       : config_(config),
         cache_(cache),
         phases_(pool),
-        rotary_(config.rope, config.head_dim),
         d_(cache.padded_head_dim()),
         pairs_(cache.element() == CacheElement::bfloat16),
         x_(max_rows, config.hidden_size),
@@ -85,14 +84,16 @@ class DecoderForward final : public Forward {
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
         max_logits_(max_logits),
-        scratch_(static_cast<std::size_t>(pool.threads())) {}
+        scratch_(static_cast<std::size_t>(pool.threads())) {
+    for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
+  }
 
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
   [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
 
   void reserve(std::int64_t length) override {
     logits_.resize(static_cast<std::size_t>(max_logits_ * config_.vocab_size));
-    rotary_.reserve(length);
+    for (RotaryTable& table : rotary_) table.reserve(length);
     const std::int64_t padded = (length + page_positions - 1) / page_positions * page_positions;
     const std::int64_t group = config_.heads / config_.kv_heads;
     for (Scratch& s : scratch_) {
@@ -116,15 +117,15 @@ class DecoderForward final : public Forward {
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
-      norm(layer.input_norm);
-      low_rank({&layer.q, &layer.k, &layer.v}, normed_, m());
+      norm(layer.attention_norm);
+      low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
       project_heads(layer, l);
       attend(l);
-      add_projection(layer.o, attended_);
-      norm(layer.post_attention_norm);
-      low_rank({&layer.gate, &layer.up}, normed_, m());
-      gate_up(layer);
-      add_projection(layer.down, gate_);
+      add_branch(layer.o_proj, attended_, layer.attention_output_norm);
+      norm(layer.mlp_norm);
+      low_rank({&layer.gate_proj, &layer.up_proj}, normed_, m());
+      gate_up(layer, config_.spec(l).activation);
+      add_branch(layer.down_proj, gate_, layer.mlp_output_norm);
     }
     norm(view.final_norm);
   }
@@ -154,7 +155,7 @@ class DecoderForward final : public Forward {
 
   [[nodiscard]] std::int64_t m() const { return static_cast<std::int64_t>(rows_.size()); }
   [[nodiscard]] const Row& row(std::int64_t i) const { return rows_[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] float epsilon() const { return static_cast<float>(config_.rms_norm_eps); }
+  [[nodiscard]] float epsilon() const { return static_cast<float>(config_.norm.epsilon); }
 
   // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end); y is where the first of the rows has its column `begin`.
   void multiply(const Matrix& w, Activations& x, PhaseRows rows, std::int64_t begin, std::int64_t end, float* y,
@@ -234,22 +235,29 @@ class DecoderForward final : public Forward {
     }
   }
 
-  static void embed(const Matrix& table, data::TokenId token, float* out) {
+  void embed(const Matrix& table, data::TokenId token, float* out) const {
     const std::int64_t offset = static_cast<std::int64_t>(token) * table.columns;
-    if (!table.bf16) {
+    if (table.bf16) {
+      const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
+      for (std::int64_t j = 0; j < table.columns; ++j) out[j] = widen(from[j]);
+    } else {
       std::copy_n(static_cast<const float*>(table.data) + offset, table.columns, out);
-      return;
     }
-    const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
-    for (std::int64_t j = 0; j < table.columns; ++j) out[j] = widen(from[j]);
+    if (config_.embedding_scale == 1.0) return;
+    const auto scale = static_cast<float>(model::embedding_scale(config_, table.bf16 ? at::kBFloat16 : at::kFloat));
+    for (std::int64_t j = 0; j < table.columns; ++j) out[j] *= scale;
   }
 
+  // The rows that the products of a branch read: normalised, or as they are.
   void norm(const float* weight) {
     // An element takes as long as thirteen operations of a product do.
     const PhaseWork work{.each = 1, .flops = 13 * config_.hidden_size};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
-        kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
+        if (weight != nullptr)
+          kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
+        else
+          std::copy_n(x_.row(i), config_.hidden_size, normed_.row(i));
         round(normed_, i, 0, config_.hidden_size);
       }
     });
@@ -271,18 +279,20 @@ class DecoderForward final : public Forward {
   // read it, stored.
   void project_heads(const LayerView& layer, std::int64_t l) {
     const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
-    const bool rotary = config_.layer_kind(static_cast<std::size_t>(l)).rotary;
+    const model::LayerSpec& spec = config_.spec(l);
+    const RotaryTable* rotary = spec.rotary() ? &rotary_[static_cast<std::size_t>(spec.rope)] : nullptr;
     const PhaseWork work{.columns = heads + 2 * kv_heads, .flops = 2 * config_.hidden_size * config_.head_dim};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t of_kv = item - heads;
         if (of_kv < 0) {
-          project_head(layer.q, rows, item, q_, item * d_, layer.q_norm, rotary);
+          project_head(layer.q_proj, rows, item, q_, item * d_, layer.q_norm, rotary);
           continue;
         }
         const bool keys = of_kv < kv_heads;
         const std::int64_t h = of_kv % kv_heads;
-        project_head(keys ? layer.k : layer.v, rows, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr, keys && rotary);
+        project_head(keys ? layer.k_proj : layer.v_proj, rows, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr,
+                     keys ? rotary : nullptr);
         if (alone_) continue;
         for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
           keys ? store_key(l, h, i) : store_value(l, h, i);
@@ -292,15 +302,15 @@ class DecoderForward final : public Forward {
 
   // Columns [column, column + d_) of `out`, and rounded where attention reads that.
   void project_head(const Matrix& w, PhaseRows rows, std::int64_t head, Activations& out, std::int64_t column,
-                    const float* norm_weight, bool rotate) {
+                    const float* norm_weight, const RotaryTable* rotary) {
     const std::int64_t d = config_.head_dim;
     multiply(w, normed_, rows, head * d, (head + 1) * d, out.row(rows.first) + column, out.stride());
     for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
       float* const x = out.row(i) + column;
       if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
-      if (rotate) {
-        const std::int64_t position = row(i).position, half = rotary_.half();
-        kernels_.rotate(x, x + half, rotary_.cosines(position), rotary_.sines(position), half);
+      if (rotary != nullptr) {
+        const std::int64_t position = row(i).position, half = rotary->half();
+        kernels_.rotate(x, x + half, rotary->cosines(position), rotary->sines(position), half);
       }
       std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
       if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
@@ -348,13 +358,15 @@ class DecoderForward final : public Forward {
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
   void attend(std::int64_t l) {
     const std::int64_t kv_heads = config_.kv_heads, group = config_.heads / kv_heads, d = config_.head_dim;
-    const std::int64_t window = config_.layer_kind(static_cast<std::size_t>(l)).window;
+    const model::LayerSpec& spec = config_.spec(l);
+    const std::int64_t window = spec.window;
     const auto begin_of = [&](const Row& row) {
       return window > 0 ? std::max<std::int64_t>(0, row.position + 1 - window) : 0;
     };
     std::int64_t positions = 0;
     for (const Row& row : rows_) positions += row.position + 1 - begin_of(row);
-    const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+    const auto scale =
+        static_cast<float>(spec.score_scale != 0.0 ? spec.score_scale : 1.0 / std::sqrt(static_cast<double>(d)));
     const auto attention = pairs_ ? kernels_.attention_bf16 : kernels_.attention;
     const bool direct = d == d_;  // else the heads lie closer together than the kernel writes them
     const PhaseWork work{.each = kv_heads, .flops = 4 * group * d * positions / std::max<std::int64_t>(1, m())};
@@ -397,24 +409,36 @@ class DecoderForward final : public Forward {
     rows_anew();
   }
 
-  // x += W · y
-  void add_projection(const Matrix& w, Activations& y) {
+  // x += W · y, or x += norm(W · y)
+  void add_branch(const Matrix& w, Activations& y, const float* norm_weight) {
     low_rank({&w}, y, m());
     const PhaseWork work{.columns = config_.hidden_size, .flops = 2 * w.columns};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       multiply(w, y, rows, begin, end, projected_.row(rows.first) + begin, projected_.stride());
+      if (norm_weight != nullptr) return;
       for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
         kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
     });
+    if (norm_weight == nullptr) return;
+    const PhaseWork norms{.each = 1, .flops = 13 * config_.hidden_size};
+    phases_.run(m(), norms, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
+        float* const row = projected_.row(i);
+        kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
+        kernels_.add(x_.row(i), row, config_.hidden_size);
+      }
+    });
   }
 
-  void gate_up(const LayerView& layer) {
+  void gate_up(const LayerView& layer, model::Activation activation) {
+    const auto act_multiply =
+        activation == model::Activation::silu ? kernels_.silu_multiply : kernels_.gelu_tanh_multiply;
     const PhaseWork work{.columns = config_.intermediate_size, .flops = 4 * config_.hidden_size};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
-      multiply(layer.gate, normed_, rows, begin, end, gate_.row(rows.first) + begin, gate_.stride());
-      multiply(layer.up, normed_, rows, begin, end, up_.row(rows.first) + begin, up_.stride());
+      multiply(layer.gate_proj, normed_, rows, begin, end, gate_.row(rows.first) + begin, gate_.stride());
+      multiply(layer.up_proj, normed_, rows, begin, end, up_.row(rows.first) + begin, up_.stride());
       for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
-        kernels_.silu_multiply(gate_.row(i) + begin, up_.row(i) + begin, end - begin);
+        act_multiply(gate_.row(i) + begin, up_.row(i) + begin, end - begin);
         round(gate_, i, begin, end);
       }
     });
@@ -425,9 +449,9 @@ class DecoderForward final : public Forward {
   const KvCache& cache_;
   Phases phases_;
   const Kernels& kernels_ = best_kernels();
-  RotaryTable rotary_;
-  std::int64_t d_;  // padded head dimension
-  bool pairs_;      // keys and values are bfloat16
+  std::vector<RotaryTable> rotary_;  // of each rotation of the configuration
+  std::int64_t d_;                   // padded head dimension
+  bool pairs_;                       // keys and values are bfloat16
   std::span<const Row> rows_;
   Activations x_, normed_, projected_;  // [max_rows, H]
   Activations q_;                       // [max_rows, heads · d_]

@@ -12,12 +12,14 @@
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -39,11 +41,8 @@ struct Matrix {
   float scale = 1.0f;
 };
 
-struct LayerView {
-  const float *input_norm = nullptr, *post_attention_norm = nullptr;  // [H]
-  const float *q_norm = nullptr, *k_norm = nullptr;                   // [d] or null
-  Matrix q, k, v, o, gate, up, down;
-};
+// Weights of norms, with the 1 of a unit offset; null = the layer has none there.
+using LayerView = model::LayerParts<const float*, Matrix>;
 
 struct DecoderView {
   Matrix embedding, head;  // [V, H]
@@ -65,35 +64,30 @@ class DecoderViewer {
   [[nodiscard]] DecoderView view() const {
     DecoderView view;
     const std::int64_t hidden = config_.hidden_size;
-    const std::int64_t inner = config_.heads * config_.head_dim;
-    const std::int64_t kv = config_.kv_heads * config_.head_dim;
     view.embedding = matrix(view, {weights_.embedding, {}}, "embedding", config_.vocab_size, hidden);
     view.head = weights_.lm_head.defined()
                     ? matrix(view, {weights_.lm_head, {}, weights_.lm_head_lora}, "lm_head", config_.vocab_size, hidden)
                     : view.embedding;
     place(view, {&view.head});
-    view.final_norm = vector(view, weights_.final_norm, "final_norm", hidden);
+    view.final_norm = norm(view, weights_.final_norm, "model.norm", hidden);
     if (static_cast<std::int64_t>(weights_.layers.size()) != config_.layers)
       reject("layers", std::to_string(weights_.layers.size()) + " layers", std::to_string(config_.layers));
     for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
       const model::LayerWeights& w = weights_.layers[i];
-      const std::string at = "layer " + std::to_string(i) + " ";
       LayerView& layer = view.layers.emplace_back();
-      layer.input_norm = vector(view, w.input_norm, at + "input_norm", hidden);
-      layer.post_attention_norm = vector(view, w.post_attention_norm, at + "post_attention_norm", hidden);
-      if (w.q_norm.defined()) layer.q_norm = vector(view, w.q_norm, at + "q_norm", config_.head_dim);
-      if (w.k_norm.defined()) layer.k_norm = vector(view, w.k_norm, at + "k_norm", config_.head_dim);
-      layer.q = matrix(view, w.q_proj, at + "q_proj", inner, hidden);
-      layer.k = matrix(view, w.k_proj, at + "k_proj", kv, hidden);
-      layer.v = matrix(view, w.v_proj, at + "v_proj", kv, hidden);
-      layer.o = matrix(view, w.o_proj, at + "o_proj", hidden, inner);
-      layer.gate = matrix(view, w.gate_proj, at + "gate_proj", config_.intermediate_size, hidden);
-      layer.up = matrix(view, w.up_proj, at + "up_proj", config_.intermediate_size, hidden);
-      layer.down = matrix(view, w.down_proj, at + "down_proj", hidden, config_.intermediate_size);
-      place(view, {&layer.q, &layer.k, &layer.v});
-      place(view, {&layer.o});
-      place(view, {&layer.gate, &layer.up});
-      place(view, {&layer.down});
+      const std::string prefix = model::layer_prefix(i);
+      model::visit_parts(
+          config_, config_.spec(static_cast<std::int64_t>(i)),
+          [&](std::string_view path, auto member, std::int64_t width) {
+            member(layer) = norm(view, member(w), prefix + std::string(path), width);
+          },
+          [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool) {
+            member(layer) = matrix(view, member(w), prefix + std::string(path), out, in);
+          });
+      place(view, {&layer.q_proj, &layer.k_proj, &layer.v_proj});
+      place(view, {&layer.o_proj});
+      place(view, {&layer.gate_proj, &layer.up_proj});
+      place(view, {&layer.down_proj});
     }
     return view;
   }
@@ -161,6 +155,14 @@ class DecoderViewer {
       offset += map->rank;
     }
     view.most_ranks = std::max(view.most_ranks, offset);
+  }
+
+  const float* norm(DecoderView& view, const tensor::Tensor& t, const std::string& name, std::int64_t size) const {
+    const float* const weight = vector(view, t, name, size);
+    if (!config_.norm.unit_offset) return weight;
+    std::vector<float>& shifted = view.widened.emplace_back(weight, weight + size);
+    for (float& one : shifted) one += 1.0F;
+    return shifted.data();
   }
 
   static const float* vector(DecoderView& view, const tensor::Tensor& t, const std::string& name, std::int64_t size) {

@@ -68,6 +68,9 @@ struct AttentionArgs {
   return reinterpret_cast<const float*>(page + offset);
 }
 
+// gelu(x) by tanh = x·σ(x·(gelu_root + gelu_cube·x²)): √(8/π), and 0.044715 times that.
+inline constexpr float gelu_root = 1.5957691216057308f, gelu_cube = gelu_root * 0.044715f;
+
 struct MaxResult {
   float max;
   bool finite;  // every element is finite
@@ -100,6 +103,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   // gate = silu(gate) · up
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n);
+  // gate = gelu(gate) · up, gelu by tanh
+  void (*gelu_tanh_multiply)(float* gate, const float* up, std::int64_t n);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
   // (x[i], y[i]) turned by the angle whose cosine and sine are the i-th

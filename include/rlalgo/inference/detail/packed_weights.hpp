@@ -83,8 +83,7 @@ class PackedWeights {
     const auto add = [&](Matrix& matrix) {
       if (int8_ || (matrix.bf16 && blocks_)) out.push_back(&matrix);
     };
-    for (LayerView& layer : view.layers)
-      for (Matrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) add(*matrix);
+    for (LayerView& layer : view.layers) layer.each_map(add);
     add(view.head);
     return out;
   }

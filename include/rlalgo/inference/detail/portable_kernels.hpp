@@ -107,6 +107,14 @@ inline void silu_multiply(float* gate, const float* up, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) gate[j] = gate[j] / (1.0f + exp_of(-gate[j])) * up[j];
 }
 
+// (1 + tanh y)/2 = σ(2y)
+inline void gelu_tanh_multiply(float* gate, const float* up, std::int64_t n) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    const float x = gate[j], a = x * (gelu_root + gelu_cube * x * x);
+    gate[j] = x / (1.0f + exp_of(-a)) * up[j];
+  }
+}
+
 inline void add(float* x, const float* y, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) x[j] += y[j];
 }
@@ -119,8 +127,8 @@ inline void rotate(float* x, float* y, const float* cosines, const float* sines,
   }
 }
 
-inline constexpr Kernels kernels{
-    "portable", linear<float>, linear<std::uint16_t>, linear_int8, attention, rms_norm, silu_multiply, add, rotate,
-    maximum,    exp_sum};
+inline constexpr Kernels kernels{"portable", linear<float>, linear<std::uint16_t>, linear_int8, attention,
+                                 rms_norm,   silu_multiply, gelu_tanh_multiply,    add,         rotate,
+                                 maximum,    exp_sum};
 
 }  // namespace rlalgo::inference::detail::portable

@@ -89,6 +89,7 @@ class PagedOperations final : public model::AtenOperations {
                                       const tensor::Tensor& layer) const {
     const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * page_positions, kv = config_.kv_heads,
                        group = config_.heads / kv, d = config_.head_dim;
+    const double scale = config_.spec(layer_).score_scale;
     const tensor::Tensor kept =
         layer.index_select(0, run.pages).view({b, run.pages_each, 2, page_positions, kv, d}).to(at::kFloat);
     const tensor::Tensor keys = kept.select(2, 0).reshape({b, s, kv, d}).permute({0, 2, 3, 1});    // [B, kv, D, S]
@@ -97,7 +98,7 @@ class PagedOperations final : public model::AtenOperations {
                                        .permute({0, 2, 3, 1, 4})
                                        .reshape({b, kv, group * m, d})
                                        .to(at::kFloat)
-                                       .mul(1.0 / std::sqrt(static_cast<double>(d)));
+                                       .mul(scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(d)));
     tensor::Tensor scores = queries.matmul(keys).view({b, kv, group, m, s});
     scores.masked_fill_(hidden(run, s).view({b, 1, 1, m, s}), -std::numeric_limits<double>::infinity());
     const tensor::Tensor weights = scores.softmax(-1).view({b, kv, group * m, s});
@@ -114,8 +115,7 @@ class PagedOperations final : public model::AtenOperations {
     const tensor::Tensor at = tensor::arange(0, s, 1, run.positions.options()).view({1, 1, s});
     const tensor::Tensor own = run.positions.unsqueeze(2);  // [B, M, 1]
     tensor::Tensor out = at.gt(own);
-    if (const std::int64_t window = config_.layer_kind(static_cast<std::size_t>(layer_)).window; window > 0)
-      out.logical_or_(at.le(own.sub(window)));
+    if (const std::int64_t window = config_.spec(layer_).window; window > 0) out.logical_or_(at.le(own.sub(window)));
     return out;
   }
 
@@ -129,16 +129,15 @@ class TensorForward final : public Forward {
  public:
   TensorForward(const model::DecoderConfig& config, const TensorPages& pages, std::int64_t max_rows,
                 std::int64_t max_logits)
-      : config_(config),
-        pages_(pages),
-        operations_(config, pages),
-        rotary_(config.rope, config.head_dim),
-        max_rows_(max_rows),
-        max_logits_(max_logits) {}
+      : config_(config), pages_(pages), operations_(config, pages), max_rows_(max_rows), max_logits_(max_logits) {
+    for (const model::RopeConfig& rope : config.ropes) rotary_.emplace_back(rope, config.head_dim);
+  }
 
   [[nodiscard]] std::int64_t max_rows() const override { return max_rows_; }
   [[nodiscard]] std::int64_t max_logits() const override { return max_logits_; }
-  void reserve(std::int64_t length) override { rotary_.reserve(length); }
+  void reserve(std::int64_t length) override {
+    for (RotaryTable& table : rotary_) table.reserve(length);
+  }
 
   void run(const Weights& weights, std::span<const Row> rows) override {
     if (rows.empty()) return;
@@ -146,19 +145,25 @@ class TensorForward final : public Forward {
     const model::DecoderWeights& w = static_cast<const TensorWeightsView&>(weights).weights;
     const PagedRows paged = lay_out(rows);
     operations_.begin(paged);
-    const model::RopeTable rope = angles(rows);
+    std::vector<model::RopeTable> ropes;
+    for (const RotaryTable& table : rotary_) ropes.push_back(angles(table, rows));
     std::vector<std::int64_t> ids;
     ids.reserve(rows.size());
     for (const Row& row : rows) ids.push_back(row.token);
     tensor::Tensor x = operations_.rows(w.embedding, on_device(ids));
+    if (config_.embedding_scale != 1.0) x.mul_(model::embedding_scale(config_, x.scalar_type()));
     const model::AttentionLayout none;
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       operations_.enter_layer(l);
-      const model::LayerContext context{config_, operations_, none,
-                                        rope,    {},          config_.layer_kind(static_cast<std::size_t>(l)).rotary};
+      const model::LayerSpec& spec = config_.spec(l);
+      const model::LayerContext context{.config = config_,
+                                        .spec = spec,
+                                        .operations = operations_,
+                                        .layout = none,
+                                        .rope = spec.rotary() ? &ropes[static_cast<std::size_t>(spec.rope)] : nullptr};
       x = model::layer_forward(context, w.layers[static_cast<std::size_t>(l)], x, {}, nullptr);
     }
-    last_ = operations_.rms_norm(x, w.final_norm, config_.rms_norm_eps).value;
+    last_ = operations_.rms_norm(x, w.final_norm, config_.norm).value;
   }
 
   [[nodiscard]] const float* logits(const Weights& weights, std::span<const std::int64_t> rows) override {
@@ -176,12 +181,12 @@ class TensorForward final : public Forward {
     return tensor::from_values(values, at::TensorOptions().dtype(at::kLong).device(pages_.device()));
   }
 
-  [[nodiscard]] model::RopeTable angles(std::span<const Row> rows) const {
-    const std::int64_t half = rotary_.half();
+  [[nodiscard]] model::RopeTable angles(const RotaryTable& table, std::span<const Row> rows) const {
+    const std::int64_t half = table.half();
     std::vector<float> cosines, sines;
     for (const Row& row : rows) {
-      cosines.insert(cosines.end(), rotary_.cosines(row.position), rotary_.cosines(row.position) + half);
-      sines.insert(sines.end(), rotary_.sines(row.position), rotary_.sines(row.position) + half);
+      cosines.insert(cosines.end(), table.cosines(row.position), table.cosines(row.position) + half);
+      sines.insert(sines.end(), table.sines(row.position), table.sines(row.position) + half);
     }
     const auto options = at::TensorOptions().dtype(at::kFloat).device(pages_.device());
     return {tensor::from_values(cosines, options).view({-1, half}),
@@ -236,7 +241,7 @@ class TensorForward final : public Forward {
   const model::DecoderConfig& config_;
   const TensorPages& pages_;
   PagedOperations operations_;
-  RotaryTable rotary_;
+  std::vector<RotaryTable> rotary_;  // of each rotation of the configuration
   std::int64_t max_rows_, max_logits_;
   tensor::Tensor last_;    // [T, H] after the final norm
   tensor::Tensor logits_;  // [n, V] in host memory

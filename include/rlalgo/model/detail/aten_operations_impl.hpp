@@ -16,7 +16,7 @@
 #include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
-#include <rlalgo/model/detail/swiglu.hpp>
+#include <rlalgo/model/detail/gated.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -27,17 +27,23 @@ RLALGO_INLINE void AtenOperations::add_rows(Tensor& gradient, const Tensor& inde
   gradient.index_add_(0, index, grad);
 }
 
-RLALGO_INLINE RmsNormOutput AtenOperations::rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const {
+RLALGO_INLINE RmsNormOutput AtenOperations::rms_norm(const Tensor& x, const Tensor& weight,
+                                                     const NormSpec& norm) const {
   const Tensor wide = flat(x, weight).to(detail::accumulator_type(x.scalar_type()));  // [R, H]
-  const Tensor scale = wide.square().mean(-1).add_(epsilon).rsqrt_();                 // [R]
-  return {wide.mul(scale.unsqueeze(1)).to(x.scalar_type()).mul(weight).view(x.sizes()), scale};
+  const Tensor scale = wide.square().mean(-1).add_(norm.epsilon).rsqrt_();            // [R]
+  const Tensor unit = wide.mul(scale.unsqueeze(1));
+  if (norm.unit_offset)
+    return {unit.mul(weight.to(unit.scalar_type()).add(1.0)).to(x.scalar_type()).view(x.sizes()), scale};
+  return {unit.to(x.scalar_type()).mul(weight).view(x.sizes()), scale};
 }
 
 RLALGO_INLINE Tensor AtenOperations::rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                                       const Tensor& scale, Tensor grad_x, Tensor grad_weight) const {
+                                                       const NormSpec& norm, const Tensor& scale, Tensor grad_x,
+                                                       Tensor grad_weight) const {
   const at::ScalarType type = detail::accumulator_type(x.scalar_type());
   const Tensor g = flat(grad_y, weight).to(type), wide = flat(x, weight).to(type);  // [R, H]
-  const Tensor weighted = g.mul(weight.to(type)), r = scale.unsqueeze(1);
+  const Tensor factor = norm.unit_offset ? weight.to(type).add(1.0) : weight.to(type);
+  const Tensor weighted = g.mul(factor), r = scale.unsqueeze(1);
   const Tensor pull = weighted.mul(wide).sum(-1, true).mul_(r.pow(3)).div_(weight.size(0));  // [R, 1]
   Tensor change = weighted.mul(r).sub_(wide.mul(pull)).view(x.sizes());
   if (grad_weight.defined()) grad_weight.copy_(grad_weight.to(type).add_(g.mul(wide).mul_(r).sum(0)));
@@ -60,12 +66,14 @@ RLALGO_INLINE void AtenOperations::rotate(Tensor& x, const RopeTable& table, Rot
   first.copy_(turned);
 }
 
-RLALGO_INLINE void AtenOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
-  detail::swiglu(gate, up, out);
+RLALGO_INLINE void AtenOperations::gated(Activation act, const Tensor& gate, const Tensor& up,
+                                         const Tensor& out) const {
+  detail::gated(act, gate, up, out);
 }
 
-RLALGO_INLINE void AtenOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
-  detail::swiglu_backward(grad, gate, up);
+RLALGO_INLINE void AtenOperations::gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
+                                                  const Tensor& up) const {
+  detail::gated_backward(act, grad, gate, up);
 }
 
 RLALGO_INLINE AttentionLayout AtenOperations::lay_out(AttentionPlan plan, at::Device device) const {
@@ -227,7 +235,7 @@ RLALGO_INLINE AttentionOutput AtenOperations::piece_forward(const Piece& piece, 
                                                             const Tensor& v) const {
   const at::ScalarType type = detail::accumulator_type(q.scalar_type());
   const std::int64_t batch = q.size(0), heads = q.size(2), kv = k.size(2);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const double scale = piece.scale != 0.0 ? piece.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor all_keys = grouped(k.to(type), kv), all_values = grouped(v.to(type), kv);  // [B·kv, K, D]
   AttentionOutput out{q.new_empty(q.sizes(), q.options().dtype(type)),
                       q.new_empty({batch, q.size(1), heads}, q.options().dtype(type))};
@@ -248,7 +256,7 @@ RLALGO_INLINE AttentionGradient AtenOperations::piece_backward(const Piece& piec
                                                                const Tensor& along) const {
   const at::ScalarType type = detail::accumulator_type(q.scalar_type());
   const std::int64_t batch = q.size(0), heads = q.size(2), kv = k.size(2);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const double scale = piece.scale != 0.0 ? piece.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor all_keys = grouped(k.to(type), kv), all_values = grouped(v.to(type), kv);  // [B·kv, K, D]
   Tensor grad_q = q.new_empty(q.sizes(), q.options().dtype(type));
   const Tensor grad_k = all_keys.new_zeros(all_keys.sizes()), grad_v = all_keys.new_zeros(all_keys.sizes());

@@ -187,6 +187,11 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
 
 [[nodiscard]] inline Tensor widened(const Tensor& x, bool wide) { return wide ? x.to(at::kFloat) : x; }
 
+// What ATen takes for 1/√D where it is not given.
+[[nodiscard]] inline std::optional<double> given_scale(const AttentionLayout& layout) {
+  return layout.scale != 0.0 ? std::optional(layout.scale) : std::nullopt;
+}
+
 [[nodiscard]] inline std::vector<tensor::AttentionPiece> cross_pieces(const AttentionPlan& plan) {
   using Sees = tensor::AttentionPiece::Sees;
   std::vector<tensor::AttentionPiece> out;
@@ -206,10 +211,11 @@ inline void add_piece(const Tensor& gradient, const HeadShape& s, const PieceRow
   return out;
 }
 
-inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPlan& plan,
+inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionLayout& layout,
                                AttentionOutput& out) {
+  const AttentionPlan& plan = layout.plan;
   if (tensor::has_attention(q.scalar_type()))
-    return tensor::attend({q, k, v}, cross_pieces(plan), true, out.value, out.log_sum);
+    return tensor::attend({q, k, v, layout.scale}, cross_pieces(plan), true, out.value, out.log_sum);
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
@@ -217,15 +223,16 @@ inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v
     const Tensor own = widened(heads_view(q, s, c.query_begin, queries), wide);
     const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
         own, widened(heads_view(k, s, c.key_begin, keys), wide), widened(heads_view(v, s, c.key_begin, keys), wide),
-        0.0, false, window_mask(c, own), {});
+        0.0, false, window_mask(c, own), given_scale(layout));
     store_piece(value.to(q.scalar_type()), log_sum, s, {{c.query_begin}, {queries}}, true, out);
   }
 }
 
 inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                const AttentionOutput& out, const AttentionPlan& plan, AttentionGradient& sum) {
+                                const AttentionOutput& out, const AttentionLayout& layout, AttentionGradient& sum) {
+  const AttentionPlan& plan = layout.plan;
   if (tensor::has_attention(q.scalar_type()))
-    return tensor::attend_backward(grad, {q, k, v}, out.value, out.log_sum, cross_pieces(plan), true,
+    return tensor::attend_backward(grad, {q, k, v, layout.scale}, out.value, out.log_sum, cross_pieces(plan), true,
                                    {sum.q, sum.k, sum.v});
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
@@ -236,7 +243,7 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
     const Tensor own = of_queries(q);
     const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
         of_queries(grad), own, of_keys(k), of_keys(v), of_queries(out.value),
-        log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false, window_mask(c, own), {});
+        log_sum_view(out.log_sum, s, c.query_begin, queries), 0.0, false, window_mask(c, own), given_scale(layout));
     add_piece(gq.to(q.scalar_type()), s, {{c.query_begin}, {queries}}, true, sum.q);
     add_piece(gk.to(q.scalar_type()), s, {{c.key_begin}, {keys}}, true, sum.k);
     add_piece(gv.to(q.scalar_type()), s, {{c.key_begin}, {keys}}, true, sum.v);
@@ -244,12 +251,13 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
 }
 
 [[nodiscard]] inline AttentionOutput attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                       const AttentionPlan& plan) {
+                                                       const AttentionLayout& layout) {
+  const AttentionPlan& plan = layout.plan;
   const HeadShape s = head_shape(q, k);
   AttentionOutput out{tensor::empty_like(q),
                       tensor::empty({plan.tokens, s.heads}, q.options().dtype(accumulator_type(q.scalar_type())))};
   if (tensor::has_attention(q.scalar_type())) {
-    tensor::attend({q, k, v}, all_pieces(plan), false, out.value, out.log_sum);
+    tensor::attend({q, k, v, layout.scale}, all_pieces(plan), false, out.value, out.log_sum);
     return out;
   }
   for (const auto& own : plan.own) {
@@ -259,20 +267,21 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
                      wide);
     };
     const auto [value, log_sum] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
-        arrange(q), arrange(k), arrange(v), 0.0, true, {}, {});
+        arrange(q), arrange(k), arrange(v), 0.0, true, {}, given_scale(layout));
     store_piece(value.to(q.scalar_type()), log_sum, s, {own.begins, own.sizes}, false, out);
   }
-  merge_cross_pieces(q, k, v, plan, out);
+  merge_cross_pieces(q, k, v, layout, out);
   return out;
 }
 
 [[nodiscard]] inline AttentionGradient attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                           const Tensor& v, const AttentionOutput& out,
-                                                          const AttentionPlan& plan) {
+                                                          const AttentionLayout& layout) {
+  const AttentionPlan& plan = layout.plan;
   const HeadShape s = head_shape(q, k);
   AttentionGradient result{tensor::empty_like(q), tensor::empty_like(k), tensor::empty_like(v)};
   if (tensor::has_attention(q.scalar_type())) {
-    tensor::attend_backward(grad, {q, k, v}, out.value, out.log_sum, all_pieces(plan), false,
+    tensor::attend_backward(grad, {q, k, v, layout.scale}, out.value, out.log_sum, all_pieces(plan), false,
                             {result.q, result.k, result.v});
     return result;
   }
@@ -284,13 +293,13 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
     const auto [gq, gk, gv] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
         arrange(grad, Padding::zero), arrange(q), arrange(k), arrange(v), arrange(out.value),
         one ? log_sum_view(out.log_sum, s, own.begins[0], own.length) : gather_padded_log_sum(out.log_sum, s, own), 0.0,
-        true, {}, {});
+        true, {}, given_scale(layout));
     const PieceRows rows{own.begins, own.sizes};
     add_piece(gq.to(q.scalar_type()), s, rows, false, result.q);
     add_piece(gk.to(q.scalar_type()), s, rows, false, result.k);
     add_piece(gv.to(q.scalar_type()), s, rows, false, result.v);
   }
-  add_cross_gradients(grad, q, k, v, out, plan, result);
+  add_cross_gradients(grad, q, k, v, out, layout, result);
   return result;
 }
 

@@ -11,8 +11,8 @@
 #include <rlalgo/model/detail/cpu_rms_norm.hpp>
 #include <rlalgo/model/detail/dispatch.hpp>
 #include <rlalgo/model/detail/dropout_words.hpp>
+#include <rlalgo/model/detail/gated.hpp>
 #include <rlalgo/model/detail/lane_rows.hpp>
-#include <rlalgo/model/detail/swiglu.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/on_threads.hpp>
@@ -33,13 +33,14 @@ RLALGO_INLINE void CpuOperations::add_rows(Tensor& gradient, const Tensor& index
   });
 }
 
-RLALGO_INLINE RmsNormOutput CpuOperations::rms_norm(const Tensor& x, const Tensor& weight, double epsilon) const {
-  return detail::rms_norm(x, weight, epsilon);
+RLALGO_INLINE RmsNormOutput CpuOperations::rms_norm(const Tensor& x, const Tensor& weight, const NormSpec& norm) const {
+  return detail::rms_norm(x, weight, norm);
 }
 
 RLALGO_INLINE Tensor CpuOperations::rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                                      const Tensor& scale, Tensor grad_x, Tensor grad_weight) const {
-  return detail::rms_norm_backward(grad_y, x, weight, scale, std::move(grad_x), std::move(grad_weight));
+                                                      const NormSpec& norm, const Tensor& scale, Tensor grad_x,
+                                                      Tensor grad_weight) const {
+  return detail::rms_norm_backward(grad_y, x, weight, norm, scale, std::move(grad_x), std::move(grad_weight));
 }
 
 RLALGO_INLINE void CpuOperations::rotate(Tensor& x, const RopeTable& table, Rotation rotation) const {
@@ -88,48 +89,53 @@ bool on_lanes(at::ScalarType type, std::int64_t n, const F& f) {
 
 }  // namespace detail
 
-RLALGO_INLINE void CpuOperations::swiglu(const Tensor& gate, const Tensor& up, const Tensor& out) const {
+RLALGO_INLINE void CpuOperations::gated(Activation act, const Tensor& gate, const Tensor& up, const Tensor& out) const {
 #if defined(__x86_64__)
-  if (detail::on_lanes(gate.scalar_type(), gate.numel(), [&]<class T>(T, std::int64_t begin, std::int64_t count) {
-        detail::lane_rows::swiglu(gate.const_data_ptr<T>() + begin, up.const_data_ptr<T>() + begin,
-                                  out.mutable_data_ptr<T>() + begin, count);
-      }))
-    return;
+  const auto stretch = [&]<class T>(T, std::int64_t begin, std::int64_t count) {
+    const T *const g = gate.const_data_ptr<T>() + begin, *const u = up.const_data_ptr<T>() + begin;
+    T* const to = out.mutable_data_ptr<T>() + begin;
+    act == Activation::silu ? detail::lane_rows::gated<detail::lane_rows::Silu>(g, u, to, count)
+                            : detail::lane_rows::gated<detail::lane_rows::GeluTanh>(g, u, to, count);
+  };
+  if (detail::on_lanes(gate.scalar_type(), gate.numel(), stretch)) return;
 #endif
-  detail::swiglu(gate, up, out);
+  detail::gated(act, gate, up, out);
 }
 
-RLALGO_INLINE void CpuOperations::swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) const {
+RLALGO_INLINE void CpuOperations::gated_backward(Activation act, const Tensor& grad, const Tensor& gate,
+                                                 const Tensor& up) const {
 #if defined(__x86_64__)
-  if (detail::on_lanes(gate.scalar_type(), gate.numel(), [&]<class T>(T, std::int64_t begin, std::int64_t count) {
-        detail::lane_rows::swiglu_backward(grad.const_data_ptr<T>() + begin, gate.mutable_data_ptr<T>() + begin,
-                                           up.mutable_data_ptr<T>() + begin, count);
-      }))
-    return;
+  const auto stretch = [&]<class T>(T, std::int64_t begin, std::int64_t count) {
+    const T* const from = grad.const_data_ptr<T>() + begin;
+    T *const g = gate.mutable_data_ptr<T>() + begin, *const u = up.mutable_data_ptr<T>() + begin;
+    act == Activation::silu ? detail::lane_rows::gated_backward<detail::lane_rows::Silu>(from, g, u, count)
+                            : detail::lane_rows::gated_backward<detail::lane_rows::GeluTanh>(from, g, u, count);
+  };
+  if (detail::on_lanes(gate.scalar_type(), gate.numel(), stretch)) return;
 #endif
-  detail::swiglu_backward(grad, gate, up);
+  detail::gated_backward(act, grad, gate, up);
 }
 
 RLALGO_INLINE AttentionOutput CpuOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        const AttentionLayout& layout) const {
-  return detail::attention_forward(q, k, v, layout.plan);
+  return detail::attention_forward(q, k, v, layout);
 }
 
 RLALGO_INLINE AttentionGradient CpuOperations::attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                                   const Tensor& v, const AttentionOutput& out,
                                                                   const AttentionLayout& layout) const {
-  return detail::attention_backward(grad, q, k, v, out, layout.plan);
+  return detail::attention_backward(grad, q, k, v, out, layout);
 }
 
 RLALGO_INLINE void CpuOperations::attend_further(const Tensor& q, const Tensor& k, const Tensor& v,
                                                  const AttentionLayout& layout, AttentionOutput& out) const {
-  detail::merge_cross_pieces(q, k, v, layout.plan, out);
+  detail::merge_cross_pieces(q, k, v, layout, out);
 }
 
 RLALGO_INLINE void CpuOperations::attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                           const Tensor& v, const AttentionOutput& out,
                                                           const AttentionLayout& layout, AttentionGradient& sum) const {
-  detail::add_cross_gradients(grad, q, k, v, out, layout.plan, sum);
+  detail::add_cross_gradients(grad, q, k, v, out, layout, sum);
 }
 
 RLALGO_INLINE Tensor CpuOperations::dropout(const Tensor& x, const DropoutMask& mask) const {

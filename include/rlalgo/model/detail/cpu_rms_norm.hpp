@@ -40,7 +40,7 @@ A lane_sum(std::int64_t n, F&& f) {
   return total;
 }
 
-[[nodiscard]] inline RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+[[nodiscard]] inline RmsNormOutput rms_norm(const Tensor& x, const Tensor& weight, const NormSpec& norm) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
   RmsNormOutput out{tensor::empty_like(x), tensor::empty({rows}, x.options().dtype(accumulator_type(x.scalar_type())))};
   dispatch_floating(x.scalar_type(), [&]<class T>(T) {
@@ -53,13 +53,14 @@ A lane_sum(std::int64_t n, F&& f) {
       const T* const from = all + r * width;
       T* const to = out_rows + r * width;
       const auto scale_of = [&](A squares) {
-        return A(1) / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(epsilon));
+        return A(1) / std::sqrt(squares / static_cast<A>(width) + static_cast<A>(norm.epsilon));
       };
 #if defined(__x86_64__)
       if constexpr (sizeof(T) <= sizeof(float)) {
         if (has_lane_rows<T>()) {
           scale[r] = scale_of(lane_rows::sum_of_squares(from, width));
-          return lane_rows::normalise(from, w, scale[r], to, width);
+          return norm.unit_offset ? lane_rows::normalise<true>(from, w, scale[r], to, width)
+                                  : lane_rows::normalise<false>(from, w, scale[r], to, width);
         }
       }
 #endif
@@ -68,8 +69,11 @@ A lane_sum(std::int64_t n, F&& f) {
         return v * v;
       }));
       scale[r] = s;
-      for (std::int64_t j = 0; j < width; ++j)
-        to[j] = static_cast<T>(static_cast<T>(static_cast<A>(from[j]) * s) * w[j]);
+      for (std::int64_t j = 0; j < width; ++j) {
+        const A unit = static_cast<A>(from[j]) * s;
+        to[j] = norm.unit_offset ? static_cast<T>(unit * (A(1) + static_cast<A>(w[j])))
+                                 : static_cast<T>(static_cast<T>(unit) * w[j]);
+      }
     };
     tensor::on_stretches(rows, stretch_of(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) row(r);
@@ -80,7 +84,8 @@ A lane_sum(std::int64_t n, F&& f) {
 
 // Returns ∂x, added to `grad_x` when that is defined (the residual branch); adds ∂w to `grad_weight` [H] when defined.
 [[nodiscard]] inline Tensor rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
-                                              const Tensor& scale, Tensor grad_x, Tensor grad_weight) {
+                                              const NormSpec& norm, const Tensor& scale, Tensor grad_x,
+                                              Tensor grad_weight) {
   const std::int64_t width = weight.size(0), rows = x.numel() / width;
   const bool add = grad_x.defined();
   if (!add) grad_x = tensor::empty_like(x);
@@ -93,6 +98,7 @@ A lane_sum(std::int64_t n, F&& f) {
     T* const out_rows = grad_x.mutable_data_ptr<T>();
     const std::int64_t stretch = stretch_of(width), stretches = (rows + stretch - 1) / stretch;
     std::vector<A> sums(grad_weight.defined() ? static_cast<std::size_t>(stretches * width) : 0);
+    const A offset = norm.unit_offset ? A(1) : A(0);
     const auto one = [&](std::int64_t r, A* sum) {
       const T* const g = grads + r * width;
       const T* const from = all + r * width;
@@ -102,16 +108,19 @@ A lane_sum(std::int64_t n, F&& f) {
 #if defined(__x86_64__)
       if constexpr (sizeof(T) <= sizeof(float)) {
         if (has_lane_rows<T>()) {
-          const A pull = pull_of(lane_rows::weighted_dot(w, g, from, width));
-          return lane_rows::pull_back(w, g, from, s, pull, add, to, sum, width);
+          if (norm.unit_offset)
+            return lane_rows::pull_back<true>(w, g, from, s, pull_of(lane_rows::weighted_dot<true>(w, g, from, width)),
+                                              add, to, sum, width);
+          return lane_rows::pull_back<false>(w, g, from, s, pull_of(lane_rows::weighted_dot<false>(w, g, from, width)),
+                                             add, to, sum, width);
         }
       }
 #endif
       const A pull = pull_of(lane_sum<A>(width, [&](std::int64_t j) {
-        return static_cast<A>(w[j]) * static_cast<A>(g[j]) * static_cast<A>(from[j]);
+        return (offset + static_cast<A>(w[j])) * static_cast<A>(g[j]) * static_cast<A>(from[j]);
       }));
       for (std::int64_t j = 0; j < width; ++j) {
-        const A change = static_cast<A>(w[j]) * static_cast<A>(g[j]) * s - static_cast<A>(from[j]) * pull;
+        const A change = (offset + static_cast<A>(w[j])) * static_cast<A>(g[j]) * s - static_cast<A>(from[j]) * pull;
         to[j] = static_cast<T>(add ? static_cast<A>(to[j]) + change : change);
       }
       if (sum != nullptr)

@@ -33,19 +33,20 @@
 
 namespace rlalgo::model {
 
-RLALGO_INLINE Decoder::Decoder(HfConfig hf, DecoderWeights weights)
-    : hf_(std::move(hf)),
-      weights_(std::move(weights)),
-      frequencies_(rope_frequencies(config().rope, config().head_dim)) {
+RLALGO_INLINE Decoder::Decoder(HfConfig hf, DecoderWeights weights) : hf_(std::move(hf)), weights_(std::move(weights)) {
+  for (const RopeConfig& rope : config().ropes) frequencies_.push_back(rope_frequencies(rope, config().head_dim));
   if (config().tied_embeddings && !weights_.lm_head.defined()) weights_.lm_head = weights_.embedding;
 }
 
 RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
-  const DecoderConfig& c = config();
-  // q and o; k and v; gate, up and down: seven products
-  const std::int64_t weights =
-      c.hidden_size * (2 * c.heads * c.head_dim + 2 * c.kv_heads * c.head_dim + 3 * c.intermediate_size);
-  return 2.0 * static_cast<double>(tokens) * static_cast<double>(weights) / 7.0;
+  std::int64_t elements = 0, products = 0;
+  visit_parts(
+      config(), config().spec(0), [](auto&&...) {},
+      [&](std::string_view, auto, std::int64_t out, std::int64_t in, bool) {
+        elements += out * in;
+        ++products;
+      });
+  return 2.0 * static_cast<double>(tokens) * static_cast<double>(elements) / static_cast<double>(products);
 }
 
 RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) { context_ = std::move(sharing); }
@@ -156,7 +157,7 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::reference() const {
   if (!adapter_->continued && adapter_->config.init != LoraInit::pissa) return without_adapter();
   const c10::NoGradGuard no_grad;
   DecoderWeights copy = detached(weights_);
-  visit_loras(copy, [](const std::string&, Lora& lora, const Tensor&) {
+  visit_loras(config(), copy, [](const std::string&, Lora& lora, const Tensor&) {
     for (Tensor* value : {&lora.a, &lora.b, &lora.magnitude})
       if (value->defined()) *value = value->clone();
   });
@@ -255,7 +256,7 @@ RLALGO_INLINE DecoderWeights Decoder::detached(DecoderWeights weights) const {
   DecoderConfig c = config();
   c.tied_embeddings = false;
   visit_weights(c, weights, [](const std::string&, Tensor& value, const auto&, WeightRole) { value = value.detach(); });
-  visit_loras(weights, [](const std::string&, Lora& lora, const Tensor&) {
+  visit_loras(config(), weights, [](const std::string&, Lora& lora, const Tensor&) {
     for (Tensor* value : {&lora.a, &lora.b, &lora.magnitude})
       if (value->defined()) *value = value->detach();
   });
@@ -317,15 +318,18 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   return values;
 }
 
-RLALGO_INLINE Tensor Decoder::frequencies(const TokenTree& tree) const {
+RLALGO_INLINE std::vector<Tensor> Decoder::frequencies(const TokenTree& tree) const {
   std::int64_t length = 0;
   for (const std::int64_t position : tree.positions) length = std::max(length, position + 1);
   for (const std::int64_t source : tree.source)
     length = std::max(length, tree.positions[static_cast<std::size_t>(source)] + 2);
-  const RopeConfig& rope = config().rope;
-  const bool stretched =
-      rope.kind == RopeConfig::Kind::dynamic && static_cast<double>(length) > rope.original_max_position_embeddings;
-  return stretched ? rope_frequencies(rope, config().head_dim, length) : frequencies_;
+  std::vector<Tensor> out = frequencies_;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const RopeConfig& rope = config().ropes[i];
+    if (rope.kind == RopeConfig::Kind::dynamic && static_cast<double>(length) > rope.original_max_position_embeddings)
+      out[i] = rope_frequencies(rope, config().head_dim, length);
+  }
+  return out;
 }
 
 }  // namespace rlalgo::model

@@ -22,7 +22,7 @@
 
 namespace rlalgo::model {
 
-RLALGO_INLINE DecoderPass::DecoderPass(DecoderConfig config, DecoderWeights weights, Tensor frequencies,
+RLALGO_INLINE DecoderPass::DecoderPass(DecoderConfig config, DecoderWeights weights, std::vector<Tensor> frequencies,
                                        Settings settings)
     : config_(std::move(config)),
       weights_(std::move(weights)),
@@ -43,24 +43,27 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const SharedTree& tree, s
   return run(tree.part.tree, &tree, rows);
 }
 
-RLALGO_INLINE void DecoderPass::lay_out(std::int64_t window, const TokenTree& tree, const SharedTree* shared) {
+RLALGO_INLINE void DecoderPass::lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared) {
   const at::Device device = weights_.embedding.device();
   const Operations& ops = *settings_.operations;
-  if (layouts_.contains(window)) return;
+  const auto [window, scale] = kind;
+  if (layouts_.contains(kind)) return;
   if (shared == nullptr) {
-    layouts_.emplace(window, ops.lay_out(plan_attention(tree, window), device));
+    layouts_.emplace(kind, ops.lay_out(plan_attention(tree, window), device)).first->second.scale = scale;
     return;
   }
-  layouts_.emplace(window, AttentionLayout());
-  rings_.emplace(window,
-                 RingAttention(shared->ring, ops, plan_attention(*shared->whole, window), shared->split, device));
+  layouts_.emplace(kind, AttentionLayout());
+  rings_.emplace(
+      kind, RingAttention(shared->ring, ops, plan_attention(*shared->whole, window), shared->split, device, scale));
 }
 
 RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const SharedTree* shared,
                                                    const Tensor& rows) {
   const Operations& ops = *settings_.operations;
   const at::Device device = weights_.embedding.device();
-  rope_ = rope_table(frequencies_, tree.positions, config_.rope.attention_factor, device);
+  ropes_.clear();
+  for (std::size_t i = 0; i < frequencies_.size(); ++i)
+    ropes_.push_back(rope_table(frequencies_[i], tree.positions, config_.ropes[i].attention_factor, device));
   const Tensor ids = tensor::from_values(tree.ids, at::TensorOptions().dtype(at::kLong).device(device));
   std::vector<Tensor> taps;
   auto wanted = depths_.begin();
@@ -71,9 +74,10 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   };
   if (settings_.gate) settings_.gate->begin({LayerGate::Phase::forward, deepest(), settings_.graph});
   Tensor x = ops.rows(weights_.embedding, ids);
+  if (config_.embedding_scale != 1.0) x.mul_(embedding_scale(config_, x.scalar_type()));
   tap(0, x);
   for (std::int64_t i = 0; i < deepest(); ++i) {
-    lay_out(kind(i).window, tree, shared);
+    lay_out(kind(i), tree, shared);
     LayerTape* tape = settings_.graph ? &tapes_.emplace_back() : nullptr;
     const Tensor chosen = i + 1 == config_.layers ? rows : Tensor();
     if (settings_.graph && settings_.checkpointed) {
@@ -87,7 +91,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
     if (i + 1 < config_.layers) tap(i + 1, x);
   }
   if (deepest() == config_.layers) {
-    const RmsNormOutput normed = ops.rms_norm(x, weights_.final_norm, config_.rms_norm_eps);
+    const RmsNormOutput normed = ops.rms_norm(x, weights_.final_norm, config_.norm);
     if (settings_.graph) {
       last_ = x;
       scale_ = normed.scale;
@@ -115,7 +119,7 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
     grad = grad.defined() ? grad.add_(gradients[left]) : gradients[left].clone();
   };
   if (deepest() == config_.layers) {
-    grad = ops.rms_norm_backward(gradients[--left], last_, weights_.final_norm, scale_, {},
+    grad = ops.rms_norm_backward(gradients[--left], last_, weights_.final_norm, config_.norm, scale_, {},
                                  gradient_buffer(weights_.final_norm));
     last_ = Tensor();
   }
@@ -134,6 +138,7 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
   }
   add_tap(0);
   if (Tensor gradient = gradient_buffer(weights_.embedding); gradient.defined()) {
+    if (config_.embedding_scale != 1.0) grad.mul_(embedding_scale(config_, grad.scalar_type()));
     if (config_.padding_id >= 0) grad.masked_fill_(ids_.eq(config_.padding_id).unsqueeze(1), 0);  // [T, 1]
     ops.add_rows(gradient, ids_, grad);
   }
@@ -141,9 +146,14 @@ RLALGO_INLINE void DecoderPass::backward(const std::vector<Tensor>& gradients) {
 }
 
 RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
-  const auto ring = rings_.find(kind(i).window);
-  LayerContext out{config_, *settings_.operations, layouts_.at(kind(i).window),
-                   rope_,   settings_.dropout,     kind(i).rotary};
+  const LayerSpec& spec = config_.spec(i);
+  const auto ring = rings_.find(kind(i));
+  LayerContext out{.config = config_,
+                   .spec = spec,
+                   .operations = *settings_.operations,
+                   .layout = layouts_.at(kind(i)),
+                   .rope = spec.rotary() ? &ropes_[static_cast<std::size_t>(spec.rope)] : nullptr,
+                   .dropout = settings_.dropout};
   out.row_dropout = out.dropout;
   if (ring != rings_.end()) {
     out.ring = &ring->second;

@@ -19,6 +19,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/detail/families.hpp>
 #include <rlalgo/model/hf_config.hpp>
 
 namespace rlalgo::model {
@@ -43,17 +44,11 @@ RLALGO_INLINE Json read_json_file(const std::filesystem::path& path) {
   return std::move(json);
 }
 
-RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta) {
+// The rotation that an object of config.json describes.
+inline RopeConfig read_rotation(const JsonFields& fields, const JsonFields& inner, std::int64_t max_positions,
+                                double theta) {
   RopeConfig rope;
-  rope.theta = fields.number("rope_theta").value_or(theta);
-  const Json* parameters = fields.find("rope_parameters");
-  const Json* scaling = parameters != nullptr ? parameters : fields.find("rope_scaling");
-  if (scaling == nullptr) return rope;
-  const std::string key = parameters != nullptr ? "rope_parameters" : "rope_scaling";
-  if (!scaling->is_object()) fields.wrong(key, *scaling, "object");
-  const JsonFields inner(*scaling, fields.where() + ", " + key);
-  for (const auto& [name, value] : scaling->items())
-    if (value.is_object()) inner.unsupported(name, value, "one rotation for all layers, not one for each kind of them");
+  rope.theta = theta;
   rope.theta = inner.number("rope_theta").value_or(rope.theta);
   if (!(rope.theta > 0)) inner.wrong("rope_theta", Json(rope.theta), "a positive number");
   const std::string type = inner.text("rope_type").value_or(inner.text("type").value_or("default"));
@@ -109,42 +104,48 @@ RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_p
   return rope;
 }
 
-RLALGO_INLINE std::vector<LayerKind> parse_layers(const JsonFields& fields, const DecoderConfig& c) {
-  std::vector<LayerKind> kinds(static_cast<std::size_t>(c.layers));
-  const bool qwen = c.model_type == "qwen2" || c.model_type == "qwen3", smollm = c.model_type == "smollm3";
-  if (smollm) {
-    const std::vector<std::int64_t> rotary = fields.integers("no_rope_layers");
-    const std::int64_t interval = fields.positive("no_rope_layer_interval", 4);
-    if (!rotary.empty() && rotary.size() < kinds.size())
-      fields.wrong("no_rope_layers", *fields.find("no_rope_layers"), "one number per layer");
-    for (std::size_t i = 0; i < kinds.size(); ++i)
-      kinds[i].rotary = rotary.empty() ? (static_cast<std::int64_t>(i) + 1) % interval != 0 : rotary[i] != 0;
-  }
-  // Mistral's window is on unless it is null; the others have a switch.
-  std::int64_t window = 0;
-  if (c.model_type == "mistral" && !fields.has_null("sliding_window")) window = fields.positive("sliding_window", 4096);
-  if ((qwen || smollm) && fields.boolean("use_sliding_window").value_or(false) && !fields.has_null("sliding_window"))
-    window = qwen ? fields.positive("sliding_window", 4096) : fields.integer("sliding_window").value_or(0);
-  const Json* types = fields.find("layer_types");
-  if (types != nullptr && (!types->is_array() || types->size() < kinds.size()))
-    fields.wrong("layer_types", *types, "one name per layer");
-  const std::int64_t first = fields.integer("max_window_layers").value_or(28);
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    bool slides = c.model_type == "mistral";
-    if (types != nullptr && c.model_type != "mistral") {
-      const Json& type = (*types)[i];
-      slides = type == "sliding_attention" && c.model_type != "llama";
-      if (!slides && type != "full_attention")
-        fields.unsupported("layer_types", type,
-                           "\"full_attention\"" + std::string(qwen || smollm ? " or \"sliding_attention\"" : ""));
-    } else if (types == nullptr && c.model_type != "mistral") {
-      slides = qwen ? static_cast<std::int64_t>(i) >= first : smollm && !kinds[i].rotary;
+RLALGO_INLINE RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta) {
+  theta = fields.number("rope_theta").value_or(theta);
+  const Json* parameters = fields.find("rope_parameters");
+  const Json* scaling = parameters != nullptr ? parameters : fields.find("rope_scaling");
+  const std::string key = parameters != nullptr ? "rope_parameters" : "rope_scaling";
+  static const Json nothing = Json::object();
+  if (scaling == nullptr) scaling = &nothing;
+  if (!scaling->is_object()) fields.wrong(key, *scaling, "object");
+  const JsonFields inner(*scaling, fields.where() + ", " + key);
+  for (const auto& [name, value] : scaling->items())
+    if (value.is_object()) inner.unsupported(name, value, "one rotation for all layers, not one for each kind of them");
+  return read_rotation(fields, inner, max_positions, theta);
+}
+
+RLALGO_INLINE std::vector<RopeConfig> parse_ropes_of_kinds(const JsonFields& fields, std::int64_t max_positions,
+                                                           const std::vector<RotationOfKind>& kinds) {
+  const Json* parameters = fields.find("rope_parameters");
+  const Json* scaling = fields.find("rope_scaling");
+  const std::string where = fields.where() + ", rope_parameters";
+  if (parameters != nullptr && !parameters->is_object()) fields.wrong("rope_parameters", *parameters, "object");
+  if (scaling != nullptr && !scaling->is_object()) fields.wrong("rope_scaling", *scaling, "object");
+  if (parameters != nullptr)
+    for (const auto& [name, value] : parameters->items())
+      if (std::none_of(kinds.begin(), kinds.end(), [&](const RotationOfKind& kind) { return kind.kind == name; }))
+        JsonFields(*parameters, where).unsupported(name, value, "one rotation for each kind of layers");
+  std::vector<RopeConfig> out;
+  for (const RotationOfKind& kind : kinds) {
+    Json own = Json::object();
+    if (parameters != nullptr) {
+      const JsonFields inner(*parameters, where);
+      if (const Json* given = inner.find(kind.kind); given != nullptr) {
+        if (!given->is_object()) inner.wrong(kind.kind, *given, "object");
+        own = *given;
+      }
     }
-    if (slides && window > 0) kinds[i].window = window;
+    if (scaling != nullptr && out.empty()) own.update(*scaling);
+    const JsonFields inner(own, where + ", " + std::string(kind.kind));
+    if (!own.contains("rope_type") && own.contains("type"))
+      inner.unsupported("type", own.at("type"), "rope_type, which transformers reads in its place");
+    out.push_back(read_rotation(fields, inner, max_positions, fields.number(kind.theta_key).value_or(kind.theta)));
   }
-  const bool plain =
-      std::all_of(kinds.begin(), kinds.end(), [](const LayerKind& k) { return k.window == 0 && k.rotary; });
-  return plain ? std::vector<LayerKind>() : kinds;
+  return out;
 }
 
 RLALGO_INLINE const Json* JsonFields::find(std::string_view key) const {
@@ -226,11 +227,6 @@ RLALGO_INLINE void JsonFields::unsupported(std::string_view key, const Json& val
 
 RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   const detail::JsonFields fields(json, where);
-  static constexpr std::pair<std::string_view, std::string_view> known[] = {{"llama", "LlamaForCausalLM"},
-                                                                            {"mistral", "MistralForCausalLM"},
-                                                                            {"qwen2", "Qwen2ForCausalLM"},
-                                                                            {"qwen3", "Qwen3ForCausalLM"},
-                                                                            {"smollm3", "SmolLM3ForCausalLM"}};
   const std::string type = fields.text("model_type").value_or("");
   std::string architecture;
   if (const Json* list = fields.find("architectures"); list != nullptr) {
@@ -238,55 +234,27 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
       fields.wrong("architectures", *list, "list of names");
     architecture = list->front().get<std::string>();
   }
-  const auto match = std::find_if(std::begin(known), std::end(known), [&](const auto& entry) {
-    return (type.empty() || type == entry.first) && (architecture.empty() || architecture == entry.second);
-  });
-  if (match == std::end(known) || (type.empty() && architecture.empty())) {
-    core::raise(
-        "model", 10,
-        {.what = "unsupported model architecture",
-         .found = "model_type \"" + type + "\", architecture \"" + architecture + "\"",
-         .expected = "llama (Llama 2 and 3, SmolLM2, TinyLlama), mistral, qwen2 (also Qwen2.5), qwen3 (dense) or "
-                     "smollm3, each as …ForCausalLM",
-         .where = where});
+  const auto* const family =
+      std::find_if(std::begin(detail::families), std::end(detail::families), [&](const detail::Family& one) {
+        return (type.empty() || type == one.model_type) && (architecture.empty() || architecture == one.architecture);
+      });
+  if (family == std::end(detail::families) || (type.empty() && architecture.empty())) {
+    std::string known;
+    for (const detail::Family& one : detail::families)
+      known += (known.empty() ? "" : ", ") + std::string(one.model_type) + " (" + std::string(one.who) + ")";
+    core::raise("model", 10,
+                {.what = "unsupported model architecture",
+                 .found = "model_type \"" + type + "\", architecture \"" + architecture + "\"",
+                 .expected = known + ", each as …ForCausalLM",
+                 .where = where});
   }
-
   HfConfig out;
   DecoderConfig& c = out.decoder;
-  c.model_type = match->first;
-  c.vocab_size = fields.positive("vocab_size");
-  c.hidden_size = fields.positive("hidden_size");
-  c.intermediate_size = fields.positive("intermediate_size");
-  c.layers = fields.positive("num_hidden_layers");
-  if (c.layers > 4096) fields.wrong("num_hidden_layers", Json(c.layers), "at most 4096");
-  c.heads = fields.positive("num_attention_heads");
-  // Qwen3's class default for head_dim is 128; the others derive it.
-  const bool mistral = c.model_type == "mistral", smollm = c.model_type == "smollm3";
-  const std::int64_t kv_default = mistral ? 8 : smollm ? 4 : c.heads;
-  c.kv_heads = fields.positive("num_key_value_heads", fields.has_null("num_key_value_heads") ? c.heads : kv_default);
-  c.head_dim = fields.positive("head_dim", c.model_type == "qwen3" ? 128 : c.hidden_size / c.heads);
-  c.max_position_embeddings = fields.positive("max_position_embeddings", c.model_type == "llama" ? 2048
-                                                                         : mistral               ? 131072
-                                                                                                 : 32768);
-  if (c.heads % c.kv_heads != 0)
-    fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
-  if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
-  c.rms_norm_eps = fields.number("rms_norm_eps").value_or(1e-6);
-  c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(smollm);
-  const bool attention_bias = !mistral && fields.boolean("attention_bias").value_or(false);
-  c.qkv_bias = c.model_type == "qwen2" || attention_bias;
-  c.output_bias = c.model_type != "qwen2" && attention_bias;
-  c.mlp_bias = (c.model_type == "llama" || smollm) && fields.boolean("mlp_bias").value_or(false);
-  c.qk_norm = c.model_type == "qwen3";
-  c.rope = detail::parse_rope(fields, c.max_position_embeddings, smollm ? 2000000.0 : 10000.0);
-  if (c.rope.kind == RopeConfig::Kind::dynamic && c.head_dim < 4)
-    fields.wrong("head_dim", Json(c.head_dim), "4 or more with dynamic RoPE scaling");
-  c.layer_kinds = detail::parse_layers(fields, c);
-
-  if (const auto activation = fields.text("hidden_act");
-      activation && *activation != "silu" && *activation != "swish") {
-    fields.unsupported("hidden_act", Json(*activation), "\"silu\"");
-  }
+  c.model_type = family->model_type;
+  family->describe(fields, c);
+  for (const RopeConfig& rope : c.ropes)
+    if (rope.kind == RopeConfig::Kind::dynamic && c.head_dim < 4)
+      fields.wrong("head_dim", Json(c.head_dim), "4 or more with dynamic RoPE scaling");
   if (const auto partial = fields.number("partial_rotary_factor"); partial && *partial != 1.0) {
     fields.unsupported("partial_rotary_factor", Json(*partial), "1.0");
   }
@@ -303,9 +271,6 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   out.eos_token_ids = fields.integers("eos_token_id");
   out.bos_token_id = fields.integer("bos_token_id");
   out.pad_token_id = fields.integer("pad_token_id");
-  const bool padded = out.pad_token_id.has_value() || (smollm && !fields.has_null("pad_token_id"));
-  c.padding_id = padded ? out.pad_token_id.value_or(128004) : -1;
-  if (padded && c.padding_id < 0) c.padding_id += c.vocab_size;  // torch's padding_idx counts from the end
   out.json = std::move(json);
   return out;
 }

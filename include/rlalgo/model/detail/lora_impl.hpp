@@ -74,7 +74,7 @@ RLALGO_INLINE Tensor LoraDraw::normal(std::int64_t rows, std::int64_t columns, d
 
 RLALGO_INLINE DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights) {
   DecoderModules out;
-  visit_loras(weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); });
+  visit_loras(config, weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); });
   DecoderConfig c = config;
   c.tied_embeddings = false;
   visit_weights(c, weights, [&](const std::string& name, const auto&, const auto&, WeightRole) {
@@ -108,7 +108,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::
   const at::ScalarType type = decoder.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   std::uint32_t index = 0;
   auto target = targets.begin();
-  visit_loras(weights, [&](const std::string& path, Lora& lora, Tensor& weight) {
+  visit_loras(decoder.config(), weights, [&](const std::string& path, Lora& lora, Tensor& weight) {
     const std::uint32_t number = index++;
     if (target == targets.end() || *target != path) return;
     ++target;
@@ -127,7 +127,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::
   if (config.init == LoraInit::pissa) {
     // What is left of the weights is all there is in memory.
     adapter.base = weights;
-    visit_loras(adapter.base, [](const std::string&, Lora& lora, const Tensor&) { lora = {}; });
+    visit_loras(decoder.config(), adapter.base, [](const std::string&, Lora& lora, const Tensor&) { lora = {}; });
   }
   decoder.adapt(std::move(adapter), std::move(weights));
 }

@@ -129,14 +129,15 @@ RLALGO_INLINE WeightStore::Weights WeightStore::read(const std::filesystem::path
                                  std::to_string(decoder_->config().vocab_size) + " (serve the adapter as the model)",
                              directory);
     model::DecoderWeights weights = adapted.weights();
-    model::visit_loras(weights, [&](const std::string& path, model::Lora& lora, const tensor::Tensor&) {
-      for (tensor::Tensor* value : {&lora.a, &lora.b, &lora.magnitude}) {
-        if (!value->defined()) continue;
-        *value = value->detach();
-        if (!detail::all_finite(*value))
-          detail::refuse_adapter(400, "values that are not finite, module " + path, directory);
-      }
-    });
+    model::visit_loras(adapted.config(), weights,
+                       [&](const std::string& path, model::Lora& lora, const tensor::Tensor&) {
+                         for (tensor::Tensor* value : {&lora.a, &lora.b, &lora.magnitude}) {
+                           if (!value->defined()) continue;
+                           *value = value->detach();
+                           if (!detail::all_finite(*value))
+                             detail::refuse_adapter(400, "values that are not finite, module " + path, directory);
+                         }
+                       });
     return std::make_shared<const model::DecoderWeights>(std::move(weights));
   } catch (const Refusal&) {
     throw;

@@ -132,8 +132,7 @@ struct AttentionHead {
   using Number = typename Blocks::Number;
   HeadRows<const Number> q, k, v;
   std::int64_t width;  // D
-
-  [[nodiscard]] float scale() const { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(width))); }
+  float factor;        // of scores
 
   // f(seen, first row of keys, first query, queries) for all blocks of a piece; `pack` before those of a block of keys.
   template <class P, class F>
@@ -180,7 +179,7 @@ struct AttentionHead {
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
               const float change = rows::weigh<Number>(
-                  room.scores.data() + i * block_keys, own.begin, own.end, most, scale(),
+                  room.scores.data() + i * block_keys, own.begin, own.end, most, factor,
                   room.running[static_cast<std::size_t>(row - span.begin + i)], room.weights.data() + i * block_keys);
               if (change != 1.0f) rows::multiply(to + i * width, change, width);
             }
@@ -232,7 +231,7 @@ struct AttentionHead {
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
               rows::differentiate<Number>(room.scores.data() + i * block_keys, room.pulls.data() + i * block_keys,
-                                          own.begin, own.end, most, scale(), *log_sum.row(row + i),
+                                          own.begin, own.end, most, factor, *log_sum.row(row + i),
                                           room.along[static_cast<std::size_t>(row - span.begin + i)],
                                           room.weights.data() + i * block_keys, room.changes.data() + i * block_keys);
             }
@@ -254,7 +253,8 @@ template <class Kernel>
 AttentionHead<Kernel> attention_head(const AttentionOperands& in, std::int64_t head) {
   using Number = typename AttentionHead<Kernel>::Number;
   const std::int64_t shared = head / (in.q.size(1) / in.k.size(1));
-  return {head_of<Number>(in.q, head), head_of<Number>(in.k, shared), head_of<Number>(in.v, shared), in.q.size(2)};
+  return {head_of<Number>(in.q, head), head_of<Number>(in.k, shared), head_of<Number>(in.v, shared), in.q.size(2),
+          static_cast<float>(in.scale != 0.0 ? in.scale : 1.0 / std::sqrt(static_cast<double>(in.q.size(2))))};
 }
 
 template <class Kernel>

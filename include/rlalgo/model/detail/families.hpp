@@ -1,0 +1,216 @@
+// The families of models that config.json may name, each as a description: which fields of it are read, what stands for those
+// that it leaves out (the defaults of transformers' configuration class), and of what its layers are made.
+//
+// A family that needs nothing new is a function here and a row of `families`; everything else follows from the DecoderConfig
+// that it makes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <rlalgo/core/compiled.hpp>
+#include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/hf_config.hpp>
+
+namespace rlalgo::model::detail {
+
+// What a family takes where config.json says nothing.
+struct FamilyDefaults {
+  std::int64_t kv_heads = 0;  // 0: as many as heads
+  std::int64_t head_dim = 0;  // 0: hidden_size / heads
+  std::int64_t max_positions = 32768;
+  bool tied = false;
+  std::int64_t padding = -1;  // pad_token_id
+  std::string_view activation_key = "hidden_act";
+  std::string_view activation = "silu";
+};
+
+// Sizes, ties, padding and activation, and as many equal layers.
+RLALGO_INLINE void read_shape(const JsonFields& fields, const FamilyDefaults& defaults, DecoderConfig& c) {
+  c.vocab_size = fields.positive("vocab_size");
+  c.hidden_size = fields.positive("hidden_size");
+  c.intermediate_size = fields.positive("intermediate_size");
+  c.layers = fields.positive("num_hidden_layers");
+  if (c.layers > 4096) fields.wrong("num_hidden_layers", Json(c.layers), "at most 4096");
+  c.heads = fields.positive("num_attention_heads");
+  c.kv_heads =
+      fields.positive("num_key_value_heads",
+                      fields.has_null("num_key_value_heads") || defaults.kv_heads == 0 ? c.heads : defaults.kv_heads);
+  c.head_dim = fields.positive("head_dim", defaults.head_dim == 0 ? c.hidden_size / c.heads : defaults.head_dim);
+  c.max_position_embeddings = fields.positive("max_position_embeddings", defaults.max_positions);
+  if (c.heads % c.kv_heads != 0)
+    fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
+  if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
+  c.norm.epsilon = fields.number("rms_norm_eps").value_or(1e-6);
+  c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(defaults.tied);
+  const std::string activation = fields.text(defaults.activation_key).value_or(std::string(defaults.activation));
+  LayerSpec spec;
+  if (activation == "gelu_pytorch_tanh")
+    spec.activation = Activation::gelu_tanh;
+  else if (activation != "silu" && activation != "swish")
+    fields.unsupported(defaults.activation_key, Json(activation), "\"silu\" or \"gelu_pytorch_tanh\"");
+  c.specs.assign(static_cast<std::size_t>(c.layers), spec);
+  const auto padding = fields.integer("pad_token_id");
+  c.padding_id = fields.has_null("pad_token_id") ? -1 : padding.value_or(defaults.padding);
+  if (padding && c.padding_id < 0) c.padding_id += c.vocab_size;  // torch's padding_idx counts from the end
+}
+
+template <class F>
+void each_spec(DecoderConfig& c, F&& f) {
+  for (std::size_t i = 0; i < c.specs.size(); ++i) f(c.specs[i], static_cast<std::int64_t>(i));
+}
+
+// Whether each layer slides: as layer_types says, where the family reads that, else as slides(layer).
+template <class F>
+void read_windows(const JsonFields& fields, std::int64_t window, bool may_slide, F&& slides, DecoderConfig& c) {
+  const Json* types = fields.find("layer_types");
+  if (types != nullptr && (!types->is_array() || types->size() < c.specs.size()))
+    fields.wrong("layer_types", *types, "one name per layer");
+  each_spec(c, [&](LayerSpec& spec, std::int64_t layer) {
+    bool sliding = types == nullptr && slides(spec, layer);
+    if (types != nullptr) {
+      const Json& type = (*types)[static_cast<std::size_t>(layer)];
+      sliding = may_slide && type == "sliding_attention";
+      if (!sliding && type != "full_attention")
+        fields.unsupported("layer_types", type,
+                           "\"full_attention\"" + std::string(may_slide ? " or \"sliding_attention\"" : ""));
+    }
+    if (sliding) spec.window = window;
+  });
+}
+
+inline constexpr auto no_layer_slides = [](const LayerSpec&, std::int64_t) { return false; };
+
+// The window where use_sliding_window is on.
+[[nodiscard]] inline bool slides_at_all(const JsonFields& fields) {
+  return fields.boolean("use_sliding_window").value_or(false) && !fields.has_null("sliding_window");
+}
+
+// Llama 2 and 3, TinyLlama, SmolLM2.
+inline void describe_llama(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.max_positions = 2048}, c);
+  const bool attention = fields.boolean("attention_bias").value_or(false);
+  const bool mlp = fields.boolean("mlp_bias").value_or(false);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.qkv_bias = spec.output_bias = attention;
+    spec.mlp_bias = mlp;
+  });
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  read_windows(fields, 0, false, no_layer_slides, c);
+}
+
+// All layers have a window, unless it is null; layer_types is not read.
+inline void describe_mistral(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 8, .max_positions = 131072}, c);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  const std::int64_t window = fields.has_null("sliding_window") ? 0 : fields.positive("sliding_window", 4096);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) { spec.window = window; });
+}
+
+inline void read_qwen_windows(const JsonFields& fields, DecoderConfig& c) {
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  const std::int64_t window = slides_at_all(fields) ? fields.positive("sliding_window", 4096) : 0;
+  const std::int64_t first = fields.integer("max_window_layers").value_or(28);
+  read_windows(
+      fields, window, true, [&](const LayerSpec&, std::int64_t layer) { return layer >= first; }, c);
+}
+
+inline void describe_qwen2(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {}, c);
+  each_spec(c, [](LayerSpec& spec, std::int64_t) { spec.qkv_bias = true; });
+  read_qwen_windows(fields, c);
+}
+
+// Dense.
+inline void describe_qwen3(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.head_dim = 128}, c);
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.qkv_bias = spec.output_bias = bias;
+    spec.head_norm = true;
+  });
+  read_qwen_windows(fields, c);
+}
+
+// Some layers rotate nothing; those are the ones that may slide.
+inline void describe_smollm3(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 4, .tied = true, .padding = 128004}, c);
+  const bool attention = fields.boolean("attention_bias").value_or(false);
+  const bool mlp = fields.boolean("mlp_bias").value_or(false);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 2000000.0)};
+  const std::vector<std::int64_t> rotary = fields.integers("no_rope_layers");
+  const std::int64_t interval = fields.positive("no_rope_layer_interval", 4);
+  if (!rotary.empty() && rotary.size() < c.specs.size())
+    fields.wrong("no_rope_layers", *fields.find("no_rope_layers"), "one number per layer");
+  each_spec(c, [&](LayerSpec& spec, std::int64_t layer) {
+    spec.qkv_bias = spec.output_bias = attention;
+    spec.mlp_bias = mlp;
+    const bool rotates = rotary.empty() ? (layer + 1) % interval != 0 : rotary[static_cast<std::size_t>(layer)] != 0;
+    if (!rotates) spec.rope = LayerSpec::no_rope;
+  });
+  const std::int64_t window = slides_at_all(fields) ? fields.integer("sliding_window").value_or(0) : 0;
+  read_windows(
+      fields, std::max<std::int64_t>(window, 0), true,
+      [](const LayerSpec& spec, std::int64_t) { return !spec.rotary(); }, c);
+}
+
+// Gemma 3, text (arXiv 2503.19786): norms with a unit offset around both branches, a gate of gelu, scaled embeddings, scores
+// scaled by query_pre_attn_scalar^(−½); five layers of six slide and have a rotation of their own.
+inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields,
+             {.kv_heads = 4,
+              .head_dim = 256,
+              .max_positions = 131072,
+              .tied = true,
+              .padding = 0,
+              .activation_key = "hidden_activation",
+              .activation = "gelu_pytorch_tanh"},
+             c);
+  c.norm.unit_offset = true;
+  c.embedding_scale = std::sqrt(static_cast<double>(c.hidden_size));
+  c.ropes = parse_ropes_of_kinds(
+      fields, c.max_position_embeddings,
+      {{"full_attention", "rope_theta", 1000000.0}, {"sliding_attention", "rope_local_base_freq", 10000.0}});
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  const std::int64_t scalar = fields.positive("query_pre_attn_scalar", 256);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.norms = {.attention = "input_layernorm",
+                  .attention_output = "post_attention_layernorm",
+                  .mlp = "pre_feedforward_layernorm",
+                  .mlp_output = "post_feedforward_layernorm"};
+    spec.head_norm = true;
+    spec.qkv_bias = spec.output_bias = bias;
+    if (scalar != c.head_dim) spec.score_scale = 1.0 / std::sqrt(static_cast<double>(scalar));
+  });
+  const std::int64_t pattern = fields.positive("sliding_window_pattern", 6);
+  const std::int64_t window = fields.positive("sliding_window", 4096);
+  read_windows(
+      fields, window, true, [&](const LayerSpec&, std::int64_t layer) { return (layer + 1) % pattern != 0; }, c);
+  each_spec(c, [](LayerSpec& spec, std::int64_t) { spec.rope = spec.window > 0 ? 1 : 0; });
+  if (const auto cap = fields.number("final_logit_softcapping"))
+    fields.unsupported("final_logit_softcapping", Json(*cap), "null");
+  if (fields.boolean("use_bidirectional_attention").value_or(false))
+    fields.unsupported("use_bidirectional_attention", Json(true), "false: a token sees what is before it");
+}
+
+struct Family {
+  std::string_view model_type, architecture, who;
+  void (*describe)(const JsonFields& fields, DecoderConfig& config);
+};
+
+inline constexpr Family families[] = {
+    {"llama", "LlamaForCausalLM", "Llama 2 and 3, SmolLM2, TinyLlama", describe_llama},
+    {"mistral", "MistralForCausalLM", "Mistral", describe_mistral},
+    {"qwen2", "Qwen2ForCausalLM", "Qwen2 and Qwen2.5", describe_qwen2},
+    {"qwen3", "Qwen3ForCausalLM", "Qwen3, dense", describe_qwen3},
+    {"smollm3", "SmolLM3ForCausalLM", "SmolLM3", describe_smollm3},
+    {"gemma3_text", "Gemma3ForCausalLM", "Gemma 3, text", describe_gemma3},
+};
+
+}  // namespace rlalgo::model::detail

@@ -1,0 +1,54 @@
+// What a layer of a decoder is made of: the one description that loading, the passes of training and of generation, adapters,
+// saving and estimates of cost read. A family of models is a list of these (detail/families.hpp).
+//
+//   a = o_proj(attention(rope(head_norm(q_proj u)), rope(head_norm(k_proj u)), v_proj u)),   u = norm_attention(x)
+//   m = x + norm_attention_output(a)
+//   y = m + norm_mlp_output(down_proj(act(gate_proj w) · up_proj w)),   w = norm_mlp(m)
+//
+// A norm without a name is not there: u is x then, and so on.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rlalgo::model {
+
+// silu(x) = x·σ(x);  gelu_tanh(x) = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel, arXiv 1606.08415, section 2).
+enum class Activation { silu, gelu_tanh };
+
+// Root-mean-square norm: x·r·w with r = (mean x² + epsilon)^(−½), x·r rounded to the dtype of x before the product; with
+// `unit_offset` x·r·(1 + w), rounded once (Gemma).
+struct NormSpec {
+  double epsilon = 1e-6;
+  bool unit_offset = false;
+
+  bool operator==(const NormSpec&) const = default;
+};
+
+// Names of a layer's norms in its files, below model.layers.N; "" = the layer has none there.
+struct NormNames {
+  std::string_view attention = "input_layernorm";
+  std::string_view attention_output = "";
+  std::string_view mlp = "post_attention_layernorm";
+  std::string_view mlp_output = "";
+
+  bool operator==(const NormNames&) const = default;
+};
+
+struct LayerSpec {
+  NormNames norms;
+  bool head_norm = false;    // q and k are normalised per head before the rotation
+  bool qkv_bias = false;     // q_proj, k_proj, v_proj
+  bool output_bias = false;  // o_proj
+  bool mlp_bias = false;
+  Activation activation = Activation::silu;
+  double score_scale = 0.0;  // q·k is multiplied by it; 0 = 1/√D
+  std::int64_t window = 0;   // a token sees itself and window − 1 tokens before it; 0 = all before it
+  int rope = 0;  // number of its rotation in DecoderConfig::ropes; no_rope = queries and keys are not rotated
+
+  static constexpr int no_rope = -1;
+  [[nodiscard]] bool rotary() const { return rope != no_rope; }
+  bool operator==(const LayerSpec&) const = default;
+};
+
+}  // namespace rlalgo::model
