@@ -5,10 +5,11 @@
 // tokenizer_config.json has one, not in tokenizer.json:
 //   LlamaTokenizer, CodeLlamaTokenizer   Metaspace; the first word gets its space at the start of a text only, or, with
 //                                        legacy: true, after every added token
+//   GemmaTokenizer                       spaces become ▁, each word keeps the one behind it
 //   Qwen2Tokenizer, Qwen3_5Tokenizer     NFC, their splitting pattern
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
-// qwen2 are always Qwen2Tokenizer's, and qwen3's where no class is named; mistral's take tokenizer.json as it is; so does
+// qwen2 are always Qwen2Tokenizer's, and qwen3's where no class is named, as Gemma's are GemmaTokenizer's; mistral's take tokenizer.json as it is; so does
 // LlamaTokenizer where tokenizer.json is byte-level.
 //
 // Source: transformers 5.23 (AutoTokenizer, TokenizersBackend). Departures: a vocabulary of another kind than the class
@@ -25,7 +26,7 @@
 
 namespace rlalgo::text::detail {
 
-enum class TokenizerClass { as_in_file, llama, code_llama, qwen2, qwen3_5, gpt2, gpt_neox };
+enum class TokenizerClass { as_in_file, llama, code_llama, gemma, qwen2, qwen3_5, gpt2, gpt_neox };
 
 // The files beside tokenizer.json; null where one is absent.
 struct TokenizerSource {
@@ -57,9 +58,14 @@ template <class ByteLevel>
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (type == "qwen2") return TokenizerClass::qwen2;
   if (type == "mistral") return TokenizerClass::as_in_file;
-  if (name.empty()) return type == "qwen3" ? TokenizerClass::qwen2 : TokenizerClass::as_in_file;
+  if (name.empty()) {
+    if (type == "qwen3") return TokenizerClass::qwen2;
+    const bool gemma = type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text";
+    return gemma ? TokenizerClass::gemma : TokenizerClass::as_in_file;
+  }
   if (name == "LlamaTokenizer") return byte_level() ? TokenizerClass::as_in_file : TokenizerClass::llama;
   if (name == "CodeLlamaTokenizer") return TokenizerClass::code_llama;
+  if (name == "GemmaTokenizer") return TokenizerClass::gemma;
   if (name == "Qwen2Tokenizer") return TokenizerClass::qwen2;
   if (name == "Qwen3_5Tokenizer") return TokenizerClass::qwen3_5;
   if (name == "GPT2Tokenizer") return TokenizerClass::gpt2;
@@ -74,6 +80,8 @@ template <class ByteLevel>
       return "LlamaTokenizer";
     case TokenizerClass::code_llama:
       return "CodeLlamaTokenizer";
+    case TokenizerClass::gemma:
+      return "GemmaTokenizer";
     case TokenizerClass::qwen2:
       return "Qwen2Tokenizer";
     case TokenizerClass::qwen3_5:
@@ -98,6 +106,12 @@ template <class ByteLevel>
       return {{"bos_token", "<s>"},       {"eos_token", "</s>"},      {"unk_token", "<unk>"},
               {"prefix_token", "▁<PRE>"}, {"middle_token", "▁<MID>"}, {"suffix_token", "▁<SUF>"},
               {"eot_token", "▁<EOT>"},    {"fill_token", "<FILL_ME>"}};
+    case TokenizerClass::gemma:
+      return {{"bos_token", "<bos>"},
+              {"eos_token", "<eos>"},
+              {"unk_token", "<unk>"},
+              {"pad_token", "<pad>"},
+              {"mask_token", "<mask>"}};
     case TokenizerClass::qwen2:
     case TokenizerClass::qwen3_5:
       return {{"eos_token", end}, {"unk_token", end}, {"pad_token", end}};
@@ -146,10 +160,15 @@ namespace pipelines {
 
 }  // namespace pipelines
 
+// Whether a class writes spaces as ▁, and bytes that it has no token for as <0xNN>.
+[[nodiscard]] inline bool has_byte_fallback(TokenizerClass which) {
+  return which == TokenizerClass::llama || which == TokenizerClass::code_llama || which == TokenizerClass::gemma;
+}
+
 // Whether a class of its own pipeline can read this vocabulary. `bytes`: it is written in the byte alphabet.
 [[nodiscard]] inline bool rebuilds(TokenizerClass which, const TokenizerFile& file, bool bytes) {
-  const bool llama = which == TokenizerClass::llama || which == TokenizerClass::code_llama;
-  return which != TokenizerClass::as_in_file && file.has_merges && file.scores.empty() && llama != bytes;
+  return which != TokenizerClass::as_in_file && file.has_merges && file.scores.empty() &&
+         has_byte_fallback(which) != bytes;
 }
 
 // Puts the pipeline of a class that rebuilds into what was read of tokenizer.json.
@@ -158,12 +177,12 @@ inline void rebuild(TokenizerClass which, const Json& config, const std::string&
     return config.is_object() && config.contains(key) && config.at(key).is_boolean() ? config.at(key).get<bool>()
                                                                                      : otherwise;
   };
-  const bool llama = which == TokenizerClass::llama || which == TokenizerClass::code_llama;
-  const bool space = on("add_prefix_space", llama);
+  const bool fallback = has_byte_fallback(which);
+  const bool space = on("add_prefix_space", fallback);
   const Json nfc = {{"type", "NFC"}};
-  rest["model"] = {{"type", "BPE"},     {"dropout", nullptr},     {"unk_token", nullptr},
-                   {"fuse_unk", llama}, {"byte_fallback", llama}, {"ignore_merges", false}};
-  if (which == TokenizerClass::code_llama) rest["model"]["unk_token"] = unknown;
+  rest["model"] = {{"type", "BPE"},        {"dropout", nullptr},        {"unk_token", nullptr},
+                   {"fuse_unk", fallback}, {"byte_fallback", fallback}, {"ignore_merges", false}};
+  if (which == TokenizerClass::code_llama || which == TokenizerClass::gemma) rest["model"]["unk_token"] = unknown;
   rest["normalizer"] = nullptr;
   rest["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   switch (which) {
@@ -174,6 +193,12 @@ inline void rebuild(TokenizerClass which, const Json& config, const std::string&
     case TokenizerClass::code_llama:
       rest["pre_tokenizer"] = pipelines::metaspace(space ? "first" : "never");
       rest["decoder"] = pipelines::metaspace_decoder(true);
+      break;
+    case TokenizerClass::gemma:
+      rest["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+      rest["pre_tokenizer"] = {
+          {"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
+      rest["decoder"] = pipelines::metaspace_decoder(false);
       break;
     case TokenizerClass::qwen2:
     case TokenizerClass::qwen3_5:

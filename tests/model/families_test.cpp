@@ -1,0 +1,113 @@
+#include <rlalgo/model/detail/families.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <rlalgo/model/load.hpp>
+
+#include <support/catch.hpp>
+#include <support/decoders.hpp>
+#include <support/scratch.hpp>
+
+using namespace rlalgo;
+using model::Json;
+
+namespace {
+
+model::DecoderConfig parse(const Json& json) { return model::parse_hf_config(json, "config.json").decoder; }
+
+std::string error(const Json& json) {
+  return support::raised_by([&] { (void)parse(json); });
+}
+
+}  // namespace
+
+TEST_CASE("every family has its row in docs/models.md, and a small model of it scores") {
+  std::ifstream file(std::filesystem::path(support::test_dir).parent_path() / "docs/models.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  REQUIRE_FALSE(page.empty());
+  for (const model::detail::Family& family : model::detail::families) {
+    const std::string row =
+        "| `" + std::string(family.model_type) + "` | `" + std::string(family.architecture) + "` | ";
+    INFO(row);
+    CHECK(page.find(row) != std::string::npos);
+    const auto decoder =
+        model::random_decoder(model::parse_hf_config(support::small_config(std::string(family.model_type)), "test"), 1);
+    model::TokenTree tree;
+    tree.segments = {{0, 3, -1, 0}};
+    tree.positions = {0, 1, 2};
+    tree.ids = {1, 2, 3};
+    CHECK(decoder->logits(tree).isfinite().all().item<bool>());
+  }
+}
+
+TEST_CASE("Gemma 3: windows and rotations by kind of layer, in the spellings of transformers 4 and 5") {
+  Json json = support::small_config("gemma3_text");
+  json["num_hidden_layers"] = 4;
+  json["sliding_window_pattern"] = 2;
+  json["rope_theta"] = 700.0;
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const auto old = parse(json);
+  CHECK(old.norm.unit_offset);
+  CHECK(old.embedding_scale == Approx(std::sqrt(12.0)));
+  REQUIRE(old.ropes.size() == 2);
+  CHECK(old.ropes[0].kind == model::RopeConfig::Kind::linear);
+  CHECK(old.ropes[0].theta == 700.0);
+  CHECK(old.ropes[1].kind == model::RopeConfig::Kind::standard);
+  CHECK(old.ropes[1].theta == 30.0);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    CHECK(old.spec(i).window == (i % 2 == 0 ? 5 : 0));
+    CHECK(old.spec(i).rope == (i % 2 == 0 ? 1 : 0));
+    CHECK(old.spec(i).score_scale == Approx(1.0 / 3));
+  }
+  Json current = json;
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern"})
+    current.erase(key);
+  current["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention"};
+  current["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 700.0}}},
+                                {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 30.0}}}};
+  const auto fresh = parse(current);
+  CHECK((fresh.ropes == old.ropes));
+  CHECK((fresh.specs == old.specs));
+  // What config.json leaves out.
+  Json bare = {{"model_type", "gemma3_text"}, {"vocab_size", 9},        {"hidden_size", 8},
+               {"intermediate_size", 4},      {"num_hidden_layers", 7}, {"num_attention_heads", 4}};
+  const auto defaults = parse(bare);
+  CHECK(defaults.head_dim == 256);
+  CHECK(defaults.kv_heads == 4);
+  CHECK(defaults.tied_embeddings);
+  CHECK(defaults.padding_id == 0);
+  CHECK(defaults.ropes[0].theta == 1e6);
+  CHECK(defaults.ropes[1].theta == 1e4);
+  CHECK(defaults.spec(5).window == 0);
+  CHECK(defaults.spec(6).window == 4096);
+  CHECK(defaults.spec(0).score_scale == 0.0);
+  CHECK(defaults.spec(0).activation == model::Activation::gelu_tanh);
+}
+
+TEST_CASE("Gemma 3: what would be computed otherwise is refused") {
+  const auto with = [](const std::string& key, const Json& value) {
+    Json json = support::small_config("gemma3_text");
+    json[key] = value;
+    return error(json);
+  };
+  using support::lacks;
+  CHECK(lacks(with("final_logit_softcapping", 30.0), {"model.11", "final_logit_softcapping"}) == "");
+  CHECK(with("final_logit_softcapping", nullptr) == "nothing");
+  CHECK(lacks(with("use_bidirectional_attention", true), {"model.11", "use_bidirectional_attention"}) == "");
+  CHECK(lacks(with("hidden_activation", "gelu"), {"model.11", "hidden_activation"}) == "");
+  CHECK(lacks(with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}), {"model.11", "rope_type"}) == "");
+  CHECK(lacks(with("rope_parameters", {{"rope_theta", 5.0}}), {"model.11", "each kind"}) == "");
+  CHECK(lacks(with("rope_parameters", {{"full_attention", 5.0}}), {"model.9", "full_attention"}) == "");
+  CHECK(lacks(with("rope_parameters", {{"full_attention", {{"rope_type", "longrope"}}}}), {"model.12"}) == "");
+  CHECK(lacks(with("layer_types", {"sliding_attention", "chunked_attention"}), {"model.11", "chunked"}) == "");
+  CHECK(lacks(with("sliding_window", 0), {"model.9", "sliding_window"}) == "");
+  CHECK(lacks(with("query_pre_attn_scalar", 0), {"model.9", "query_pre_attn_scalar"}) == "");
+  Json images = support::small_config("gemma3_text");
+  images["model_type"] = "gemma3";
+  images["architectures"] = {"Gemma3ForConditionalGeneration"};
+  CHECK(lacks(error(images), {"model.10", "gemma3_text"}) == "");
+}
