@@ -29,6 +29,7 @@
 
 #include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/detail/config_fields.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>

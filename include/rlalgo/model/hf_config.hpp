@@ -52,44 +52,6 @@ inline constexpr std::uint64_t largest_json_file = std::uint64_t{64} << 20U;  //
 // The object in a JSON file. [rlalgo.model.8]
 [[nodiscard]] Json read_json_file(const std::filesystem::path& path);
 
-// Typed access to the fields of one JSON object; null counts as absent, as in transformers.
-class JsonFields {
- public:
-  JsonFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  [[nodiscard]] const Json* find(std::string_view key) const;
-  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view key) const;
-  [[nodiscard]] std::optional<double> number(std::string_view key) const;
-  [[nodiscard]] std::optional<bool> boolean(std::string_view key) const;
-  [[nodiscard]] std::optional<std::string> text(std::string_view key) const;
-  // Written, as null.
-  [[nodiscard]] bool has_null(std::string_view key) const;
-  // An integer or a list of them.
-  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const;
-  // A required count.
-  [[nodiscard]] std::int64_t positive(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt) const;
-  [[noreturn]] void wrong(std::string_view key, const Json& value, const std::string& expected) const;
-  [[noreturn]] void unsupported(std::string_view key, const Json& value, const std::string& expected) const;
-  [[nodiscard]] const std::string& where() const { return where_; }
-  [[nodiscard]] const Json& object() const { return object_; }
-
- private:
-  const Json& object_;
-  std::string where_;
-};
-
-[[nodiscard]] RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta);
-
-// A rotation for each kind of layers, as families with several kinds write them.
-struct RotationOfKind {
-  std::string_view kind;       // its name in rope_parameters
-  std::string_view theta_key;  // what an older file calls its theta
-  double theta;
-};
-// rope_parameters has an object for each kind; older files have rope_scaling for the first one, and the thetas.
-[[nodiscard]] std::vector<RopeConfig> parse_ropes_of_kinds(const JsonFields& fields, std::int64_t max_positions,
-                                                           const std::vector<RotationOfKind>& kinds);
-
 }  // namespace detail
 
 // `where` names the file in errors.

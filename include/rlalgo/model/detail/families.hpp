@@ -9,14 +9,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <rlalgo/core/compiled.hpp>
 #include <rlalgo/model/decoder_config.hpp>
-#include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/detail/config_fields.hpp>
 
 namespace rlalgo::model::detail {
 
@@ -32,7 +30,7 @@ struct FamilyDefaults {
 };
 
 // Sizes, ties, padding and activation, and as many equal layers.
-RLALGO_INLINE void read_shape(const JsonFields& fields, const FamilyDefaults& defaults, DecoderConfig& c) {
+inline void read_shape(const JsonFields& fields, const FamilyDefaults& defaults, DecoderConfig& c) {
   c.vocab_size = fields.positive("vocab_size");
   c.hidden_size = fields.positive("hidden_size");
   c.intermediate_size = fields.positive("intermediate_size");

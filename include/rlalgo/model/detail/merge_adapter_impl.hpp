@@ -19,6 +19,7 @@
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
+#include <rlalgo/model/detail/config_fields.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/load.hpp>
