@@ -323,6 +323,17 @@ def environments(c):
         "    def reset(self, answer, **columns):\n        self.turns = 0\n        return 'Guess. ' + answer[-1:]\n\n"
         "    def step(self, text):\n        self.turns += 1\n        return 'No. Again.', 0.1 * (len(text) % 3), self.turns == 3\n")
     base = {**json.loads(json.dumps(BASE)), **ONLINE}
+    (c.folder / "look.py").write_text(
+        "class Look:\n    def reset(self, answer, **columns):\n        return 'Look. '\n\n"
+        "    def look(self) -> str:\n        '''Looks.'''\n        return 'a wall'\n\n"
+        "    def get_reward(self):\n        return 1.0\n")
+    named = [{**json.loads(line), "environment": ("guess", "look")[number % 2]}
+             for number, line in enumerate((QUICKSTART / "data/train.jsonl").read_text().splitlines())]
+    (c.folder / "named.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named))
+    several = json.loads(json.dumps(base))
+    several["datasets"] = [{**base["datasets"][0], "path": "named.jsonl"}]
+    same_run(c, several, rl="grpo", trl={"environment_factory": {"guess": "guess.Guess", "look": "look.Look"}, "max_completion_length": 40})
+    assert {"rewards/Guess/mean", "rewards/Look/mean"} <= c.metrics("one")[0].keys()
     same_run(c, base, rl="grpo", trl={"environment_factory": "guess.Guess", "max_completion_length": 40})
     server = Server(c)
     try:

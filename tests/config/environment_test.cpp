@@ -85,9 +85,9 @@ TEST_CASE("what the environment says first belongs to the last user message; tex
   const inference::Dialogue chat = config::dialogue(model, nullptr, nullptr, true);
   const Json prompt = Json::array({{{"role", "user"}, {"content", "Guess."}}});
   const Json opened = Json::array({{{"role", "user"}, {"content", "Guess. From 1 to 9."}}});
-  CHECK(chat.open(prompt, " From 1 to 9.") == model.encode(opened));
+  CHECK(chat.open(environment::opened(prompt, " From 1 to 9.")) == model.encode(opened));
   const inference::Dialogue text = config::dialogue(model, nullptr, nullptr, false);
-  CHECK(text.open("Guess.", " Now.") == model.encode("Guess. Now."));
+  CHECK(text.open(environment::opened("Guess.", " Now.")) == model.encode("Guess. Now."));
   CHECK(text.reply("lower") == model.tokenizer.encode("lower", false));
 }
 
@@ -148,6 +148,75 @@ def double(x: int) -> int:
   CHECK(lacks(raised_by(made), {"config.24", "reward_funcs"}) == "");
   run.trl.reward_funcs = {"builtin.gsm8k_accuracy"};
   CHECK(made()->tools().size() == 1);
+}
+
+TEST_CASE("several environments: each by its name, with the tools of all") {
+  const support::ScratchDirectory folder;
+  const char* code = R"(
+class Steps:
+    def reset(self, **row):
+        self.keys = sorted(row)
+    def step(self, text):
+        return ",".join(self.keys), 1.0, False
+
+class Shelf:
+    def reset(self, **row):
+        return None
+    def take(self, title: str) -> str:
+        """Takes.
+
+        Args:
+            title: A title
+        """
+        return title + " taken"
+    def get_reward(self):
+        return 0.5
+
+class Silent(Shelf):
+    get_reward = None
+    def close(self):
+        pass
+)";
+  folder.write("games.py", code);
+  folder.write("other.py", code);
+  config::RunConfig run;
+  run.rl = "grpo";
+  const auto made = [&] { return config::environments(run, {folder.path()}); };
+  run.trl.environment_factories = {
+      {"s", "games.Steps"}, {"x", "games.Shelf"}, {"y", "games.Shelf"}, {"q", "games.Silent"}};
+  const auto all = made();
+  REQUIRE(all->rewards().size() == 2);
+  CHECK(all->rewards()[0].name == "Steps");
+  CHECK(all->rewards()[1].name == "Shelf");
+  CHECK(all->rewards()[1].environments == std::vector<std::string>{"x", "y"});
+  CHECK(all->tools_of({{"environment", "s"}}).is_null());
+  CHECK(all->tools_of({{"environment", "q"}}).size() == 1);
+  const auto first = all->begin(std::vector<environment::Start>{
+      {{{"environment", "y"}, {"prompt", "p"}}, 1, 2}, {{{"environment", "s"}, {"n", 1}, {"prompt", "p"}}, 1, 2}});
+  CHECK(first == std::vector<Json>{nullptr, nullptr});
+  Json call = {{"role", "assistant"}, {"content", ""}};
+  call["tool_calls"] =
+      Json::array({{{"type", "function"}, {"function", {{"name", "take"}, {"arguments", {{"title", "b"}}}}}}});
+  const auto turns =
+      all->step(std::vector<environment::Said>{{0, call}, {1, {{"role", "assistant"}, {"content", "x"}}}});
+  CHECK(turns[0].observation[0]["content"] == "b taken");
+  CHECK(turns[1].observation == "n,prompt,seed");
+  const auto endings = all->finish();
+  CHECK(endings[0].reward == 0.5);
+  CHECK(endings[1].reward == 0.0);  // a stepped one's are those of its turns
+  run.trl.environment_factories = {{"a", "games.Shelf"}, {"b", "other.Shelf"}};
+  CHECK(made()->reward_name() == "games.Shelf, other.Shelf");
+  run.trl.tools = {"calculator"};
+  CHECK(made()->tools_of({{"environment", "b"}}).size() == 2);
+  run.trl.environment_factories = {{"a", "games.Shelf"}, {"s", "games.Steps"}};
+  CHECK(lacks(raised_by(made), {"config.25", "stepped", "s"}) == "");
+  run.trl.tools = {};
+  run.trl.environment_factories = {{"a", "games.Silent"}};
+  CHECK(lacks(raised_by(made), {"config.24", "reward_funcs"}) == "");
+  run.trl.environment_factories = {{"a", "games.Shelf"}, {"b", "games.Chess"}};
+  CHECK(lacks(raised_by(made), {"remote.51", "Chess"}) == "");
+  run.trl.environment_factories = {{"a", "Shelf"}};
+  CHECK(lacks(raised_by(made), {"remote.51", "Shelf", "module"}) == "");
 }
 
 TEST_CASE("tools need messages, and a template that keeps its turns") {

@@ -871,6 +871,20 @@ TEST_CASE("several turns: tools, environments and their limits") {
   CHECK(own.trl.rollout_func == "my.rollout");
   CHECK(own.trl.environment_timeout == 2.5);
   CHECK_FALSE(own.trl.has_turns());
+  const RunConfig several =
+      parse(minimal + "  environment_factory: {b: games.Guess, \"a 1\": \"ws://127.0.0.1:8001\", 7: games.Seven}\n");
+  CHECK(several.trl.environment_factories.dump() ==
+        R"({"b":"games.Guess","a 1":"ws://127.0.0.1:8001","7":"games.Seven"})");
+  CHECK(several.trl.has_turns());
+  CHECK(several.trl.has_environment());
+  CHECK_FALSE(several.trl.prompts_itself());
+  CHECK(several.trl.turn_timeout() == 180);
+  const std::string factory = minimal + "  environment_factory: ";
+  CHECK(lacks(error_of(factory + "{}\n"), {"config.5: ", "trl.environment_factory", "column environment"}) == "");
+  CHECK(lacks(error_of(factory + "[games.Guess]\n"), {"config.5: ", "trl.environment_factory", "a list"}) == "");
+  CHECK(lacks(error_of(factory + "{a: 1}\n"), {"config.5: ", "trl.environment_factory.a", "1"}) == "");
+  CHECK(lacks(error_of(factory + "{a: null}\n"), {"config.5: ", "trl.environment_factory.a"}) == "");
+  CHECK(lacks(error_of(factory + "{a: {b: games.Guess}}\n"), {"config.5: ", "trl.environment_factory.a"}) == "");
   CHECK(lacks(error_of(minimal + "  rollout_func: my.rollout\n  tools: [calculator]\n"),
               {"config.8: ", "trl.rollout_func does not go with trl.tools"}) == "");
 }

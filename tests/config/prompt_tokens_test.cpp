@@ -31,10 +31,21 @@ RunConfig run(const std::string& path, const char* chat_template = shown) {
   return c;
 }
 
-std::vector<std::string> texts(const RunConfig& c, const Json& tools = nullptr) {
+// Whoever plays the rows, with tools.
+class Playing final : public rlalgo::environment::Environments {
+ public:
+  [[nodiscard]] std::string reward_name() const override { return "playing"; }
+  [[nodiscard]] Json tools() const override { return Json::array({{{"name", "calculator"}}}); }
+  std::vector<Json> begin(std::span<const rlalgo::environment::Start>) override { return {}; }
+  std::vector<rlalgo::environment::Turn> step(std::span<const rlalgo::environment::Said>) override { return {}; }
+  std::vector<rlalgo::environment::Ending> finish() override { return {}; }
+};
+
+std::vector<std::string> texts(const RunConfig& c, const rlalgo::environment::Environments* played = nullptr) {
   Prompts prompts = load_prompts(c);
   const LanguageModel model = load_text_half(c, find_model(c));
-  tokenize_prompts(prompts.train, prompts.train_rows, model, c, tools);
+  Conversations conversations(model, c, played);
+  tokenize_prompts(prompts.train, prompts.train_rows, model, c, conversations);
   std::vector<std::string> out;
   for (const auto& prompt : prompts.train) out.push_back(model.tokenizer.decode(prompt.ids, false));
   return out;
@@ -61,7 +72,8 @@ TEST_CASE("a prompt is rendered with its row's tools and variables, which go bef
   c.datasets[0].source.path = (scratch.path() / "rows.jsonl").string();
   // Somebody who plays the row has the columns; the model sees the run's tools.
   c.trl.tools = {"calculator"};
-  CHECK(texts(c, Json::array({{{"name", "calculator"}}})).front() == "[calculator]run user:a;");
+  const Playing played;
+  CHECK(texts(c, &played).front() == "[calculator]run user:a;");
 }
 
 TEST_CASE("each data set has its own chat template") {
@@ -80,6 +92,10 @@ TEST_CASE("each data set has its own chat template") {
   c.val_set_size = 0.5;
   CHECK(load_prompts(c).evaluation_rows.templates.back() == &c.datasets[2]);
   CHECK_FALSE(load_prompts(c).evaluation[0].columns.contains(rlalgo::config::detail::template_mark));
+  c.val_set_size = 0;
+  c.trl.tools = {"calculator"};
+  const Playing played;
+  CHECK(texts(c, &played)[0] == "<b>");
   c.trl.rollout_func = "mine.play";
   c.val_set_size = 0;
   CHECK(lacks(raised_by([&] { (void)texts(c); }), {"config.8: ", "chat template of its own"}) == "");
@@ -124,7 +140,8 @@ TEST_CASE("prompts that leave no room are named by their lines, or dropped with 
   Prompts prompts = load_prompts(c);
   const LanguageModel model = load_text_half(c, find_model(c));
   std::vector<std::string> notes;
-  tokenize_prompts(prompts.train, prompts.train_rows, model, c, nullptr,
+  Conversations conversations(model, c);
+  tokenize_prompts(prompts.train, prompts.train_rows, model, c, conversations,
                    [&](const std::string& line) { notes.push_back(line); });
   REQUIRE(prompts.train.size() == 2);
   CHECK(prompts.train[1].row == 1);

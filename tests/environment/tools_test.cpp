@@ -97,9 +97,20 @@ TEST_CASE("unknown tools and failing ones are told to the model, and counted") {
   loop.begin(std::vector<Start>(1));
   const std::vector<Turn> turns =
       loop.step(std::vector<Said>{{0, calling({{"search", Json::object()}, {"calculator", {{"expression", "1/0"}}}})}});
-  CHECK(turns.at(0).observation[0]["content"] == R"({"error":"Tool search not found."})");
-  CHECK(turns.at(0).observation[1]["content"] == R"({"error":"division by zero"})");
+  CHECK(turns.at(0).observation[0]["content"] == "{'error': 'Tool search not found.'}");
+  CHECK(turns.at(0).observation[1]["content"] == "{'error': 'division by zero'}");
   CHECK(loop.finish().at(0).tool_failures == 2);
+  // Expected: str({"error": text}) of Python 3.11.
+  const auto told = [&](const std::string& name) {
+    loop.begin(std::vector<Start>(1));
+    return loop.step(std::vector<Said>{{0, calling({{name, Json::object()}})}})
+        .at(0)
+        .observation[0]["content"]
+        .get<std::string>();
+  };
+  CHECK(told("it's") == R"x({'error': "Tool it's not found."})x");
+  CHECK(told("'\"\\") == R"x({'error': 'Tool \'"\\ not found.'})x");
+  CHECK(told("a\n\x01é") == R"x({'error': 'Tool a\n\x01é not found.'})x");
   loop.begin(std::vector<Start>(1));
   CHECK(loop.finish().at(0).tool_failures == 0);
 }

@@ -48,9 +48,11 @@ Dialogue dialogue() {
     return out;
   };
   return {.open =
-              [ids](const Json& prompt, const Json& observation) {
-                std::vector<TokenId> out{static_cast<TokenId>(std::stoi(prompt.get<std::string>()))};
-                const std::vector<TokenId> more = ids(observation);
+              [ids](const Json& prompt) {
+                // The number of the prompt, and from then on what the environment said.
+                const std::string text = prompt.get<std::string>();
+                std::vector<TokenId> out{static_cast<TokenId>(std::stoi(text.substr(0, 1)))};
+                const std::vector<TokenId> more = ids(text.substr(1));
                 out.insert(out.end(), more.begin(), more.end());
                 return out;
               },

@@ -312,6 +312,14 @@ def programs_answer_on_descriptor_three_and_end_with_their_questions():
             "def draw(completions):\n    return [random.random() for _ in completions]\n"
             "def fails(completions):\n    raise ValueError('no')\n"
             "class Game:\n    def reset(self, **row):\n        return 'start'\n    def step(self, text):\n        return 'end', 1.0, True\n"
+            "class Counter:\n    @property\n    def broken(self):\n        raise RuntimeError('a property is no tool')\n"
+            "    def reset(self, first, **row):\n        self.n = first\n"
+            "        return [{'type': 'text', 'text': str(first)} if first else {'type': 'image'}]\n"
+            "    def add(self, x: int) -> int:\n        '''Adds.\n\n        Args:\n            x: n\n        '''\n        self.n += x\n        return self.n\n"
+            "    @staticmethod\n    def twice(x: int) -> int:\n        '''Doubles.\n\n        Args:\n            x: n\n        '''\n        return 2 * x\n"
+            "    @classmethod\n    def made(cls):\n        pass\n"
+            "    def close(self):\n        '''Closes.'''\n"
+            "    def get_reward(self):\n        return self.n\n"
             "def transform(cfg):\n    return lambda row: {'prompt': cfg.prefix + row['x']}\n")
         worker = Served("reward_worker")
         for name in ("reward", "draw", "fails"):
@@ -326,7 +334,17 @@ def programs_answer_on_descriptor_three_and_end_with_their_questions():
         assert "<string>" not in failed["traceback"], "frames of the host are the user's no concern"
         assert worker.end() == 0
         game = Served("environment_host")
-        assert game.ask(op="load", environment="served.Game", tools=[], paths=[folder])["steps"] is True
+        loaded = game.ask(op="load", environments=["served.Game", "served.Game", "served.Counter"], tools=[], paths=[folder])
+        assert [(e["steps"], e["reward"], e["kind"]) for e in loaded["environments"]] == [
+            (True, "Game", "served.Game"), (True, "Game", "served.Game"), (False, "Counter", "served.Counter")], loaded
+        names = [tool["function"]["name"] for tool in loaded["environments"][2]["schemas"]]
+        assert names == ["add", "close", "twice"] and not loaded["schemas"], names
+        parts = game.ask(op="begin", of=2, rows=[{"first": 3}, {"first": 4}], seeds=[1, 2])["observations"]
+        assert parts == [[{"type": "text", "text": "3"}], [{"type": "text", "text": "4"}]], parts
+        assert game.ask(op="call", of=2, calls=[[1, "add", {"x": 2}], [0, "twice", {"x": 2}]])["results"] == [["6", False], ["4", False]]
+        assert game.ask(op="finish", of=2, episodes=2)["rewards"] == [3.0, 6.0]
+        odd = game.ask(op="begin", of=2, rows=[{"first": None}], seeds=[1])
+        assert odd["kind"] == "value" and "text parts" in odd["message"], odd
         assert game.ask(op="begin", rows=[{"x": 1}], seeds=[1])["observations"] == ["start"]
         assert game.ask(op="step", said=[[0, "go"]])["turns"] == [["end", 1.0, True]]
         assert game.end() == 0

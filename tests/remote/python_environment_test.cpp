@@ -189,6 +189,10 @@ TEST_CASE("a stepped class plays its episodes side by side, and instances are us
   CHECK(turns[0].reward == 0.5);
   CHECK_FALSE(turns[0].done);
   CHECK(turns[1].observation == "18446744073709551615");
+  // Where the environment says what there is to do, its seed is that of the group.
+  remote::PythonSteps own(shop.make("games.Countdown"));
+  own.begin(std::vector<Start>{{{{"start", 2}}, 7, 9, true}, {{{"start", 2}}, 8, 9}});
+  CHECK(own.step(std::vector<Said>{say(0, "seed"), say(1, "seed")})[0].observation == "9");
   turns = all.step(std::vector<Said>{say(0, "x"), say(1, "five")});
   CHECK(turns[0].done);
   CHECK(turns[1].observation == "again");

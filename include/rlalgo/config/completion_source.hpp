@@ -100,11 +100,11 @@ class CompletionSource {
       : CompletionSource(c, model, log, std::stop_source()) {}
 
   // From here on completions have several turns.
-  void play(std::shared_ptr<environment::Environments> environments, inference::Dialogue dialogue,
+  void play(std::shared_ptr<environment::Environments> environments, std::vector<inference::Dialogue> dialogues,
             inference::MultiTurnConfig config) {
     single_ = std::make_unique<inference::AnyGenerator>(generator_);
     turns_ = std::make_unique<inference::MultiTurn<inference::AnyGenerator>>(*single_, std::move(environments),
-                                                                             std::move(dialogue), config);
+                                                                             std::move(dialogues), config);
     generator_ = inference::AnyGenerator(*turns_);
   }
 

@@ -3,6 +3,7 @@
 //
 //   trl.environment_factory: module.Class        remote/python_environment.hpp
 //   trl.environment_factory: ws://HOST:PORT      remote/open_env.hpp
+//   trl.environment_factory: {name: one of these, …}     environment/several.hpp: the column `environment` chooses
 //   trl.tools: [calculator, module.function]     the built-in tool, Python functions
 //   trl.max_tool_calling_iterations              rounds of tool calls; unset = no limit but max_completion_length
 //   trl.max_turns                                messages of the model; 0 = no limit
@@ -30,9 +31,12 @@
 #include <rlalgo/config/method_of.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/located.hpp>
+#include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/environment/calculator.hpp>
 #include <rlalgo/environment/concept.hpp>
+#include <rlalgo/environment/several.hpp>
 #include <rlalgo/environment/tool_calls.hpp>
 #include <rlalgo/environment/tools.hpp>
 #include <rlalgo/inference/multi_turn.hpp>
@@ -42,51 +46,106 @@
 
 namespace rlalgo::config {
 
+namespace detail {
+
+// Makes the environments of a run, one by one.
+class EnvironmentMaker {
+ public:
+  EnvironmentMaker(const RunConfig& c, std::vector<std::filesystem::path> search_paths,
+                   std::function<void(const std::string&)> tell)
+      : c_(c),
+        tell_(std::move(tell)),
+        python_config_{.search_paths = std::move(search_paths), .call_seconds = c.trl.environment_timeout} {
+    for (const std::string& name : c.trl.tools)
+      if (name == "calculator")
+        built_in_.push_back(environment::calculator());
+      else
+        python_tools_.push_back(name);
+  }
+
+  // Null: there is none.
+  [[nodiscard]] std::shared_ptr<environment::Environments> only() const {
+    const std::optional<std::string>& factory = c_.trl.environment_factory;
+    if (factory && remote::is_open_env(*factory)) return open_env(*factory, {});
+    if (factory || !python_tools_.empty())
+      return of_python(std::make_shared<remote::PythonEnvironment>(factory, python_tools_, python_config_), {});
+    return built_in_.empty() ? nullptr : of_tools(nullptr);
+  }
+
+  [[nodiscard]] std::shared_ptr<environment::Environments> several() const {
+    std::vector<std::string> classes;
+    for (const data::Json& factory : c_.trl.environment_factories)
+      if (!remote::is_open_env(factory.get<std::string>())) classes.push_back(factory.get<std::string>());
+    const auto python = remote::several_python_environments(classes, python_tools_, python_config_);
+    std::vector<environment::Several::One> all;
+    std::size_t next = 0;
+    for (const auto& [name, factory] : c_.trl.environment_factories.items()) {
+      if (remote::is_open_env(factory.get<std::string>())) {
+        all.push_back({name, open_env(factory.get<std::string>(), name)});
+        all.back().kind = "openenv." + all.back().environments->reward_name();
+      } else {
+        all.push_back({name, of_python(python[next], name), python[next]->kind()});
+        ++next;
+      }
+    }
+    return std::make_shared<environment::Several>(std::move(all));
+  }
+
+ private:
+  [[nodiscard]] std::shared_ptr<environment::Environments> open_env(const std::string& url,
+                                                                    const std::string& name) const {
+    if (!c_.trl.tools.empty()) refuse_tools("that a server has", name, "tools of the server's own are offered");
+    return std::make_shared<remote::OpenEnv>(
+        remote::OpenEnvConfig{.url = url,
+                              .seconds = c_.trl.environment_timeout,
+                              .failures_end_the_run = c_.trl.reward_on_failure == "error",
+                              .tell = tell_,
+                              .stop = run::Interrupt::token()});
+  }
+
+  [[nodiscard]] std::shared_ptr<environment::Environments> of_python(
+      const std::shared_ptr<remote::PythonEnvironment>& python, const std::string& name) const {
+    if (!python->steps()) return of_tools(python);
+    if (!c_.trl.tools.empty())
+      refuse_tools("that is stepped", name, "make the tools methods of the environment, in place of step");
+    return std::make_shared<remote::PythonSteps>(python);
+  }
+
+  [[nodiscard]] std::shared_ptr<environment::Environments> of_tools(
+      const std::shared_ptr<remote::PythonEnvironment>& python) const {
+    std::vector<std::shared_ptr<environment::ToolSource>> sources;
+    if (!built_in_.empty()) sources.push_back(std::make_shared<environment::LocalTools>(built_in_));
+    if (python) sources.push_back(std::make_shared<remote::PythonTools>(python));
+    return core::located(c_.place(c_.trl.tools.empty() ? "trl.environment_factory" : "trl.tools"), [&] {
+      return std::make_shared<environment::ToolLoop>(std::move(sources), c_.trl.max_tool_calling_iterations);
+    });
+  }
+
+  [[noreturn]] void refuse_tools(const std::string& which, const std::string& name, const std::string& remedy) const {
+    core::raise_usage("config", 25,
+                      {.what = "trl.tools does not go with an environment " + which,
+                       .found = name,
+                       .where = c_.place("trl.tools"),
+                       .remedy = "remove it: " + remedy});
+  }
+
+  const RunConfig& c_;
+  std::function<void(const std::string&)> tell_;
+  remote::PythonConfig python_config_;
+  std::vector<environment::Tool> built_in_;
+  std::vector<std::string> python_tools_;
+};
+
+}  // namespace detail
+
 // Null: completions are single turns. Modules are looked for in `search_paths`.
 [[nodiscard]] inline std::shared_ptr<environment::Environments> environments(
     const RunConfig& c, std::vector<std::filesystem::path> search_paths,
     const std::function<void(const std::string&)>& tell = {}) {
   const TrlConfig& t = c.trl;
-  std::vector<environment::Tool> built_in;
-  std::vector<std::string> python_tools;
-  for (const std::string& name : t.tools)
-    if (name == "calculator")
-      built_in.push_back(environment::calculator());
-    else
-      python_tools.push_back(name);
-  std::shared_ptr<remote::PythonEnvironment> python;
-  const bool open_env = t.environment_factory && remote::is_open_env(*t.environment_factory);
-  if (open_env && !t.tools.empty())
-    core::raise_usage("config", 25,
-                      {.what = "trl.tools does not go with an environment that a server has",
-                       .where = c.place("trl.tools"),
-                       .remedy = "remove it: tools of the server's own are offered to the model"});
-  if ((t.environment_factory && !open_env) || !python_tools.empty())
-    python = std::make_shared<remote::PythonEnvironment>(
-        t.environment_factory, python_tools,
-        remote::PythonConfig{.search_paths = std::move(search_paths), .call_seconds = t.environment_timeout});
-  std::shared_ptr<environment::Environments> out;
-  if (open_env) {
-    out =
-        std::make_shared<remote::OpenEnv>(remote::OpenEnvConfig{.url = *t.environment_factory,
-                                                                .seconds = t.environment_timeout,
-                                                                .failures_end_the_run = t.reward_on_failure == "error",
-                                                                .tell = tell,
-                                                                .stop = run::Interrupt::token()});
-  } else if (python && python->steps()) {
-    if (!t.tools.empty())
-      core::raise_usage("config", 25,
-                        {.what = "trl.tools does not go with an environment that is stepped",
-                         .where = c.place("trl.tools"),
-                         .remedy = "make the tools methods of the environment, in place of step"});
-    out = std::make_shared<remote::PythonSteps>(python);
-  } else if (python || !built_in.empty()) {
-    std::vector<std::shared_ptr<environment::ToolSource>> sources;
-    if (!built_in.empty()) sources.push_back(std::make_shared<environment::LocalTools>(std::move(built_in)));
-    if (python) sources.push_back(std::make_shared<remote::PythonTools>(python));
-    out = std::make_shared<environment::ToolLoop>(std::move(sources), t.max_tool_calling_iterations);
-  }
-  if (t.reward_funcs.empty() && !matches_features(c) && (!out || out->reward_name().empty()))
+  const detail::EnvironmentMaker maker(c, std::move(search_paths), tell);
+  std::shared_ptr<environment::Environments> out = t.environment_factories.is_object() ? maker.several() : maker.only();
+  if (t.reward_funcs.empty() && !matches_features(c) && (!out || out->rewards().empty()))
     core::raise_usage("config", 24,
                       {.what = "nothing gives a reward",
                        .expected = "trl.reward_funcs, or an environment with step or get_reward",
@@ -100,10 +159,7 @@ namespace rlalgo::config {
       4096;  // more than a step has prompts; the task of each is drawn anew in every generation
   std::vector<data::TokenizedPrompt> out;
   for (std::int64_t i = 0; i < rows; ++i)
-    out.push_back({.row = i,
-                   .ids = {},
-                   .prompt = data::Json::array({{{"role", "user"}, {"content", ""}}}),
-                   .columns = data::Json::object()});
+    out.push_back({.row = i, .ids = {}, .prompt = data::empty_prompt(), .columns = data::Json::object()});
   return out;
 }
 
@@ -122,7 +178,9 @@ namespace detail {
 // The tokens that follow the end of the model's turn up to where it speaks again.
 class Continuation {
  public:
-  Continuation(const LanguageModel& model, data::Json kwargs) : model_(model), kwargs_(std::move(kwargs)) {}
+  Continuation(const LanguageModel& model, data::Json kwargs,
+               std::shared_ptr<const text::ChatTemplate> chat_template = nullptr)
+      : model_(model), kwargs_(std::move(kwargs)), chat_template_(std::move(chat_template)) {}
 
   // Templates may show earlier turns in another way (without their reasoning), so the end of the model's turn is found,
   // not compared: by words that stand in its content, and in the arguments of its call when a tool answers.
@@ -141,7 +199,7 @@ class Continuation {
       messages.push_back(std::move(turn));
       for (const data::Json& message : observation) messages.push_back(message);
     }
-    const std::string text = model_.render(messages, true, kwargs_);
+    const std::string text = model_.render(messages, true, kwargs_, nullptr, chat_template_.get());
     const std::size_t at = text.rfind(words);
     if (at == std::string::npos)
       core::raise_usage("config", 26,
@@ -159,22 +217,22 @@ class Continuation {
  private:
   const LanguageModel& model_;
   data::Json kwargs_;
+  std::shared_ptr<const text::ChatTemplate> chat_template_;
 };
 
 }  // namespace detail
 
-// `messages`: the prompts are chat messages; else observations follow as plain text. `model` must outlive it.
+// What a template is given for tools: nothing for an empty list, for which some show the frame of one.
+[[nodiscard]] inline data::Json shown(const data::Json& tools) { return tools.empty() ? data::Json() : tools; }
+
+// `messages`: the prompts are chat messages; else observations follow as plain text. `chat_template`: null: the run's. `model`
+// must outlive it.
 [[nodiscard]] inline inference::Dialogue dialogue(const LanguageModel& model, const data::Json& kwargs,
-                                                  const data::Json& tools, bool messages) {
+                                                  const data::Json& tools, bool messages,
+                                                  const std::shared_ptr<const text::ChatTemplate>& chat_template = {}) {
   inference::Dialogue out;
-  out.open = [&model, kwargs, tools](const data::Json& prompt, const data::Json& observation) {
-    data::Json opened = prompt;
-    data::Json& last = prompt.is_string() ? opened : opened.back()["content"];
-    if (last.is_array())  // parts
-      last.push_back({{"type", "text"}, {"text", observation}});
-    else
-      last = (last.is_string() ? last.get<std::string>() : "") + observation.get<std::string>();
-    return model.encode(opened, kwargs, tools);
+  out.open = [&model, kwargs, tools, chat_template](const data::Json& prompt) {
+    return model.encode(prompt, kwargs, shown(tools), chat_template.get());
   };
   out.read = [&model, called = !tools.is_null()](std::span<const data::TokenId> ids) {
     while (!ids.empty() && std::find(model.stop_ids.begin(), model.stop_ids.end(), ids.back()) != model.stop_ids.end())
@@ -183,7 +241,7 @@ class Continuation {
     return called ? environment::assistant_message(text) : data::Json{{"role", "assistant"}, {"content", text}};
   };
   if (messages)
-    out.reply = detail::Continuation(model, kwargs);
+    out.reply = detail::Continuation(model, kwargs, chat_template);
   else
     out.reply = [&model](const data::Json& observation) {
       std::string text;

@@ -55,7 +55,7 @@ namespace rlalgo::config {
   core::Digest digest;
   for (const data::TokenizedPrompt& prompt : prompts)
     digest.add({reinterpret_cast<const char*>(prompt.ids.data()), prompt.ids.size() * sizeof(data::TokenId)})
-        .add(text(prompt.prompt))
+        .add(prompt.has_prompt ? text(prompt.prompt) : std::string("no prompt"))
         .add(text(prompt.columns));
   return digest.hex();
 }
@@ -99,6 +99,7 @@ inline void add_features(const RunConfig& c, data::Json& out) {
       detail::add_code(c, name, out);
   }
   if (c.trl.environment_factory) detail::add_code(c, *c.trl.environment_factory, out);
+  for (const data::Json& factory : c.trl.environment_factories) detail::add_code(c, factory.get<std::string>(), out);
   if (c.trl.rollout_func) detail::add_code(c, *c.trl.rollout_func, out);
   for (const std::string& tool : c.trl.tools) detail::add_code(c, tool, out);
   detail::add_base(c, c.beta != 0.0, out);

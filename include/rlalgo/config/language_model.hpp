@@ -65,9 +65,10 @@ struct LanguageModel {
 
   // A prompt (text, or messages through the template with the generation prompt) as token ids.
   [[nodiscard]] std::vector<data::TokenId> encode(const data::Json& prompt, const data::Json& kwargs = nullptr,
-                                                  const data::Json& tools = nullptr) const {
+                                                  const data::Json& tools = nullptr,
+                                                  const text::ChatTemplate* other = nullptr) const {
     if (prompt.is_string()) return tokenizer.encode(prompt.get_ref<const std::string&>());
-    return tokenizer.encode(render(prompt, true, kwargs, tools), false);
+    return tokenizer.encode(render(prompt, true, kwargs, tools, other), false);
   }
 
   // Messages through the chat template, or through `other`; the text holds its special tokens.

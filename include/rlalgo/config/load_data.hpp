@@ -119,8 +119,10 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
   out.train_rows = detail::take_rows(rows.train, config.datasets);
   out.evaluation_rows =
       detail::take_rows(rows.evaluation, config.test_datasets.empty() ? config.datasets : config.test_datasets);
-  out.train = data::prompts_of(rows.train);
-  out.evaluation = data::prompts_of(rows.evaluation);
+  // An environment may say what there is to do, where a row does not.
+  const bool optional = config.trl.has_environment();
+  out.train = data::prompts_of(rows.train, optional);
+  out.evaluation = data::prompts_of(rows.evaluation, optional);
   return out;
 }
 

@@ -29,6 +29,7 @@
 #include <rlalgo/config/validate.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/environment/concept.hpp>
+#include <rlalgo/environment/several.hpp>
 #include <rlalgo/remote/gym_rewards.hpp>
 #include <rlalgo/remote/reward_functions.hpp>
 #include <rlalgo/reward/column.hpp>
@@ -90,7 +91,7 @@ namespace rlalgo::config {
   if (t.generates_elsewhere()) deadlines += t.request_timeout + t.vllm_server_timeout;
   if (c.nemo_gym.multi_turn) deadlines += c.nemo_gym.run_timeout;
   if (c.nemo_gym.enabled) deadlines += c.nemo_gym.server_timeout + c.nemo_gym.verify_timeout;
-  if (t.has_turns() || t.rollout_func) deadlines += t.environment_timeout;
+  if (t.has_turns() || t.rollout_func) deadlines += t.turn_timeout();
   return {.depth = t.prefetch_depth,
           .sync_interval = t.vllm_sync_interval,
           .max_staleness = t.max_staleness.value_or(-1),
@@ -155,7 +156,7 @@ namespace rlalgo::config {
                  on_failure);
 }
 
-// The reward functions with their weights, and last what the environment gives (null: there is none), with weight 1.
+// The reward functions with their weights, and last what the environments give (null: there are none), with weight 1.
 [[nodiscard]] inline std::vector<sampler::WeightedReward> weighted_rewards(
     const RunConfig& c, const std::filesystem::path& config_file,
     const environment::Environments* environments = nullptr, const std::shared_ptr<remote::GymVerifier>& gym = nullptr,
@@ -191,8 +192,13 @@ namespace rlalgo::config {
       function = names_reward_model(name) ? reward_model(c, name, settings.on_failure) : functions[next++];
     out.push_back({std::move(function), c.trl.reward_weights.empty() ? 1.0 : c.trl.reward_weights[k]});
   }
-  if (environments != nullptr && !environments->reward_name().empty())
-    out.push_back({guarded(reward::column(environments->reward_name(), "environment_reward"), settings.on_failure)});
+  if (environments != nullptr)
+    for (const environment::RewardName& given : environments->rewards())
+      out.push_back({guarded(
+          reward::column(given.name, "environment_reward",
+                         given.environments.empty() ? reward::RowsOf()
+                                                    : reward::RowsOf{environment::Several::column, given.environments}),
+          settings.on_failure)});
   return out;
 }
 

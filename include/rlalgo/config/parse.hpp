@@ -160,7 +160,7 @@ inline void require_keys(const RunConfig& config, Refusals& refusals) {
     if (config.trl.prompts_itself() && !config.was_set("datasets"))
       require_key(config, "max_steps", "max_steps: 100 (without datasets there is no epoch to count)", refusals);
     if (!prompted) require_key(config, "datasets", "datasets: [{path: rows.jsonl}]", refusals);
-    if (!is_preference(config) && !matches_features(config) && !config.trl.environment_factory &&
+    if (!is_preference(config) && !matches_features(config) && !config.trl.has_environment() &&
         !config.nemo_gym.enabled)
       require_key(config, "trl.reward_funcs", "trl: {reward_funcs: [rewards.correct]}", refusals);
   }

@@ -12,13 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <rlalgo/config/environment.hpp>
+#include <rlalgo/config/conversations.hpp>
 #include <rlalgo/config/language_model.hpp>
 #include <rlalgo/config/load_data.hpp>
 #include <rlalgo/config/method_of.hpp>
@@ -59,37 +57,32 @@ inline data::TemplateColumns shown_with(const data::TokenizedPrompt& prompt, con
   return out;
 }
 
-// `tools`: those of an environment; null: there is none. Prompts that leave no room are dropped where the configuration says so,
-// with a note; the others are numbered anew.
+// Each prompt enters one of `conversations`. Prompts that leave no room are dropped where the configuration says so, with a note;
+// the others are numbered anew.
 inline void tokenize_prompts(std::vector<data::TokenizedPrompt>& prompts, const PromptRows& rows,
-                             const LanguageModel& model, const RunConfig& config, const data::Json& tools,
+                             const LanguageModel& model, const RunConfig& config, Conversations& conversations,
                              const std::function<void(const std::string&)>& note = {}) {
   constexpr std::int64_t shown_places = 5;
   const std::int64_t limit = model.max_positions;
   std::int64_t too_long = 0;
   std::string first, places;
-  std::map<const DatasetConfig*, std::shared_ptr<const text::ChatTemplate>> own;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     core::stop_if_interrupted();
     data::TokenizedPrompt& prompt = prompts[i];
     const std::string where = rows.where(i, prompt.row);
-    if (!tools.is_null()) require_messages(prompt, config);
     const DatasetConfig* const entry = rows.templates.empty() ? nullptr : rows.templates[i];
-    if (entry != nullptr && (plays_rows(config) || matches_features(config)))
+    if (entry != nullptr &&
+        (matches_features(config) || config.trl.rollout_func.has_value() || config.nemo_gym.enabled))
       core::raise_usage("config", 8,
                         {.what = "a data set with a chat template of its own does not go with " +
                                  std::string(matches_features(config) ? "rl: ebft" : "completions that somebody plays"),
                          .where = entry->place.text(),
                          .remedy = "set the run's chat_template"});
     core::located(where, [&] {
-      const data::TemplateColumns shown = shown_with(prompt, config, tools, where);
-      if (entry != nullptr && !own.contains(entry)) own[entry] = model.template_of(*entry);
+      prompt.dialogue = conversations.enter(prompt, entry, where);
+      const data::TemplateColumns shown = shown_with(prompt, config, conversations.tools(prompt.dialogue), where);
       const data::Json kwargs = data::merged_kwargs(config.trl.chat_template_kwargs, shown.kwargs);
-      prompt.ids = prompt.prompt->is_string()
-                       ? model.encode(prompt.prompt)
-                       : model.tokenizer.encode(model.render(prompt.prompt, true, kwargs, shown.tools,
-                                                             entry != nullptr ? own[entry].get() : nullptr),
-                                                false);
+      prompt.ids = model.encode(prompt.prompt, kwargs, shown.tools, conversations.chat_template(prompt.dialogue));
     });
     if (static_cast<std::int64_t>(prompt.ids.size()) < limit) continue;
     if (++too_long == 1) first = std::to_string(prompt.ids.size()) + " tokens";

@@ -91,15 +91,21 @@ struct TrlConfig {
   data::Json chat_template_kwargs = nullptr;  // variables of the chat template
 
   // Several turns
-  std::optional<std::string> environment_factory;           // module.Class
-  std::vector<std::string> tools;                           // calculator, module.function
+  std::optional<std::string> environment_factory;  // module.Class, or the address of an OpenEnv server
+  data::Json environment_factories = nullptr;      // several: name in the column `environment` → one of these
+  std::vector<std::string> tools;                  // calculator, module.function
   std::optional<std::int64_t> max_tool_calling_iterations;  // rounds of calls in one completion; unset = no limit
   std::int64_t max_turns = 0;                               // messages of the model; 0 = no limit (rlalgo's own key)
   double environment_timeout = 60.0;                        // seconds for one turn of all episodes (rlalgo's own key)
   std::optional<std::string> rollout_func;                  // module.function that makes the completions
-  // Whether the environment may say what there is to do, without rows.
+  [[nodiscard]] bool has_environment() const { return environment_factory || environment_factories.is_object(); }
+  // Whether the environment may say what there is to do, without rows: of several, rows choose.
   [[nodiscard]] bool prompts_itself() const { return environment_factory.has_value(); }
-  [[nodiscard]] bool has_turns() const { return environment_factory || !tools.empty(); }
+  [[nodiscard]] bool has_turns() const { return has_environment() || !tools.empty(); }
+  // Whose turns follow each other: each environment is asked with a deadline of its own.
+  [[nodiscard]] double turn_timeout() const {
+    return environment_timeout * static_cast<double>(std::max<std::size_t>(1, environment_factories.size()));
+  }
 
   // Completions made by a server (TRL's vllm-serve protocol)
   bool use_vllm = false;

@@ -139,13 +139,13 @@ class Validator {
 
   void rollouts() const {
     const TrlConfig& t = config_.trl;
-    if (t.reward_funcs.empty() && !t.environment_factory && !matches_features(config_))
+    if (t.reward_funcs.empty() && !t.has_environment() && !matches_features(config_))
       refuse(7, {.what = "trl.reward_funcs is empty",
                  .expected = "at least one function, such as rewards.correct",
                  .where = config_.place("trl.reward_funcs")});
     if (t.rollout_func && t.has_turns())
       refuse(8, {.what = "trl.rollout_func does not go with " +
-                         std::string(t.environment_factory ? "trl.environment_factory" : "trl.tools"),
+                         std::string(t.has_environment() ? "trl.environment_factory" : "trl.tools"),
                  .where = config_.place("trl.rollout_func"),
                  .remedy = "a rollout function plays its own environments: remove one of the two"});
     if (!t.reward_weights.empty() && t.reward_weights.size() != t.reward_funcs.size())

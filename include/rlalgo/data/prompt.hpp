@@ -72,14 +72,18 @@ inline void check_prompt(const Json& prompt, const std::string& where) {
   }
 }
 
-// The rows of a transformed table as prompts, in order; `ids` are still empty.
-[[nodiscard]] inline std::vector<TokenizedPrompt> prompts_of(const Table& table) {
+// What stands for the prompt of a row that has none: an empty message of the user, which an environment fills at its reset.
+[[nodiscard]] inline Json empty_prompt() { return Json::array({{{"role", "user"}, {"content", ""}}}); }
+
+// The rows of a transformed table as prompts, in order; `ids` are still empty. `optional`: a row may have none (missing or null).
+[[nodiscard]] inline std::vector<TokenizedPrompt> prompts_of(const Table& table, bool optional = false) {
   std::vector<TokenizedPrompt> out;
   out.reserve(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Json& row = table.row(i);
     const auto prompt = row.find("prompt");
-    if (prompt == row.end() || prompt->is_null()) {
+    const bool has_prompt = prompt != row.end() && !prompt->is_null();
+    if (!has_prompt && !optional) {
       std::string columns;
       for (const auto& [name, value] : row.items()) columns += (columns.empty() ? "" : ", ") + name;
       core::raise("data", 10,
@@ -89,10 +93,11 @@ inline void check_prompt(const Json& prompt, const std::string& where) {
                    .where = table.where(i),
                    .remedy = "name the columns: datasets: [{type: {field_prompt: question, field_answer: answer}}]"});
     }
-    check_prompt(*prompt, table.where(i));
+    if (has_prompt) check_prompt(*prompt, table.where(i));
     TokenizedPrompt item;
     item.row = static_cast<std::int64_t>(i);
-    item.prompt = *prompt;
+    item.prompt = has_prompt ? *prompt : empty_prompt();
+    item.has_prompt = has_prompt;
     item.columns = Json::object();
     for (const auto& [name, value] : row.items())
       if (name != "prompt" && name != "completion" && name != "completion_ids") item.columns[name] = value;

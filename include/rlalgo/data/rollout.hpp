@@ -26,6 +26,8 @@ struct TokenizedPrompt {
   Json columns;                          // the other dataset columns, an object
   std::vector<TokenId> answer_ids = {};  // an answer that is known, for losses with a likelihood term; mostly none
   std::vector<std::uint8_t> answer_mask = {};  // [answer_ids], 0 = no likelihood term; empty = all have one
+  bool has_prompt = true;    // false: the row says nothing, `prompt` is an empty message that an environment fills
+  std::size_t dialogue = 0;  // of several turns: in which of the run's dialogues it goes on
 };
 
 // What else happened in a completion that did not come of one prompt and one draw: an environment or tools answered the
@@ -40,6 +42,7 @@ struct Episode {
   std::int64_t tool_calls = 0;
   std::int64_t tool_failures = 0;  // calls answered with an error
   Json columns = nullptr;          // what rewards see beside the row's columns, an object; null = nothing
+  Json prompt = nullptr;           // with what its environment said first; null: the row's
   std::string failure = {};        // not empty: it failed, in this way, and its completion leaves its group
 };
 

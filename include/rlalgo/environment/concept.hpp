@@ -46,9 +46,10 @@ concept Environment = requires(E& environment, const Json& row, std::uint64_t se
 };
 
 struct Start {
-  Json row;                      // the dataset's columns, and "prompt"
+  Json row;                      // the dataset's columns, and "prompt" where the row has one
   std::uint64_t seed = 0;        // a function of the run's seed, the generation and the completion's index
   std::uint64_t group_seed = 0;  // one for all completions of a prompt
+  bool own_task = false;         // the environment says what there is to do: there is no prompt
 };
 
 // A message of the model in one of the episodes: {"role": "assistant", "content": …[, "tool_calls": …]}.
@@ -64,16 +65,55 @@ struct Ending {
   std::string failure = {};        // not empty: the episode failed, in this way, and its completion leaves its group
 };
 
+// What a prompt (a text or messages) is when the environment has said something first, a text or a list of text parts:
+// it is appended to the last message.
+[[nodiscard]] inline Json opened(const Json& prompt, const Json& said) {
+  const auto parts = [](const Json& content) {
+    return content.is_array() ? content : Json::array({{{"type", "text"}, {"text", content}}});
+  };
+  const auto text = [](const Json& content) {
+    if (content.is_string()) return content.get<std::string>();
+    std::string all;
+    for (const Json& part : content) all += part.at("text").get<std::string>();
+    return all;
+  };
+  if (!prompt.is_array()) return text(prompt) + text(said);
+  Json out = prompt;
+  Json& last = out.back()["content"];
+  if (last.is_null()) last = "";
+  if (last.is_string() && said.is_string()) {
+    last = text(last) + text(said);
+  } else {
+    last = parts(last);
+    for (const Json& part : parts(said)) last.push_back(part);
+  }
+  return out;
+}
+
+// A reward that environments give: its name in metrics, and which of several environments give it; empty: all.
+struct RewardName {
+  std::string name;
+  std::vector<std::string> environments = {};
+};
+
 // Episodes side by side: room, begin, any number of steps, finish.
 class Environments {
  public:
   virtual ~Environments() = default;
   // The name of the reward in metrics: rewards/<name>/mean. Empty: this environment gives no reward.
   [[nodiscard]] virtual std::string reward_name() const = 0;
+  // All rewards: of several environments (several.hpp) more than one.
+  [[nodiscard]] virtual std::vector<RewardName> rewards() const {
+    return reward_name().empty() ? std::vector<RewardName>() : std::vector<RewardName>{{reward_name()}};
+  }
   // JSON schemas of the tools, for the chat template; null = none.
   [[nodiscard]] virtual Json tools() const { return nullptr; }
+  // Of the environment that plays a row, an object.
+  [[nodiscard]] virtual Json tools_of(const Json& /*row*/) const { return tools(); }
   // How many of `wanted` episodes may begin now; at least one. The others do when these are finished.
   virtual std::size_t room(std::size_t wanted) { return wanted; }
+  // How many of `waiting`, from the first.
+  virtual std::size_t room_for(std::span<const Start> waiting) { return room(waiting.size()); }
   // Starts one episode for each entry; what each says first, or null.
   virtual std::vector<Json> begin(std::span<const Start> starts) = 0;
   // One turn for each message.

@@ -38,8 +38,8 @@ namespace rlalgo::inference {
 
 // Between tokens and messages.
 struct Dialogue {
-  // The prompt with what the environment said first, as token ids.
-  std::function<std::vector<data::TokenId>(const data::Json& prompt, const data::Json& observation)> open;
+  // A prompt with what the environment said first in it (environment::opened), as token ids.
+  std::function<std::vector<data::TokenId>(const data::Json& prompt)> open;
   // Tokens of one turn of the model, end token included → {"role": "assistant", "content": …[, "tool_calls"]}.
   std::function<data::Json(std::span<const data::TokenId>)> read;
   // Tokens from the end of the model's turn to where it speaks next: the observation, a string or messages.
@@ -61,9 +61,13 @@ class MultiTurn {
   // `generator` must outlive this one.
   MultiTurn(G& generator, std::shared_ptr<environment::Environments> environments, Dialogue dialogue,
             MultiTurnConfig config = {})
+      : MultiTurn(generator, std::move(environments), std::vector<Dialogue>{std::move(dialogue)}, config) {}
+  // Each row goes on in the dialogue that data::TokenizedPrompt::dialogue names.
+  MultiTurn(G& generator, std::shared_ptr<environment::Environments> environments, std::vector<Dialogue> dialogues,
+            MultiTurnConfig config = {})
       : generator_(&generator),
         environments_(std::move(environments)),
-        dialogue_(std::move(dialogue)),
+        dialogues_(std::move(dialogues)),
         config_(config) {}
 
   std::vector<std::vector<data::Completion>> generate(std::span<const Request> requests, const SamplingConfig& sampling,
@@ -71,7 +75,7 @@ class MultiTurn {
     std::vector<environment::Start> starts;
     std::vector<Playing> all = seated(requests, key, starts);
     for (first_ = 0; first_ < all.size();) {
-      const std::size_t count = environments_->room(all.size() - first_);
+      const std::size_t count = environments_->room_for(std::span<const environment::Start>(starts).subspan(first_));
       require(std::clamp<std::size_t>(count, 1, all.size() - first_), count, "episodes at a time");
       begin(std::span(all).subspan(first_, count), std::span(starts).subspan(first_, count), requests);
       std::vector<std::size_t> live(count);
@@ -94,6 +98,7 @@ class MultiTurn {
   struct Playing {
     std::size_t request = 0;
     std::uint64_t index = 0;  // of the completion, for draws
+    const Dialogue* dialogue = nullptr;
     std::vector<data::TokenId> prompt;
     data::Completion completion;
     std::size_t said = 0;  // tokens before the model's latest message
@@ -110,15 +115,21 @@ class MultiTurn {
                      .where = "request " + std::to_string(r),
                      .remedy = "set Request::source"});
       data::Json row = request.source->columns.is_object() ? request.source->columns : data::Json::object();
-      row["prompt"] = request.source->prompt;
+      if (request.source->has_prompt) row["prompt"] = request.source->prompt;
+      const Dialogue* const dialogue = &dialogues_.at(request.source->dialogue);
       const auto seed = [&](std::uint64_t index) {
         const core::PhiloxBlock words = core::philox({key.seed, core::Stream::environment}, key.step, index);
         return static_cast<std::uint64_t>(words[0]) << 32U | words[1];
       };
       for (std::int64_t j = 0; j < request.count; ++j) {
         const std::uint64_t index = request.first_index + static_cast<std::uint64_t>(j);
-        starts.push_back({row, seed(index), seed(request.first_index)});
-        all.push_back({.request = r, .index = index, .prompt = request.prompt, .completion = {}, .episode = {}});
+        starts.push_back({row, seed(index), seed(request.first_index), !request.source->has_prompt});
+        all.push_back({.request = r,
+                       .index = index,
+                       .dialogue = dialogue,
+                       .prompt = request.prompt,
+                       .completion = {},
+                       .episode = {}});
         all.back().episode.messages = data::Json::array();
       }
     }
@@ -130,7 +141,8 @@ class MultiTurn {
     require(first.size(), some.size(), "opening observations");
     for (std::size_t i = 0; i < some.size(); ++i) {
       if (first[i].is_null()) continue;
-      some[i].prompt = dialogue_.open(requests[some[i].request].source->prompt, first[i]);
+      some[i].episode.prompt = environment::opened(requests[some[i].request].source->prompt, first[i]);
+      some[i].prompt = some[i].dialogue->open(some[i].episode.prompt);
       some[i].completion.prompt_ids = some[i].prompt;
     }
   }
@@ -201,7 +213,7 @@ class MultiTurn {
     std::vector<environment::Said> said;
     for (const std::size_t i : live) {
       Playing& one = all[i];
-      data::Json message = dialogue_.read(std::span(one.completion.ids).subspan(one.said));
+      data::Json message = one.dialogue->read(std::span(one.completion.ids).subspan(one.said));
       one.episode.last_text = message.at("content").get<std::string>();
       ++one.episode.turns;
       one.episode.messages.push_back(message);
@@ -230,7 +242,7 @@ class MultiTurn {
 
   // Appends an observation, if the model can still answer it.
   bool show(Playing& one, const data::Json& observation, const SamplingConfig& sampling) {
-    const std::vector<data::TokenId> tokens = dialogue_.reply(observation);
+    const std::vector<data::TokenId> tokens = one.dialogue->reply(observation);
     data::Completion& all = one.completion;
     if (tokens.empty() && one.said == all.ids.size()) return false;  // neither side says anything any more
     const auto length = static_cast<std::int64_t>(all.ids.size() + tokens.size());
@@ -274,7 +286,7 @@ class MultiTurn {
 
   G* generator_;
   std::shared_ptr<environment::Environments> environments_;
-  Dialogue dialogue_;
+  std::vector<Dialogue> dialogues_;
   MultiTurnConfig config_;
   std::size_t first_ = 0;  // of the episodes that are played now, in those of the generation
 };

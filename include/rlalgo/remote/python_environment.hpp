@@ -5,6 +5,7 @@
 //   trl.tools: [tools.search]                 functions with type hints and a docstring
 //
 // One instance plays one episode and is reset for the next; all episodes of a generation are asked in one question.
+// Several environments of a run (several_python_environments) are classes in one process, each with instances of its own.
 // reset gets the row's columns, and `seed` where it names it. A tool's result is str(result); what it raises is told to
 // the model. Coroutines run at once.
 //
@@ -37,11 +38,13 @@ class PythonEnvironment {
   using Json = nlohmann::ordered_json;
 
   // `environment`: "module.Class", or nothing when there are only tools. PythonConfig::call_seconds limits each turn.
-  PythonEnvironment(std::optional<std::string> environment, const std::vector<std::string>& tools, PythonConfig config);
+  PythonEnvironment(const std::optional<std::string>& environment, const std::vector<std::string>& tools,
+                    PythonConfig config);
 
   [[nodiscard]] bool steps() const noexcept { return steps_; }  // it has step(text); else tools only
   [[nodiscard]] const std::string& reward_name() const noexcept { return reward_name_; }  // empty: gives none
-  [[nodiscard]] const Json& schemas() const noexcept { return schemas_; }
+  [[nodiscard]] const std::string& kind() const noexcept { return kind_; }  // module and name of its class
+  [[nodiscard]] const Json& schemas() const noexcept { return schemas_; }   // of the tools, then of its methods
 
   std::vector<Json> begin(std::span<const environment::Start> starts);
 
@@ -53,7 +56,16 @@ class PythonEnvironment {
   std::vector<double> rewards(std::size_t episodes);
 
  private:
-  Json ask(const Json& question, const std::string& during) { return ask(question, config_.call_seconds, during); }
+  friend std::vector<std::shared_ptr<PythonEnvironment>> several_python_environments(
+      const std::vector<std::string>& names, const std::vector<std::string>& tools, const PythonConfig& config);
+  PythonEnvironment(std::shared_ptr<detail::PythonProcess> process, std::string name, PythonConfig config)
+      : config_(std::move(config)), name_(std::move(name)), process_(std::move(process)) {}
+
+  Json load(const std::vector<std::string>& environments, const std::vector<std::string>& tools);
+  // What was loaded at `place` of `count` environments, with the tools of all.
+  void become(const Json& loaded, std::size_t place, std::size_t count);
+
+  Json ask(Json question, const std::string& during);
 
   Json ask(const Json& question, double seconds, const std::string& during);
 
@@ -64,11 +76,16 @@ class PythonEnvironment {
 
   PythonConfig config_;
   std::string name_;
-  detail::PythonProcess process_;
+  std::shared_ptr<detail::PythonProcess> process_;
+  std::optional<std::size_t> place_;  // among several of one process
   bool steps_ = false;
-  std::string reward_name_;
-  Json schemas_;
+  std::string reward_name_, kind_;
+  Json schemas_ = Json::array();
 };
+
+// One for each of "module.Class" in `names`, all with the same tools, in one process.
+[[nodiscard]] std::vector<std::shared_ptr<PythonEnvironment>> several_python_environments(
+    const std::vector<std::string>& names, const std::vector<std::string>& tools, const PythonConfig& config);
 
 // A stepped class as the environments of a run.
 class PythonSteps final : public environment::Environments {

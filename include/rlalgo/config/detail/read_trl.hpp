@@ -13,6 +13,9 @@
 
 namespace rlalgo::config::detail {
 
+inline constexpr const char* one_environment_or_several =
+    "module.Class, or a line name: module.Class for each name in the column environment";
+
 // true and false are the words group and none.
 inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
   reader.record("scale_rewards", trl.scale_rewards);
@@ -28,6 +31,29 @@ inline void read_scale_rewards(Reader& reader, TrlConfig& trl) {
     trl.scale_rewards = "none";
   else
     reader.read_choice("scale_rewards", trl.scale_rewards, {"group", "batch", "none"});
+}
+
+// One environment, or one for each name in the data's column `environment`.
+inline void read_environments(Reader& reader, TrlConfig& trl) {
+  const std::string key = "environment_factory";
+  const Node* const several = reader.section().find(key);
+  if (several == nullptr || several->kind != Kind::mapping) {
+    if (several == nullptr || several->scalar()) return void(reader.read(key, trl.environment_factory));
+    reader.judge(key, [&] { raise_type(reader.prefix() + key, *several, one_environment_or_several); });
+    return void(reader.take(key));
+  }
+  reader.record(key, trl.environment_factories);
+  reader.take(key);
+  reader.judge(key, [&] {
+    if (several->members.empty()) raise_type(reader.prefix() + key, *several, one_environment_or_several);
+    data::Json factories = data::Json::object();
+    for (const Member& member : several->members) {
+      std::string factory;
+      convert(member.value, reader.prefix() + key + "." + member.key, factory);
+      factories[member.key] = factory;
+    }
+    trl.environment_factories = std::move(factories);
+  });
 }
 
 inline void read_trl(Reader& reader, TrlConfig& trl) {
@@ -69,13 +95,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
     });
   }
 
-  if (const Node* node = reader.section().find("environment_factory"); node != nullptr && node->kind == Kind::mapping)
-    refuse_lacking(reader, "environment_factory", "environment_factory with several environments", *node,
-                   "name one class, whose reset(environment, **row) takes the row's column and makes what it names");
-  if (reader.findings().refusals.distrusts("trl.environment_factory"))
-    reader.take("environment_factory");
-  else
-    reader.read("environment_factory", trl.environment_factory);
+  read_environments(reader, trl);
   reader.read("tools", trl.tools);
   reader.read("rollout_func", trl.rollout_func);
   if (trl.has_turns()) {

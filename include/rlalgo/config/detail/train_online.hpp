@@ -61,14 +61,14 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
     require_truths(config, model, *truths, prompts.train);
     require_truths(config, model, *truths, prompts.evaluation);
   }
-  const data::Json tools = environments ? environments->tools() : data::Json();
+  Conversations conversations(model, config, environments.get());
   if (plays_rows(config) && !config.nemo_gym.enabled && messages.note)
     for (const char* column : {"tools", "chat_template_kwargs"})
       if (!prompts.train.empty() && prompts.train.front().columns.contains(column))
         messages.note("the column " + std::string(column) +
                       " is data for the environment or function; no prompt is rendered with it");
-  tokenize_prompts(prompts.train, prompts.train_rows, model, config, tools, messages.note);
-  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, tools, messages.note);
+  tokenize_prompts(prompts.train, prompts.train_rows, model, config, conversations, messages.note);
+  tokenize_prompts(prompts.evaluation, prompts.evaluation_rows, model, config, conversations, messages.note);
   mask_thoughts(config, model, prompts.train);
   mask_thoughts(config, model, prompts.evaluation);
   auto settings =
@@ -81,10 +81,6 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   require_same_inputs(*world_of(config), inputs_read);
   settings.trainer.loop.settings.update(inputs_read);
   if (evaluation == nullptr) run::check_resume(settings.trainer.loop);
-  inference::Dialogue turns;
-  if (environments)
-    turns = dialogue(model, config.trl.chat_template_kwargs, tools,
-                     !prompts.train.empty() && prompts.train.front().prompt->is_array());
   check_server(config);
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
@@ -102,7 +98,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   CompletionSource source(config, model);
   if (sharding != nullptr && sharding->weights()) source.hold_in(sharding->policy(), world);
   if (environments)
-    source.play(environments, std::move(turns),
+    source.play(environments, conversations.dialogues(),
                 {.max_turns = config.trl.max_turns,
                  .max_length = model.max_positions,
                  .max_message = config.trl.max_new_tokens.value_or(0)});

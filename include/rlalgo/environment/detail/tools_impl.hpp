@@ -20,6 +20,29 @@
 
 namespace rlalgo::environment {
 
+namespace detail {
+
+// What the model is told of a failure, as TRL tells it: Python's str({"error": text}).
+inline std::string told_error(const std::string& text) {
+  const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
+  std::string out = std::string("{'error': ") + quote;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    constexpr const char* digits = "0123456789abcdef";
+    if (c == '\\' || c == quote)
+      out += std::string("\\") + c;
+    else if (c == '\n' || c == '\r' || c == '\t')
+      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    else if (code < 0x20 || code == 0x7f)
+      out += std::string("\\x") + digits[code >> 4U] + digits[code & 15U];
+    else
+      out += c;
+  }
+  return out + quote + "}";
+}
+
+}  // namespace detail
+
 RLALGO_INLINE Json LocalTools::schemas() const {
   Json out = Json::array();
   for (const Tool& tool : tools_) out.push_back({{"type", "function"}, {"function", tool.schema}});
@@ -38,12 +61,10 @@ RLALGO_INLINE ToolResult LocalTools::one(const ToolCall& call) const {
     try {
       return {tool.run(call.arguments), false};
     } catch (const std::exception& e) {
-      return {Json::object({{"error", e.what()}}).dump(-1, ' ', false, Json::error_handler_t::replace), true};
+      return {detail::told_error(e.what()), true};
     }
   }
-  return {Json::object({{"error", "Tool " + call.name + " not found."}})
-              .dump(-1, ' ', false, Json::error_handler_t::replace),
-          true};
+  return {detail::told_error("Tool " + call.name + " not found."), true};
 }
 
 RLALGO_INLINE ToolLoop::ToolLoop(std::vector<std::shared_ptr<ToolSource>> sources,

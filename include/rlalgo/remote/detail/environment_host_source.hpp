@@ -16,7 +16,7 @@ import types
 import typing
 import zlib
 
-functions, factory, instances, steps = {}, None, [], False
+functions, environments = {}, []
 event_loop = None
 kinds = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", list: "array",
          tuple: "array", dict: "object"}
@@ -131,13 +131,38 @@ def described(name, function, path):
         raise Refusal("load", "'%s' cannot be offered as a tool: %s" % (path, error))
 
 
+class Environment:
+    # One class, and the instances of it that play: made once, reset for each episode.
+    def __init__(self, path, factory):
+        self.factory, self.instances = factory, []
+        try:
+            self.instances.append(factory())
+        except BaseException as error:
+            raise Refusal("load", "'%s' cannot be made without arguments" % path, trace_of(error))
+        one = self.instances[0]
+        if not callable(getattr(one, "reset", None)):
+            raise Refusal("load", "'%s' has no method reset" % path)
+        methods = public_methods(one)
+        self.steps = [name for name in methods if name != "close"] == ["step"]
+        self.rewards = callable(getattr(one, "get_reward", None))
+        self.schemas = []
+        if not self.steps:
+            self.schemas = [described(name, getattr(one, name), path + "." + name) for name in methods]
+
+    def described(self):
+        kind = type(self.instances[0])
+        return {"steps": self.steps, "reward": kind.__name__ if self.steps or self.rewards else "",
+                "kind": "%s.%s" % (kind.__module__, kind.__qualname__), "schemas": self.schemas}
+
+
 def public_methods(instance):
-    members = inspect.getmembers(instance, predicate=inspect.ismethod)
-    return [k for k, _ in members if not k.startswith("_") and k not in ("reset", "get_reward", "close")]
+    # Of the class: those of the instance would evaluate its properties.
+    members = inspect.getmembers(type(instance), predicate=inspect.isfunction)
+    return [name for name, method in members if not name.startswith("_") and name not in ("reset", "get_reward") and
+            (name != "close" or (inspect.getdoc(method) or "").strip())]
 
 
 def load(question):
-    global factory, steps
     schemas = []
     fix_dates()
     for path in question["tools"]:
@@ -145,23 +170,9 @@ def load(question):
         name = getattr(function, "__name__", path.rpartition(".")[2])
         functions[name] = function
         schemas.append(described(name, function, path))
-    reward, path = "", question["environment"]
-    if path is not None:
-        factory = imported(path, question["paths"])
-        try:
-            instances.append(factory())
-        except BaseException as error:
-            raise Refusal("load", "'%s' cannot be made without arguments" % path, trace_of(error))
-        one = instances[0]
-        if not callable(getattr(one, "reset", None)):
-            raise Refusal("load", "'%s' has no method reset" % path)
-        methods = public_methods(one)
-        steps = methods == ["step"]
-        if steps or callable(getattr(one, "get_reward", None)):
-            reward = type(one).__name__
-        if not steps:
-            schemas += [described(name, getattr(one, name), path + "." + name) for name in methods]
-    return {"steps": steps, "reward": reward, "schemas": schemas}
+    for path in question["environments"]:
+        environments.append(Environment(path, imported(path, question["paths"])))
+    return {"environments": [one.described() for one in environments], "schemas": schemas}
 
 
 def finished(awaitables):
@@ -220,12 +231,26 @@ def shown(value, episode, during):
                   episode=episode)
 
 
-def begin(question):
+def opening(value, episode):
+    # What is appended to the last user message: a text, or parts that are texts.
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(p, dict) and p.get("type") == "text" and isinstance(p.get("text"), str)
+                                       for p in value):
+        return value
+    raise Refusal("value", "reset returned %r, not a text, None or a list of text parts" % (value,), episode=episode)
+
+
+def begin(question, environment):
     rows = question["rows"]
-    while factory is not None and len(instances) < len(rows):
-        instances.append(factory())
-    if factory is None:
+    if environment is None:
         return {"observations": [None] * len(rows)}
+    instances = environment.instances
+    while len(instances) < len(rows):
+        try:
+            instances.append(environment.factory())
+        except Exception as error:
+            raised(error, len(instances), "making another one")
 
     def reset(i):
         row = {"seed": question["seeds"][i], **rows[i]}
@@ -234,14 +259,12 @@ def begin(question):
     observations = each(reset, range(len(rows)))
     for i, observation in enumerate(observations):
         raised(observation, i, "reset")
-        if not (observation is None or isinstance(observation, str)):
-            raise Refusal("value", "reset returned %r, not a text or None" % (observation,), episode=i)
-    return {"observations": observations}
+    return {"observations": [opening(observation, i) for i, observation in enumerate(observations)]}
 
 
-def step(question):
+def step(question, environment):
     said = question["said"]
-    results = each(lambda at: instances[said[at][0]].step(said[at][1]), said)
+    results = each(lambda at: environment.instances[said[at][0]].step(said[at][1]), said)
     turns = []
     for (episode, _), result in zip(said, results):
         raised(result, episode, "step")
@@ -254,12 +277,12 @@ def step(question):
     return {"turns": turns}
 
 
-def call(question):
+def call(question, environment):
     calls = question["calls"]
 
     def one(at):
         episode, name, arguments = calls[at]
-        function = functions[name] if name in functions else getattr(instances[episode], name)
+        function = functions[name] if name in functions else getattr(environment.instances[episode], name)
         return function(**arguments)
 
     results = each(one, calls)
@@ -267,11 +290,11 @@ def call(question):
                         for r in results]}
 
 
-def finish(question):
+def finish(question, environment):
     count = question["episodes"]
-    if factory is None or not callable(getattr(instances[0], "get_reward", None)):
+    if environment is None or not environment.rewards:
         return {"rewards": [0.0] * count}
-    rewards = each(lambda i: instances[i].get_reward(), range(count))
+    rewards = each(lambda i: environment.instances[i].get_reward(), range(count))
     for i, reward in enumerate(rewards):
         raised(reward, i, "get_reward")
     return {"rewards": [number(reward, i, "get_reward") for i, reward in enumerate(rewards)]}
@@ -282,7 +305,8 @@ def work(question, line):
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
-    return {"begin": begin, "step": step, "call": call, "finish": finish}[question["op"]](question)
+    environment = environments[question.get("of", 0)] if environments else None
+    return {"begin": begin, "step": step, "call": call, "finish": finish}[question["op"]](question, environment)
 
 
 if __name__ == "__main__":

@@ -235,6 +235,8 @@ def imported(path, directories):
     # The function `module.name`.
     look_in(directories)
     module_name, _, name = path.rpartition(".")
+    if not module_name:
+        raise Refusal("load", "'%s' names no module: write module.%s" % (path, path or "name"))
     try:
         module = importlib.import_module(module_name)
     except BaseException as error:

@@ -25,23 +25,50 @@
 
 namespace rlalgo::remote {
 
-RLALGO_INLINE PythonEnvironment::PythonEnvironment(std::optional<std::string> environment,
+RLALGO_INLINE PythonEnvironment::PythonEnvironment(const std::optional<std::string>& environment,
                                                    const std::vector<std::string>& tools, PythonConfig config)
-    : config_(std::move(config)), name_(environment ? *environment : "trl.tools") {
-  if (const int error = process_.start(config_.python, detail::environment_host_source); error != 0)
+    : PythonEnvironment(std::make_shared<detail::PythonProcess>(), environment.value_or("trl.tools"),
+                        std::move(config)) {
+  become(load(environment ? std::vector{*environment} : std::vector<std::string>(), tools), 0, environment ? 1 : 0);
+}
+
+RLALGO_INLINE std::vector<std::shared_ptr<PythonEnvironment>> several_python_environments(
+    const std::vector<std::string>& names, const std::vector<std::string>& tools, const PythonConfig& config) {
+  const auto process = std::make_shared<detail::PythonProcess>();
+  std::vector<std::shared_ptr<PythonEnvironment>> out;
+  for (const std::string& name : names)
+    out.push_back(std::shared_ptr<PythonEnvironment>(new PythonEnvironment(process, name, config)));
+  if (out.empty()) return out;
+  const PythonEnvironment::Json loaded = out.front()->load(names, tools);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i]->become(loaded, i, out.size());
+  return out;
+}
+
+RLALGO_INLINE PythonEnvironment::Json PythonEnvironment::load(const std::vector<std::string>& environments,
+                                                              const std::vector<std::string>& tools) {
+  if (const int error = process_->start(config_.python, detail::environment_host_source); error != 0)
     core::raise("remote", 50,
                 {.what = "Python for the environment cannot be started",
                  .found = std::strerror(error),
-                 .where = process_.program(),
+                 .where = process_->program(),
                  .remedy = "install python3, or set RLALGO_PYTHON to one"});
-  const Json answer = ask({{"op", "load"},
-                           {"environment", environment ? Json(*environment) : Json()},
-                           {"tools", tools},
-                           {"paths", detail::module_paths(config_.search_paths)}},
-                          config_.start_seconds, "loading");
-  steps_ = answer.value("steps", false);
-  reward_name_ = answer.value("reward", "");
-  schemas_ = answer.value("schemas", Json::array());
+  return ask({{"op", "load"},
+              {"environments", environments},
+              {"tools", tools},
+              {"paths", detail::module_paths(config_.search_paths)}},
+             config_.start_seconds, "loading");
+}
+
+RLALGO_INLINE void PythonEnvironment::become(const Json& loaded, std::size_t place, std::size_t count) {
+  for (const Json& schema : loaded.value("schemas", Json::array())) schemas_.push_back(schema);
+  const Json& all = list(loaded, "environments", count);
+  if (count == 0) return;
+  const Json& own = all.at(place);
+  if (count > 1) place_ = place;
+  steps_ = own.value("steps", false);
+  reward_name_ = own.value("reward", "");
+  kind_ = own.value("kind", "");
+  for (const Json& schema : own.value("schemas", Json::array())) schemas_.push_back(schema);
 }
 
 RLALGO_INLINE std::vector<PythonEnvironment::Json> PythonEnvironment::begin(
@@ -49,8 +76,9 @@ RLALGO_INLINE std::vector<PythonEnvironment::Json> PythonEnvironment::begin(
   Json rows = Json::array(), seeds = Json::array();
   for (const environment::Start& start : starts) {
     rows.push_back(start.row);
-    // Where the environment owns the data, the seed alone says what the task is: a group shares it.
-    const bool owns = start.row == Json{{"prompt", Json::array({{{"role", "user"}, {"content", ""}}})}};
+    // Where the environment owns the data, the seed may say what the task is: a group shares it.
+    const bool owns =
+        start.own_task || start.row == Json{{"prompt", Json::array({{{"role", "user"}, {"content", ""}}})}};
     seeds.push_back(owns ? start.group_seed : start.seed);
   }
   const Json answer = ask({{"op", "begin"}, {"rows", std::move(rows)}, {"seeds", std::move(seeds)}}, "reset");
@@ -86,9 +114,14 @@ RLALGO_INLINE std::vector<double> PythonEnvironment::rewards(std::size_t episode
   return out;
 }
 
+RLALGO_INLINE PythonEnvironment::Json PythonEnvironment::ask(Json question, const std::string& during) {
+  if (place_) question["of"] = *place_;
+  return ask(question, config_.call_seconds, during);
+}
+
 RLALGO_INLINE PythonEnvironment::Json PythonEnvironment::ask(const Json& question, double seconds,
                                                              const std::string& during) {
-  auto result = process_.ask(question, seconds);
+  auto result = process_->ask(question, seconds);
   if (Json* answer = std::get_if<Json>(&result)) return std::move(*answer);
   fail(std::get<detail::PythonProcess::Failure>(result), seconds, during);
 }
@@ -121,11 +154,13 @@ RLALGO_INLINE void PythonEnvironment::fail(const detail::PythonProcess::Failure&
   if (kind == "load")
     core::raise("remote", 51, {.what = "cannot load the environment or its tools", .found = failure.found});
   if (kind == "value")
-    core::raise("remote", 53,
-                {.what = the_environment + "returned something else than agreed",
-                 .found = failure.found,
-                 .expected = "reset: a text or None; step: (observation, reward, done); get_reward: a number or None",
-                 .where = where});
+    core::raise(
+        "remote", 53,
+        {.what = the_environment + "returned something else than agreed",
+         .found = failure.found,
+         .expected =
+             "reset: a text, text parts or None; step: (observation, reward, done); get_reward: a number or None",
+         .where = where});
   core::raise("remote", 52, {.what = the_environment + "raised an exception", .found = failure.found, .where = where});
 }
 
@@ -133,7 +168,7 @@ RLALGO_INLINE const PythonEnvironment::Json& PythonEnvironment::list(const Json&
                                                                      std::size_t expected) {
   const auto found = answer.find(key);
   if (found == answer.end() || !found->is_array() || found->size() != expected)
-    fail(process_.unreadable(answer.dump()), 0.0, key);
+    fail(process_->unreadable(answer.dump()), 0.0, key);
   return *found;
 }
 

@@ -90,7 +90,7 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
   std::vector<std::uint8_t> failed;
   std::deque<std::vector<data::TokenId>> joined;  // completions of several rows
   for (const data::Rollout& r : generation.rollouts) {
-    prompts.push_back(&*r.prompt);
+    prompts.push_back(r.episode && !r.episode->prompt.is_null() ? &r.episode->prompt : &*r.prompt);
     completions.push_back(completion_of(r));
     columns.push_back(r.columns);
     if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
