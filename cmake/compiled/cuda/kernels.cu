@@ -1,0 +1,39 @@
+// The table of cuda/kernels.hpp, compiled by nvcc: a program that has this object has the kernels.
+#include <rlalgo/cuda/decode_attention.cuh>
+#include <rlalgo/cuda/draw.cuh>
+#include <rlalgo/cuda/gated.cuh>
+#include <rlalgo/cuda/kernels.hpp>
+#include <rlalgo/cuda/log_prob.cuh>
+#include <rlalgo/cuda/page_write.cuh>
+#include <rlalgo/cuda/rms_norm.cuh>
+#include <rlalgo/cuda/rotate.cuh>
+#include <rlalgo/cuda/segment_sum.cuh>
+
+namespace rlalgo::cuda {
+
+namespace {
+
+template <auto Launcher, class Arguments>
+int launched(const Arguments& arguments, Stream stream) {
+  return static_cast<int>(Launcher(arguments, static_cast<cudaStream_t>(stream)));
+}
+
+const Kernels table{.rms_norm = launched<rms_norm, RmsNorm>,
+                    .rms_norm_gradient = launched<rms_norm_gradient, RmsNormGradient>,
+                    .rotate = launched<rotate, Rotate>,
+                    .gated = launched<gated, Gated>,
+                    .gated_gradient = launched<gated_gradient, GatedGradient>,
+                    .segment_sum = launched<segment_sum, SegmentSum>,
+                    .page_write = launched<page_write, PageWrite>,
+                    .decode_attention = launched<decode_attention, DecodeAttention>,
+                    .log_prob_tile = launched<log_prob_tile, LogProbTile>,
+                    .log_prob_finish = launched<log_prob_finish, LogProbFinish>,
+                    .log_prob_gradient = launched<log_prob_gradient, LogProbGradient>,
+                    .draw = launched<draw, Draw>,
+                    .error_text = [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }};
+
+[[maybe_unused]] const bool registered = (compiled() = &table, true);
+
+}  // namespace
+
+}  // namespace rlalgo::cuda

@@ -1,0 +1,232 @@
+// The project's own CUDA kernels as a table of functions on raw pointers and a stream; nothing of CUDA is needed to include it.
+//
+// Where nvcc was there when a program was built, its table is compiled(): cmake/compiled/cuda/kernels.cu, which defines each
+// kernel from its header (NAME.cuh). Elsewhere compiled() is null, and callers use operators of their library instead. Any of
+// them can be switched off, so that a caller's two ways can be compared: use(), in_use().
+//
+// Every pointer is one of the device's memory; rows are contiguous unless a stride (in elements) says otherwise. A launcher
+// returns CUDA's error of the launch (0 = none) and waits for nothing; it launches nothing where there is nothing to do.
+// Sums are in float32, in an order that depends on shapes alone: equal inputs give equal bits.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace rlalgo::cuda {
+
+using Stream = void*;  // a cudaStream_t
+
+enum class Element { float32, bfloat16 };
+
+// y = w·round(x·r), r = (mean x² + ε)^(−½) of each row; the product x·r is rounded to the element, as transformers' Llama does.
+// With `one_more`, Gemma's norm: y = (1 + w)·x·r, rounded once. With `residual`, x ← x + residual first, in place.
+struct RmsNorm {
+  void* x = nullptr;               // [rows, width]; written to only with a residual
+  const void* residual = nullptr;  // [rows, width], or null
+  const void* weight = nullptr;    // [width]
+  void* y = nullptr;               // [rows, width]
+  float* scale = nullptr;          // [rows] r, or null
+  std::int64_t rows = 0, width = 0;
+  float epsilon = 0.0F;
+  bool one_more = false;
+  Element element = Element::float32;
+};
+
+// ∂x = r·w·∂y − x·r³/width·Σ w·∂y·x, plus what is in grad_x where `add`; ∂w += Σ_rows ∂y·x·r.
+struct RmsNormGradient {
+  const void* grad_y = nullptr;  // [rows, width]
+  const void* x = nullptr;       // [rows, width]
+  const void* weight = nullptr;  // [width]
+  const float* scale = nullptr;  // [rows]
+  void* grad_x = nullptr;        // [rows, width]
+  void* grad_weight = nullptr;   // [width], or null
+  float* partial = nullptr;      // [rms_norm_chunks(rows), width]; of grad_weight
+  std::int64_t rows = 0, width = 0;
+  bool one_more = false;
+  bool add = false;
+  Element element = Element::float32;
+};
+// Rows are summed in so many chunks.
+[[nodiscard]] constexpr std::int64_t rms_norm_chunks(std::int64_t rows) {
+  constexpr std::int64_t least = 32, most = 128;
+  const std::int64_t chunks = (rows + least - 1) / least;
+  return chunks < most ? chunks : most;
+}
+
+// (x_i, x_{i+half}) ← (x_i cos − x_{i+half} sin, x_{i+half} cos + x_i sin), in place; `backward` by −θ.
+struct Rotate {
+  void* x = nullptr;  // [tokens, heads, 2·half]
+  const float* cosine = nullptr;
+  const float* sine = nullptr;  // [tokens, half]
+  std::int64_t tokens = 0, heads = 0, half = 0;
+  bool backward = false;
+  Element element = Element::float32;
+};
+
+// SwiGLU (silu) or GeGLU (GELU in its form with tanh): y = round(act(gate))·up.
+enum class Activation { silu, gelu_tanh };
+struct Gated {
+  const void* gate = nullptr;
+  const void* up = nullptr;
+  void* out = nullptr;  // [count]; may be gate
+  std::int64_t count = 0;
+  Activation activation = Activation::silu;
+  Element element = Element::float32;
+};
+// Puts ∂gate = round(∂y·up)·act'(gate) in the place of gate and ∂up = ∂y·round(act(gate)) in that of up.
+struct GatedGradient {
+  const void* grad = nullptr;
+  void* gate = nullptr;
+  void* up = nullptr;  // [count]
+  std::int64_t count = 0;
+  Activation activation = Activation::silu;
+  Element element = Element::float32;
+};
+
+// out[s] += Σ x[order[p]] over the places p whose segment is s, in their order; the sum is rounded once. `segment` rises;
+// places of one segment stand together.
+struct SegmentSum {
+  const void* x = nullptr;                // [·, width]
+  const std::int64_t* order = nullptr;    // [places] rows of x
+  const std::int64_t* segment = nullptr;  // [places] rows of out
+  void* out = nullptr;                    // [·, width]
+  std::int64_t places = 0, width = 0;
+  Element element = Element::float32;
+};
+
+// Where a layer's keys and values lie in an arena of pages of 32 positions; strides in elements. Key or value element d of
+// head h at position p of a page: arena[page·page_stride + offset + p·position_stride + h·head_stride + d].
+inline constexpr int page_length = 32;
+struct Pages {
+  std::int64_t page_stride = 0, key_offset = 0, value_offset = 0, position_stride = 0, head_stride = 0;
+};
+
+// Puts keys and values of rows to their places.
+struct PageWrite {
+  const void* k = nullptr;
+  const void* v = nullptr;  // [rows, heads, head_dim]
+  void* arena = nullptr;
+  const std::int64_t* page = nullptr;
+  const std::int64_t* place = nullptr;  // [rows]
+  std::int64_t rows = 0, heads = 0, head_dim = 0;
+  Pages pages;
+  Element element = Element::float32;
+};
+
+// o = Σ_j softmax_j(cap(q·k_j·scale)) v_j over the positions j ≤ `position` of a row's sequence (with a window, the last
+// `window` of them), cap(s) = softcap·tanh(s / softcap); bfloat16. Query head h reads key head h / (heads/kv_heads).
+struct DecodeAttention {
+  const std::uint16_t* q = nullptr;         // [rows, heads, head_dim]
+  const std::uint16_t* arena = nullptr;     // 16-byte aligned, as all strides are (8 elements)
+  const std::int64_t* table = nullptr;      // [rows, max_pages] numbers of pages
+  const std::int64_t* positions = nullptr;  // [rows]; −1: the row sees nothing, and is 0
+  float* partial = nullptr;                 // decode_partial_floats(…)
+  std::uint16_t* out = nullptr;             // [rows, heads, head_dim]
+  float* log_sum = nullptr;                 // [rows, heads] log Σ exp, or null
+  std::int64_t rows = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0;  // head_dim a multiple of 8, at most 256
+  int max_pages = 0;
+  std::int64_t window = 0;  // 0: none
+  float softcap = 0.0F;     // 0: none
+  float scale = 1.0F;
+  Pages pages;
+};
+inline constexpr int decode_chunk = 256;  // positions that one block attends to
+[[nodiscard]] constexpr int decode_width(int head_dim) { return (head_dim + 63) / 64 * 64; }
+[[nodiscard]] constexpr int decode_chunks(int max_pages) {
+  return (max_pages * page_length + decode_chunk - 1) / decode_chunk;
+}
+[[nodiscard]] constexpr std::int64_t decode_partial_floats(std::int64_t rows, int heads, int head_dim, int max_pages) {
+  return rows * heads * decode_chunks(max_pages) * (decode_width(head_dim) + 2);
+}
+
+// Log-probs of a vocabulary that is seen in tiles. A row's state is [4]: maximum, Σ exp(l − maximum),
+// Σ exp(l − maximum)(l − maximum), logit of the target.
+struct LogProbTile {
+  const float* logits = nullptr;          // [rows, columns], row stride `stride`
+  const std::int64_t* targets = nullptr;  // [rows]
+  float* state = nullptr;                 // [rows, 4]
+  std::int64_t rows = 0, columns = 0, stride = 0;
+  std::int64_t first_column = 0;  // of the vocabulary; 0 begins the state
+};
+// log_sum = log Σ exp l, log_prob = l_target − log_sum, entropy = log_sum − Σ p·l, greedy: 1 where no logit is larger.
+struct LogProbFinish {
+  const float* state = nullptr;  // [rows, 4]
+  float* log_sum = nullptr;
+  float* log_prob = nullptr;
+  float* entropy = nullptr;  // [rows] each; null: not wanted
+  float* greedy = nullptr;
+  std::int64_t rows = 0;
+};
+// ∂l_j = g·(1[j = target] − p_j) − h·p_j·(log p_j + entropy): g the gradient of the log-prob, h of the entropy.
+struct LogProbGradient {
+  const float* logits = nullptr;  // [rows, columns], row stride `stride`
+  const std::int64_t* targets = nullptr;
+  const float* log_sum = nullptr;
+  const float* entropy = nullptr;
+  const float* grad_log_prob = nullptr;
+  const float* grad_entropy = nullptr;  // [rows] each; of the entropy null: none
+  void* grad = nullptr;                 // [rows, columns], row stride `grad_stride`; may be logits, in float32
+  std::int64_t rows = 0, columns = 0, stride = 0, grad_stride = 0;
+  std::int64_t first_column = 0;
+  Element element = Element::float32;  // of grad
+};
+
+// Draws a token of each row as inference::TokenDraw does with its portable kernels: exp by the same polynomial, partial sums
+// of 512 ids in eight lanes, the smallest id whose cumulative mass exceeds u = uniform({seed, sampling}, step, index·2³² +
+// position). Equal logits give its tokens and log-probs. No truncation, no penalty.
+struct DrawKeyed {
+  std::uint64_t seed = 0, step = 0, index = 0;
+  std::uint32_t position = 0;
+  float scale = 0.0F;  // 1 / temperature in float32; 0: greedy
+};
+struct Draw {
+  const float* logits = nullptr;                      // [rows, vocabulary], row stride `stride`
+  const DrawKeyed* keys = nullptr;                    // [rows]
+  std::int32_t* tokens = nullptr;                     // [rows]; −1: a logit is not finite
+  float* log_probs = nullptr;                         // [rows]
+  std::int64_t rows = 0, vocabulary = 0, stride = 0;  // vocabulary at most draw_vocabulary
+};
+inline constexpr std::int64_t draw_vocabulary = std::int64_t{1} << 21U;
+
+struct Kernels {
+  int (*rms_norm)(const RmsNorm&, Stream) = nullptr;
+  int (*rms_norm_gradient)(const RmsNormGradient&, Stream) = nullptr;
+  int (*rotate)(const Rotate&, Stream) = nullptr;
+  int (*gated)(const Gated&, Stream) = nullptr;
+  int (*gated_gradient)(const GatedGradient&, Stream) = nullptr;
+  int (*segment_sum)(const SegmentSum&, Stream) = nullptr;
+  int (*page_write)(const PageWrite&, Stream) = nullptr;
+  int (*decode_attention)(const DecodeAttention&, Stream) = nullptr;
+  int (*log_prob_tile)(const LogProbTile&, Stream) = nullptr;
+  int (*log_prob_finish)(const LogProbFinish&, Stream) = nullptr;
+  int (*log_prob_gradient)(const LogProbGradient&, Stream) = nullptr;
+  int (*draw)(const Draw&, Stream) = nullptr;
+  const char* (*error_text)(int error) = nullptr;
+};
+
+// The table of this program; null where it was built without nvcc.
+[[nodiscard]] inline const Kernels*& compiled() {
+  static const Kernels* table = nullptr;
+  return table;
+}
+
+// What can be switched off, by itself; a name is one kernel and its gradient.
+enum class Kernel { rms_norm, rotate, gated, segment_sum, decode_attention, log_prob, draw };
+inline constexpr std::array<std::string_view, 7> kernel_names{"rms_norm",         "rotate",   "gated", "segment_sum",
+                                                              "decode_attention", "log_prob", "draw"};
+
+namespace detail {
+inline std::array<bool, kernel_names.size()>& switched_off() {
+  static std::array<bool, kernel_names.size()> off = {};
+  return off;
+}
+}  // namespace detail
+
+// Whether callers use the kernel where it was compiled: for the whole program, and before others compute.
+inline void use(Kernel kernel, bool on) { detail::switched_off()[static_cast<std::size_t>(kernel)] = !on; }
+[[nodiscard]] inline bool in_use(Kernel kernel) { return !detail::switched_off()[static_cast<std::size_t>(kernel)]; }
+
+}  // namespace rlalgo::cuda

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Shows that the tests of the CUDA kernels on the host catch mistakes; the last line is `N of N mutants caught`.
+
+    kernel_mutants.py [--quick] [--jobs N] [--keep-going] [KERNEL ...]      KERNEL: a header of include/rlalgo/cuda, without .cuh
+
+A mutant is a kernel with one mistake: a barrier that is missing, an index, a mask, a rounding, an order. Its test is compiled
+against it under AddressSanitizer and UBSan and run; one that passes is compiled with the detector of races, too
+(tests/support/race_detector.hpp). Caught means that one of the two ends with a failure. --quick takes the first mutant of each
+kernel. The unchanged kernel must pass both. A text of the table that its header does not have exactly once is an error: change
+the table with the kernel.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SECONDS = 300  # of one run of a test: a mutant may not end
+FLAGS = ["-std=c++20", "-O1", "-g0", "-w"]
+VARIANTS = {"sanitizers": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], "races": ["-fsanitize=thread"]}
+
+# Header → (what is wrong, text, text of the mutant).
+MUTANTS = {
+    "elements": [
+        ("ties go to the odd one", "(bits >> 16U & 1U)", "(~bits >> 16U & 1U)"),
+        ("cut instead of rounded", "bits + 0x7FFFU + (bits >> 16U & 1U)", "bits"),
+        ("NaN is rounded to infinity", "if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {0x7FC0};", ""),
+        ("addresses are not looked at", "&& ((reinterpret_cast<std::uintptr_t>(memory) % 16 == 0) && ...)", ""),
+    ],
+    "warp": [
+        ("no barrier before the warps' sums are read", "  __syncthreads();\n  float sum = 0.0F;", "  float sum = 0.0F;"),
+        ("the last warp is left out", "for (int w = 0; w < Warps; ++w) sum", "for (int w = 0; w + 1 < Warps; ++w) sum"),
+        ("half of the lanes are left out", "int bits = 16; bits > 0", "int bits = 8; bits > 0"),
+    ],
+    "rms_norm": [
+        ("no barrier between the lines of ∂w", "  sums.of[line][lane] = sum;\n  __syncthreads();", "  sums.of[line][lane] = sum;"),
+        ("a row beyond the last is computed", "return row < rows;", "return row <= rows;"),
+        ("ε outside of the root", "/ static_cast<float>(a.width) + a.epsilon)", "/ static_cast<float>(a.width)) + a.epsilon"),
+        ("Gemma's weight without its one", "normed * (1.0F + widen(w.at[k]))", "normed * widen(w.at[k])"),
+        ("the residual is not kept", "      *reinterpret_cast<Run*>(x + i) = run;\n", ""),
+        ("r² instead of r³", "* r * r * r /", "* r * r /"),
+        ("the residual branch of the gradient is dropped", "a.add ? change + widen(sum.at[k]) : change", "change"),
+        ("chunks of ∂w miss a row", "a.rows * (chunk + 1) / chunks;", "a.rows * (chunk + 1) / chunks - 1;"),
+    ],
+    "rotate": [
+        ("the angle is of another token", "token = head / a.heads", "token = head % a.heads"),
+        ("backward turns forward", "a.backward ? -a.sine", "a.backward ? a.sine"),
+        ("pairs side by side", "x[a.half] = rounded", "x[1] = rounded"),
+        ("a pair beyond the last", "if (pair >= a.tokens", "if (pair > a.tokens"),
+        ("sums in one rounding", "__fsub_rn(__fmul_rn(low, cosine), __fmul_rn(high, sine))", "fmaf(low, cosine, -(high * sine))"),
+    ],
+    "gated": [
+        ("the slope of the sigmoid alone", "share * (1.0F + x * (1.0F - share) * along)", "share"),
+        ("a run beyond the last", "if (i >= a.count) return;\n  const Run gate", "if (i > a.count) return;\n  const Run gate"),
+        ("the cubic term's slope", "1.0F + 3.0F * cubic", "1.0F + cubic"),
+        ("gate and up exchanged", "  gate = of_gate;\n  up = of_up;", "  gate = of_up;\n  up = of_gate;"),
+        ("not rounded before the product", "widen(rounded<T>(activate(widen(gate.at[k]), a.activation).value))", "0.99F * activate(widen(gate.at[k]), a.activation).value"),
+    ],
+    "segment_sum": [
+        ("every place adds its segment", "(first > 0 && a.segment[first - 1] == segment)", "false"),
+        ("what was there is lost", "float sum = widen(out);", "float sum = 0.0F;"),
+        ("reads beyond the last place", "place < a.places && ", ""),
+        ("rows by place, not by order", "a.x)[a.order[place] *", "a.x)[place *"),
+        ("a column beyond the last", "if (column >= a.width ||", "if (column > a.width ||"),
+        ("only the first columns", "blockIdx.y) * segment_sum_threads", "0) * segment_sum_threads"),
+    ],
+    "page_write": [
+        ("values in the place of keys", "to[a.pages.value_offset] =", "to[a.pages.key_offset] ="),
+        ("the page of the first row", "a.page[row] *", "a.page[0] *"),
+        ("heads by the wrong stride", "head * a.pages.head_stride", "head * a.head_dim"),
+        ("an element beyond the last", "if (i >= a.rows * width)", "if (i > a.rows * width)"),
+    ],
+    "decode_attention": [
+        ("no barrier before the warps' sums are read", "  __syncthreads();\n  // The warps' sums, in their order.", "  // The warps' sums, in their order."),
+        ("no barrier between the sums of two warps", "          sum = (w == 0 ? 0.0F : sum) + share[i / 2] * o[j][i];\n        }\n    __syncthreads();", "          sum = (w == 0 ? 0.0F : sum) + share[i / 2] * o[j][i];\n        }"),
+        ("no barrier after the queries are read", "  __syncthreads();\n  // Of step s", "  // Of step s"),
+        ("one position too many is seen", "position >= seen.first && position < seen.end ?", "position >= seen.first && position <= seen.end ?"),
+        ("the window begins a position early", "position >= seen.first && position < seen.end ?", "position + 1 >= seen.first && position < seen.end ?"),
+        ("values that are not seen are computed with", "tile + place >= seen.first && tile + place < seen.end && ", ""),
+        ("pages of the first row", "a.table + row * a.max_pages", "a.table + 0 * a.max_pages"),
+        ("earlier sums are not rescaled", "o[j][2 * r] *= factor, o[j][2 * r + 1] *= factor;", ";"),
+        ("halves of values exchanged", "lower_halves(v[0].pair[i], v[1].pair[i])", "lower_halves(v[1].pair[i], v[0].pair[i])"),
+        ("queries of other heads are read", "head < heads && d < a.head_dim", "d < a.head_dim"),
+        ("elements beyond the head are read", "if (t * own + 8 * i < a.head_dim) eight", "eight"),
+        ("chunks are added without their share", "const float share = expf(from[D] - most);", "const float share = 1.0F;"),
+        ("the cap is forgotten", "if (a.softcap > 0.0F) score", "if (a.softcap < 0.0F) score"),
+        ("the second part of a large group is the first", "part * decode_heads;\n  const int heads", "0 * decode_heads;\n  const int heads"),
+        ("a chunk before the window is merged", "first = static_cast<int>(seen.first / decode_chunk)", "first = static_cast<int>(0 * seen.first)"),
+    ],
+    "log_prob": [
+        ("no barrier before the warps' states are read", "  __syncthreads();\n  if (threadIdx.x != 0) return;", "  if (threadIdx.x != 0) return;"),
+        ("sums are not moved to the new maximum", "out.powers += one.powers * factor;", "out.powers += one.powers;"),
+        ("the moment is not shifted", "(one.moment + shift * one.powers) * factor", "one.moment * factor"),
+        ("tiles forget the ones before", "if (!first) all =", "if (first) all ="),
+        ("the target of another tile", "target >= 0 && target < a.columns", "target >= 0 && target <= a.columns"),
+        ("no weight of −∞", "    if (l == -INFINITY) continue;\n", ""),
+        ("the gradient misses the target", "a.targets[row] - a.first_column == j ?", "a.targets[row] == j ?"),
+        ("the entropy's gradient has the wrong sign", "grad -= a.grad_entropy", "grad += a.grad_entropy"),
+        ("columns by the wrong extent", "blockIdx.y) * log_prob_threads", "blockIdx.y) * 255"),
+    ],
+    "draw": [
+        ("no barrier before the partial sums are added", "shared.sums[block] = sum;\n  }\n  __syncthreads();", "shared.sums[block] = sum;\n  }"),
+        ("no barrier before the terms are walked", "  __syncthreads();\n  if (thread != 0) return;", "  if (thread != 0) return;"),
+        ("the stream is not part of the key", "^ stream * 0x9E3779B9U", ""),
+        ("nine rounds", "round < 10", "round < 9"),
+        ("of equal logits the later", "a.logit == b.logit && a.id < b.id", "a.logit == b.logit && a.id > b.id"),
+        ("the block after the one that holds it", "<= target)", "< target + 1.0)"),
+        ("rows without their stride", "a.logits + row * a.stride", "a.logits + row * a.vocabulary"),
+        ("temperature is forgotten", "const float scale = greedy ? 1.0F : key.scale;", "const float scale = 1.0F;"),
+        ("terms beyond the vocabulary", "if (thread < count) shared.terms", "if (thread <= count) shared.terms"),
+    ],
+}
+TESTS = {"warp": "rms_norm"}  # whose test shows a header's mistakes; default: its own
+
+
+class Builder:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.compiler = os.environ.get("CXX", "g++")
+        self.objects = []
+        for name in ("main.cpp", "test_dir.cpp", "race_detector.cpp"):
+            made = self.folder / f"{name}.o"
+            self.call([*FLAGS, f'-DRLALGO_TEST_DIR="{ROOT / "tests"}"', f"-I{ROOT / 'tests'}", "-c", str(ROOT / "tests/support" / name), "-o", str(made)])
+            self.objects.append(str(made))
+
+    def call(self, words):
+        done = subprocess.run([self.compiler, *words], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}\n{done.stderr[:2000]}")
+
+    def fails(self, header, text, number, variant):
+        """How the test of `header` ends where the header has this text: '' = it passes."""
+        place = self.folder / f"{header}_{number}_{variant}"
+        shutil.copytree(ROOT / "include/rlalgo/cuda", place / "rlalgo/cuda")
+        (place / f"rlalgo/cuda/{header}.cuh").write_text(text, encoding="utf-8")
+        test, flags = TESTS.get(header, header), VARIANTS[variant]
+        try:
+            self.call([*FLAGS, *flags, f"-I{place}", f"-I{ROOT / 'include'}", f"-I{ROOT / 'tests'}", "-c",
+                       str(ROOT / f"tests/cuda/{test}_test.cpp"), "-o", str(place / "test.o")])
+            self.call([*(flags if variant == "sanitizers" else []), str(place / "test.o"), *self.objects, "-o", str(place / "test")])
+            done = subprocess.run([str(place / "test")], capture_output=True, text=True, timeout=SECONDS, errors="replace")
+        except subprocess.TimeoutExpired:
+            return "does not end"
+        finally:
+            keep = place / "test"
+            if keep.exists():
+                keep.unlink()
+        if done.returncode == 0:
+            return ""
+        for word in ("AddressSanitizer", "runtime error", "race: "):
+            if word in done.stdout + done.stderr:
+                return word.strip(": ")
+        return "other numbers"
+
+    def verdict(self, header, number, name, text):
+        for variant in VARIANTS:
+            if why := self.fails(header, text, number, variant):
+                return header, name, why
+        return header, name, ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the first mutant of each kernel; unchanged ones are not run")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("kernels", nargs="*")
+    options = parser.parse_args()
+    if unknown := set(options.kernels) - set(MUTANTS):
+        parser.error(f"no such kernel: {', '.join(sorted(unknown))}; there are {', '.join(MUTANTS)}")
+    headers = [h for h in MUTANTS if not options.kernels or h in options.kernels]
+    work = []
+    for header in headers:
+        text = (ROOT / f"include/rlalgo/cuda/{header}.cuh").read_text(encoding="utf-8")
+        for number, (name, before, after) in enumerate(MUTANTS[header][: 1 if options.quick else None]):
+            if text.count(before) != 1:
+                sys.exit(f"kernel_mutants.py: {header}, {name}: its text stands {text.count(before)} times in the header")
+            work.append((header, number + 1, name, text.replace(before, after)))
+    broken = 0
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        builder = Builder(folder)
+        if not options.quick:
+            same = {h: (ROOT / f"include/rlalgo/cuda/{h}.cuh").read_text(encoding="utf-8") for h in headers}
+            for header, _, why in pool.map(lambda h: builder.verdict(h, 0, "", same[h]), headers):
+                if why:
+                    broken += 1
+                    print(f"FAIL {header}: the unchanged kernel fails: {why}", flush=True)
+        missed = 0
+        for header, name, why in pool.map(lambda w: builder.verdict(*w), work):
+            missed += not why
+            print(f"{'caught' if why else 'FAIL missed'} {header}: {name}{f': {why}' if why else ''}", flush=True)
+    print(f"{len(work) - missed} of {len(work)} mutants caught")
+    return 1 if missed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
