@@ -11,12 +11,12 @@ Rules (docs/architecture.md says why):
     aten_ops      outside of tensor/ ATen's operators come as <ATen/ops/NAME_ops.h> (NAME.h of a factory costs a file 3 s);
                   from_blob.h, which has no such form, is the exception
     host_floors   no torch, ATen or c10 header in floors 0-1
-    cuda_wing     no torch, ATen or c10 header, nor a room, in a .cu or .cuh
+    cuda_wing     no torch, ATen or c10 header, nor a room, in cuda/, a .cu or a .cuh
     yaml          yaml-cpp in config/ only
     core          core/ includes the C++ standard library, POSIX and itself only
     boost         Boost in http/detail/ only
     length        headers <= 500 lines, doors <= 120, lessons (examples/NN_*/main.cpp) <= 80
-    mirror_tests  every header outside detail/ and cuda/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
+    mirror_tests  every header outside detail/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
     names         nothing is called utils, helpers, common or misc
     unfinished    no TODO, FIXME or XXX
     errors        every number raised has its entry `**room.N**` in docs/errors.md, and the reverse
@@ -158,7 +158,7 @@ def check_length(headers, programs):
 def check_mirror(root, headers):
     for header in headers:
         room = room_of(header.relative)
-        if room == "cuda" or "/detail/" in header.relative:
+        if "/detail/" in header.relative:
             continue
         folder = "doors" if room == DOORS else str(pathlib.PurePath(header.relative).parent)
         test = f"tests/{folder}/{header.path.stem}_test.cpp"
@@ -449,7 +449,11 @@ def main():
     for header in headers:
         header.relative = str(header.path.relative_to(include))
         header.own_rooms = {room_of(header.relative)}
-    cuda = [Source(root, p) for top in (include, root / "tests/cuda") for p in sorted(top.rglob("*.cu*"))]
+    kernels = [Source(root, p) for p in sorted(include.rglob("*.cuh"))]
+    for kernel in kernels:
+        kernel.relative = str(kernel.path.relative_to(include))
+    cuda = [*kernels, *(h for h in headers if room_of(h.relative) == "cuda"),
+            *(Source(root, p) for p in sorted((root / "cmake/compiled/cuda").glob("*.cu")))]
     programs = [Source(root, p) for p in sorted((root / "examples").rglob("*.[ch]pp"))]
     tests = [Source(root, p) for top in ("tests", "benchmarks") for p in sorted((root / top).rglob("*.[ch]pp"))]
     for source in [*cuda, *programs]:
@@ -468,8 +472,8 @@ def main():
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
         "core": check_core(headers),
         "boost": check_includes(headers, re.compile(r"^boost/"), lambda h: not h.relative.startswith("http/detail/"), "http/detail/ hides it"),
-        "length": check_length(headers, programs),
-        "mirror_tests": check_mirror(root, headers),
+        "length": check_length([*headers, *kernels], programs),
+        "mirror_tests": check_mirror(root, [*headers, *kernels]),
         "names": check_names(root),
         "unfinished": check_unfinished(root),
         "errors": check_errors(root, [*headers, *programs]),

@@ -124,23 +124,10 @@ __global__ void forever(float* x) {
   while (x[0] >= 0.0F) __syncthreads();
 }
 
-// c = a·b of one warp, by the places of mma.m16n8k16.
-__global__ void product(const std::uint16_t* a, const std::uint16_t* b, float* c) {
-  const unsigned lane = threadIdx.x, g = lane / 4, t = lane % 4;
-  const auto pair = [](const std::uint16_t* p) { return p[0] | static_cast<std::uint32_t>(p[1]) << 16U; };
-  const std::uint32_t left[4] = {pair(a + g * 16 + 2 * t), pair(a + (g + 8) * 16 + 2 * t), pair(a + g * 16 + 2 * t + 8),
-                                 pair(a + (g + 8) * 16 + 2 * t + 8)};
-  float sum[4] = {};  // b [8, 16]: a row is a column of the right side
-  on_host::product_16x8x16(sum, left, pair(b + g * 16 + 2 * t), pair(b + g * 16 + 2 * t + 8));
-  for (unsigned i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = sum[i];
-}
-
 }  // namespace
 
 TEST_CASE("A kernel that is right gives its numbers whatever the order of its threads") {
   for (on_host::seed = 1; on_host::seed < 20; ++on_host::seed) CHECK(sums(3, Mistake::none) == expected(3));
-  CHECK(launch(sum, dim3(0), dim3(64), nullptr, nullptr, nullptr, Mistake::none) == cudaErrorInvalidConfiguration);
-  CHECK(launch(sum, dim3(1), dim3(2048), nullptr, nullptr, nullptr, Mistake::none) == cudaErrorInvalidConfiguration);
 }
 
 TEST_CASE("A barrier that is missing is a race, or gives other numbers") {
@@ -189,20 +176,4 @@ TEST_CASE("Threads that do not meet where they must end the launch") {
   CHECK_THROWS_WITH(launch(forever, dim3(1), dim3(64), nullptr, &x), Catch::Contains("do not end"));
   on_host::most_switches = before;
   CHECK(sums(2, Mistake::none) == expected(2));  // what failed leaves nothing behind
-}
-
-TEST_CASE("A product of a warp has the elements where mma.m16n8k16 has them") {
-  std::vector<std::uint16_t> a(16 * 16), b(8 * 16);
-  std::vector<float> c(16 * 8);
-  const auto number = [](std::size_t i) { return static_cast<float>(static_cast<int>(i * 7 % 23) - 11); };
-  const auto bits = [](float x) { return static_cast<std::uint16_t>(__float_as_uint(x) >> 16U); };  // exact: few digits
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] = bits(number(i));
-  for (std::size_t i = 0; i < b.size(); ++i) b[i] = bits(number(i + 5));
-  REQUIRE(launch(product, dim3(1), dim3(32), nullptr, a.data(), b.data(), c.data()) == cudaSuccess);
-  for (std::size_t m = 0; m < 16; ++m)
-    for (std::size_t n = 0; n < 8; ++n) {
-      float sum = 0.0F;
-      for (std::size_t k = 0; k < 16; ++k) sum += number(m * 16 + k) * number(n * 16 + k + 5);
-      CHECK(c[m * 8 + n] == sum);
-    }
 }
