@@ -31,7 +31,7 @@ inline DecoderConfig tiny(const std::string& type = "llama") {
   c.max_position_embeddings = 160;
   c.norm.epsilon = 1e-5;
   c.specs[0].qkv_bias = type == "qwen2";
-  c.specs[0].head_norm = type == "qwen3";
+  if (type == "qwen3") c.specs[0].head_norm = rlalgo::model::HeadNorm::each;
   c.tied_embeddings = type != "llama";
   return c;
 }
@@ -66,7 +66,7 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
     if (spec.mlp_bias)
       for (auto* linear : {&layer.gate_proj, &layer.up_proj, &layer.down_proj})
         linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
-    if (spec.head_norm) {
+    if (spec.head_norm == rlalgo::model::HeadNorm::each) {
       layer.q_norm = vector(c.head_dim, 1.0, 0.2);
       layer.k_norm = vector(c.head_dim, 1.0, 0.2);
     }
@@ -109,7 +109,7 @@ inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w,
     at::Tensor q = linear(layer.q_proj, h).view({t, c.heads, c.head_dim});
     at::Tensor k = linear(layer.k_proj, h).view({t, c.kv_heads, c.head_dim});
     at::Tensor v = linear(layer.v_proj, h).view({t, c.kv_heads, c.head_dim});
-    if (c.spec(0).head_norm) {
+    if (c.spec(0).head_norm == rlalgo::model::HeadNorm::each) {
       q = rms_norm(q, layer.q_norm, c.norm.epsilon);
       k = rms_norm(k, layer.k_norm, c.norm.epsilon);
     }

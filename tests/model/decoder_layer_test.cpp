@@ -39,7 +39,8 @@ struct Setup {
     tree.ids.assign(9, 0);
     layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
     layout.scale = config.spec(0).score_scale;
-    rope = model::rope_table(model::rope_frequencies(config.ropes[0], config.head_dim), tree.positions);
+    rope =
+        model::rope_table(model::rope_frequencies(config.ropes[0], config.head_dim), tree.positions, config.ropes[0]);
   }
   [[nodiscard]] model::LayerContext context() const { return {config, config.spec(0), operations, layout, &rope}; }
 };
@@ -58,20 +59,33 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   };
   const auto rotate = [&](const at::Tensor& t) {
     const auto cosine = s.rope.cosine.to(at::kDouble).unsqueeze(1), sine = s.rope.sine.to(at::kDouble).unsqueeze(1);
-    const auto halves = t.chunk(2, -1);
-    return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+    const std::int64_t width = 2 * s.rope.cosine.size(1);
+    const auto part = t.narrow(-1, 0, width), rest = t.narrow(-1, width, t.size(-1) - width);
+    const auto pairs = part.unflatten(-1, {width / 2, 2});
+    const auto a = s.rope.interleaved ? pairs.select(-1, 0) : part.chunk(2, -1)[0];
+    const auto b = s.rope.interleaved ? pairs.select(-1, 1) : part.chunk(2, -1)[1];
+    const auto first = a * cosine - b * sine, second = b * cosine + a * sine;
+    const auto rotated = s.rope.interleaved ? at::stack({first, second}, -1).flatten(-2) : at::cat({first, second}, -1);
+    return at::cat({rotated, rest}, -1);
   };
   const auto n = norm(x, w.attention_norm);
-  auto q = map(n, w.q_proj).view({-1, c.heads, c.head_dim}), k = map(n, w.k_proj).view({-1, c.kv_heads, c.head_dim});
-  const auto v = map(n, w.v_proj).view({-1, c.kv_heads, c.head_dim});
-  if (spec.head_norm) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+  const std::int64_t queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
+  const auto qkv =
+      spec.fused_qkv ? map(n, w.qkv_proj) : at::cat({map(n, w.q_proj), map(n, w.k_proj), map(n, w.v_proj)}, 1);
+  auto q = qkv.narrow(1, 0, queries), k = qkv.narrow(1, queries, keys);
+  if (spec.head_norm == model::HeadNorm::all) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
+  q = q.reshape({-1, c.heads, c.head_dim}), k = k.reshape({-1, c.kv_heads, c.head_dim});
+  const auto v = qkv.narrow(1, queries + keys, keys).reshape({-1, c.kv_heads, c.head_dim});
+  if (spec.head_norm == model::HeadNorm::each) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
   // model::attention() divides scores by √D
   const double stretch = spec.score_scale != 0.0 ? spec.score_scale * std::sqrt(static_cast<double>(c.head_dim)) : 1.0;
   const auto attended = model::attention(rotate(q) * stretch, rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
-  const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm);
-  const auto u = norm(m, w.mlp_norm), gate = map(u, w.gate_proj);
+  const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm) * spec.residual_scale;
+  const auto u = norm(m, w.mlp_norm);
+  const auto both = spec.fused_gate_up ? map(u, w.gate_up_proj) : at::cat({map(u, w.gate_proj), map(u, w.up_proj)}, 1);
+  const auto gate = both.chunk(2, 1)[0], up = both.chunk(2, 1)[1];
   const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
-  return m + norm(map(active * map(u, w.up_proj), w.down_proj), w.mlp_output_norm);
+  return m + norm(map(active * up, w.down_proj), w.mlp_output_norm) * spec.residual_scale;
 }
 
 }  // namespace
@@ -79,7 +93,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
-  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text", "olmo2", "phi3", "glm4", "granite"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

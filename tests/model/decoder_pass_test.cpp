@@ -26,9 +26,9 @@ using rlalgo::support::raised_by;
 
 namespace {
 
-const std::vector<std::string> architectures = {"llama",      "llama3_rope", "qwen2",        "qwen3",
-                                                "mistral",    "smollm3",     "qwen2_window", "llama_dynamic",
-                                                "qwen3_yarn", "gemma3",      "gemma3_v5"};
+const std::vector<std::string> architectures = {
+    "llama",      "llama3_rope", "qwen2",     "qwen3", "mistral", "smollm3",       "qwen2_window", "llama_dynamic",
+    "qwen3_yarn", "gemma3",      "gemma3_v5", "olmo2", "phi3",    "phi3_longrope", "glm4",         "granite"};
 
 std::unique_ptr<model::Decoder> golden(const std::string& name, at::ScalarType type) {
   return model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name, type);
@@ -105,7 +105,7 @@ std::vector<at::Tensor> hidden_states(const model::Decoder& policy, const model:
   const auto& ops = model::operations_for(at::kCPU);
   std::vector<model::RopeTable> ropes;
   for (std::size_t i = 0; i < c.ropes.size(); ++i)
-    ropes.push_back(model::rope_table(policy.rope_frequencies_table()[i], tree.positions, c.ropes[i].attention_factor));
+    ropes.push_back(model::rope_table(policy.rope_frequencies_table()[i], tree.positions, c.ropes[i]));
   const auto embedded = policy.weights().embedding.detach().index_select(0, at::tensor(tree.ids));
   std::vector<at::Tensor> out = {embedded * model::embedding_scale(c, embedded.scalar_type())};
   for (std::size_t i = 0; i < policy.weights().layers.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include <rlalgo/model/load.hpp>
 
@@ -110,4 +111,59 @@ TEST_CASE("Gemma 3: what would be computed otherwise is refused") {
   images["model_type"] = "gemma3";
   images["architectures"] = {"Gemma3ForConditionalGeneration"};
   CHECK(lacks(error(images), {"model.10", "gemma3_text"}) == "");
+}
+
+TEST_CASE("Phi-3: fused maps, part of a head rotated, longrope in its older spellings") {
+  Json json = support::small_config("phi3");
+  const auto plain = parse(json);
+  CHECK(plain.spec(0).fused_qkv);
+  CHECK(plain.spec(0).fused_gate_up);
+  CHECK(plain.ropes[0].width == 4);
+  CHECK(plain.spec(0).window == 0);
+  CHECK(plain.context_length() == 512);
+  json["original_max_position_embeddings"] = 64;
+  json["sliding_window"] = 9;
+  json["rope_scaling"] = {{"type", "su"}, {"short_factor", {1.0, 2.0}}, {"long_factor", {3.0, 4.5}}};
+  const auto longrope = parse(json);
+  CHECK(longrope.spec(1).window == 9);
+  CHECK(longrope.ropes[0].kind == model::RopeConfig::Kind::longrope);
+  CHECK(longrope.ropes[0].long_factor == std::vector<double>{3.0, 4.5});
+  CHECK(longrope.ropes[0].attention_factor == Approx(std::sqrt(1 + std::log(8.0) / std::log(64.0))));
+  CHECK(longrope.context_length() == 64);
+  const auto near = model::rope_frequencies(longrope.ropes[0], 6, 64),
+             far = model::rope_frequencies(longrope.ropes[0], 6, 65);
+  CHECK(near[1].item<float>() == Approx(0.1 / 2.0));
+  CHECK(far[1].item<float>() == Approx(0.1 / 4.5));
+  using support::lacks;
+  json["rope_scaling"]["long_factor"] = {3.0};
+  CHECK(lacks(error(json), {"model.9", "long_factor", "2 positive numbers"}) == "");
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  CHECK(lacks(error(json), {"model.12", "linear"}) == "");
+  json.erase("rope_scaling");
+  json["resid_pdrop"] = 0.1;
+  CHECK(lacks(error(json), {"model.11", "resid_pdrop"}) == "");
+  json["resid_pdrop"] = 0.0;
+  json["partial_rotary_factor"] = 0.5;  // 3 of 6 elements
+  CHECK(lacks(error(json), {"model.9", "partial_rotary_factor"}) == "");
+}
+
+TEST_CASE("OLMo 2, GLM-4 and Granite: what their layers are") {
+  const auto olmo = parse(support::small_config("olmo2"));
+  CHECK(olmo.spec(0).norms.attention.empty());
+  CHECK(olmo.spec(0).norms.attention_output == "post_attention_layernorm");
+  CHECK(olmo.spec(0).head_norm == model::HeadNorm::all);
+  CHECK(olmo.norm.rounded_once);
+  const auto glm = parse(support::small_config("glm4"));
+  CHECK(glm.ropes[0].interleaved);
+  CHECK(glm.ropes[0].width == 4);
+  CHECK((glm.spec(0).qkv_bias && !glm.spec(0).output_bias && glm.spec(0).fused_gate_up && !glm.spec(0).fused_qkv));
+  CHECK(glm.spec(0).norms.mlp_output == "post_mlp_layernorm");
+  const auto granite = parse(support::small_config("granite"));
+  CHECK(granite.embedding_scale == 3.0);
+  CHECK(granite.logit_scale == Approx(1 / 1.7));
+  CHECK(granite.spec(1).residual_scale == 0.6);
+  CHECK(granite.spec(1).score_scale == 0.3);
+  Json json = support::small_config("granite");
+  json["logits_scaling"] = 0;
+  CHECK(support::lacks(error(json), {"model.9", "logits_scaling"}) == "");
 }

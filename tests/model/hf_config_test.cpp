@@ -36,9 +36,11 @@ const Json llama = rlalgo::support::small_config("llama"), qwen2 = rlalgo::suppo
 TEST_CASE("architectures differ in biases, head norms and ties") {
   const auto l = parse(llama), q2 = parse(qwen2), q3 = parse(qwen3);
   const auto &ls = l.spec(0), &q2s = q2.spec(0), &q3s = q3.spec(0);
-  CHECK((ls.qkv_bias && ls.output_bias && ls.mlp_bias && !ls.head_norm && l.tied_embeddings));
-  CHECK((q2s.qkv_bias && !q2s.output_bias && !q2s.mlp_bias && !q2s.head_norm && q2.tied_embeddings));
-  CHECK((!q3s.qkv_bias && !q3s.output_bias && !q3s.mlp_bias && q3s.head_norm && !q3.tied_embeddings));
+  CHECK((ls.qkv_bias && ls.output_bias && ls.mlp_bias && ls.head_norm == model::HeadNorm::none && l.tied_embeddings));
+  CHECK((q2s.qkv_bias && !q2s.output_bias && !q2s.mlp_bias && q2s.head_norm == model::HeadNorm::none &&
+         q2.tied_embeddings));
+  CHECK((!q3s.qkv_bias && !q3s.output_bias && !q3s.mlp_bias && q3s.head_norm == model::HeadNorm::each &&
+         !q3.tied_embeddings));
   CHECK(l.head_dim == 6);
   CHECK(l.kv_heads == 2);
 }

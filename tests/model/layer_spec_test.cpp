@@ -10,7 +10,9 @@ TEST_CASE("a fresh layer is Llama's: norms before both branches, no bias, all of
   CHECK(spec.norms.mlp == "post_attention_layernorm");
   CHECK(spec.norms.attention_output.empty());
   CHECK(spec.norms.mlp_output.empty());
-  CHECK_FALSE((spec.qkv_bias || spec.output_bias || spec.mlp_bias || spec.head_norm));
+  CHECK_FALSE((spec.qkv_bias || spec.output_bias || spec.mlp_bias || spec.fused_qkv || spec.fused_gate_up));
+  CHECK(spec.head_norm == rlalgo::model::HeadNorm::none);
+  CHECK(spec.residual_scale == 1.0);
   CHECK(spec.activation == rlalgo::model::Activation::silu);
   CHECK(spec.score_scale == 0.0);
   CHECK(spec.window == 0);

@@ -78,7 +78,7 @@ TEST_CASE("both versions agree on the norm and its gradients") {
 TEST_CASE("both versions agree on the rotation, forward and back") {
   const auto inverse = model::rope_frequencies({.theta = 100.0}, 6);
   const std::vector<std::int64_t> positions = {0, 3, 4, 70};
-  const auto table = model::rope_table(inverse, positions, 1.2);
+  const auto table = model::rope_table(inverse, positions, {.attention_factor = 1.2});
   for (const auto type : dtypes) {
     for (const auto rotation : {model::Rotation::forward, model::Rotation::backward}) {
       const auto x = at::randn({4, 3, 6}, type);

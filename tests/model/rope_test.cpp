@@ -36,11 +36,11 @@ TEST_CASE("llama3 frequencies: kept, blended, divided") {
 TEST_CASE("a table has one row per position, and lies where it is wanted") {
   const auto inv = model::rope_frequencies({.theta = 100.0}, 4);
   const std::vector<std::int64_t> positions = {0, 3, 7};
-  const auto table = model::rope_table(inv, positions, 2.0);
+  const auto table = model::rope_table(inv, positions, {.attention_factor = 2.0});
   CHECK(table.cosine.sizes() == at::IntArrayRef{3, 2});
   CHECK(table.cosine[1][0].item<float>() == Approx(2 * std::cos(3.0)));
   CHECK(table.sine[2][1].item<float>() == Approx(2 * std::sin(0.7)));
-  const auto far = model::rope_table(inv, positions, 2.0, at::kMeta);
+  const auto far = model::rope_table(inv, positions, {.attention_factor = 2.0}, at::kMeta);
   CHECK(far.sine.is_meta());
   CHECK(far.sine.sizes() == table.sine.sizes());
 }

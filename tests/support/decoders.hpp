@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include <rlalgo/model/hf_config.hpp>
 
@@ -24,6 +25,13 @@ inline model::Json small_config(const std::string& model_type) {
                       {"tie_word_embeddings", model_type != "qwen3"},
                       {"eos_token_id", 2}};
   if (model_type == "llama") json["mlp_bias"] = json["attention_bias"] = true;
+  if (model_type == "olmo2" || model_type == "phi3" || model_type == "glm4") json["pad_token_id"] = nullptr;
+  if (model_type == "phi3") json["partial_rotary_factor"] = 0.7;
+  if (model_type == "glm4") json["partial_rotary_factor"] = 0.7;
+  if (model_type == "granite")
+    for (const auto& [key, value] : {std::pair("embedding_multiplier", 3.0), std::pair("logits_scaling", 1.7),
+                                     std::pair("residual_multiplier", 0.6), std::pair("attention_multiplier", 0.3)})
+      json[key] = value;
   if (model_type == "gemma3_text") {
     json["query_pre_attn_scalar"] = 9;
     json["sliding_window"] = 5;

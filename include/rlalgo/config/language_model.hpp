@@ -320,7 +320,7 @@ inline void align_generation_config(const text::Tokenizer& tokenizer, const mode
                     .chosen_template = config.chat_template.has_value() || config.chat_template_jinja.has_value(),
                     .decoder = nullptr,
                     .generation_config = std::nullopt,
-                    .max_positions = base.decoder.max_position_embeddings,
+                    .max_positions = base.decoder.context_length(),
                     .notes = std::move(notes),
                     .stop_ids = {}};
   if (out.chosen_template)

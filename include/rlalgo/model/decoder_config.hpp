@@ -1,6 +1,7 @@
 // The shape of a decoder-only transformer, independent of how a file spells it: its sizes, and of what its layers are made.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,16 +13,22 @@ namespace rlalgo::model {
 
 // Rotary embedding: inv_i = theta^(−2i/D), rescaled for longer texts in one of several ways (rope.hpp).
 struct RopeConfig {
-  enum class Kind { standard, linear, dynamic, llama3, yarn };
+  enum class Kind { standard, linear, dynamic, llama3, yarn, longrope };
   Kind kind = Kind::standard;
   double theta = 10000.0;
   double factor = 1.0;
   double low_freq_factor = 1.0;                      // llama3
   double high_freq_factor = 4.0;                     // llama3
-  double original_max_position_embeddings = 8192.0;  // llama3, yarn; dynamic: max_position_embeddings
+  double original_max_position_embeddings = 8192.0;  // llama3, yarn, longrope; dynamic: max_position_embeddings
   double beta_fast = 32.0, beta_slow = 1.0;          // yarn
   bool truncate = true;                              // yarn
-  double attention_factor = 1.0;                     // cos and sin are multiplied by it (yarn)
+  double attention_factor = 1.0;                     // cos and sin are multiplied by it (yarn, longrope)
+  std::vector<double> short_factor,
+      long_factor;           // longrope: [D/2], of sequences up to the original length, and longer ones
+  std::int64_t width = 0;    // the first elements of a head that are rotated; 0 = all
+  bool interleaved = false;  // elements 2i and 2i + 1 are a pair; else i and i + width/2 are
+
+  [[nodiscard]] std::int64_t rotated(std::int64_t head_dim) const { return width > 0 ? width : head_dim; }
 
   bool operator==(const RopeConfig&) const = default;
 };
@@ -36,13 +43,23 @@ struct DecoderConfig {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
-  NormSpec norm;                 // of all norms of the model
-  double embedding_scale = 1.0;  // what the input embedding gives is multiplied by it, rounded to the embedding's dtype
+  NormSpec norm;                        // of all norms of the model
+  double embedding_scale = 1.0;         // what the input embedding gives is multiplied by it …
+  bool rounds_embedding_scale = false;  // … rounded to the embedding's dtype
+  double logit_scale = 1.0;             // logits are multiplied by it
   bool tied_embeddings = false;
   std::int64_t padding_id = -1;          // what this token feeds in trains no row of the input embedding; −1 = none
   std::vector<RopeConfig> ropes = {{}};  // the rotations that layers name
   std::vector<LayerSpec> specs = {{}};   // of each layer, or one for all
 
+  // The longest sequence that a cache of keys serves: the rotation of longer ones is another one from the first token on.
+  [[nodiscard]] std::int64_t context_length() const {
+    std::int64_t out = max_position_embeddings;
+    for (const RopeConfig& rope : ropes)
+      if (rope.kind == RopeConfig::Kind::longrope)
+        out = std::min(out, static_cast<std::int64_t>(rope.original_max_position_embeddings));
+    return out;
+  }
   [[nodiscard]] const LayerSpec& spec(std::int64_t layer) const {
     return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

@@ -1,7 +1,7 @@
 // One transformer layer over a token tree, forward and hand-written backward, as its LayerSpec describes it.
 //
 //   q, k, v = projections of norm(x)            (q, k normalised per head where the layer has head norms)
-//   m = x + norm(o_proj(attention(rope(q), rope(k), v)))
+//   m = x + norm(o_proj(attention(rope(q), rope(k), v)))         (branches times a residual scale where there is one)
 //   y = m + norm(down_proj(act(gate_proj(u)) · up_proj(u))),   u = norm(m);   norms that the layer lacks leave out
 //
 // Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388; Gemma 3, arXiv 2503.19786, as
@@ -56,6 +56,11 @@ struct LayerContext {
                                           gradient_buffer(weight));
     return residual.defined() ? residual.add_(grad) : grad;
   }
+  // What a branch gets of ∂y where y = x + scale·norm(branch).
+  [[nodiscard]] Tensor branch_backward(const Tensor& grad, const Tensor& branch, const Tensor& weight,
+                                       const Tensor& scale) const {
+    return norm_backward(spec.residual_scale == 1.0 ? grad : grad.mul(spec.residual_scale), branch, weight, scale);
+  }
 };
 
 // What the backward pass of a layer needs. What is cheap to compute again is not kept: the two normalised inputs, which the
@@ -74,14 +79,71 @@ struct LayerTape {
 
 namespace detail {
 
-// residual + norm(map(x)); `branch` and `scale` get what the backward pass of the norm needs, where there is one.
+struct Projections {
+  Tensor q, k, v;  // [T, n·D], [T, kv·D] ×2
+};
+
+// Columns [first, first + count) of y, in memory of their own.
+[[nodiscard]] inline Tensor columns(const Tensor& y, std::int64_t first, std::int64_t count) {
+  return y.narrow(1, first, count).contiguous();
+}
+
+[[nodiscard]] inline Projections project(const LayerContext& context, const LayerWeights& w, const Tensor& x) {
+  const DropoutDraw& drop = context.dropout;
+  if (!context.spec.fused_qkv) return {linear(x, w.q_proj, drop), linear(x, w.k_proj, drop), linear(x, w.v_proj, drop)};
+  const std::int64_t queries = context.config.heads * context.config.head_dim,
+                     keys = context.config.kv_heads * context.config.head_dim;
+  const Tensor y = linear(x, w.qkv_proj, drop);
+  return {columns(y, 0, queries), columns(y, queries, keys), columns(y, queries + keys, keys)};
+}
+
+// ∂x; `x()` is asked for what the maps saw, where they want it.
+template <class Input>
+[[nodiscard]] Tensor project_backward(const LayerContext& context, const LayerWeights& w, const Projections& grad,
+                                      const Input& x) {
+  const DropoutDraw& drop = context.dropout;
+  if (context.spec.fused_qkv)
+    return linear_backward(w.qkv_proj, tensor::concatenate({grad.q, grad.k, grad.v}, 1),
+                           wants_input(w.qkv_proj) ? x() : Tensor(), {}, drop);
+  const Tensor input = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj) ? x() : Tensor();
+  Tensor out = linear_backward(w.q_proj, grad.q, input, {}, drop);
+  out = linear_backward(w.k_proj, grad.k, input, out, drop);
+  return linear_backward(w.v_proj, grad.v, input, out, drop);
+}
+
+struct GateUp {
+  Tensor gate, up;  // [S, I]
+};
+
+[[nodiscard]] inline GateUp gate_up(const LayerContext& context, const LayerWeights& w, const Tensor& x,
+                                    const DropoutDraw& drop) {
+  if (!context.spec.fused_gate_up)
+    return {linear(x, w.gate_proj, drop).contiguous(), linear(x, w.up_proj, drop).contiguous()};
+  const Tensor y = linear(x, w.gate_up_proj, drop);
+  const std::int64_t half = context.config.intermediate_size;
+  return {columns(y, 0, half), columns(y, half, half)};
+}
+
+template <class Input>
+[[nodiscard]] Tensor gate_up_backward(const LayerContext& context, const LayerWeights& w, const GateUp& grad,
+                                      const Input& x, const DropoutDraw& drop) {
+  if (context.spec.fused_gate_up)
+    return linear_backward(w.gate_up_proj, tensor::concatenate({grad.gate, grad.up}, 1),
+                           wants_input(w.gate_up_proj) ? x() : Tensor(), {}, drop);
+  const Tensor input = wants_input(w.gate_proj) || wants_input(w.up_proj) ? x() : Tensor();
+  return linear_backward(w.gate_proj, grad.gate, input, linear_backward(w.up_proj, grad.up, input, {}, drop), drop);
+}
+
+// residual + scale·norm(map(x)); `branch` and `scale` get what the backward pass of the norm needs, where there is one.
 [[nodiscard]] inline Tensor add_branch(const LayerContext& context, const Tensor& residual, const Tensor& x,
                                        const Linear& map, const Tensor& norm, const DropoutDraw& drop, Tensor* branch,
                                        Tensor* scale) {
-  if (!norm.defined()) return linear_residual(residual, x, map, drop);
+  const double factor = context.spec.residual_scale;
+  if (!norm.defined() && factor == 1.0) return linear_residual(residual, x, map, drop);
   const Tensor value = linear(x, map, drop);
   RmsNormOutput normed = context.norm(value, norm);
-  if (branch != nullptr) {
+  if (factor != 1.0) normed.value.mul_(factor);
+  if (branch != nullptr && norm.defined()) {
     *branch = value;
     *scale = normed.scale;
   }
@@ -95,13 +157,13 @@ namespace detail {
                                           const Tensor& rows, LayerTape* tape) {
   const DecoderConfig& c = context.config;
   const Operations& ops = context.operations;
-  const DropoutDraw& drop = context.dropout;
   const std::int64_t tokens = x.size(0);
   const RmsNormOutput normed = context.norm(x, w.attention_norm);
-  Tensor q = linear(normed.value, w.q_proj, drop).view({tokens, c.heads, c.head_dim});
-  Tensor k = linear(normed.value, w.k_proj, drop).view({tokens, c.kv_heads, c.head_dim});
-  const Tensor v = linear(normed.value, w.v_proj, drop).view({tokens, c.kv_heads, c.head_dim});
-  if (context.spec.head_norm) {
+  const detail::Projections projected = detail::project(context, w, normed.value);
+  Tensor q = projected.q.view({tokens, c.heads, c.head_dim});
+  Tensor k = projected.k.view({tokens, c.kv_heads, c.head_dim});
+  const Tensor v = projected.v.view({tokens, c.kv_heads, c.head_dim});
+  if (context.spec.head_norm != HeadNorm::none) {
     RmsNormOutput q_normed = context.norm(q, w.q_norm), k_normed = context.norm(k, w.k_norm);
     if (tape != nullptr) {
       tape->raw_q = q;
@@ -122,13 +184,12 @@ namespace detail {
     attended = ops.rows(attended, rows);
     residual = ops.rows(x, rows);
   }
-  const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : drop;
+  const DropoutDraw& row_drop = rows.defined() ? context.row_dropout : context.dropout;
   const Tensor middle = detail::add_branch(context, residual, attended, w.o_proj, w.attention_output_norm, row_drop,
                                            tape != nullptr ? &tape->attention_branch : nullptr,
                                            tape != nullptr ? &tape->attention_branch_scale : nullptr);
   const RmsNormOutput middle_normed = context.norm(middle, w.mlp_norm);
-  const Tensor gate = linear(middle_normed.value, w.gate_proj, row_drop).contiguous();
-  const Tensor up = linear(middle_normed.value, w.up_proj, row_drop).contiguous();
+  const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
   const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
   ops.gated(context.spec.activation, gate, up, active);
   if (tape != nullptr) {
@@ -157,29 +218,26 @@ namespace detail {
   const Operations& ops = context.operations;
   const Activation act = context.spec.activation;
   const std::int64_t tokens = tape.input.size(0);
-  const DropoutDraw& drop = context.dropout;
-  const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : drop;
+  const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : context.dropout;
   {
     Tensor active;
     if (wants_input(w.down_proj)) {
       active = tensor::empty_like(tape.gate);
       ops.gated(act, tape.gate, tape.up, active);
     }
-    const Tensor grad_branch = context.norm_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
+    const Tensor grad_branch = context.branch_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
     ops.gated_backward(act, linear_backward(w.down_proj, grad_branch, active, {}, row_drop).contiguous(), tape.gate,
                        tape.up);
-    const Tensor grad_gate = std::exchange(tape.gate, Tensor()), grad_up = std::exchange(tape.up, Tensor());  // [S, I]
+    const detail::GateUp grads{std::exchange(tape.gate, Tensor()), std::exchange(tape.up, Tensor())};
     active = tape.mlp_branch = Tensor();
-    const Tensor normed =
-        wants_input(w.gate_proj) || wants_input(w.up_proj) ? context.norm(tape.middle, w.mlp_norm).value : Tensor();
-    const Tensor grad_normed = linear_backward(w.gate_proj, grad_gate, normed,
-                                               linear_backward(w.up_proj, grad_up, normed, {}, row_drop), row_drop);
+    const Tensor grad_normed = detail::gate_up_backward(
+        context, w, grads, [&] { return context.norm(tape.middle, w.mlp_norm).value; }, row_drop);
     grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
     tape.middle = Tensor();
   }
   Tensor grad_attended = linear_backward(
       w.o_proj,
-      context.norm_backward(grad, tape.attention_branch, w.attention_output_norm, tape.attention_branch_scale),
+      context.branch_backward(grad, tape.attention_branch, w.attention_output_norm, tape.attention_branch_scale),
       tape.attended, {}, row_drop);  // [S, n·D]
   tape.attended = tape.attention_branch = Tensor();
   if (tape.rows.defined()) {
@@ -193,19 +251,14 @@ namespace detail {
     ops.rotate(g.q, *context.rope, Rotation::backward);
     ops.rotate(g.k, *context.rope, Rotation::backward);
   }
-  if (context.spec.head_norm) {
+  if (context.spec.head_norm != HeadNorm::none) {
     g.q = context.norm_backward(g.q, tape.raw_q, w.q_norm, tape.q_scale);
     g.k = context.norm_backward(g.k, tape.raw_k, w.k_norm, tape.k_scale);
   }
-  const Tensor grad_q = g.q.view({tokens, c.heads * c.head_dim});
-  const Tensor grad_k = g.k.view({tokens, c.kv_heads * c.head_dim});
-  const Tensor grad_v = g.v.view({tokens, c.kv_heads * c.head_dim});
-  const Tensor normed = wants_input(w.q_proj) || wants_input(w.k_proj) || wants_input(w.v_proj)
-                            ? context.norm(tape.input, w.attention_norm).value
-                            : Tensor();
-  Tensor grad_normed = linear_backward(w.q_proj, grad_q, normed, {}, drop);
-  grad_normed = linear_backward(w.k_proj, grad_k, normed, grad_normed, drop);
-  grad_normed = linear_backward(w.v_proj, grad_v, normed, grad_normed, drop);
+  const detail::Projections grads{g.q.view({tokens, c.heads * c.head_dim}), g.k.view({tokens, c.kv_heads * c.head_dim}),
+                                  g.v.view({tokens, c.kv_heads * c.head_dim})};
+  const Tensor grad_normed =
+      detail::project_backward(context, w, grads, [&] { return context.norm(tape.input, w.attention_norm).value; });
   return context.norm_backward(grad_normed, tape.input, w.attention_norm, tape.input_scale, std::move(grad));
 }
 

@@ -16,11 +16,14 @@ namespace rlalgo::model {
 // silu(x) = x·σ(x);  gelu_tanh(x) = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) (Hendrycks & Gimpel, arXiv 1606.08415, section 2).
 enum class Activation { silu, gelu_tanh };
 
-// Root-mean-square norm: x·r·w with r = (mean x² + epsilon)^(−½), x·r rounded to the dtype of x before the product; with
-// `unit_offset` x·r·(1 + w), rounded once (Gemma).
+// Root-mean-square norm: x·r·w with r = (mean x² + epsilon)^(−½); with `unit_offset` x·r·(1 + w) (Gemma). x·r is rounded to the
+// dtype of x before the product, unless the norm is `rounded_once`; with a unit offset it always is.
 struct NormSpec {
   double epsilon = 1e-6;
   bool unit_offset = false;
+  bool rounded_once = false;
+
+  [[nodiscard]] bool once() const { return unit_offset || rounded_once; }
 
   bool operator==(const NormSpec&) const = default;
 };
@@ -35,15 +38,21 @@ struct NormNames {
   bool operator==(const NormNames&) const = default;
 };
 
+// How q and k are normalised before the rotation: not, each head by itself (weights [d]), or all heads together (weights [n·d], [k·d]).
+enum class HeadNorm { none, each, all };
+
 struct LayerSpec {
   NormNames norms;
-  bool head_norm = false;    // q and k are normalised per head before the rotation
-  bool qkv_bias = false;     // q_proj, k_proj, v_proj
-  bool output_bias = false;  // o_proj
+  HeadNorm head_norm = HeadNorm::none;
+  bool fused_qkv = false;      // one map qkv_proj gives q, k and v side by side
+  bool fused_gate_up = false;  // one map gate_up_proj gives gate and up side by side
+  bool qkv_bias = false;       // q_proj, k_proj, v_proj
+  bool output_bias = false;    // o_proj
   bool mlp_bias = false;
   Activation activation = Activation::silu;
-  double score_scale = 0.0;  // q·k is multiplied by it; 0 = 1/√D
-  std::int64_t window = 0;   // a token sees itself and window − 1 tokens before it; 0 = all before it
+  double score_scale = 0.0;     // q·k is multiplied by it; 0 = 1/√D
+  double residual_scale = 1.0;  // what a branch gives is multiplied by it before it is added
+  std::int64_t window = 0;      // a token sees itself and window − 1 tokens before it; 0 = all before it
   int rope = 0;  // number of its rotation in DecoderConfig::ropes; no_rope = queries and keys are not rotated
 
   static constexpr int no_rope = -1;

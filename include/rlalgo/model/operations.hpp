@@ -7,8 +7,8 @@
 //   rows            y_i = t_{index_i}
 //   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½);   1 + w_i in the place of w_i with a unit offset
 //                   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
-//   rotate          (x_i, x_{i+D/2}) ← (x_i cos θ_i − x_{i+D/2} sin θ_i,  x_{i+D/2} cos θ_i + x_i sin θ_i),   i < D/2;
-//                   backward by −θ
+//   rotate          (x_i, x_{i+R/2}) ← (x_i cos θ_i − x_{i+R/2} sin θ_i,  x_{i+R/2} cos θ_i + x_i sin θ_i),   i < R/2, of the first R
+//                   elements of a head; interleaved (x_{2i}, x_{2i+1}) in the place of (x_i, x_{i+R/2}); backward by −θ
 //   gated           y = act(g)·u;   ∂u = ∂y·act(g),   ∂g = ∂y·u·act′(g);   layer_spec.hpp has the activations
 //                   act(x) = x·s with s = σ(2h(x)):   act′(x) = s(1 + x(1 − s)·2h′(x));   silu has h = x/2
 //   attention       o_t = Σ_{j visible to t} softmax_j(c·q_t·k_j) v_j,   ℓ_t = log Σ_j exp(c·q_t·k_j),   c of the layout, or 1/√D
@@ -20,7 +20,7 @@
 // transformers' rotate_half; Shazeer, arXiv 2002.05202, eq. 6; Vaswani et al., arXiv 1706.03762, eq. 1; Ainslie et al., arXiv 2305.13245.
 // Called without gradient mode. All tensors of a call lie on one device; x, q, k, v are contiguous. Sums and
 // transcendental functions run in float32 (float64 for float64); as transformers does, x·r of the norm is rounded to
-// the dtype of x before the product with w (not with a unit offset), and so are act(g) and ∂y·u.
+// the dtype of x before the product with w (unless the norm is rounded once), and so are act(g) and ∂y·u.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +90,7 @@ class Operations {
                                                  const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                  Tensor grad_weight) const = 0;
 
-  // Rotates x [T, heads, D] in place.
+  // Rotates x [T, heads, D] in place; the table has R/2 columns.
   virtual void rotate(Tensor& x, const RopeTable& table, Rotation rotation) const = 0;
 
   // out [...] as gate and up, all contiguous; out may be gate.

@@ -7,14 +7,19 @@
 //            s = (O/λ − low)/(high − low), (1−s)·inv/factor + s·inv
 //   yarn     (Peng et al., arXiv 2309.00071) d(r) = D·ln(O/(2πr))/(2 ln θ), ramp from d(fast) to d(slow) clamped to
 //            [0, 1]: inv·(1 − ramp) + inv/factor·ramp; cos and sin times attention_factor
+//   longrope (Ding et al., arXiv 2402.13753) inv_i/short_i, or inv_i/long_i where the longest sequence of the pass is longer
+//            than O; cos and sin times attention_factor
+// D is the width that is rotated, of every head the first elements.
 // Angles are computed in float32, as transformers does, on the host; the table is moved to its device.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 #include <span>
+#include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/tensor/functions.hpp>
@@ -25,7 +30,8 @@ namespace rlalgo::model {
 using tensor::Tensor;
 
 struct RopeTable {
-  Tensor cosine, sine;  // [T, D/2] float32, one row per token
+  Tensor cosine, sine;       // [T, D/2] float32, one row per token
+  bool interleaved = false;  // RopeConfig::interleaved
 };
 
 namespace detail {
@@ -45,6 +51,12 @@ inline void rescale_llama3(const RopeConfig& rope, Tensor& inverse) {
       inv[i] = (1.0F - smooth) * inv[i] / static_cast<float>(rope.factor) + smooth * inv[i];
     }
   }
+}
+
+// powers_i · factor_i
+inline void stretch(const std::vector<double>& factors, Tensor& powers) {
+  float* values = powers.mutable_data_ptr<float>();
+  for (std::size_t i = 0; i < factors.size(); ++i) values[i] *= static_cast<float>(factors[i]);
 }
 
 inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& inverse) {
@@ -68,26 +80,32 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
 
 }  // namespace detail
 
-// inv_i, [D/2] float32 in host memory, for sequences of at most `length` tokens (which matters to the dynamic kind
-// only).
+// inv_i, [D/2] float32 in host memory, for sequences of at most `length` tokens (which matters to the dynamic kind and to
+// longrope).
 [[nodiscard]] inline Tensor rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t length = 0) {
+  const std::int64_t width = rope.rotated(head_dim);
   double theta = rope.theta;
   if (rope.kind == RopeConfig::Kind::dynamic) {
-    const double original = rope.original_max_position_embeddings, d = static_cast<double>(head_dim);
+    const double original = rope.original_max_position_embeddings, d = static_cast<double>(width);
     const double longest = std::max(static_cast<double>(length), original);
     theta *= std::pow(rope.factor * longest / original - (rope.factor - 1.0), d / (d - 2.0));
   }
   const Tensor exponents =
-      tensor::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(head_dim));
-  Tensor inverse = tensor::power(at::Scalar(theta), exponents).reciprocal_();
+      tensor::arange(0, width, 2, at::TensorOptions().dtype(at::kFloat)).div_(static_cast<double>(width));
+  Tensor inverse = tensor::power(at::Scalar(theta), exponents);
+  if (rope.kind == RopeConfig::Kind::longrope) {
+    const bool longer = static_cast<double>(length) > rope.original_max_position_embeddings;
+    detail::stretch(longer ? rope.long_factor : rope.short_factor, inverse);
+  }
+  inverse.reciprocal_();
   if (rope.kind == RopeConfig::Kind::linear) inverse.div_(rope.factor);
   if (rope.kind == RopeConfig::Kind::llama3) detail::rescale_llama3(rope, inverse);
-  if (rope.kind == RopeConfig::Kind::yarn) detail::rescale_yarn(rope, head_dim, inverse);
+  if (rope.kind == RopeConfig::Kind::yarn) detail::rescale_yarn(rope, width, inverse);
   return inverse;
 }
 
 [[nodiscard]] inline RopeTable rope_table(const Tensor& frequencies, std::span<const std::int64_t> positions,
-                                          double attention_factor = 1.0, at::Device device = at::kCPU) {
+                                          const RopeConfig& rope = {}, at::Device device = at::kCPU) {
   Tensor angles =
       tensor::empty({static_cast<std::int64_t>(positions.size()), frequencies.size(0)}, frequencies.options());
   const float* inv = frequencies.const_data_ptr<float>();
@@ -98,11 +116,11 @@ inline void rescale_yarn(const RopeConfig& rope, std::int64_t head_dim, Tensor& 
     out += half;
   }
   RopeTable table{angles.cos(), angles.sin()};
-  if (attention_factor != 1.0) {
-    table.cosine.mul_(attention_factor);
-    table.sine.mul_(attention_factor);
+  if (rope.attention_factor != 1.0) {
+    table.cosine.mul_(rope.attention_factor);
+    table.sine.mul_(rope.attention_factor);
   }
-  return {table.cosine.to(device), table.sine.to(device)};
+  return {table.cosine.to(device), table.sine.to(device), rope.interleaved};
 }
 
 }  // namespace rlalgo::model

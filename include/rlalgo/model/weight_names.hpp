@@ -18,44 +18,62 @@ namespace rlalgo::model {
 
 enum class WeightRole { matrix, bias, norm };
 
+// Each part of any LayerParts.
+namespace parts {
+
+inline constexpr auto attention_norm = [](auto& layer) -> auto& { return layer.attention_norm; };
+inline constexpr auto q_proj = [](auto& layer) -> auto& { return layer.q_proj; };
+inline constexpr auto k_proj = [](auto& layer) -> auto& { return layer.k_proj; };
+inline constexpr auto v_proj = [](auto& layer) -> auto& { return layer.v_proj; };
+inline constexpr auto qkv_proj = [](auto& layer) -> auto& { return layer.qkv_proj; };
+inline constexpr auto o_proj = [](auto& layer) -> auto& { return layer.o_proj; };
+inline constexpr auto q_norm = [](auto& layer) -> auto& { return layer.q_norm; };
+inline constexpr auto k_norm = [](auto& layer) -> auto& { return layer.k_norm; };
+inline constexpr auto attention_output_norm = [](auto& layer) -> auto& { return layer.attention_output_norm; };
+inline constexpr auto mlp_norm = [](auto& layer) -> auto& { return layer.mlp_norm; };
+inline constexpr auto gate_proj = [](auto& layer) -> auto& { return layer.gate_proj; };
+inline constexpr auto up_proj = [](auto& layer) -> auto& { return layer.up_proj; };
+inline constexpr auto gate_up_proj = [](auto& layer) -> auto& { return layer.gate_up_proj; };
+inline constexpr auto down_proj = [](auto& layer) -> auto& { return layer.down_proj; };
+inline constexpr auto mlp_output_norm = [](auto& layer) -> auto& { return layer.mlp_output_norm; };
+
+}  // namespace parts
+
 // Of every part of such a layer, in the order of the list, one of
 //   norm(path, member, width)                     its weight is [width]
 //   linear(path, member, out, in, bias)           its weight is [out, in], its bias, if it has one, [out]
 // where `path` is the part's below model.layers.N, and `member` gives it of any LayerParts.
 template <class Norm, class Map>
 void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
-  const std::int64_t hidden = c.hidden_size, queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
+  const std::int64_t hidden = c.hidden_size, inner = c.intermediate_size, queries = c.heads * c.head_dim,
+                     keys = c.kv_heads * c.head_dim;
   const auto norm_if_named = [&](std::string_view path, auto member) {
     if (!path.empty()) norm(path, member, hidden);
   };
-  norm_if_named(
-      s.norms.attention, [](auto& layer) -> auto& { return layer.attention_norm; });
-  linear(
-      "self_attn.q_proj", [](auto& layer) -> auto& { return layer.q_proj; }, queries, hidden, s.qkv_bias);
-  linear(
-      "self_attn.k_proj", [](auto& layer) -> auto& { return layer.k_proj; }, keys, hidden, s.qkv_bias);
-  linear(
-      "self_attn.v_proj", [](auto& layer) -> auto& { return layer.v_proj; }, keys, hidden, s.qkv_bias);
-  linear(
-      "self_attn.o_proj", [](auto& layer) -> auto& { return layer.o_proj; }, hidden, queries, s.output_bias);
-  if (s.head_norm) {
-    norm(
-        "self_attn.q_norm", [](auto& layer) -> auto& { return layer.q_norm; }, c.head_dim);
-    norm(
-        "self_attn.k_norm", [](auto& layer) -> auto& { return layer.k_norm; }, c.head_dim);
+  norm_if_named(s.norms.attention, parts::attention_norm);
+  if (s.fused_qkv) {
+    linear("self_attn.qkv_proj", parts::qkv_proj, queries + 2 * keys, hidden, s.qkv_bias);
+  } else {
+    linear("self_attn.q_proj", parts::q_proj, queries, hidden, s.qkv_bias);
+    linear("self_attn.k_proj", parts::k_proj, keys, hidden, s.qkv_bias);
+    linear("self_attn.v_proj", parts::v_proj, keys, hidden, s.qkv_bias);
   }
-  norm_if_named(
-      s.norms.attention_output, [](auto& layer) -> auto& { return layer.attention_output_norm; });
-  norm_if_named(
-      s.norms.mlp, [](auto& layer) -> auto& { return layer.mlp_norm; });
-  linear(
-      "mlp.gate_proj", [](auto& layer) -> auto& { return layer.gate_proj; }, c.intermediate_size, hidden, s.mlp_bias);
-  linear(
-      "mlp.up_proj", [](auto& layer) -> auto& { return layer.up_proj; }, c.intermediate_size, hidden, s.mlp_bias);
-  linear(
-      "mlp.down_proj", [](auto& layer) -> auto& { return layer.down_proj; }, hidden, c.intermediate_size, s.mlp_bias);
-  norm_if_named(
-      s.norms.mlp_output, [](auto& layer) -> auto& { return layer.mlp_output_norm; });
+  linear("self_attn.o_proj", parts::o_proj, hidden, queries, s.output_bias);
+  if (s.head_norm != HeadNorm::none) {
+    const bool all = s.head_norm == HeadNorm::all;
+    norm("self_attn.q_norm", parts::q_norm, all ? queries : c.head_dim);
+    norm("self_attn.k_norm", parts::k_norm, all ? keys : c.head_dim);
+  }
+  norm_if_named(s.norms.attention_output, parts::attention_output_norm);
+  norm_if_named(s.norms.mlp, parts::mlp_norm);
+  if (s.fused_gate_up) {
+    linear("mlp.gate_up_proj", parts::gate_up_proj, 2 * inner, hidden, s.mlp_bias);
+  } else {
+    linear("mlp.gate_proj", parts::gate_proj, inner, hidden, s.mlp_bias);
+    linear("mlp.up_proj", parts::up_proj, inner, hidden, s.mlp_bias);
+  }
+  linear("mlp.down_proj", parts::down_proj, hidden, inner, s.mlp_bias);
+  norm_if_named(s.norms.mlp_output, parts::mlp_output_norm);
 }
 
 [[nodiscard]] inline std::string layer_prefix(std::size_t layer) {

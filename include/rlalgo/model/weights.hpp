@@ -45,7 +45,10 @@ struct LayerParts {
   Map gate_proj{}, up_proj{}, down_proj{};     // [I, H], [I, H], [H, I]
   Norm mlp_output_norm{};                      // [H]
 
-  // f(map) for all of them.
+  // What a fused layer has in the place of q, k and v, and of gate and up.
+  Map qkv_proj{}, gate_up_proj{};  // [(n + 2k)·d, H], [2I, H]
+
+  // f(map) for all maps of a layer that is not fused.
   template <class F>
   void each_map(F&& f) {
     for (Map* map : {&q_proj, &k_proj, &v_proj, &o_proj, &gate_proj, &up_proj, &down_proj}) f(*map);
@@ -57,7 +60,7 @@ using LayerWeights = LayerParts<Tensor, Linear>;
 // DecoderConfig::embedding_scale as it multiplies embeddings of a dtype.
 [[nodiscard]] inline double embedding_scale(const DecoderConfig& config, at::ScalarType type) {
   const auto scale = static_cast<float>(config.embedding_scale);
-  return type == at::kBFloat16 ? static_cast<float>(c10::BFloat16(scale)) : scale;
+  return type == at::kBFloat16 && config.rounds_embedding_scale ? static_cast<float>(c10::BFloat16(scale)) : scale;
 }
 
 struct DecoderWeights {

@@ -28,7 +28,7 @@ struct ServedModel {
   bool any_name = false;  // a name that nothing has is the model's: requests come from programs that call it their way
 
   [[nodiscard]] std::int64_t length_limit() const {
-    const std::int64_t most = decoder->config().max_position_embeddings;
+    const std::int64_t most = decoder->config().context_length();
     return max_model_len > 0 && max_model_len < most ? max_model_len : most;
   }
 };

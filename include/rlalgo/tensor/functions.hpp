@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
+#include <ATen/ops/cat_ops.h>
 #include <ATen/ops/empty_like_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/gelu_backward_ops.h>
@@ -87,6 +88,11 @@ Tensor from_values(std::span<const T> values, const at::TensorOptions& options) 
 template <class T>
 Tensor from_values(const std::vector<T>& values, const at::TensorOptions& options) {
   return from_values(std::span<const T>(values), options);
+}
+
+// Tensors side by side along a dimension that they have.
+inline Tensor concatenate(const std::vector<Tensor>& tensors, std::int64_t dim) {
+  return at::_ops::cat::call(tensors, dim);
 }
 
 // Tensors of one shape side by side along a new first dimension.

@@ -44,12 +44,12 @@ RLALGO_INLINE void BlockEngine::check(const BlockRequest& request, const Samplin
                   {.what = "a block starts outside of its document, or before the block in front of it",
                    .found = std::to_string(start),
                    .expected = "rising starts from 1 to " + std::to_string(size)});
-    if (start + request.length > decoder_.max_position_embeddings)
+    if (start + request.length > decoder_.context_length())
       core::raise(
           "inference", 1,
           {.what = "a block ends beyond the positions of the model",
            .found = std::to_string(start) + " and " + std::to_string(request.length) + " tokens",
-           .expected = "together at most max_position_embeddings = " + std::to_string(decoder_.max_position_embeddings),
+           .expected = "together at most max_position_embeddings = " + std::to_string(decoder_.context_length()),
            .remedy = "shorten the document, or lower generate_max_len"});
   }
 }

@@ -42,22 +42,22 @@ inline void check_tokens(const model::DecoderConfig& decoder, std::span<const da
   const std::int64_t length = static_cast<std::int64_t>(prompt.size());
   if (length == 0)
     core::raise("inference", 2, {.what = "a prompt is empty", .expected = "at least one token", .where = where});
-  if (length >= decoder.max_position_embeddings)
+  if (length >= decoder.context_length())
     core::raise("inference", 1,
                 {.what = "a prompt leaves no room for a completion",
                  .found = std::to_string(length) + " tokens",
-                 .expected = "fewer than max_position_embeddings = " + std::to_string(decoder.max_position_embeddings) +
+                 .expected = "fewer than max_position_embeddings = " + std::to_string(decoder.context_length()) +
                              ", the model's maximum context length",
                  .where = where,
                  .remedy = "shorten the prompt or drop the row"});
   for (const data::TokenId id : prompt) check_id(decoder, id, where);
   for (const data::TokenId id : given) check_id(decoder, id, where);
-  if (length + static_cast<std::int64_t>(given.size()) > decoder.max_position_embeddings)
+  if (length + static_cast<std::int64_t>(given.size()) > decoder.context_length())
     core::raise("inference", 1,
                 {.what = "a prompt leaves no room for the completion given",
                  .found = std::to_string(length) + " and " + std::to_string(given.size()) + " tokens",
-                 .expected = "together at most max_position_embeddings = " +
-                             std::to_string(decoder.max_position_embeddings) + ", the model's maximum context length",
+                 .expected = "together at most max_position_embeddings = " + std::to_string(decoder.context_length()) +
+                             ", the model's maximum context length",
                  .where = where,
                  .remedy = "shorten the row or drop it"});
 }
@@ -111,7 +111,7 @@ inline SchedulerConfig checked(SchedulerConfig config, const Forward& forward) {
 [[nodiscard]] inline std::int64_t room_of(const model::DecoderConfig& decoder, const RequestSpec& spec) {
   if (!spec.given.empty()) return static_cast<std::int64_t>(spec.given.size());
   return std::min(spec.sampling.max_new_tokens,
-                  decoder.max_position_embeddings - static_cast<std::int64_t>(spec.prompt.size()));
+                  decoder.context_length() - static_cast<std::int64_t>(spec.prompt.size()));
 }
 
 // A completion alone must fit: its pages (the last token is never computed), and the last one of its prompt twice.

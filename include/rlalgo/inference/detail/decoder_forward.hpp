@@ -13,6 +13,7 @@
 
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
@@ -24,37 +25,6 @@
 #include <rlalgo/model/decoder_config.hpp>
 
 namespace rlalgo::inference::detail {
-
-// Rows of activations, each from a cache line on (rounded to bfloat16, too): sixteen lanes would lie across two else, and a
-// product of float32 loses a quarter of its rate. The stride is not a multiple of 1 KiB: the rows of a tile would share few sets of the L1 cache.
-class Activations {
- public:
-  Activations(std::int64_t rows, std::int64_t columns)
-      : stride_((columns + 31) / 32 * 32 + (columns > 240 && (columns + 31) / 32 % 8 == 0 ? 32 : 0)),
-        values_(static_cast<std::size_t>(rows * stride_ / 16)) {}
-  // With room for the same rows rounded to bfloat16.
-  Activations(std::int64_t rows, std::int64_t columns, bool rounded) : Activations(rows, columns) {
-    if (rounded) rounded_.resize(static_cast<std::size_t>(rows * stride_ / 32));
-  }
-  [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
-  [[nodiscard]] float* row(std::int64_t i) noexcept { return values_.data()->elements.data() + i * stride_; }
-  [[nodiscard]] const float* row(std::int64_t i) const noexcept {
-    return values_.data()->elements.data() + i * stride_;
-  }
-  [[nodiscard]] std::uint16_t* rounded(std::int64_t i) noexcept {
-    return rounded_.data()->elements.data() + i * stride_;
-  }
-
-  template <class T>
-  struct alignas(64) Line {
-    std::array<T, 64 / sizeof(T)> elements;
-  };
-
- private:
-  std::int64_t stride_;
-  std::vector<Line<float>> values_;           // [rows, stride]
-  std::vector<Line<std::uint16_t>> rounded_;  // the same, or nothing
-};
 
 // A decoder's tensors, read through their pointers.
 struct DecoderWeightsView final : Forward::Weights {
@@ -117,15 +87,22 @@ class DecoderForward final : public Forward {
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
+      const auto residual_scale = static_cast<float>(config_.spec(l).residual_scale);
       norm(layer.attention_norm);
-      low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
+      if (config_.spec(l).fused_qkv)
+        low_rank({&layer.qkv_proj}, normed_, m());
+      else
+        low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
       project_heads(layer, l);
       attend(l);
-      add_branch(layer.o_proj, attended_, layer.attention_output_norm);
+      add_branch(layer.o_proj, attended_, layer.attention_output_norm, residual_scale);
       norm(layer.mlp_norm);
-      low_rank({&layer.gate_proj, &layer.up_proj}, normed_, m());
+      if (config_.spec(l).fused_gate_up)
+        low_rank({&layer.gate_up_proj}, normed_, m());
+      else
+        low_rank({&layer.gate_proj, &layer.up_proj}, normed_, m());
       gate_up(layer, config_.spec(l).activation);
-      add_branch(layer.down_proj, gate_, layer.mlp_output_norm);
+      add_branch(layer.down_proj, gate_, layer.mlp_output_norm, residual_scale);
     }
     norm(view.final_norm);
   }
@@ -136,6 +113,9 @@ class DecoderForward final : public Forward {
     const std::int64_t m = static_cast<std::int64_t>(rows.size());
     for (std::int64_t i = 0; i < m; ++i) {
       std::copy_n(normed_.row(rows[static_cast<std::size_t>(i)]), config_.hidden_size, selected_.row(i));
+      if (config_.logit_scale != 1.0)
+        for (std::int64_t j = 0; j < config_.hidden_size; ++j)
+          selected_.row(i)[j] *= static_cast<float>(config_.logit_scale);
       round(selected_, i, 0, config_.hidden_size);
     }
     rows_anew();
@@ -276,45 +256,79 @@ class DecoderForward final : public Forward {
   }
 
   // One item = one head of q, k or v for all rows: projected, normalised, rotated, rounded, and, where another row may
-  // read it, stored.
+  // read it, stored. Heads that are normalised together wait for each other.
   void project_heads(const LayerView& layer, std::int64_t l) {
-    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
+    const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads, d = config_.head_dim;
     const model::LayerSpec& spec = config_.spec(l);
-    const RotaryTable* rotary = spec.rotary() ? &rotary_[static_cast<std::size_t>(spec.rope)] : nullptr;
-    const PhaseWork work{.columns = heads + 2 * kv_heads, .flops = 2 * config_.hidden_size * config_.head_dim};
+    const HeadFinish finish{spec.rotary() ? &rotary_[static_cast<std::size_t>(spec.rope)] : nullptr,
+                            spec.rotary() && config_.ropes[static_cast<std::size_t>(spec.rope)].interleaved};
+    const bool together = spec.head_norm == model::HeadNorm::all;
+    const auto store = [&](bool keys, std::int64_t h, std::int64_t i) {
+      if (alone_) return;
+      keys ? store_key(l, h, i) : store_value(l, h, i);
+    };
+    const PhaseWork work{.columns = heads + 2 * kv_heads, .flops = 2 * config_.hidden_size * d};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t of_kv = item - heads;
-        if (of_kv < 0) {
-          project_head(layer.q_proj, rows, item, q_, item * d_, layer.q_norm, rotary);
-          continue;
+        const std::int64_t of_kv = item - heads, h = of_kv < 0 ? item : of_kv % kv_heads;
+        const bool queries = of_kv < 0, keys = !queries && of_kv < kv_heads;
+        Activations& out = queries ? q_ : kv_;
+        const std::int64_t column = (queries ? item : of_kv) * d_;
+        const Matrix& w = queries ? layer.q_proj : keys ? layer.k_proj : layer.v_proj;
+        multiply(w, normed_, rows, h * d, (h + 1) * d, out.row(rows.first) + column, out.stride());
+        if (together && (queries || keys)) continue;
+        const float* const weight = queries ? layer.q_norm : keys ? layer.k_norm : nullptr;
+        for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
+          finish_head(out, i, column, weight, queries || keys ? finish : HeadFinish{});
+          if (!queries) store(keys, h, i);
         }
-        const bool keys = of_kv < kv_heads;
-        const std::int64_t h = of_kv % kv_heads;
-        project_head(keys ? layer.k_proj : layer.v_proj, rows, h, kv_, of_kv * d_, keys ? layer.k_norm : nullptr,
-                     keys ? rotary : nullptr);
-        if (alone_) continue;
-        for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
-          keys ? store_key(l, h, i) : store_value(l, h, i);
+      }
+    });
+    if (!together) return;
+    const PhaseWork norms{.each = 1, .flops = 13 * (heads + kv_heads) * d};
+    phases_.run(m(), norms, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      std::vector<float> joined(static_cast<std::size_t>(heads * d));
+      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
+        normalise_together(q_.row(i), heads, layer.q_norm, joined);
+        normalise_together(kv_.row(i), kv_heads, layer.k_norm, joined);
+        for (std::int64_t h = 0; h < heads; ++h) finish_head(q_, i, h * d_, nullptr, finish);
+        for (std::int64_t h = 0; h < kv_heads; ++h) {
+          finish_head(kv_, i, h * d_, nullptr, finish);
+          store(true, h, i);
+        }
       }
     });
   }
 
-  // Columns [column, column + d_) of `out`, and rounded where attention reads that.
-  void project_head(const Matrix& w, PhaseRows rows, std::int64_t head, Activations& out, std::int64_t column,
-                    const float* norm_weight, const RotaryTable* rotary) {
+  // All `count` heads of a row by one norm.
+  void normalise_together(float* row, std::int64_t count, const float* weight, std::vector<float>& joined) const {
     const std::int64_t d = config_.head_dim;
-    multiply(w, normed_, rows, head * d, (head + 1) * d, out.row(rows.first) + column, out.stride());
-    for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i) {
-      float* const x = out.row(i) + column;
-      if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
-      if (rotary != nullptr) {
-        const std::int64_t position = row(i).position, half = rotary->half();
-        kernels_.rotate(x, x + half, rotary->cosines(position), rotary->sines(position), half);
-      }
-      std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
-      if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
+    for (std::int64_t h = 0; h < count; ++h) std::copy_n(row + h * d_, d, joined.data() + h * d);
+    kernels_.rms_norm(joined.data(), weight, epsilon(), joined.data(), count * d);
+    for (std::int64_t h = 0; h < count; ++h) std::copy_n(joined.data() + h * d, d, row + h * d_);
+  }
+
+  struct HeadFinish {
+    const RotaryTable* rotary = nullptr;  // null: not rotated
+    bool interleaved = false;
+  };
+
+  // Columns [column, column + d_) of row i of `out`: normalised, rotated, padded, and rounded where attention reads that.
+  void finish_head(Activations& out, std::int64_t i, std::int64_t column, const float* norm_weight,
+                   const HeadFinish& finish) {
+    const std::int64_t d = config_.head_dim;
+    float* const x = out.row(i) + column;
+    if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
+    if (finish.rotary != nullptr) {
+      const std::int64_t position = row(i).position, half = finish.rotary->half();
+      const float *const cosines = finish.rotary->cosines(position), *const sines = finish.rotary->sines(position);
+      if (finish.interleaved)
+        rotate_interleaved(x, cosines, sines, half);
+      else
+        kernels_.rotate(x, x + half, cosines, sines, half);
     }
+    std::fill(x + d, x + d_, 0.0f);  // the kernels read whole lanes
+    if (pairs_) kernels_.round(x, d_, out.rounded(i) + column);
   }
 
   // Where the newest key (below: value) of row i is in its page: in rows of all positions of a dimension, or of a pair of them.
@@ -409,15 +423,15 @@ class DecoderForward final : public Forward {
     rows_anew();
   }
 
-  // x += W · y, or x += norm(W · y)
-  void add_branch(const Matrix& w, Activations& y, const float* norm_weight) {
+  // x += scale · W · y, or scale · norm(W · y)
+  void add_branch(const Matrix& w, Activations& y, const float* norm_weight, float scale) {
     low_rank({&w}, y, m());
     const PhaseWork work{.columns = config_.hidden_size, .flops = 2 * w.columns};
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       multiply(w, y, rows, begin, end, projected_.row(rows.first) + begin, projected_.stride());
       if (norm_weight != nullptr) return;
       for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
-        kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
+        add_scaled(x_.row(i) + begin, projected_.row(i) + begin, end - begin, scale);
     });
     if (norm_weight == nullptr) return;
     const PhaseWork norms{.each = 1, .flops = 13 * config_.hidden_size};
@@ -425,9 +439,16 @@ class DecoderForward final : public Forward {
       for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
         float* const row = projected_.row(i);
         kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
-        kernels_.add(x_.row(i), row, config_.hidden_size);
+        add_scaled(x_.row(i), row, config_.hidden_size, scale);
       }
     });
+  }
+
+  // x += scale · y, in the place of y
+  void add_scaled(float* x, float* y, std::int64_t n, float scale) const {
+    if (scale != 1.0F)
+      for (std::int64_t j = 0; j < n; ++j) y[j] *= scale;
+    kernels_.add(x, y, n);
   }
 
   void gate_up(const LayerView& layer, model::Activation activation) {

@@ -84,9 +84,24 @@ class DecoderViewer {
           [&](std::string_view path, auto member, std::int64_t out, std::int64_t in, bool) {
             member(layer) = matrix(view, member(w), prefix + std::string(path), out, in);
           });
-      place(view, {&layer.q_proj, &layer.k_proj, &layer.v_proj});
+      const model::LayerSpec& spec = config_.spec(static_cast<std::int64_t>(i));
+      if (spec.fused_qkv) {
+        place(view, {&layer.qkv_proj});
+        const std::int64_t queries = config_.heads * config_.head_dim, keys = config_.kv_heads * config_.head_dim;
+        layer.q_proj = rows_of(layer.qkv_proj, 0, queries);
+        layer.k_proj = rows_of(layer.qkv_proj, queries, keys);
+        layer.v_proj = rows_of(layer.qkv_proj, queries + keys, keys);
+      } else {
+        place(view, {&layer.q_proj, &layer.k_proj, &layer.v_proj});
+      }
       place(view, {&layer.o_proj});
-      place(view, {&layer.gate_proj, &layer.up_proj});
+      if (spec.fused_gate_up) {
+        place(view, {&layer.gate_up_proj});
+        layer.gate_proj = rows_of(layer.gate_up_proj, 0, config_.intermediate_size);
+        layer.up_proj = rows_of(layer.gate_up_proj, config_.intermediate_size, config_.intermediate_size);
+      } else {
+        place(view, {&layer.gate_proj, &layer.up_proj});
+      }
       place(view, {&layer.down_proj});
     }
     return view;
@@ -127,6 +142,17 @@ class DecoderViewer {
                .bias = linear.bias.defined() ? vector(view, linear.bias, name + ".bias", rows) : nullptr};
     if (linear.lora.defined()) add_adapter(view, linear, name, out);
     view.bf16 = view.bf16 || out.bf16;
+    return out;
+  }
+
+  // Rows [first, first + count) of a fused map, which read the same A x.
+  static Matrix rows_of(const Matrix& map, std::int64_t first, std::int64_t count) {
+    Matrix out = map;
+    out.rows = count;
+    out.data = static_cast<const std::byte*>(map.data) + first * map.columns * (map.bf16 ? 2 : 4);
+    if (map.bias != nullptr) out.bias = map.bias + first;
+    if (map.lora_b != nullptr) out.lora_b = map.lora_b + first * map.rank;
+    if (map.row_scale != nullptr) out.row_scale = map.row_scale + first;
     return out;
   }
 

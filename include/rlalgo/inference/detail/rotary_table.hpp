@@ -3,8 +3,8 @@
 //
 //   angle = position · inv_i;  (x_i, x_{i+D/2}) ← (x_i cos − x_{i+D/2} sin, x_{i+D/2} cos + x_i sin)
 //
-// Dynamic RoPE scaling begins beyond max_position_embeddings, where the engine ends every sequence; the table is that
-// of shorter ones. The values are computed one by one (std::cos), so that an entry does not depend on how far the table
+// Dynamic RoPE scaling and the long factors of longrope begin beyond DecoderConfig::context_length(), where the engine ends
+// every sequence; the table is that of shorter ones. The values are computed one by one (std::cos), so that an entry does not depend on how far the table
 // reaches.
 #pragma once
 
@@ -48,5 +48,14 @@ class RotaryTable {
   std::int64_t positions_ = 0;
   std::vector<float> cos_, sin_;  // [positions, D/2]
 };
+
+// (x_2i, x_2i+1) by the i-th angle.
+inline void rotate_interleaved(float* x, const float* cosines, const float* sines, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    x[2 * i] = a * cosines[i] - b * sines[i];
+    x[2 * i + 1] = b * cosines[i] + a * sines[i];
+  }
+}
 
 }  // namespace rlalgo::inference::detail

@@ -146,7 +146,10 @@ class TensorForward final : public Forward {
     const PagedRows paged = lay_out(rows);
     operations_.begin(paged);
     std::vector<model::RopeTable> ropes;
-    for (const RotaryTable& table : rotary_) ropes.push_back(angles(table, rows));
+    for (std::size_t i = 0; i < rotary_.size(); ++i) {
+      ropes.push_back(angles(rotary_[i], rows));
+      ropes.back().interleaved = config_.ropes[i].interleaved;
+    }
     std::vector<std::int64_t> ids;
     ids.reserve(rows.size());
     for (const Row& row : rows) ids.push_back(row.token);
@@ -173,6 +176,7 @@ class TensorForward final : public Forward {
     const tensor::Tensor hidden = last_.index_select(0, on_device(wanted));
     const model::Linear head{w.lm_head.defined() ? w.lm_head : w.embedding, {}, w.lm_head_lora};
     logits_ = model::linear(hidden, head).to(at::Device(at::kCPU), at::kFloat).contiguous();
+    if (config_.logit_scale != 1.0) logits_.mul_(config_.logit_scale);
     return logits_.const_data_ptr<float>();
   }
 

@@ -32,8 +32,10 @@ RLALGO_INLINE RmsNormOutput AtenOperations::rms_norm(const Tensor& x, const Tens
   const Tensor wide = flat(x, weight).to(detail::accumulator_type(x.scalar_type()));  // [R, H]
   const Tensor scale = wide.square().mean(-1).add_(norm.epsilon).rsqrt_();            // [R]
   const Tensor unit = wide.mul(scale.unsqueeze(1));
-  if (norm.unit_offset)
-    return {unit.mul(weight.to(unit.scalar_type()).add(1.0)).to(x.scalar_type()).view(x.sizes()), scale};
+  if (norm.once()) {
+    const Tensor factor = weight.to(unit.scalar_type());
+    return {unit.mul(norm.unit_offset ? factor.add(1.0) : factor).to(x.scalar_type()).view(x.sizes()), scale};
+  }
   return {unit.to(x.scalar_type()).mul(weight).view(x.sizes()), scale};
 }
 
@@ -58,8 +60,10 @@ RLALGO_INLINE void AtenOperations::rotate(Tensor& x, const RopeTable& table, Rot
   const Tensor cosine = table.cosine.to(type).unsqueeze(1);  // [T, 1, D/2]
   const Tensor sine =
       rotation == Rotation::forward ? table.sine.to(type).unsqueeze(1) : table.sine.to(type).neg().unsqueeze(1);
-  const Tensor heads = x.view({tokens, -1, 2 * half});
-  Tensor first = heads.narrow(2, 0, half), second = heads.narrow(2, half, half);
+  const Tensor heads = x.view({tokens, -1, x.size(-1)}).narrow(2, 0, 2 * half);
+  const Tensor pairs = heads.unflatten(2, {half, 2});
+  Tensor first = table.interleaved ? pairs.select(3, 0) : heads.narrow(2, 0, half);
+  Tensor second = table.interleaved ? pairs.select(3, 1) : heads.narrow(2, half, half);
   const Tensor low = first.to(type), high = second.to(type);  // views where no conversion is due
   const Tensor turned = low.mul(cosine).sub_(high.mul(sine));
   second.copy_(high.mul(cosine).add_(low.mul(sine)));

@@ -49,7 +49,17 @@ class JsonFields {
   std::string where_;
 };
 
-[[nodiscard]] RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta);
+// What the rotation of a family may be beyond one of all elements of a head.
+struct RotationKind {
+  std::int64_t head_dim = 0;   // 0: partial rotations are refused
+  double partial = 1.0;        // share of a head that is rotated where config.json says nothing
+  bool longrope = false;       // with original_max_position_embeddings beside rope_parameters
+  double original_length = 0;  // … and where config.json does not say it
+  bool interleaved = false;
+};
+
+[[nodiscard]] RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta,
+                                    const RotationKind& kind = {});
 
 // A rotation for each kind of layers, as families with several kinds write them.
 struct RotationOfKind {
@@ -61,17 +71,55 @@ struct RotationOfKind {
 [[nodiscard]] std::vector<RopeConfig> parse_ropes_of_kinds(const JsonFields& fields, std::int64_t max_positions,
                                                            const std::vector<RotationOfKind>& kinds);
 
+inline std::vector<double> numbers_of(const JsonFields& inner, std::string_view key, std::size_t count) {
+  const Json* value = inner.find(key);
+  const auto usable = [](const Json& one) { return one.is_number() && one.get<double>() > 0; };
+  if (value == nullptr || !value->is_array() || value->size() != count ||
+      !std::all_of(value->begin(), value->end(), usable))
+    inner.wrong(key, value == nullptr ? Json(nullptr) : *value, std::to_string(count) + " positive numbers");
+  return value->get<std::vector<double>>();
+}
+
+// As Phi-3 writes it, "su" and "yarn" being older names.
+inline RopeConfig read_longrope(const JsonFields& fields, const JsonFields& inner, std::int64_t max_positions,
+                                const std::string& type, const RotationKind& kind, RopeConfig rope) {
+  if (type != "longrope" && type != "su" && type != "yarn")
+    core::raise(
+        "model", 12,
+        {.what = "unknown RoPE type", .found = type, .expected = "default or longrope", .where = inner.where()});
+  rope.kind = RopeConfig::Kind::longrope;
+  const auto half = static_cast<std::size_t>(rope.rotated(kind.head_dim) / 2);
+  rope.short_factor = numbers_of(inner, "short_factor", half);
+  rope.long_factor = numbers_of(inner, "long_factor", half);
+  const double original = fields.number("original_max_position_embeddings").value_or(kind.original_length);
+  if (!(original > 1)) fields.wrong("original_max_position_embeddings", Json(original), "more than 1");
+  rope.original_max_position_embeddings = original;
+  rope.factor = inner.number("factor").value_or(static_cast<double>(max_positions) / original);
+  rope.attention_factor =
+      inner.number("attention_factor")
+          .value_or(rope.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(rope.factor) / std::log(original)));
+  return rope;
+}
+
 // The rotation that an object of config.json describes.
 inline RopeConfig read_rotation(const JsonFields& fields, const JsonFields& inner, std::int64_t max_positions,
-                                double theta) {
+                                double theta, const RotationKind& kind_of = {}) {
   RopeConfig rope;
+  rope.interleaved = kind_of.interleaved;
   rope.theta = inner.number("rope_theta").value_or(theta);
   if (!(rope.theta > 0)) inner.wrong("rope_theta", Json(rope.theta), "a positive number");
   const std::string type = inner.text("rope_type").value_or(inner.text("type").value_or("default"));
-  if (const auto partial = inner.number("partial_rotary_factor"); partial && *partial != 1.0) {
-    inner.unsupported("partial_rotary_factor", Json(*partial), "1.0");
+  const double partial =
+      inner.number("partial_rotary_factor").value_or(fields.number("partial_rotary_factor").value_or(kind_of.partial));
+  if (partial != 1.0) {
+    if (kind_of.head_dim == 0) inner.unsupported("partial_rotary_factor", Json(partial), "1.0");
+    rope.width = static_cast<std::int64_t>(static_cast<double>(kind_of.head_dim) * partial);
+    if (!(partial > 0 && partial < 1) || rope.width < 2 || rope.width % 2 != 0)
+      inner.wrong("partial_rotary_factor", Json(partial),
+                  "a share of head_dim " + std::to_string(kind_of.head_dim) + " that is an even number");
   }
   if (type == "default") return rope;
+  if (kind_of.longrope) return read_longrope(fields, inner, max_positions, type, kind_of, std::move(rope));
   static constexpr std::pair<std::string_view, RopeConfig::Kind> kinds[] = {{"linear", RopeConfig::Kind::linear},
                                                                             {"dynamic", RopeConfig::Kind::dynamic},
                                                                             {"llama3", RopeConfig::Kind::llama3},
@@ -120,7 +168,8 @@ inline RopeConfig read_rotation(const JsonFields& fields, const JsonFields& inne
   return rope;
 }
 
-inline RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta) {
+inline RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_positions, double theta,
+                             const RotationKind& kind) {
   theta = fields.number("rope_theta").value_or(theta);
   const Json* parameters = fields.find("rope_parameters");
   const Json* scaling = parameters != nullptr ? parameters : fields.find("rope_scaling");
@@ -131,7 +180,7 @@ inline RopeConfig parse_rope(const JsonFields& fields, std::int64_t max_position
   const JsonFields inner(*scaling, fields.where() + ", " + key);
   for (const auto& [name, value] : scaling->items())
     if (value.is_object()) inner.unsupported(name, value, "one rotation for all layers, not one for each kind of them");
-  return read_rotation(fields, inner, max_positions, theta);
+  return read_rotation(fields, inner, max_positions, theta, kind);
 }
 
 inline std::vector<RopeConfig> parse_ropes_of_kinds(const JsonFields& fields, std::int64_t max_positions,

@@ -46,31 +46,36 @@ RLALGO_INLINE Tensor CpuOperations::rms_norm_backward(const Tensor& grad_y, cons
 RLALGO_INLINE void CpuOperations::rotate(Tensor& x, const RopeTable& table, Rotation rotation) const {
   const std::int64_t tokens = table.cosine.size(0), half = table.cosine.size(1);
   if (tokens == 0) return;
-  const std::int64_t heads = x.numel() / (tokens * 2 * half);
+  const std::int64_t width = x.size(-1), heads = x.numel() / (tokens * width);
   detail::dispatch_floating(x.scalar_type(), [&]<class T>(T) {
     using A = detail::Accumulator<T>;
     T* const data = x.mutable_data_ptr<T>();
     const float* const cosines = table.cosine.const_data_ptr<float>();
     const float* const sines = table.sine.const_data_ptr<float>();
     const A sign = rotation == Rotation::forward ? A(1) : A(-1);
+    const auto rotate_pair = [&](T& low, T& high, float c, float s) {
+      const A a = static_cast<A>(low), b = static_cast<A>(high), cosine = static_cast<A>(c),
+              sine = sign * static_cast<A>(s);
+      low = static_cast<T>(a * cosine - b * sine);
+      high = static_cast<T>(b * cosine + a * sine);
+    };
     const auto rotate_head = [&](T* low, const float* c, const float* s) {
+      if (table.interleaved) {
+        for (std::int64_t i = 0; i < half; ++i) rotate_pair(low[2 * i], low[2 * i + 1], c[i], s[i]);
+        return;
+      }
       T* const high = low + half;
 #if defined(__x86_64__)
       if constexpr (sizeof(T) <= sizeof(float)) {
         if (detail::has_lane_rows<T>()) return detail::lane_rows::rotate(low, high, c, s, sign, half);
       }
 #endif
-      for (std::int64_t i = 0; i < half; ++i) {
-        const A a = static_cast<A>(low[i]), b = static_cast<A>(high[i]);
-        const A cosine = static_cast<A>(c[i]), sine = sign * static_cast<A>(s[i]);
-        low[i] = static_cast<T>(a * cosine - b * sine);
-        high[i] = static_cast<T>(b * cosine + a * sine);
-      }
+      for (std::int64_t i = 0; i < half; ++i) rotate_pair(low[i], high[i], c[i], s[i]);
     };
-    tensor::on_stretches(tokens, detail::stretch_of(heads * 2 * half), [&](std::int64_t begin, std::int64_t end) {
+    tensor::on_stretches(tokens, detail::stretch_of(heads * width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t)
         for (std::int64_t h = 0; h < heads; ++h)
-          rotate_head(data + (t * heads + h) * 2 * half, cosines + t * half, sines + t * half);
+          rotate_head(data + (t * heads + h) * width, cosines + t * half, sines + t * half);
     });
   });
 }

@@ -59,8 +59,9 @@ A lane_sum(std::int64_t n, F&& f) {
       if constexpr (sizeof(T) <= sizeof(float)) {
         if (has_lane_rows<T>()) {
           scale[r] = scale_of(lane_rows::sum_of_squares(from, width));
-          return norm.unit_offset ? lane_rows::normalise<true>(from, w, scale[r], to, width)
-                                  : lane_rows::normalise<false>(from, w, scale[r], to, width);
+          if (norm.unit_offset) return lane_rows::normalise<true, true>(from, w, scale[r], to, width);
+          if (norm.rounded_once) return lane_rows::normalise<false, true>(from, w, scale[r], to, width);
+          return lane_rows::normalise<false, false>(from, w, scale[r], to, width);
         }
       }
 #endif
@@ -71,8 +72,8 @@ A lane_sum(std::int64_t n, F&& f) {
       scale[r] = s;
       for (std::int64_t j = 0; j < width; ++j) {
         const A unit = static_cast<A>(from[j]) * s;
-        to[j] = norm.unit_offset ? static_cast<T>(unit * (A(1) + static_cast<A>(w[j])))
-                                 : static_cast<T>(static_cast<T>(unit) * w[j]);
+        const A factor = static_cast<A>(w[j]) + (norm.unit_offset ? A(1) : A(0));
+        to[j] = norm.once() ? static_cast<T>(unit * factor) : static_cast<T>(static_cast<T>(unit) * w[j]);
       }
     };
     tensor::on_stretches(rows, stretch_of(width), [&](std::int64_t begin, std::int64_t end) {

@@ -78,9 +78,11 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
                             .front();
   // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
   const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
+  // Logits that are multiplied by c are those of temperature 1/c.
+  const double scale = config().logit_scale;
   const tensor::LogProbs out = tensor::log_prob_head(mixed ? tempered(hidden, tree, options.temperature) : hidden,
                                                      head(), index_tensor(tree.target, at::kCPU),
-                                                     {.temperature = mixed ? 1.0 : options.temperature,
+                                                     {.temperature = (mixed ? 1.0 : options.temperature) / scale,
                                                       .entropy = options.entropy,
                                                       .entropy_gradient = options.entropy_gradient,
                                                       .greedy = options.token_statistics,
@@ -118,7 +120,8 @@ RLALGO_INLINE std::vector<Tensor> Decoder::features(const TokenTree& tree, std::
 
 RLALGO_INLINE Tensor Decoder::logits(const TokenTree& tree) {
   const c10::NoGradGuard no_grad;
-  return tensor::mm(hidden_states(tree), head().t());
+  const Tensor out = tensor::mm(hidden_states(tree), head().t());
+  return config().logit_scale == 1.0 ? out : out.mul(config().logit_scale);
 }
 
 RLALGO_INLINE const Operations& Decoder::operations() const {
@@ -215,12 +218,13 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
 RLALGO_INLINE void Decoder::add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options,
                                            Scores& scores) {
   const c10::NoGradGuard no_grad;
-  if (options.token_statistics) scores.mean_logit = hidden.mv(tensor::mean_of_rows(head().detach()));
+  if (options.token_statistics)
+    scores.mean_logit = hidden.mv(tensor::mean_of_rows(head().detach())).mul_(config().logit_scale);
   if (options.collision)
-    scores.collision =
-        scores.log_prob.detach().mul(2.0).sub(tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
-                                                                    {.temperature = options.temperature / 2.0})
-                                                  .log_prob);
+    scores.collision = scores.log_prob.detach().mul(2.0).sub(
+        tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
+                              {.temperature = options.temperature / 2.0 / config().logit_scale})
+            .log_prob);
 }
 
 RLALGO_INLINE Tensor Decoder::index_tensor(const std::vector<std::int64_t>& values, at::Device device) {
@@ -326,7 +330,8 @@ RLALGO_INLINE std::vector<Tensor> Decoder::frequencies(const TokenTree& tree) co
   std::vector<Tensor> out = frequencies_;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const RopeConfig& rope = config().ropes[i];
-    if (rope.kind == RopeConfig::Kind::dynamic && static_cast<double>(length) > rope.original_max_position_embeddings)
+    const bool by_length = rope.kind == RopeConfig::Kind::dynamic || rope.kind == RopeConfig::Kind::longrope;
+    if (by_length && static_cast<double>(length) > rope.original_max_position_embeddings)
       out[i] = rope_frequencies(rope, config().head_dim, length);
   }
   return out;

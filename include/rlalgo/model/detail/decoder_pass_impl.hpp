@@ -63,7 +63,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
   const at::Device device = weights_.embedding.device();
   ropes_.clear();
   for (std::size_t i = 0; i < frequencies_.size(); ++i)
-    ropes_.push_back(rope_table(frequencies_[i], tree.positions, config_.ropes[i].attention_factor, device));
+    ropes_.push_back(rope_table(frequencies_[i], tree.positions, config_.ropes[i], device));
   const Tensor ids = tensor::from_values(tree.ids, at::TensorOptions().dtype(at::kLong).device(device));
   std::vector<Tensor> taps;
   auto wanted = depths_.begin();

@@ -25,6 +25,7 @@ struct FamilyDefaults {
   std::int64_t max_positions = 32768;
   bool tied = false;
   std::int64_t padding = -1;  // pad_token_id
+  double epsilon = 1e-6;      // rms_norm_eps
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
 };
@@ -45,7 +46,7 @@ inline void read_shape(const JsonFields& fields, const FamilyDefaults& defaults,
   if (c.heads % c.kv_heads != 0)
     fields.wrong("num_key_value_heads", Json(c.kv_heads), "a divisor of num_attention_heads");
   if (c.head_dim % 2 != 0) fields.wrong("head_dim", Json(c.head_dim), "an even number");
-  c.norm.epsilon = fields.number("rms_norm_eps").value_or(1e-6);
+  c.norm.epsilon = fields.number("rms_norm_eps").value_or(defaults.epsilon);
   c.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(defaults.tied);
   const std::string activation = fields.text(defaults.activation_key).value_or(std::string(defaults.activation));
   LayerSpec spec;
@@ -131,7 +132,7 @@ inline void describe_qwen3(const JsonFields& fields, DecoderConfig& c) {
   const bool bias = fields.boolean("attention_bias").value_or(false);
   each_spec(c, [&](LayerSpec& spec, std::int64_t) {
     spec.qkv_bias = spec.output_bias = bias;
-    spec.head_norm = true;
+    spec.head_norm = HeadNorm::each;
   });
   read_qwen_windows(fields, c);
 }
@@ -172,6 +173,7 @@ inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
              c);
   c.norm.unit_offset = true;
   c.embedding_scale = std::sqrt(static_cast<double>(c.hidden_size));
+  c.rounds_embedding_scale = true;
   c.ropes = parse_ropes_of_kinds(
       fields, c.max_position_embeddings,
       {{"full_attention", "rope_theta", 1000000.0}, {"sliding_attention", "rope_local_base_freq", 10000.0}});
@@ -182,7 +184,7 @@ inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
                   .attention_output = "post_attention_layernorm",
                   .mlp = "pre_feedforward_layernorm",
                   .mlp_output = "post_feedforward_layernorm"};
-    spec.head_norm = true;
+    spec.head_norm = HeadNorm::each;
     spec.qkv_bias = spec.output_bias = bias;
     if (scalar != c.head_dim) spec.score_scale = 1.0 / std::sqrt(static_cast<double>(scalar));
   });
@@ -197,6 +199,71 @@ inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
     fields.unsupported("use_bidirectional_attention", Json(true), "false: a token sees what is before it");
 }
 
+// Norms behind both branches and none before them; q and k are normalised with all their heads at once.
+inline void describe_olmo2(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.max_positions = 2048, .padding = 1, .epsilon = 1e-5}, c);
+  c.norm.rounded_once = true;
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.norms = {.attention = "",
+                  .attention_output = "post_attention_layernorm",
+                  .mlp = "",
+                  .mlp_output = "post_feedforward_layernorm"};
+    spec.head_norm = HeadNorm::all;
+    spec.qkv_bias = spec.output_bias = bias;
+  });
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+}
+
+// Phi-3, Phi-3.5, Phi-4 (mini): fused projections; a part of each head may be rotated; longrope.
+inline void describe_phi3(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.max_positions = 4096, .padding = 32000, .epsilon = 1e-5}, c);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0,
+                        {.head_dim = c.head_dim, .longrope = true, .original_length = 4096})};
+  const std::int64_t window = fields.find("sliding_window") == nullptr ? 0 : fields.positive("sliding_window");
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.fused_qkv = spec.fused_gate_up = true;
+    spec.window = window;
+  });
+  for (const char* key : {"resid_pdrop", "embd_pdrop"})
+    if (const auto dropout = fields.number(key); dropout && *dropout != 0)
+      fields.unsupported(key, Json(*dropout), "0, as only adapters have dropout here");
+}
+
+// GLM-4 (0414): norms around both branches, half of each head rotated in interleaved pairs, gate and up fused.
+inline void describe_glm4(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 2, .head_dim = 128, .max_positions = 131072, .padding = 151329, .epsilon = 1.5625e-7},
+             c);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0,
+                        {.head_dim = c.head_dim, .partial = 0.5, .interleaved = true})};
+  const bool bias = fields.boolean("attention_bias").value_or(true);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.norms = {.attention = "input_layernorm",
+                  .attention_output = "post_self_attn_layernorm",
+                  .mlp = "post_attention_layernorm",
+                  .mlp_output = "post_mlp_layernorm"};
+    spec.qkv_bias = bias;
+    spec.fused_gate_up = true;
+  });
+}
+
+// Granite 3: Llama with four multipliers.
+inline void describe_granite(const JsonFields& fields, DecoderConfig& c) {
+  describe_llama(fields, c);
+  const auto multiplier = [&](std::string_view key) {
+    const double value = fields.number(key).value_or(1.0);
+    if (!(value > 0)) fields.wrong(key, Json(value), "a positive number");
+    return value;
+  };
+  c.embedding_scale = multiplier("embedding_multiplier");
+  c.logit_scale = 1.0 / multiplier("logits_scaling");
+  const double residual = multiplier("residual_multiplier"), scores = multiplier("attention_multiplier");
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.residual_scale = residual;
+    spec.score_scale = scores;
+  });
+}
+
 struct Family {
   std::string_view model_type, architecture, who;
   void (*describe)(const JsonFields& fields, DecoderConfig& config);
@@ -209,6 +276,10 @@ inline constexpr Family families[] = {
     {"qwen3", "Qwen3ForCausalLM", "Qwen3, dense", describe_qwen3},
     {"smollm3", "SmolLM3ForCausalLM", "SmolLM3", describe_smollm3},
     {"gemma3_text", "Gemma3ForCausalLM", "Gemma 3, text", describe_gemma3},
+    {"olmo2", "Olmo2ForCausalLM", "OLMo 2", describe_olmo2},
+    {"phi3", "Phi3ForCausalLM", "Phi-3, Phi-3.5, Phi-4", describe_phi3},
+    {"glm4", "Glm4ForCausalLM", "GLM-4 0414", describe_glm4},
+    {"granite", "GraniteForCausalLM", "Granite 3", describe_granite},
 };
 
 }  // namespace rlalgo::model::detail

@@ -77,9 +77,6 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   for (const RopeConfig& rope : c.ropes)
     if (rope.kind == RopeConfig::Kind::dynamic && c.head_dim < 4)
       fields.wrong("head_dim", Json(c.head_dim), "4 or more with dynamic RoPE scaling");
-  if (const auto partial = fields.number("partial_rotary_factor"); partial && *partial != 1.0) {
-    fields.unsupported("partial_rotary_factor", Json(*partial), "1.0");
-  }
   // What transformers reads beyond the above, and what changes with it.
   if (const auto dropout = fields.number("attention_dropout"); dropout && *dropout != 0)
     fields.unsupported("attention_dropout", Json(*dropout), "0, as attention has no dropout here");

@@ -40,14 +40,14 @@ template <class T, bool unit_offset>
   return unit_offset ? _mm512_add_ps(weight, _mm512_set1_ps(1.0f)) : weight;
 }
 
-// y = round(x·scale)·w, or x·scale·(1 + w)
-template <bool unit_offset, class T>
+// y = round(x·scale)·w, or x·scale·w rounded once; w or 1 + w
+template <bool unit_offset, bool once, class T>
 [[RLALGO_LANES]] inline void normalise(const T* x, const T* w, float scale, T* y, std::int64_t n) {
   const __m512 s = _mm512_set1_ps(scale);
   for (std::int64_t j = 0; j < n; j += lanes::count) {
     const __mmask16 some = lanes::first(n - j);
     const __m512 wide = _mm512_mul_ps(lanes::load(x + j, some), s);
-    const __m512 unit = unit_offset ? wide : lanes::rounded<T>(wide);
+    const __m512 unit = once ? wide : lanes::rounded<T>(wide);
     lanes::store(y + j, some, _mm512_mul_ps(unit, norm_factor<T, unit_offset>(w + j, some)));
   }
 }

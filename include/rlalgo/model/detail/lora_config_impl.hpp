@@ -51,7 +51,7 @@ RLALGO_INLINE void check_saved_modules(const LoraConfig& c, const std::vector<st
       for (const std::string& module : modules_around(entry, path))
         if (module.ends_with(".self_attn"))
           refuse("modules_to_save names an attention as a whole, whose copy PEFT cannot run", entry,
-                 "name its parts: q_proj, k_proj, v_proj, o_proj");
+                 "name its parts: q_proj or o_proj, for example");
       if (!modules_around(entry, path).empty() && is_lora_target(c, path))
         refuse("modules_to_save names a module that gets the adapter as well", entry + ", the end of a part of " + path,
                "write whole names (mlp, not lp), or take the module out of target_modules");
@@ -134,21 +134,37 @@ RLALGO_INLINE bool is_lora_target(const LoraConfig& c, const std::string& path) 
                                c.layers_to_transform.end();
 }
 
+namespace detail {
+
+// The last components of paths, each once.
+inline std::string last_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> seen;
+  std::string out;
+  for (const std::string& path : paths) {
+    const std::string name = path.substr(path.rfind('.') + 1);
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+    seen.push_back(name);
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+}  // namespace detail
+
 RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const std::vector<std::string>& linears,
                                                     const std::vector<std::string>& modules, TargetCheck check) {
   const auto names_one = [](const std::vector<std::string>& paths, const std::string& entry) {
     return std::any_of(paths.begin(), paths.end(),
                        [&](const std::string& path) { return detail::ends_path(path, entry); });
   };
-  const auto missing = [](const std::string& key, const std::string& found) {
+  const auto missing = [&](const std::string& key, const std::string& found) {
     const bool saved = key == "modules_to_save";
     core::raise_usage("model", 23,
                       {.what = key + " names no module of the model",
                        .found = found,
                        .expected = saved ? "embed_tokens, lm_head, norm, mlp, or the end of another path "
                                            "like model.layers.0.self_attn.q_proj"
-                                         : "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, lm_head, or "
-                                           "a path like model.layers.0.self_attn.q_proj"});
+                                         : detail::last_names(linears) + ", or a path like " + linears.front()});
   };
   for (const std::string& entry : c.target_modules) {
     if (names_one(linears, entry)) continue;
