@@ -680,8 +680,8 @@ TEST_CASE("adapter keys become one description of an adapter") {
   CHECK(config.lora->r == 4);
   CHECK(config.lora->alpha == 16);
   CHECK(config.lora->dropout == 0.05);
-  CHECK(config.lora->target_modules.size() == 8);
-  CHECK(config.lora->target_modules[0] == "lm_head");
+  CHECK(config.lora->target_modules == std::vector<std::string>{"lm_head"});
+  CHECK(config.lora->every_linear);
   CHECK(config.lora->modules_to_save == std::vector<std::string>{"embed_tokens"});
   CHECK(config.lora->use_rslora);
   CHECK(config.lora->use_dora);

@@ -47,6 +47,17 @@ TEST_CASE("targets are names, ends of paths, patterns over whole paths, or all l
         3);
 }
 
+TEST_CASE("all linear maps of the layers are named beside the targets, whatever a family calls them") {
+  using Names = std::vector<std::string>;
+  const std::vector<std::string> fused = {"model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.gate_up_proj",
+                                          "model.layers.1.self_attn.qkv_proj", "lm_head"};
+  const auto named = model::with_every_linear({.target_modules = {"lm_head", "qkv_proj"}, .every_linear = true}, fused);
+  CHECK(named.target_modules == Names{"lm_head", "qkv_proj", "gate_up_proj"});
+  CHECK_FALSE(named.every_linear);
+  CHECK(model::with_every_linear({.every_linear = true}, linears).target_modules == Names{"q_proj", "up_proj"});
+  CHECK(model::with_every_linear({.target_modules = {"x"}}, linears).target_modules == Names{"x"});
+}
+
 TEST_CASE("a module to save is every module whose path ends with the entry, with what is in it, as in PEFT") {
   const auto saved = [](std::vector<std::string> entries, const std::string& path) {
     return model::is_saved_module({.modules_to_save = std::move(entries)}, path);

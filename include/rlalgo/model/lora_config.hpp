@@ -42,6 +42,7 @@ struct LoraConfig {
   double dropout = 0.0;
   std::vector<std::string> target_modules;
   std::string target_pattern;                // used when the list is empty
+  bool every_linear = false;                 // all linear maps of the layers, too: with_every_linear() names them
   std::vector<std::string> exclude_modules;  // as target_modules
   std::string exclude_pattern;               // a regular expression that covers a path; used when the list is empty
   std::vector<std::string> modules_to_save;  // trained whole, in copies of their own
@@ -53,6 +54,9 @@ struct LoraConfig {
   bool use_dora = false;    // a trained magnitude per output row
   LoraInit init = LoraInit::standard;
 };
+
+// `config` with the names of all linear maps but lm_head among its targets, where it asks for every one of them.
+[[nodiscard]] LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears);
 
 // Rank and scale of one module.
 struct LoraShape {

@@ -67,9 +67,7 @@ inline void read_targets(Reader& reader, model::LoraConfig& lora) {
   if (!lora.target_pattern.empty() && lora.target_pattern != "all-linear")
     lora.target_modules.push_back(std::exchange(lora.target_pattern, {}));
   lora.target_pattern.clear();
-  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
-    if (std::find(lora.target_modules.begin(), lora.target_modules.end(), name) == lora.target_modules.end())
-      lora.target_modules.emplace_back(name);
+  lora.every_linear = true;
 }
 
 // false counts as unset, as in axolotl.
@@ -134,8 +132,8 @@ inline void judge_adapter(Reader& reader, const RunConfig& config, const std::st
     if (!reader.given(key) && !config.lora_model_dir)
       reader.refuse(7,
                     {.what = std::string(key) + " is missing", .expected = std::string(key) + ": 16", .where = where});
-  if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora_model_dir &&
-      !reader.findings().refusals.distrusts("lora_target_modules"))
+  if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora->every_linear &&
+      !config.lora_model_dir && !reader.findings().refusals.distrusts("lora_target_modules"))
     reader.refuse(7, {.what = "adapter: lora names no modules",
                       .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
                       .where = where});

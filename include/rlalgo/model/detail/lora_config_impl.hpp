@@ -74,6 +74,34 @@ RLALGO_INLINE void raise_lora_setting(const std::string& name, const std::string
 
 }  // namespace detail
 
+namespace detail {
+
+// The last components of paths, each once.
+inline std::vector<std::string> last_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> out;
+  for (const std::string& path : paths) {
+    const std::string name = path.substr(path.rfind('.') + 1);
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  }
+  return out;
+}
+
+inline std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+}  // namespace detail
+
+RLALGO_INLINE LoraConfig with_every_linear(LoraConfig config, const std::vector<std::string>& linears) {
+  if (!std::exchange(config.every_linear, false)) return config;
+  std::vector<std::string>& names = config.target_modules;
+  for (const std::string& name : detail::last_names(linears))
+    if (name != "lm_head" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return config;
+}
+
 RLALGO_INLINE void check_lora(const LoraConfig& c) {
   const auto require = [](bool good, const char* name, const auto& found, const char* expected) {
     if (!good) detail::raise_lora_setting(name, std::to_string(found), expected);
@@ -134,23 +162,6 @@ RLALGO_INLINE bool is_lora_target(const LoraConfig& c, const std::string& path) 
                                c.layers_to_transform.end();
 }
 
-namespace detail {
-
-// The last components of paths, each once.
-inline std::string last_names(const std::vector<std::string>& paths) {
-  std::vector<std::string> seen;
-  std::string out;
-  for (const std::string& path : paths) {
-    const std::string name = path.substr(path.rfind('.') + 1);
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
-    seen.push_back(name);
-    out += (out.empty() ? "" : ", ") + name;
-  }
-  return out;
-}
-
-}  // namespace detail
-
 RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const std::vector<std::string>& linears,
                                                     const std::vector<std::string>& modules, TargetCheck check) {
   const auto names_one = [](const std::vector<std::string>& paths, const std::string& entry) {
@@ -159,12 +170,13 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
   };
   const auto missing = [&](const std::string& key, const std::string& found) {
     const bool saved = key == "modules_to_save";
-    core::raise_usage("model", 23,
-                      {.what = key + " names no module of the model",
-                       .found = found,
-                       .expected = saved ? "embed_tokens, lm_head, norm, mlp, or the end of another path "
-                                           "like model.layers.0.self_attn.q_proj"
-                                         : detail::last_names(linears) + ", or a path like " + linears.front()});
+    core::raise_usage(
+        "model", 23,
+        {.what = key + " names no module of the model",
+         .found = found,
+         .expected = saved ? "embed_tokens, lm_head, norm, mlp, or the end of another path "
+                             "like model.layers.0.self_attn.q_proj"
+                           : detail::listed(detail::last_names(linears)) + ", or a path like " + linears.front()});
   };
   for (const std::string& entry : c.target_modules) {
     if (names_one(linears, entry)) continue;
