@@ -37,7 +37,7 @@ config::RunConfig model_of(const InferenceOptions& options) {
   config::RunConfig run;
   run.base_model = name;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
-    run = config::load_run_config(name);
+    run = config::load_run_config(name, device_override(options.device));
     if (run.lora)
       run.lora_model_dir = run.output_dir;
     else

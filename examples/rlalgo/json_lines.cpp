@@ -216,6 +216,11 @@ void add_device_option(CLI::App& app, std::string& device) {
       ->capture_default_str();
 }
 
+std::vector<std::string> device_override(const std::string& device) {
+  if (device == "auto") return {};
+  return {"--device", device};
+}
+
 void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run) {
   const bool configured = !run.file.empty();
   if (device != "auto" || !configured) {

@@ -136,6 +136,8 @@ struct ModelOptions {
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_dtype_option(CLI::App& app, std::string& dtype);
 void add_device_option(CLI::App& app, std::string& device);
+// What `--device` says in the place of the file's `device`, so that the file's is not looked for first.
+std::vector<std::string> device_override(const std::string& device);
 // What the options say of the place and the dtype of the weights; auto leaves them to the configuration, and without one it
 // is a GPU where there is one, in bfloat16. Raises cli.7 where there is no such dtype, and what tensor/device.hpp raises.
 void choose_device(const std::string& device, const std::string& dtype, config::RunConfig& run);

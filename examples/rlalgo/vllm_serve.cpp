@@ -93,7 +93,7 @@ config::RunConfig model_of(const ServeOptions& options) {
     core::raise_usage("cli", 22, {.what = "`rlalgo vllm-serve` needs a model directory or a configuration file"});
   config::RunConfig run;
   run.base_model = options.model;
-  if (is_configuration(options.model)) run = config::load_run_config(options.model);
+  if (is_configuration(options.model)) run = config::load_run_config(options.model, device_override(options.device));
   choose_device(options.device, options.dtype, run);
   run.lora.reset();  // what is trained is loaded by the trainer
   return run;

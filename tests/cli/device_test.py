@@ -66,6 +66,16 @@ def without_a_driver_a_gpu_is_refused_and_auto_is_the_cpu(c):
 
 
 @case
+def the_option_is_in_the_place_of_the_files_device(c):
+    if has_driver():
+        raise NotRun("this machine has a driver")
+    dpo(c).expect(0)
+    (c.folder / "gpu.yaml").write_text(json.dumps({**DPO, "device": "cuda"}))
+    c.run("inference", "gpu.yaml", "--device", "cpu", stdin="1 + 1 =").expect(0)
+    c.run("inference", "gpu.yaml", stdin="1 + 1 =").expect(1, "[rlalgo.tensor.8]")
+
+
+@case
 def a_driver_that_does_not_fit_is_said_before_a_model_is_loaded(c):
     if has_driver():
         raise NotRun("this machine has a driver")

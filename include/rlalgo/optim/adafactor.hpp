@@ -66,7 +66,7 @@ class Adafactor {
     Tensor row, column;  // of a matrix
     Tensor square;       // of anything else
     Tensor exp_avg;      // with β₁
-    Tensor updates;      // [] float32: t
+    Tensor updates;      // [] float32 in host memory: t
   };
 
   void update(Entry& e, double learning_rate) const;

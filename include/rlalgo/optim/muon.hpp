@@ -67,7 +67,7 @@ class Muon {
     MasterWeight weight;
     Tensor buffer;               // of a matrix
     Tensor exp_avg, exp_avg_sq;  // of the others
-    Tensor updates;              // [] float32: t, of the others
+    Tensor updates;              // [] float32 in host memory: t, of the others
   };
 
   void move_matrix(Entry& e, double learning_rate) const;

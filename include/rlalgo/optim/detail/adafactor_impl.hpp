@@ -43,7 +43,7 @@ RLALGO_INLINE Adafactor::Adafactor(std::vector<model::Parameter> parameters, Ada
       e.square = master.new_zeros(master.sizes());
     }
     if (config_.beta1) e.exp_avg = master.new_zeros(master.sizes());
-    e.updates = master.new_zeros({}, master.options().dtype(c10::ScalarType::Float));
+    e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU));
     entries_.push_back(std::move(e));
   }
 }
@@ -70,7 +70,8 @@ RLALGO_INLINE void Adafactor::update(Entry& e, double learning_rate) const {
     e.square.mul_(beta).add_(u, 1.0 - beta);
     u = e.square.rsqrt().mul_(g);
   }
-  u.div_(std::max(1.0, detail::root_mean_square(u) / config_.clip_threshold)).mul_(rate);
+  const Tensor size = u.norm(2).div_(std::sqrt(static_cast<double>(u.numel())));  // stays on the device
+  u.div_(size.div_(config_.clip_threshold).clamp_min_(1.0)).mul_(rate);
   if (config_.beta1) u = e.exp_avg.mul_(*config_.beta1).add_(u, 1.0 - *config_.beta1);
   if (e.parameter.weight_decay && config_.weight_decay != 0.0) p.add_(p, -config_.weight_decay * rate);
   p.sub_(u);

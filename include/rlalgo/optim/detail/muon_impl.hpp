@@ -64,7 +64,7 @@ RLALGO_INLINE Muon::Muon(std::vector<model::Parameter> parameters, MuonConfig co
     } else {
       e.exp_avg = master.new_zeros(master.sizes());
       e.exp_avg_sq = master.new_zeros(master.sizes());
-      e.updates = master.new_zeros({}, master.options().dtype(c10::ScalarType::Float));
+      e.updates = master.new_zeros({}, at::TensorOptions().dtype(c10::ScalarType::Float).device(at::kCPU));
     }
     entries_.push_back(std::move(e));
   }
