@@ -474,7 +474,11 @@ TEST_CASE("maximum finds the largest element and anything that is not finite") {
     }
 }
 
-TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length") {
+namespace {
+double bent(double score, float cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
+}  // namespace
+
+TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length, capped or not") {
   for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t d : {8, 40, 64})
       for (const std::int64_t group : {1, 2, 3, 4, 7})
@@ -494,6 +498,7 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
           const std::vector<float> q = random(group * d, 5);
           std::vector<float> out(static_cast<std::size_t>(group * d)),
               scores(static_cast<std::size_t>(group * count * page_positions));
+          const float cap = length % 2 == 0 ? 1.3f : 0.0f;
           kernels->attention({.q = q.data(),
                               .ldq = d,
                               .group = group,
@@ -503,6 +508,7 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
                               .value_offset = d * page_positions * static_cast<std::int64_t>(sizeof(float)),
                               .length = length,
                               .scale = 0.7f,
+                              .cap = cap,
                               .scores = scores.data(),
                               .out = out.data(),
                               .ldo = d});
@@ -515,7 +521,7 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
                 score += static_cast<double>(q[static_cast<std::size_t>(h * d + j)]) *
                          floats(pages[static_cast<std::size_t>(t / page_positions)],
                                 0)[j * page_positions + t % page_positions];
-              p.push_back(std::exp(0.7 * score));
+              p.push_back(std::exp(bent(0.7 * score, cap)));
               total += p.back();
             }
             for (std::int64_t t = 0; t < length; ++t)
@@ -559,6 +565,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
             std::vector<std::uint16_t> q_bits(q.size());
             kernels->round(q.data(), group * d, q_bits.data());
             std::vector<float> scores(static_cast<std::size_t>(group * count * page_positions));
+            const float cap = first == 1 ? 1.3f : 0.0f;
             const auto attend = [&](std::int64_t head, std::int64_t heads) {
               std::vector<float> out(static_cast<std::size_t>(heads * d));
               kernels->attention_bf16({.q = nullptr,
@@ -571,6 +578,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
                                        .length = length,
                                        .first = first,
                                        .scale = 0.7f,
+                                       .cap = cap,
                                        .scores = scores.data(),
                                        .out = out.data(),
                                        .ldo = d,
@@ -586,7 +594,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
                 for (std::int64_t j = 0; j < d; ++j)
                   sum += static_cast<double>(rounded(q[static_cast<std::size_t>(h * d + j)])) *
                          rounded(k[static_cast<std::size_t>(t * d + j)]);
-                score.push_back(0.7 * sum);
+                score.push_back(bent(0.7 * sum, cap));
               }
               const double top = *std::max_element(score.begin(), score.end());
               double total = 0;

@@ -1,6 +1,7 @@
 #include <rlalgo/model/decoder_layer.hpp>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -39,11 +40,35 @@ struct Setup {
     tree.ids.assign(9, 0);
     layout = operations.lay_out(model::plan_attention(tree), at::kCPU);
     layout.scale = config.spec(0).score_scale;
+    layout.cap = config.spec(0).score_cap;
     rope =
         model::rope_table(model::rope_frequencies(config.ropes[0], config.head_dim), tree.positions, config.ropes[0]);
   }
   [[nodiscard]] model::LayerContext context() const { return {config, config.spec(0), operations, layout, &rope}; }
 };
+
+// Every token sees what the tree shows it, by a mask of all pairs.
+at::Tensor attention(const Setup& s, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto& c = s.config;
+  const auto& spec = c.spec(0);
+  const std::int64_t tokens = q.size(0);
+  auto hidden = at::ones({tokens, tokens}, at::kBool);
+  for (std::size_t segment = 0; segment < s.tree.segments.size(); ++segment)
+    for (auto of = static_cast<std::int64_t>(segment); of >= 0;
+         of = s.tree.segments[static_cast<std::size_t>(of)].parent)
+      for (std::int64_t i = s.tree.segments[segment].begin; i < s.tree.segments[segment].end; ++i)
+        for (std::int64_t j = s.tree.segments[static_cast<std::size_t>(of)].begin;
+             j < s.tree.segments[static_cast<std::size_t>(of)].end && j <= i; ++j)
+          hidden[i][j] = false;
+  const double scale = spec.score_scale != 0.0 ? spec.score_scale : 1.0 / std::sqrt(static_cast<double>(c.head_dim));
+  const auto heads = [&](const at::Tensor& x) {
+    return x.repeat_interleave(c.heads / x.size(1), 1).transpose(0, 1);  // [n, T, D]
+  };
+  auto scores = heads(q).matmul(heads(k).transpose(1, 2)) * scale;
+  if (spec.score_cap > 0) scores = at::tanh(scores / spec.score_cap) * spec.score_cap;
+  scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  return scores.softmax(-1).matmul(heads(v)).transpose(0, 1);
+}
 
 // The layer from differentiable ATen operations.
 at::Tensor reference(const Setup& s, const at::Tensor& x) {
@@ -77,9 +102,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   q = q.reshape({-1, c.heads, c.head_dim}), k = k.reshape({-1, c.kv_heads, c.head_dim});
   const auto v = qkv.narrow(1, queries + keys, keys).reshape({-1, c.kv_heads, c.head_dim});
   if (spec.head_norm == model::HeadNorm::each) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
-  // model::attention() divides scores by √D
-  const double stretch = spec.score_scale != 0.0 ? spec.score_scale * std::sqrt(static_cast<double>(c.head_dim)) : 1.0;
-  const auto attended = model::attention(rotate(q) * stretch, rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
+  const auto attended = attention(s, rotate(q), rotate(k), v).reshape({-1, queries});
   const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm) * spec.residual_scale;
   const auto u = norm(m, w.mlp_norm);
   const auto both = spec.fused_gate_up ? map(u, w.gate_up_proj) : at::cat({map(u, w.gate_proj), map(u, w.up_proj)}, 1);
@@ -93,7 +116,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
-  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text", "olmo2", "phi3", "glm4", "granite"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "glm4", "granite"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

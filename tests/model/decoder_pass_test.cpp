@@ -27,8 +27,9 @@ using rlalgo::support::raised_by;
 namespace {
 
 const std::vector<std::string> architectures = {
-    "llama",      "llama3_rope", "qwen2",     "qwen3", "mistral", "smollm3",       "qwen2_window", "llama_dynamic",
-    "qwen3_yarn", "gemma3",      "gemma3_v5", "olmo2", "phi3",    "phi3_longrope", "glm4",         "granite"};
+    "llama",        "llama3_rope",   "qwen2",         "qwen3",  "mistral",   "smollm3",
+    "qwen2_window", "llama_dynamic", "qwen3_yarn",    "gemma3", "gemma3_v5", "gemma2",
+    "olmo2",        "phi3",          "phi3_longrope", "glm4",   "granite"};
 
 std::unique_ptr<model::Decoder> golden(const std::string& name, at::ScalarType type) {
   return model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name, type);
@@ -112,6 +113,7 @@ std::vector<at::Tensor> hidden_states(const model::Decoder& policy, const model:
     const auto& spec = c.spec(static_cast<std::int64_t>(i));
     auto layout = ops.lay_out(model::plan_attention(tree, spec.window), at::kCPU);
     layout.scale = spec.score_scale;
+    layout.cap = spec.score_cap;
     const auto* rope = spec.rotary() ? &ropes[static_cast<std::size_t>(spec.rope)] : nullptr;
     out.push_back(
         model::layer_forward({c, spec, ops, layout, rope}, policy.weights().layers[i], out.back(), {}, nullptr));
@@ -260,7 +262,7 @@ TEST_CASE("the whole decoder runs on a device without memory: forward, head, bac
 
 TEST_CASE("features are the residual stream of the full pass, in the order that was asked for") {
   const auto tree = shared_tree();
-  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window", "gemma3"}) {
+  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window", "gemma3", "gemma2"}) {
     const auto policy = golden(name, at::kDouble);
     const std::int64_t n = policy->config().layers;
     const auto expected = hidden_states(*policy, tree);

@@ -96,7 +96,7 @@ TEST_CASE("Gemma 3: what would be computed otherwise is refused") {
     return error(json);
   };
   using support::lacks;
-  CHECK(lacks(with("final_logit_softcapping", 30.0), {"model.11", "final_logit_softcapping"}) == "");
+  CHECK(lacks(with("final_logit_softcapping", 0.0), {"model.9", "final_logit_softcapping"}) == "");
   CHECK(with("final_logit_softcapping", nullptr) == "nothing");
   CHECK(lacks(with("use_bidirectional_attention", true), {"model.11", "use_bidirectional_attention"}) == "");
   CHECK(lacks(with("hidden_activation", "gelu"), {"model.11", "hidden_activation"}) == "");
@@ -111,6 +111,22 @@ TEST_CASE("Gemma 3: what would be computed otherwise is refused") {
   images["model_type"] = "gemma3";
   images["architectures"] = {"Gemma3ForConditionalGeneration"};
   CHECK(lacks(error(images), {"model.10", "gemma3_text"}) == "");
+}
+
+TEST_CASE("Gemma 2: every other layer slides, scores and logits have caps unless they are null") {
+  Json json = support::small_config("gemma2");
+  const auto c = parse(json);
+  CHECK(c.spec(0).window == 5);
+  CHECK(c.spec(1).window == 0);
+  CHECK(c.spec(1).score_cap == 2.0);
+  CHECK(c.logit_cap == 3.0);
+  CHECK(c.spec(0).head_norm == model::HeadNorm::none);
+  json.erase("attn_logit_softcapping");
+  json["final_logit_softcapping"] = nullptr;
+  CHECK(parse(json).spec(0).score_cap == 50.0);
+  CHECK(parse(json).logit_cap == 0.0);
+  json["attn_logit_softcapping"] = -1.0;
+  CHECK(support::lacks(error(json), {"model.9", "attn_logit_softcapping"}) == "");
 }
 
 TEST_CASE("Phi-3: fused maps, part of a head rotated, longrope in its older spellings") {

@@ -32,7 +32,8 @@ inline model::Json small_config(const std::string& model_type) {
     for (const auto& [key, value] : {std::pair("embedding_multiplier", 3.0), std::pair("logits_scaling", 1.7),
                                      std::pair("residual_multiplier", 0.6), std::pair("attention_multiplier", 0.3)})
       json[key] = value;
-  if (model_type == "gemma3_text") {
+  if (model_type == "gemma2") json["attn_logit_softcapping"] = 2.0, json["final_logit_softcapping"] = 3.0;
+  if (model_type == "gemma3_text" || model_type == "gemma2") {
     json["query_pre_attn_scalar"] = 9;
     json["sliding_window"] = 5;
     json["sliding_window_pattern"] = 2;

@@ -23,7 +23,7 @@ struct Exact {
   at::Tensor value, log_sum, q, k, v;
 };
 Exact exact(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, const at::Tensor& grad,
-            const std::vector<AttentionPiece>& pieces) {
+            const std::vector<AttentionPiece>& pieces, double cap = 0.0) {
   const auto q = q_in.to(at::kDouble).requires_grad_(), k = k_in.to(at::kDouble).requires_grad_(),
              v = v_in.to(at::kDouble).requires_grad_();
   const auto seen = at::zeros({q.size(0), k.size(0)}, at::kBool);
@@ -38,6 +38,7 @@ Exact exact(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_
   const std::int64_t group = q.size(1) / k.size(1);
   const auto keys = k.repeat_interleave(group, 1), values = v.repeat_interleave(group, 1);
   auto scores = at::einsum("ihd,jhd->hij", {q, keys}) / std::sqrt(static_cast<double>(q.size(2)));
+  if (cap > 0) scores = at::tanh(scores / cap) * cap;
   scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   const auto value = at::einsum("hij,jhd->ihd", {scores.softmax(-1), values});
   const auto log_sum = scores.logsumexp(-1).t();
@@ -49,12 +50,12 @@ struct Found {
   at::Tensor value, log_sum, q, k, v;
 };
 Found ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& grad,
-           const std::vector<AttentionPiece>& pieces) {
+           const std::vector<AttentionPiece>& pieces, double cap = 0.0) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Found out{at::full_like(q, nan), at::full({q.size(0), q.size(1)}, nan, at::kFloat), at::full_like(q, nan),
             at::full_like(k, nan), at::full_like(v, nan)};
-  attend({q, k, v}, pieces, false, out.value, out.log_sum);
-  attend_backward(grad, {q, k, v}, out.value, out.log_sum, pieces, false, {out.q, out.k, out.v});
+  attend({q, k, v, 0.0, cap}, pieces, false, out.value, out.log_sum);
+  attend_backward(grad, {q, k, v, 0.0, cap}, out.value, out.log_sum, pieces, false, {out.q, out.k, out.v});
   return out;
 }
 
@@ -109,20 +110,22 @@ TEST_CASE("attention over pieces and its gradients are the formula's") {
       for (const auto& c : cases) {
         const auto q = at::randn({c.tokens, heads, width}).to(type), k = at::randn({c.tokens, shared, width}).to(type),
                    v = at::randn({c.tokens, shared, width}).to(type), grad = at::randn(q.sizes()).to(type);
-        const auto a = ours(q, k, v, grad, c.pieces);
-        const auto b = exact(q, k, v, grad, c.pieces);
-        INFO(c10::toString(type) << ", " << c.tokens << " tokens, " << heads << " heads of " << width << " on "
-                                 << shared);
-        CHECK(close(a.value, b.value, type));
-        CHECK(close(a.log_sum, b.log_sum, type));
-        // bfloat16: p and its derivative are rounded, and many of them are summed.
-        const auto apart = [&](const at::Tensor& x, const at::Tensor& y) {
-          return (x.to(at::kDouble) - y).norm().item<double>() / (1.0 + y.norm().item<double>());
-        };
-        const double most = type == at::kFloat ? 1e-5 : 1e-2;
-        CHECK(apart(a.q, b.q) <= most);
-        CHECK(apart(a.k, b.k) <= most);
-        CHECK(apart(a.v, b.v) <= most);
+        for (const double cap : {0.0, 1.3}) {
+          const auto a = ours(q, k, v, grad, c.pieces, cap);
+          const auto b = exact(q, k, v, grad, c.pieces, cap);
+          INFO(c10::toString(type) << ", " << c.tokens << " tokens, " << heads << " heads of " << width << " on "
+                                   << shared);
+          CHECK(close(a.value, b.value, type));
+          CHECK(close(a.log_sum, b.log_sum, type));
+          // bfloat16: p and its derivative are rounded, and many of them are summed.
+          const auto apart = [&](const at::Tensor& x, const at::Tensor& y) {
+            return (x.to(at::kDouble) - y).norm().item<double>() / (1.0 + y.norm().item<double>());
+          };
+          const double most = type == at::kFloat ? 1e-5 : 1e-2;
+          CHECK(apart(a.q, b.q) <= most);
+          CHECK(apart(a.k, b.k) <= most);
+          CHECK(apart(a.v, b.v) <= most);
+        }
       }
   }
 }

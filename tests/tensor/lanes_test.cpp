@@ -28,6 +28,9 @@ template <class T>
 [[RLALGO_LANES]] void round_in_place(float* x) {
   lanes::store(x, lanes::first(16), lanes::rounded<c10::BFloat16>(lanes::load(x, lanes::first(16))));
 }
+[[RLALGO_LANES]] void hyperbolic(float* x) {
+  lanes::store(x, lanes::first(16), lanes::tanh(lanes::load(x, lanes::first(16))));
+}
 [[RLALGO_LANES]] void exponential(float* x) {
   lanes::store(x, lanes::first(16), lanes::exp(lanes::load(x, lanes::first(16))));
 }
@@ -116,6 +119,26 @@ TEST_CASE("exp of sixteen lanes is within two units of the last place") {
   CHECK(edges[2] == 0.0f);
   CHECK(std::isnan(edges[3]));
   CHECK(edges[4] == 0.0f);
+}
+
+TEST_CASE("tanh of sixteen lanes is within six units of the last place, and ±1 far out") {
+  needs_lanes();
+  for (double exponent = -7.0; exponent < 3.0; exponent += 0.01) {
+    std::array<float, 16> x{}, out{};
+    for (std::size_t i = 0; i < 16; ++i)
+      out[i] = x[i] =
+          static_cast<float>((i % 2 == 0 ? 1 : -1) * std::pow(10.0, exponent) * (1 + 0.37 * static_cast<double>(i)));
+    hyperbolic(out.data());
+    for (std::size_t i = 0; i < 16; ++i) {
+      const double exact = std::tanh(static_cast<double>(x[i]));
+      REQUIRE(std::abs(out[i] - exact) <= 6 * 0x1.0p-23 * std::abs(exact));
+    }
+  }
+  std::array<float, 16> edges{0.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  hyperbolic(edges.data());
+  CHECK(edges[0] == 0.0f);
+  CHECK(edges[1] == Approx(1.0f));
+  CHECK(std::isnan(edges[2]));
 }
 
 TEST_CASE("sum and largest take all sixteen lanes") {

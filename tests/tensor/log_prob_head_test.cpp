@@ -19,9 +19,10 @@ struct Case {
 };
 
 // The same function by plain operations, logits in memory.
-LogProbs materialised(const Case& c, double temperature) {
+LogProbs materialised(const Case& c, double temperature, double cap = 0.0) {
   Tensor logits = c.hidden.matmul(c.weight.t());
   if (c.bias.defined()) logits = logits + c.bias;
+  if (cap > 0) logits = at::tanh(logits / cap) * cap;
   const Tensor log_p = (logits / temperature).log_softmax(-1);
   return {log_p.gather(1, c.targets.unsqueeze(1)).squeeze(1), -(log_p.exp() * log_p).sum(-1)};
 }
@@ -70,13 +71,15 @@ TEST_CASE("the log-prob head equals log-softmax and gather, values and gradients
   const bool entropy_gradient = GENERATE(false, true);
   const Case c = make_case(13, 5, 37, at::kDouble, bias);
   const double temperature = GENERATE(1.0, 0.7, 2.5);
-  const LogProbs expected = materialised(c, temperature);
+  const double cap = GENERATE(0.0, 1.4);
+  const LogProbs expected = materialised(c, temperature, cap);
   const auto expected_gradients = gradients(weigh(expected, entropy_gradient), c);
   for (const std::int64_t tile_vocabulary : {0, 1, 8, 36, 37, 1000})
     for (const std::int64_t tile_tokens : {0, 1, 5, 13, 1000})
       for (const std::int64_t cache_bytes : {0, 3000, 1 << 20}) {
         const LogProbs actual = log_prob_head(c.hidden, c.weight, c.targets,
                                               {.temperature = temperature,
+                                               .cap = cap,
                                                .entropy = true,
                                                .entropy_gradient = entropy_gradient,
                                                .tile_tokens = tile_tokens,

@@ -80,6 +80,7 @@ class AtenOperations : public Operations {
     std::int64_t offset = 0;
     bool merge = false;
     double scale = 0.0;  // of scores; 0 = 1/√D
+    double cap = 0.0;    // of scores; 0 = none
   };
 
   template <class F>
@@ -92,7 +93,8 @@ class AtenOperations : public Operations {
         tokens = {0, 0, layout.tensors[next], layout.tensors[next + 1], layout.tensors[next + 2]};
         next += 3;
       }
-      f(Piece{.queries = tokens, .keys = tokens, .batch = batch, .causal = true, .scale = layout.scale});
+      f(Piece{
+          .queries = tokens, .keys = tokens, .batch = batch, .causal = true, .scale = layout.scale, .cap = layout.cap});
     }
     for (const auto& c : layout.plan.cross)
       f(Piece{.queries = {c.query_begin, c.query_end - c.query_begin},
@@ -100,7 +102,8 @@ class AtenOperations : public Operations {
               .masked = c.masked,
               .offset = c.offset,
               .merge = true,
-              .scale = layout.scale});
+              .scale = layout.scale,
+              .cap = layout.cap});
   }
 
   [[nodiscard]] static Tensor select(const Tensor& x, const Tensor& index);
@@ -119,9 +122,10 @@ class AtenOperations : public Operations {
   // And back: [B, L, n, D].
   [[nodiscard]] static Tensor ungrouped(const Tensor& x, std::int64_t batch, std::int64_t heads, std::int64_t length);
 
-  // Scores [B·kv, g·M, K] of M queries from `first` on over the first K keys; −∞ where a query does not see a key.
+  // Scores [B·kv, g·M, K] of M queries from `first` on over the first K keys; −∞ where a query does not see a key. `slope`, where it
+  // is asked for, gets that of the cap, 1 − (s/C)².
   [[nodiscard]] static Tensor scores_of(const Piece& piece, const Tensor& q, const Tensor& k, std::int64_t first,
-                                        std::int64_t queries, double scale);
+                                        std::int64_t queries, double scale, Tensor* slope = nullptr);
 
   // f(first, count, keys): blocks of queries, and how many keys they can see.
   template <class F>

@@ -145,6 +145,15 @@ class Decoder : public Policy {
   // distribution at half the temperature: both are log-probs of the same targets.
   void add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options, Scores& scores);
 
+  [[nodiscard]] tensor::LogProbs score_targets(const Tensor& hidden, const TokenTree& tree,
+                                               const ScoreOptions& options);
+
+  // [N, V] of states [N, H], scaled and capped.
+  [[nodiscard]] Tensor logits_of(const Tensor& hidden) const;
+
+  // Mean logit of each row [N], without the logits of all rows at once.
+  [[nodiscard]] Tensor mean_logits(const Tensor& hidden) const;
+
   // States [N, H] whose products with the head are logits at each target's own temperature.
   [[nodiscard]] static Tensor tempered(const Tensor& hidden, const TokenTree& tree, double temperature);
 

@@ -47,6 +47,7 @@ struct DecoderConfig {
   double embedding_scale = 1.0;         // what the input embedding gives is multiplied by it …
   bool rounds_embedding_scale = false;  // … rounded to the embedding's dtype
   double logit_scale = 1.0;             // logits are multiplied by it
+  double logit_cap = 0.0;               // c: a logit l becomes c·tanh(l/c); 0 = it stays
   bool tied_embeddings = false;
   std::int64_t padding_id = -1;          // what this token feeds in trains no row of the input embedding; −1 = none
   std::vector<RopeConfig> ropes = {{}};  // the rotations that layers name

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,13 +59,14 @@ class DecoderPass {
  private:
   // `shared`: null, or where `tree` is a part of.
   [[nodiscard]] std::vector<Tensor> run(const TokenTree& tree, const SharedTree* shared, const Tensor& rows);
-  // What layers of equal attention share: their window, and what scores are multiplied by.
-  using AttentionKind = std::pair<std::int64_t, double>;
+  // What layers of equal attention share: their window, and scale and cap of scores.
+  using AttentionKind = std::tuple<std::int64_t, double, double>;
   // Before a layer of that kind.
   void lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared);
   [[nodiscard]] std::int64_t deepest() const { return depths_.back(); }
   [[nodiscard]] AttentionKind kind(std::int64_t layer) const {
-    return {config_.spec(layer).window, config_.spec(layer).score_scale};
+    const LayerSpec& spec = config_.spec(layer);
+    return {spec.window, spec.score_scale, spec.score_cap};
   }
   [[nodiscard]] const LayerWeights& layer(std::int64_t i) const { return weights_.layers[static_cast<std::size_t>(i)]; }
   [[nodiscard]] LayerContext context(std::int64_t i) const;

@@ -51,6 +51,7 @@ struct LayerSpec {
   bool mlp_bias = false;
   Activation activation = Activation::silu;
   double score_scale = 0.0;     // q·k is multiplied by it; 0 = 1/√D
+  double score_cap = 0.0;       // c: a score s becomes c·tanh(s/c); 0 = it stays
   double residual_scale = 1.0;  // what a branch gives is multiplied by it before it is added
   std::int64_t window = 0;      // a token sees itself and window − 1 tokens before it; 0 = all before it
   int rope = 0;  // number of its rotation in DecoderConfig::ropes; no_rope = queries and keys are not rotated

@@ -12,6 +12,7 @@
 //   gated           y = act(g)·u;   ∂u = ∂y·act(g),   ∂g = ∂y·u·act′(g);   layer_spec.hpp has the activations
 //                   act(x) = x·s with s = σ(2h(x)):   act′(x) = s(1 + x(1 − s)·2h′(x));   silu has h = x/2
 //   attention       o_t = Σ_{j visible to t} softmax_j(c·q_t·k_j) v_j,   ℓ_t = log Σ_j exp(c·q_t·k_j),   c of the layout, or 1/√D
+//                   with a cap C of the layout a score s becomes C·tanh(s/C) before the softmax (Gemma 2, arXiv 2408.00118)
 //                   head h of n reads key and value head h / (n/kv)
 //   attend_further  the same over more keys: o ← e^{ℓ − ℓ'} o + e^{ℓ_more − ℓ'} o_more,   ℓ' = log(e^ℓ + e^{ℓ_more})
 //   dropout         x_i · 0 with probability p, else x_i / (1 − p)
@@ -48,6 +49,7 @@ struct AttentionLayout {
   AttentionPlan plan;
   std::vector<Tensor> tensors = {};  // their meaning is the implementation's own
   double scale = 0.0;                // c, what q·k is multiplied by; 0 = 1/√D
+  double cap = 0.0;                  // C: a score s becomes C·tanh(s/C); 0 = it stays
 };
 
 struct AttentionOutput {

@@ -25,9 +25,9 @@ namespace rlalgo::model {
 
 class RingAttention {
  public:
-  // `plan`: that of the whole tree, whose tokens are shared as `split` says; `scale`: AttentionLayout::scale.
+  // `plan`: that of the whole tree, whose tokens are shared as `split` says; `scale`, `cap`: those of AttentionLayout.
   RingAttention(std::shared_ptr<ContextRing> ring, const Operations& operations, const AttentionPlan& plan,
-                const std::vector<TokenSpans>& split, at::Device device, double scale = 0.0);
+                const std::vector<TokenSpans>& split, at::Device device, double scale = 0.0, double cap = 0.0);
 
   [[nodiscard]] AttentionOutput forward(const Tensor& q, const Tensor& k, const Tensor& v) const;
   [[nodiscard]] AttentionGradient backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -2,6 +2,7 @@
 // and used while they lie in cache (Dao et al., arXiv 2205.14135), by the tiles with which products.hpp multiplies.
 //
 //   o_t = Σ_{j seen by t} softmax_j(c·q_t·k_j) v_j,   ℓ_t = log Σ_j exp(c·q_t·k_j),   c = 1/√D unless the operands say otherwise
+//   with a cap C the scores c·q_t·k_j become C·tanh(c·q_t·k_j/C) first, and s_tj is multiplied by the slope of that
 //   with p_tj = exp(c·q_t·k_j − ℓ_t) and s_tj = c·p_tj (∂o_t·v_j − ∂o_t·o_t)
 //   ∂q_t = Σ_j s_tj k_j,   ∂k_j = Σ_t s_tj q_t,   ∂v_j = Σ_t p_tj ∂o_t
 //
@@ -34,6 +35,7 @@ struct AttentionOperands {
   const Tensor& k;
   const Tensor& v;
   double scale = 0.0;  // c; 0 = 1/√D
+  double cap = 0.0;    // C; 0 = none
 };
 
 // Writes o and ℓ of the queries of all pieces. With `further` both already hold what other keys gave, and these are merged into them.

@@ -1,12 +1,12 @@
 // The log-prob head: log-probabilities (and entropies) of given tokens under a linear head, without the logits.
 //
-//   l_nv = (h_n·w_v + b_v)/T,   log_prob_n = l_{n,target_n} − log Σ_v exp l_nv,   entropy_n = −Σ_v p_nv log p_nv
+//   l_nv = (h_n·w_v + b_v)/T, or with a cap C of logits C·tanh((h_n·w_v + b_v)/C)/T;   log_prob_n = l_{n,target_n} − log Σ_v exp l_nv,   entropy_n = −Σ_v p_nv log p_nv
 //
 // Runs over tiles of tokens × vocabulary with an online log-sum-exp. Between forward and backward the logits of the
 // first H tokens lie in the memory of the weight's gradient, which backward returns and overwrites tile by tile; of the
 // others `cache_bytes` are kept and the rest is recomputed. (Where the gradient is added to one that is there, the logits of as many
 // tokens lie beside it.) Each tile is added to the gradients:
-//   ∂/∂l_nv = g_n (1[v = target_n] − p_nv) − e_n p_nv (log p_nv + entropy_n),   g, e = gradients of log_prob, entropy
+//   ∂/∂l_nv (times the slope 1 − (l_nv T/C)² of a cap) = g_n (1[v = target_n] − p_nv) − e_n p_nv (log p_nv + entropy_n),   g, e = gradients of log_prob, entropy
 // Beyond the gradients, never more than one tile plus the kept tiles is in memory, whatever N is.
 //
 // Shapes: hidden [N, H], weight [V, H], bias [V] or undefined, targets [N] int64; log_prob, entropy [N], nats.
@@ -36,6 +36,7 @@ namespace rlalgo::tensor {
 
 struct LogProbOptions {
   double temperature = 1.0;                           // > 0; logits are divided by it
+  double cap = 0.0;                                   // C; 0 = logits stay as they are
   bool entropy = false;                               // also return the entropy
   bool entropy_gradient = false;                      // … with graph (implies entropy)
   bool greedy = false;                                // also tell whether the target has the highest logit
@@ -108,7 +109,7 @@ class LogProbTiles {
 
   void forward_tiles(Tensor& out);
 
-  [[nodiscard]] bool whole_rows() const { return tile_vocabulary_ == vocabulary_; }
+  [[nodiscard]] bool whole_rows() const { return tile_vocabulary_ == vocabulary_ && options_.cap == 0.0; }
 
   // Takes the bytes of a tile from the budget; false when they are not there.
   bool spend(std::int64_t elements);
@@ -120,6 +121,9 @@ class LogProbTiles {
   [[nodiscard]] Tensor widen(const Tensor& x) const { return x.to(compute_); }
 
   void logits(Tensor tile, Range n, Range v, const Tensor& w) const;
+
+  // 1 − (l·T/C)² of a tile of log-probabilities, which are l − log_sum_.
+  [[nodiscard]] Tensor slope_of_cap(const Tensor& log_p, Range n) const;
 
   void log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v, const Tensor& w) const;
 

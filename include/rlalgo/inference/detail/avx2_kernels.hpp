@@ -141,7 +141,8 @@ template <int Heads, int Width>
 // Scores of one head become weights; what their sum is to be divided by, inverted.
 [[gnu::target("avx2,fma")]] inline float weigh(const AttentionArgs& a, float* scores) {
   std::fill_n(scores, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
-  return 1.0f / exp_sum(scores, maximum(scores, a.length).max, a.scale, scores, a.length);
+  const float scale = bend_scores(a, scores);
+  return 1.0f / exp_sum(scores, maximum(scores, a.length).max, scale, scores, a.length);
 }
 
 template <int Heads>

@@ -34,11 +34,12 @@ namespace rlalgo::inference::detail::avx512_bf16 {
   namespace lanes = tensor::lanes;
   const float lowest = -std::numeric_limits<float>::infinity();
   std::fill_n(scores, a.first, lowest);  // becomes a weight of 0
+  const float factor = bend_scores(a, scores);
   const std::int64_t all = padded(a.length);
   std::fill_n(scores + a.length, all - a.length, lowest);
   __m512 top = _mm512_set1_ps(lowest);
   for (std::int64_t t = 0; t < all; t += 16) top = _mm512_maskz_max_ps(0xFFFF, _mm512_loadu_ps(scores + t), top);
-  const __m512 shift = _mm512_set1_ps(lanes::largest(top)), scale = _mm512_set1_ps(a.scale);
+  const __m512 shift = _mm512_set1_ps(lanes::largest(top)), scale = _mm512_set1_ps(factor);
   auto* const out = reinterpret_cast<std::byte*>(scores);
   __m512 sum = _mm512_setzero_ps();
   for (std::int64_t t = 0; t < all; t += 16) {

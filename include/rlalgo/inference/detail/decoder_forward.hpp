@@ -124,10 +124,22 @@ class DecoderForward final : public Forward {
                 [&](PhaseRows of, std::int64_t begin, std::int64_t end, int) {
                   multiply(w, selected_, of, begin, end, logits_.data() + of.first * w.rows + begin, w.rows);
                 });
+    if (config_.logit_cap > 0.0) bend_logits(m);
     return logits_.data();
   }
 
  private:
+  // l ← c·tanh(l/c), of the first m rows
+  void bend_logits(std::int64_t m) {
+    const auto cap = static_cast<float>(config_.logit_cap);
+    const std::int64_t width = config_.vocab_size;
+    phases_.run(m, {.columns = width, .flops = 20}, [&](PhaseRows of, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = of.first; i < of.first + of.count; ++i)
+        for (float *l = logits_.data() + i * width + begin, *last = logits_.data() + i * width + end; l != last; ++l)
+          *l = cap * std::tanh(*l / cap);
+    });
+  }
+
   struct Scratch {
     std::vector<Activations::Line<float>> scores;
     std::vector<float> out;
@@ -411,6 +423,7 @@ class DecoderForward final : public Forward {
                    .length = row(i).position + 1 - pages * page_positions,
                    .first = hidden - pages * page_positions,
                    .scale = scale,
+                   .cap = static_cast<float>(spec.score_cap),
                    .scores = scratch.scores.data()->elements.data(),
                    .out = direct ? out : scratch.out.data(),
                    .ldo = d_,

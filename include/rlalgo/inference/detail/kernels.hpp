@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -34,7 +35,7 @@ struct LinearArgs {
 };
 
 // One query row against one kv head: `group` query heads share it.
-//   score[t] = scale · q·k_t for first ≤ t < length;  out = Σ_t softmax(score)_t · v_t
+//   score[t] = scale · q·k_t, capped, for first ≤ t < length;  out = Σ_t softmax(score)_t · v_t
 struct AttentionArgs {
   const float* q;  // [group, d], d a multiple of `lane`, row stride ldq
   std::int64_t ldq, group, d;
@@ -44,12 +45,21 @@ struct AttentionArgs {
   std::int64_t length;
   std::int64_t first;  // in the first page: positions before it are not seen
   float scale;
-  float* scores;  // scratch [group, ceil(length / page_positions) · page_positions]
-  float* out;     // [group, d], row stride ldo
+  float cap = 0.0F;  // a score s becomes cap·tanh(s / cap) before the softmax; 0 = it stays
+  float* scores;     // scratch [group, ceil(length / page_positions) · page_positions]
+  float* out;        // [group, d], row stride ldo
   std::int64_t ldo;
   const std::byte* next = nullptr;        // keys of the page that the next call reads first, to be fetched meanwhile
   const std::uint16_t* q_bf16 = nullptr;  // attention_bf16: q as Kernels::round rounds it, which is all it reads of q
 };
+
+// Bends the products of one head where there is a cap. What is left to multiply them by.
+[[nodiscard]] inline float bend_scores(const AttentionArgs& a, float* scores) {
+  if (!(a.cap > 0.0F)) return a.scale;
+  const float inner = a.scale / a.cap;
+  for (std::int64_t t = a.first; t < a.length; ++t) scores[t] = a.cap * std::tanh(scores[t] * inner);
+  return 1.0F;
+}
 
 // Bytes of the values of page p that are seen, in rows of one position or two.
 [[nodiscard]] inline std::int64_t bytes_of_values(const AttentionArgs& a, std::int64_t p, std::int64_t element) {

@@ -100,6 +100,7 @@ class PagedOperations final : public model::AtenOperations {
                                        .to(at::kFloat)
                                        .mul(scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(d)));
     tensor::Tensor scores = queries.matmul(keys).view({b, kv, group, m, s});
+    if (const double cap = config_.spec(layer_).score_cap; cap > 0.0) scores.div_(cap).tanh_().mul_(cap);
     scores.masked_fill_(hidden(run, s).view({b, 1, 1, m, s}), -std::numeric_limits<double>::infinity());
     const tensor::Tensor weights = scores.softmax(-1).view({b, kv, group * m, s});
     return weights.matmul(values)
@@ -177,6 +178,7 @@ class TensorForward final : public Forward {
     const model::Linear head{w.lm_head.defined() ? w.lm_head : w.embedding, {}, w.lm_head_lora};
     logits_ = model::linear(hidden, head).to(at::Device(at::kCPU), at::kFloat).contiguous();
     if (config_.logit_scale != 1.0) logits_.mul_(config_.logit_scale);
+    if (config_.logit_cap > 0.0) logits_.div_(config_.logit_cap).tanh_().mul_(config_.logit_cap);
     return logits_.const_data_ptr<float>();
   }
 

@@ -226,8 +226,13 @@ RLALGO_INLINE Tensor AtenOperations::ungrouped(const Tensor& x, std::int64_t bat
 }
 
 RLALGO_INLINE Tensor AtenOperations::scores_of(const Piece& piece, const Tensor& q, const Tensor& k, std::int64_t first,
-                                               std::int64_t queries, double scale) {
+                                               std::int64_t queries, double scale, Tensor* slope) {
   Tensor scores = q.bmm(k.transpose(1, 2)).mul_(scale);
+  if (piece.cap > 0.0) {
+    scores.div_(piece.cap).tanh_();
+    if (slope != nullptr) *slope = scores.mul(scores).neg_().add_(1.0);
+    scores.mul_(piece.cap);
+  }
   if (!piece.causal && !piece.masked) return scores;
   const Tensor all = tensor::ones({queries, k.size(1)}, q.options().dtype(at::kBool));
   const Tensor hidden = piece.causal ? all.triu(first + 1) : all.tril(first + piece.offset);  // [M, K]
@@ -268,12 +273,14 @@ RLALGO_INLINE AttentionGradient AtenOperations::piece_backward(const Piece& piec
     const auto block = [&](const Tensor& x) { return grouped(x.narrow(1, first, count).to(type).contiguous(), kv); };
     const Tensor seen_keys = all_keys.narrow(1, 0, keys), seen_values = all_values.narrow(1, 0, keys);
     const Tensor queries = block(q), g = block(grad);  // [B·kv, g·M, D]
-    Tensor powers = scores_of(piece, queries, seen_keys, first, count, scale)
-                        .sub_(block(log_sum.unsqueeze(-1)))
-                        .exp_();  // [B·kv, g·M, K]
+    Tensor slope;
+    const Tensor powers = scores_of(piece, queries, seen_keys, first, count, scale, &slope)
+                              .sub_(block(log_sum.unsqueeze(-1)))
+                              .exp_();  // [B·kv, g·M, K]
     grad_v.narrow(1, 0, keys).baddbmm_(powers.transpose(1, 2), g);
     const Tensor grad_scores =
         g.bmm(seen_values.transpose(1, 2)).sub_(block(along.unsqueeze(-1))).mul_(powers).mul_(scale);
+    if (slope.defined()) grad_scores.mul_(slope);
     grad_q.narrow(1, first, count).copy_(ungrouped(grad_scores.bmm(seen_keys), batch, heads, count));
     grad_k.narrow(1, 0, keys).baddbmm_(grad_scores.transpose(1, 2), queries);
   });

@@ -215,7 +215,7 @@ inline void merge_cross_pieces(const Tensor& q, const Tensor& k, const Tensor& v
                                AttentionOutput& out) {
   const AttentionPlan& plan = layout.plan;
   if (tensor::has_attention(q.scalar_type()))
-    return tensor::attend({q, k, v, layout.scale}, cross_pieces(plan), true, out.value, out.log_sum);
+    return tensor::attend({q, k, v, layout.scale, layout.cap}, cross_pieces(plan), true, out.value, out.log_sum);
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
@@ -232,8 +232,8 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
                                 const AttentionOutput& out, const AttentionLayout& layout, AttentionGradient& sum) {
   const AttentionPlan& plan = layout.plan;
   if (tensor::has_attention(q.scalar_type()))
-    return tensor::attend_backward(grad, {q, k, v, layout.scale}, out.value, out.log_sum, cross_pieces(plan), true,
-                                   {sum.q, sum.k, sum.v});
+    return tensor::attend_backward(grad, {q, k, v, layout.scale, layout.cap}, out.value, out.log_sum,
+                                   cross_pieces(plan), true, {sum.q, sum.k, sum.v});
   const HeadShape s = head_shape(q, k);
   for (const auto& c : plan.cross) {
     const std::int64_t queries = c.query_end - c.query_begin, keys = c.key_end - c.key_begin;
@@ -257,7 +257,7 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
   AttentionOutput out{tensor::empty_like(q),
                       tensor::empty({plan.tokens, s.heads}, q.options().dtype(accumulator_type(q.scalar_type())))};
   if (tensor::has_attention(q.scalar_type())) {
-    tensor::attend({q, k, v, layout.scale}, all_pieces(plan), false, out.value, out.log_sum);
+    tensor::attend({q, k, v, layout.scale, layout.cap}, all_pieces(plan), false, out.value, out.log_sum);
     return out;
   }
   for (const auto& own : plan.own) {
@@ -281,7 +281,7 @@ inline void add_cross_gradients(const Tensor& grad, const Tensor& q, const Tenso
   const HeadShape s = head_shape(q, k);
   AttentionGradient result{tensor::empty_like(q), tensor::empty_like(k), tensor::empty_like(v)};
   if (tensor::has_attention(q.scalar_type())) {
-    tensor::attend_backward(grad, {q, k, v, layout.scale}, out.value, out.log_sum, all_pieces(plan), false,
+    tensor::attend_backward(grad, {q, k, v, layout.scale, layout.cap}, out.value, out.log_sum, all_pieces(plan), false,
                             {result.q, result.k, result.v});
     return result;
   }

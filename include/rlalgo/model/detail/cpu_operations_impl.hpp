@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rlalgo/core/compiled.hpp>
+#include <rlalgo/model/aten_operations.hpp>
 #include <rlalgo/model/cpu_operations.hpp>
 #include <rlalgo/model/detail/cpu_attention.hpp>
 #include <rlalgo/model/detail/cpu_rms_norm.hpp>
@@ -121,25 +122,52 @@ RLALGO_INLINE void CpuOperations::gated_backward(Activation act, const Tensor& g
   detail::gated_backward(act, grad, gate, up);
 }
 
+namespace detail {
+
+// ATen's blocked attention knows no cap of scores; AtenOperations compute it piece by piece where we have no kernels.
+[[nodiscard]] inline bool lacks_cap(const Tensor& q, const AttentionLayout& layout) {
+  return layout.cap > 0.0 && !tensor::has_attention(q.scalar_type());
+}
+
+[[nodiscard]] inline const AtenOperations& capped() {
+  static const AtenOperations operations;
+  return operations;
+}
+
+[[nodiscard]] inline AttentionLayout laid_out(const AttentionLayout& layout) {
+  AttentionLayout out = capped().lay_out(layout.plan, at::kCPU);
+  out.scale = layout.scale;
+  out.cap = layout.cap;
+  return out;
+}
+
+}  // namespace detail
+
 RLALGO_INLINE AttentionOutput CpuOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        const AttentionLayout& layout) const {
+  if (detail::lacks_cap(q, layout)) return detail::capped().attention(q, k, v, detail::laid_out(layout));
   return detail::attention_forward(q, k, v, layout);
 }
 
 RLALGO_INLINE AttentionGradient CpuOperations::attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                                   const Tensor& v, const AttentionOutput& out,
                                                                   const AttentionLayout& layout) const {
+  if (detail::lacks_cap(q, layout))
+    return detail::capped().attention_backward(grad, q, k, v, out, detail::laid_out(layout));
   return detail::attention_backward(grad, q, k, v, out, layout);
 }
 
 RLALGO_INLINE void CpuOperations::attend_further(const Tensor& q, const Tensor& k, const Tensor& v,
                                                  const AttentionLayout& layout, AttentionOutput& out) const {
+  if (detail::lacks_cap(q, layout)) return detail::capped().attend_further(q, k, v, detail::laid_out(layout), out);
   detail::merge_cross_pieces(q, k, v, layout, out);
 }
 
 RLALGO_INLINE void CpuOperations::attend_further_backward(const Tensor& grad, const Tensor& q, const Tensor& k,
                                                           const Tensor& v, const AttentionOutput& out,
                                                           const AttentionLayout& layout, AttentionGradient& sum) const {
+  if (detail::lacks_cap(q, layout))
+    return detail::capped().attend_further_backward(grad, q, k, v, out, detail::laid_out(layout), sum);
   detail::add_cross_gradients(grad, q, k, v, out, layout, sum);
 }
 

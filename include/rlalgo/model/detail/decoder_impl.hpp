@@ -76,20 +76,40 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
                                    .draw = options.draw,
                                    .shared = shared})
                             .front();
-  // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
-  const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
-  // Logits that are multiplied by c are those of temperature 1/c.
-  const double scale = config().logit_scale;
-  const tensor::LogProbs out = tensor::log_prob_head(mixed ? tempered(hidden, tree, options.temperature) : hidden,
-                                                     head(), index_tensor(tree.target, at::kCPU),
-                                                     {.temperature = (mixed ? 1.0 : options.temperature) / scale,
-                                                      .entropy = options.entropy,
-                                                      .entropy_gradient = options.entropy_gradient,
-                                                      .greedy = options.token_statistics,
-                                                      .adds_weight_gradient = true});
+  const tensor::LogProbs out = score_targets(hidden, tree, options);
   Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
   add_statistics(hidden.detach(), tree, options, scores);
   return scores;
+}
+
+RLALGO_INLINE tensor::LogProbs Decoder::score_targets(const Tensor& hidden, const TokenTree& tree,
+                                                      const ScoreOptions& options) {
+  tensor::LogProbOptions head_options{.temperature = options.temperature / config().logit_scale,
+                                      .cap = config().logit_cap,
+                                      .entropy = options.entropy,
+                                      .entropy_gradient = options.entropy_gradient,
+                                      .greedy = options.token_statistics,
+                                      .adds_weight_gradient = true};
+  const Tensor target = index_tensor(tree.target, at::kCPU);
+  const bool mixed = tree.untempered > 0 && options.temperature != 1.0;
+  if (!mixed) return tensor::log_prob_head(hidden, head(), target, head_options);
+  if (config().logit_cap == 0.0) {
+    // l/T = (h/T)·w: temperatures that differ between targets divide the states instead of the logits.
+    head_options.temperature = 1.0 / config().logit_scale;
+    return tensor::log_prob_head(tempered(hidden, tree, options.temperature), head(), target, head_options);
+  }
+  // A cap bends logits before the temperature divides them.
+  const std::int64_t all = hidden.size(0), last = static_cast<std::int64_t>(tree.untempered);
+  const auto part = [&](std::int64_t begin, std::int64_t count, double temperature) {
+    head_options.temperature = temperature / config().logit_scale;
+    return tensor::log_prob_head(hidden.narrow(0, begin, count), head(), target.narrow(0, begin, count), head_options);
+  };
+  const tensor::LogProbs first = part(0, all - last, options.temperature), second = part(all - last, last, 1.0);
+  const auto joined = [](const Tensor& a, const Tensor& b) {
+    return a.defined() ? tensor::concatenate({a, b}, 0) : Tensor();
+  };
+  return {joined(first.log_prob, second.log_prob), joined(first.entropy, second.entropy),
+          joined(first.greedy, second.greedy)};
 }
 
 RLALGO_INLINE Tensor Decoder::tempered(const Tensor& hidden, const TokenTree& tree, double temperature) {
@@ -118,10 +138,16 @@ RLALGO_INLINE std::vector<Tensor> Decoder::features(const TokenTree& tree, std::
   return out;
 }
 
+RLALGO_INLINE Tensor Decoder::logits_of(const Tensor& hidden) const {
+  Tensor out = tensor::mm(hidden, head().t());
+  if (config().logit_scale != 1.0) out = out.mul(config().logit_scale);
+  if (config().logit_cap > 0.0) out = out.div(config().logit_cap).tanh_().mul_(config().logit_cap);
+  return out;
+}
+
 RLALGO_INLINE Tensor Decoder::logits(const TokenTree& tree) {
   const c10::NoGradGuard no_grad;
-  const Tensor out = tensor::mm(hidden_states(tree), head().t());
-  return config().logit_scale == 1.0 ? out : out.mul(config().logit_scale);
+  return logits_of(hidden_states(tree));
 }
 
 RLALGO_INLINE const Operations& Decoder::operations() const {
@@ -215,15 +241,28 @@ RLALGO_INLINE std::unique_ptr<Decoder> Decoder::frozen_copy() const {
   return out;
 }
 
+RLALGO_INLINE Tensor Decoder::mean_logits(const Tensor& hidden) const {
+  if (config().logit_cap == 0.0) {
+    const Tensor mean = hidden.mv(tensor::mean_of_rows(head().detach()));
+    return config().logit_scale == 1.0 ? mean : mean.mul(config().logit_scale);
+  }
+  std::vector<Tensor> parts;
+  constexpr std::int64_t elements = std::int64_t{1} << 24;
+  const std::int64_t rows = std::max<std::int64_t>(1, elements / config().vocab_size);
+  for (std::int64_t begin = 0; begin < hidden.size(0); begin += rows)
+    parts.push_back(logits_of(hidden.narrow(0, begin, std::min(rows, hidden.size(0) - begin))).mean(-1));
+  return parts.empty() ? hidden.new_empty({0}) : tensor::concatenate(parts, 0);
+}
+
 RLALGO_INLINE void Decoder::add_statistics(const Tensor& hidden, const TokenTree& tree, const ScoreOptions& options,
                                            Scores& scores) {
   const c10::NoGradGuard no_grad;
-  if (options.token_statistics)
-    scores.mean_logit = hidden.mv(tensor::mean_of_rows(head().detach())).mul_(config().logit_scale);
+  if (options.token_statistics) scores.mean_logit = mean_logits(hidden);
   if (options.collision)
     scores.collision = scores.log_prob.detach().mul(2.0).sub(
-        tensor::log_prob_head(hidden, head(), index_tensor(tree.target, at::kCPU),
-                              {.temperature = options.temperature / 2.0 / config().logit_scale})
+        tensor::log_prob_head(
+            hidden, head(), index_tensor(tree.target, at::kCPU),
+            {.temperature = options.temperature / 2.0 / config().logit_scale, .cap = config().logit_cap})
             .log_prob);
 }
 

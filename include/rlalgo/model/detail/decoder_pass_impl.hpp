@@ -46,15 +46,17 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::forward(const SharedTree& tree, s
 RLALGO_INLINE void DecoderPass::lay_out(AttentionKind kind, const TokenTree& tree, const SharedTree* shared) {
   const at::Device device = weights_.embedding.device();
   const Operations& ops = *settings_.operations;
-  const auto [window, scale] = kind;
+  const auto [window, scale, cap] = kind;
   if (layouts_.contains(kind)) return;
   if (shared == nullptr) {
-    layouts_.emplace(kind, ops.lay_out(plan_attention(tree, window), device)).first->second.scale = scale;
+    AttentionLayout& layout = layouts_.emplace(kind, ops.lay_out(plan_attention(tree, window), device)).first->second;
+    layout.scale = scale;
+    layout.cap = cap;
     return;
   }
   layouts_.emplace(kind, AttentionLayout());
-  rings_.emplace(
-      kind, RingAttention(shared->ring, ops, plan_attention(*shared->whole, window), shared->split, device, scale));
+  rings_.emplace(kind, RingAttention(shared->ring, ops, plan_attention(*shared->whole, window), shared->split, device,
+                                     scale, cap));
 }
 
 RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const SharedTree* shared,

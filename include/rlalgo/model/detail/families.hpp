@@ -159,13 +159,13 @@ inline void describe_smollm3(const JsonFields& fields, DecoderConfig& c) {
       [](const LayerSpec& spec, std::int64_t) { return !spec.rotary(); }, c);
 }
 
-// Gemma 3, text (arXiv 2503.19786): norms with a unit offset around both branches, a gate of gelu, scaled embeddings, scores
-// scaled by query_pre_attn_scalar^(−½); five layers of six slide and have a rotation of their own.
-inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
+// Of Gemma 2 and 3: norms with a unit offset around both branches, a gate of gelu, scaled embeddings, scores scaled by
+// query_pre_attn_scalar^(−½).
+inline void read_gemma(const JsonFields& fields, std::int64_t max_positions, DecoderConfig& c) {
   read_shape(fields,
              {.kv_heads = 4,
               .head_dim = 256,
-              .max_positions = 131072,
+              .max_positions = max_positions,
               .tied = true,
               .padding = 0,
               .activation_key = "hidden_activation",
@@ -174,9 +174,6 @@ inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
   c.norm.unit_offset = true;
   c.embedding_scale = std::sqrt(static_cast<double>(c.hidden_size));
   c.rounds_embedding_scale = true;
-  c.ropes = parse_ropes_of_kinds(
-      fields, c.max_position_embeddings,
-      {{"full_attention", "rope_theta", 1000000.0}, {"sliding_attention", "rope_local_base_freq", 10000.0}});
   const bool bias = fields.boolean("attention_bias").value_or(false);
   const std::int64_t scalar = fields.positive("query_pre_attn_scalar", 256);
   each_spec(c, [&](LayerSpec& spec, std::int64_t) {
@@ -184,19 +181,47 @@ inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
                   .attention_output = "post_attention_layernorm",
                   .mlp = "pre_feedforward_layernorm",
                   .mlp_output = "post_feedforward_layernorm"};
-    spec.head_norm = HeadNorm::each;
     spec.qkv_bias = spec.output_bias = bias;
     if (scalar != c.head_dim) spec.score_scale = 1.0 / std::sqrt(static_cast<double>(scalar));
   });
+  if (fields.boolean("use_bidirectional_attention").value_or(false))
+    fields.unsupported("use_bidirectional_attention", Json(true), "false: a token sees what is before it");
+}
+
+// 0 where config.json says null.
+[[nodiscard]] inline double read_cap(const JsonFields& fields, std::string_view key, double fallback) {
+  const double cap = fields.has_null(key) ? 0.0 : fields.number(key).value_or(fallback);
+  if (cap < 0 || (cap == 0 && fields.find(key) != nullptr)) fields.wrong(key, Json(cap), "a positive number, or null");
+  return cap;
+}
+
+// Gemma 2 (arXiv 2408.00118): every other layer slides; scores and logits are capped.
+inline void describe_gemma2(const JsonFields& fields, DecoderConfig& c) {
+  read_gemma(fields, 8192, c);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  const std::int64_t window = fields.positive("sliding_window", 4096);
+  read_windows(
+      fields, window, true, [](const LayerSpec&, std::int64_t layer) { return layer % 2 == 0; }, c);
+  const double cap = read_cap(fields, "attn_logit_softcapping", 50.0);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) { spec.score_cap = cap; });
+  c.logit_cap = read_cap(fields, "final_logit_softcapping", 30.0);
+}
+
+// Gemma 3, text (arXiv 2503.19786): heads of q and k are normalised; five layers of six slide and have a rotation of their own.
+inline void describe_gemma3(const JsonFields& fields, DecoderConfig& c) {
+  read_gemma(fields, 131072, c);
+  c.ropes = parse_ropes_of_kinds(
+      fields, c.max_position_embeddings,
+      {{"full_attention", "rope_theta", 1000000.0}, {"sliding_attention", "rope_local_base_freq", 10000.0}});
   const std::int64_t pattern = fields.positive("sliding_window_pattern", 6);
   const std::int64_t window = fields.positive("sliding_window", 4096);
   read_windows(
       fields, window, true, [&](const LayerSpec&, std::int64_t layer) { return (layer + 1) % pattern != 0; }, c);
-  each_spec(c, [](LayerSpec& spec, std::int64_t) { spec.rope = spec.window > 0 ? 1 : 0; });
-  if (const auto cap = fields.number("final_logit_softcapping"))
-    fields.unsupported("final_logit_softcapping", Json(*cap), "null");
-  if (fields.boolean("use_bidirectional_attention").value_or(false))
-    fields.unsupported("use_bidirectional_attention", Json(true), "false: a token sees what is before it");
+  each_spec(c, [](LayerSpec& spec, std::int64_t) {
+    spec.head_norm = HeadNorm::each;
+    spec.rope = spec.window > 0 ? 1 : 0;
+  });
+  c.logit_cap = read_cap(fields, "final_logit_softcapping", 0.0);
 }
 
 // Norms behind both branches and none before them; q and k are normalised with all their heads at once.
@@ -275,6 +300,7 @@ inline constexpr Family families[] = {
     {"qwen2", "Qwen2ForCausalLM", "Qwen2 and Qwen2.5", describe_qwen2},
     {"qwen3", "Qwen3ForCausalLM", "Qwen3, dense", describe_qwen3},
     {"smollm3", "SmolLM3ForCausalLM", "SmolLM3", describe_smollm3},
+    {"gemma2", "Gemma2ForCausalLM", "Gemma 2", describe_gemma2},
     {"gemma3_text", "Gemma3ForCausalLM", "Gemma 3, text", describe_gemma3},
     {"olmo2", "Olmo2ForCausalLM", "OLMo 2", describe_olmo2},
     {"phi3", "Phi3ForCausalLM", "Phi-3, Phi-3.5, Phi-4", describe_phi3},

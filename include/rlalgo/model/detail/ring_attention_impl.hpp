@@ -20,13 +20,14 @@ namespace rlalgo::model {
 
 RLALGO_INLINE RingAttention::RingAttention(std::shared_ptr<ContextRing> ring, const Operations& operations,
                                            const AttentionPlan& plan, const std::vector<TokenSpans>& split,
-                                           at::Device device, double scale)
+                                           at::Device device, double scale, double cap)
     : ring_(std::move(ring)), operations_(&operations) {
   const TokenSpans& own = split.at(static_cast<std::size_t>(ring_->rank()));
   for (int passes = 0; passes < ring_->size(); ++passes) {
     const TokenSpans& theirs = split.at(static_cast<std::size_t>(ring_->origin(passes)));
     layouts_.push_back(operations.lay_out(plan_between(plan, own, theirs), device));
     layouts_.back().scale = scale;
+    layouts_.back().cap = cap;
     keys_.push_back(tokens_of(theirs));
   }
 }

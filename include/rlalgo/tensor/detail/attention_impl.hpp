@@ -132,7 +132,7 @@ struct AttentionHead {
   using Number = typename Blocks::Number;
   HeadRows<const Number> q, k, v;
   std::int64_t width;  // D
-  float factor;        // of scores
+  rows::ScoreMap map;  // of scores
 
   // f(seen, first row of keys, first query, queries) for all blocks of a piece; `pack` before those of a block of keys.
   template <class P, class F>
@@ -178,9 +178,10 @@ struct AttentionHead {
             float* const to = sums + (row - span.begin) * width;
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
-              const float change = rows::weigh<Number>(
-                  room.scores.data() + i * block_keys, own.begin, own.end, most, factor,
-                  room.running[static_cast<std::size_t>(row - span.begin + i)], room.weights.data() + i * block_keys);
+              const auto weigh = map.cap > 0.0f ? rows::weigh<Number, true> : rows::weigh<Number, false>;
+              const float change = weigh(room.scores.data() + i * block_keys, own.begin, own.end, most, map,
+                                         room.running[static_cast<std::size_t>(row - span.begin + i)],
+                                         room.weights.data() + i * block_keys);
               if (change != 1.0f) rows::multiply(to + i * width, change, width);
             }
             Blocks::multiply(Blocks::strided(room.weights.data(), block_keys, 1), n, values, width, most, to, width,
@@ -230,10 +231,12 @@ struct AttentionHead {
                              block_keys, false, room.left);
             for (std::int64_t i = 0; i < n; ++i) {
               const RowSpan own = seen.of(query + i);
-              rows::differentiate<Number>(room.scores.data() + i * block_keys, room.pulls.data() + i * block_keys,
-                                          own.begin, own.end, most, factor, *log_sum.row(row + i),
-                                          room.along[static_cast<std::size_t>(row - span.begin + i)],
-                                          room.weights.data() + i * block_keys, room.changes.data() + i * block_keys);
+              const auto differentiate =
+                  map.cap > 0.0f ? rows::differentiate<Number, true> : rows::differentiate<Number, false>;
+              differentiate(room.scores.data() + i * block_keys, room.pulls.data() + i * block_keys, own.begin, own.end,
+                            most, map, *log_sum.row(row + i),
+                            room.along[static_cast<std::size_t>(row - span.begin + i)],
+                            room.weights.data() + i * block_keys, room.changes.data() + i * block_keys);
             }
             const auto queries = Blocks::pack_right(Blocks::strided(q.row(row), 1, q.stride), width, n, room.queries);
             const auto grads = Blocks::pack_right(Blocks::strided(grad.row(row), 1, grad.stride), width, n, room.grads);
@@ -253,8 +256,12 @@ template <class Kernel>
 AttentionHead<Kernel> attention_head(const AttentionOperands& in, std::int64_t head) {
   using Number = typename AttentionHead<Kernel>::Number;
   const std::int64_t shared = head / (in.q.size(1) / in.k.size(1));
-  return {head_of<Number>(in.q, head), head_of<Number>(in.k, shared), head_of<Number>(in.v, shared), in.q.size(2),
-          static_cast<float>(in.scale != 0.0 ? in.scale : 1.0 / std::sqrt(static_cast<double>(in.q.size(2))))};
+  return {head_of<Number>(in.q, head),
+          head_of<Number>(in.k, shared),
+          head_of<Number>(in.v, shared),
+          in.q.size(2),
+          {static_cast<float>(in.scale != 0.0 ? in.scale : 1.0 / std::sqrt(static_cast<double>(in.q.size(2)))),
+           static_cast<float>(in.cap)}};
 }
 
 template <class Kernel>

@@ -23,16 +23,28 @@ struct Running {
   return static_cast<__mmask16>(lanes::first(end - j) & ~lanes::first(begin - j));
 }
 
-// p[j] = exp(scale·s[j] − top) of the keys [begin, end) of a row of `width`, 0 for the others, with the largest score so far as top.
+// What scores become before softmax: scale·s, or, with a cap c, c·tanh(scale·s/c).
+struct ScoreMap {
+  float scale, cap;  // cap 0: none
+};
+
+// tanh(scale·s/c)
+[[nodiscard, RLALGO_LANES, gnu::always_inline]] inline __m512 bent(__m512 s, const ScoreMap& map) {
+  return lanes::tanh(_mm512_mul_ps(s, _mm512_set1_ps(map.scale / map.cap)));
+}
+
+// p[j] = exp(score[j] − top) of the keys [begin, end) of a row of `width`, 0 for the others, with the largest score so far as top.
 // Returns exp(top before − top), by which what was summed before is to be multiplied.
-template <class T>
+template <class T, bool capped>
 [[RLALGO_LANES]] inline float weigh(const float* s, std::int64_t begin, std::int64_t end, std::int64_t width,
-                                    float scale, Running& run, T* p) {
-  const __m512 lowest = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
+                                    const ScoreMap& map, Running& run, T* p) {
+  const __m512 lowest = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(map.scale), cap = _mm512_set1_ps(map.cap);
   __m512 top = lowest;
   for (std::int64_t j = begin / lanes::count * lanes::count; j < end; j += lanes::count) {
     const __mmask16 seen = within(j, begin, end);
-    top = _mm512_mask_max_ps(top, seen, top, _mm512_mul_ps(lanes::load(s + j, seen), factor));
+    const __m512 raw = lanes::load(s + j, seen);
+    const __m512 score = capped ? _mm512_mul_ps(cap, bent(raw, map)) : _mm512_mul_ps(raw, factor);
+    top = _mm512_mask_max_ps(top, seen, top, score);
   }
   const float before = run.top;
   run.top = std::max(before, lanes::largest(top));
@@ -40,7 +52,9 @@ template <class T>
   __m512 sum = _mm512_setzero_ps();
   for (std::int64_t j = 0; j < width; j += lanes::count) {
     const __mmask16 seen = within(j, begin, end);
-    const __m512 each = lanes::exp(_mm512_fmsub_ps(lanes::load(s + j, seen), factor, shift));
+    const __m512 raw = lanes::load(s + j, seen);
+    const __m512 each =
+        lanes::exp(capped ? _mm512_fmsub_ps(cap, bent(raw, map), shift) : _mm512_fmsub_ps(raw, factor, shift));
     const __m512 kept = _mm512_maskz_mov_ps(seen, each);
     sum = _mm512_add_ps(sum, kept);
     lanes::store(p + j, lanes::first(width - j), kept);
@@ -50,15 +64,26 @@ template <class T>
   return change;
 }
 
-// p[j] = exp(scale·s[j] − log_sum) and d[j] = p[j]·(g[j] − along)·scale of the keys [begin, end), 0 for the others.
-template <class T>
+// p[j] = exp(score[j] − log_sum) and d[j] = p[j]·(g[j] − along)·∂score/∂s of the keys [begin, end), 0 for the others.
+template <class T, bool capped>
 [[RLALGO_LANES]] inline void differentiate(const float* s, const float* g, std::int64_t begin, std::int64_t end,
-                                           std::int64_t width, float scale, float log_sum, float along, T* p, T* d) {
-  const __m512 factor = _mm512_set1_ps(scale), shift = _mm512_set1_ps(log_sum), mean = _mm512_set1_ps(along);
+                                           std::int64_t width, const ScoreMap& map, float log_sum, float along, T* p,
+                                           T* d) {
+  const __m512 factor = _mm512_set1_ps(map.scale), shift = _mm512_set1_ps(log_sum), mean = _mm512_set1_ps(along),
+               cap = _mm512_set1_ps(map.cap), one = _mm512_set1_ps(1.0f);
   for (std::int64_t j = 0; j < width; j += lanes::count) {
     const __mmask16 seen = within(j, begin, end), some = lanes::first(width - j);
-    const __m512 each = _mm512_maskz_mov_ps(seen, lanes::exp(_mm512_fmsub_ps(lanes::load(s + j, seen), factor, shift)));
-    const __m512 pull = _mm512_mul_ps(_mm512_mul_ps(each, _mm512_sub_ps(lanes::load(g + j, seen), mean)), factor);
+    const __m512 raw = lanes::load(s + j, seen);
+    __m512 score = _mm512_setzero_ps(), slope = factor;
+    if constexpr (capped) {
+      const __m512 t = bent(raw, map);
+      score = _mm512_fmsub_ps(cap, t, shift);
+      slope = _mm512_mul_ps(factor, _mm512_fnmadd_ps(t, t, one));
+    } else {
+      score = _mm512_fmsub_ps(raw, factor, shift);
+    }
+    const __m512 each = _mm512_maskz_mov_ps(seen, lanes::exp(score));
+    const __m512 pull = _mm512_mul_ps(_mm512_mul_ps(each, _mm512_sub_ps(lanes::load(g + j, seen), mean)), slope);
     lanes::store(p + j, some, each);
     lanes::store(d + j, some, _mm512_maskz_mov_ps(seen, pull));
   }

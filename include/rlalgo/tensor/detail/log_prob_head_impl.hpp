@@ -47,7 +47,7 @@ RLALGO_INLINE LogProbTiles::LogProbTiles(const Tensor& hidden, const Tensor& wei
   compute_ = promoted == c10::ScalarType::Double ? c10::ScalarType::Double : c10::ScalarType::Float;
   tokens_ = hidden_.size(0);
   vocabulary_ = weight_.size(0);
-  if (tokens_ > 0 && hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
+  if (tokens_ > 0 && options_.cap == 0.0 && hidden.is_cpu() && hidden.scalar_type() == c10::ScalarType::BFloat16 &&
       weight.scalar_type() == c10::ScalarType::BFloat16 && weight_.is_contiguous() && has_bfloat16_kernel()) {
     narrow_ = std::make_unique<Bfloat16Head>(
         hidden_.contiguous(), weight_, bias_.defined() ? widen(bias_) : Tensor(), targets_,
@@ -111,6 +111,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       Tensor tile = scratch.view(n.size, v.size);
       const auto rows = [&](const Tensor& x) { return x.narrow(0, n.begin, n.size); };
       log_probabilities(tile, tile_index++, n, v, w);
+      const Tensor slope = options_.cap > 0.0 ? slope_of_cap(tile, n) : Tensor();
       const auto [index, inside] = target_in(n, v);
       if (s.defined()) {
         Tensor power = powers.view(n.size, v.size).copy_(tile).exp_();
@@ -119,6 +120,7 @@ RLALGO_INLINE std::vector<Tensor> LogProbTiles::backward(const Tensor& grad_out)
       } else {
         tile.exp_().scatter_add_(1, index, inside.to(compute_).neg_());
       }
+      if (slope.defined()) tile.mul_(slope);
       if (required_.hidden) addmm_(rows(grad_hidden), tile, w);
       if (required_.weight) addmm_(grad_w, tile.t(), rows(states), n.begin == 0 && (apart || !adds) ? 0.0 : 1.0);
       if (required_.bias)
@@ -256,8 +258,15 @@ RLALGO_INLINE Tensor LogProbTiles::room_for(Range n, Range v) {
 }
 
 RLALGO_INLINE void LogProbTiles::logits(Tensor tile, Range n, Range v, const Tensor& w) const {
-  addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / options_.temperature);
-  if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / options_.temperature);
+  const double divisor = options_.cap > 0.0 ? options_.cap : options_.temperature;
+  addmm_(tile, states_.narrow(0, n.begin, n.size), w.t(), 0.0, 1.0 / divisor);
+  if (bias_.defined()) tile.add_(widen(bias_.narrow(0, v.begin, v.size)), 1.0 / divisor);
+  if (options_.cap > 0.0) tile.tanh_().mul_(options_.cap / options_.temperature);
+}
+
+RLALGO_INLINE Tensor LogProbTiles::slope_of_cap(const Tensor& log_p, Range n) const {
+  const Tensor bent = log_p.add(log_sum_.narrow(0, n.begin, n.size)).mul_(options_.temperature / options_.cap);
+  return bent.mul_(bent).neg_().add_(1.0);
 }
 
 RLALGO_INLINE void LogProbTiles::log_probabilities(Tensor& tile, std::size_t tile_index, Range n, Range v,
