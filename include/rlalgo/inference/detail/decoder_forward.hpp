@@ -16,6 +16,7 @@
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/low_rank.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
@@ -165,7 +166,7 @@ class DecoderForward final : public Forward {
                           .x_version = version_};
     const auto linear = w.packed != nullptr ? packed_linear_ : w.bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
     linear(args);
-    if (w.rank > 0) add_low_rank(w, rows, begin, end, y, ldy);
+    if (w.rank > 0) add_low_rank(kernels_, rank_, w, rows, begin, end, y, ldy);
     if (w.bias == nullptr) return;
     for (std::int64_t i = 0; i < rows.count; ++i)
       for (std::int64_t n = begin; n < end; ++n) y[i * ldy + n - begin] += w.bias[n];
@@ -197,34 +198,6 @@ class DecoderForward final : public Forward {
                                          .x_version = version_});
                   }
                 });
-  }
-
-  // y ← row_scale ⊙ (y + scale · rank_ Bᵀ) in small blocks.
-  void add_low_rank(const Matrix& w, PhaseRows of, std::int64_t begin, std::int64_t end, float* y,
-                    std::int64_t ldy) const {
-    constexpr std::int64_t block_rows = 16, block_columns = 64;
-    float block[block_rows * block_columns];
-    for (std::int64_t i = 0; i < of.count; i += block_rows) {
-      const std::int64_t rows = std::min(block_rows, of.count - i);
-      for (std::int64_t n = begin; n < end; n += block_columns) {
-        const std::int64_t columns = std::min(block_columns, end - n);
-        kernels_.linear_f32({.x = rank_.row(of.first + i) + w.rank_offset,
-                             .m = rows,
-                             .k = w.rank,
-                             .ldx = rank_.stride(),
-                             .w = w.lora_b,
-                             .begin = n,
-                             .end = n + columns,
-                             .y = block,
-                             .ldy = block_columns});
-        for (std::int64_t r = 0; r < rows; ++r) {
-          float* const out = y + (i + r) * ldy + n - begin;
-          for (std::int64_t c = 0; c < columns; ++c) out[c] += w.scale * block[r * block_columns + c];
-          if (w.row_scale == nullptr) continue;
-          for (std::int64_t c = 0; c < columns; ++c) out[c] *= w.row_scale[n + c];
-        }
-      }
-    }
   }
 
   void embed(const Matrix& table, data::TokenId token, float* out) const {
