@@ -61,6 +61,12 @@ struct DecoderConfig {
         out = std::min(out, static_cast<std::int64_t>(rope.original_max_position_embeddings));
     return out;
   }
+  // Which field of config.json says so.
+  [[nodiscard]] std::string context_limit() const {
+    const bool shorter = context_length() < max_position_embeddings;
+    return (shorter ? "original_max_position_embeddings = " : "max_position_embeddings = ") +
+           std::to_string(context_length());
+  }
   [[nodiscard]] const LayerSpec& spec(std::int64_t layer) const {
     return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

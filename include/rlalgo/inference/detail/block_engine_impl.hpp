@@ -45,12 +45,11 @@ RLALGO_INLINE void BlockEngine::check(const BlockRequest& request, const Samplin
                    .found = std::to_string(start),
                    .expected = "rising starts from 1 to " + std::to_string(size)});
     if (start + request.length > decoder_.context_length())
-      core::raise(
-          "inference", 1,
-          {.what = "a block ends beyond the positions of the model",
-           .found = std::to_string(start) + " and " + std::to_string(request.length) + " tokens",
-           .expected = "together at most max_position_embeddings = " + std::to_string(decoder_.context_length()),
-           .remedy = "shorten the document, or lower generate_max_len"});
+      core::raise("inference", 1,
+                  {.what = "a block ends beyond the positions of the model",
+                   .found = std::to_string(start) + " and " + std::to_string(request.length) + " tokens",
+                   .expected = "together at most " + decoder_.context_limit(),
+                   .remedy = "shorten the document, or lower generate_max_len"});
   }
 }
 

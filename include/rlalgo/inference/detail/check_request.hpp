@@ -46,8 +46,7 @@ inline void check_tokens(const model::DecoderConfig& decoder, std::span<const da
     core::raise("inference", 1,
                 {.what = "a prompt leaves no room for a completion",
                  .found = std::to_string(length) + " tokens",
-                 .expected = "fewer than max_position_embeddings = " + std::to_string(decoder.context_length()) +
-                             ", the model's maximum context length",
+                 .expected = "fewer than " + decoder.context_limit() + ", the model's maximum context length",
                  .where = where,
                  .remedy = "shorten the prompt or drop the row"});
   for (const data::TokenId id : prompt) check_id(decoder, id, where);
@@ -56,8 +55,7 @@ inline void check_tokens(const model::DecoderConfig& decoder, std::span<const da
     core::raise("inference", 1,
                 {.what = "a prompt leaves no room for the completion given",
                  .found = std::to_string(length) + " and " + std::to_string(given.size()) + " tokens",
-                 .expected = "together at most max_position_embeddings = " + std::to_string(decoder.context_length()) +
-                             ", the model's maximum context length",
+                 .expected = "together at most " + decoder.context_limit() + ", the model's maximum context length",
                  .where = where,
                  .remedy = "shorten the row or drop it"});
 }
