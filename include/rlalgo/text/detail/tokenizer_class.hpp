@@ -9,7 +9,8 @@
 //   Qwen2Tokenizer, Qwen3_5Tokenizer     NFC, their splitting pattern
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
-// qwen2 are always Qwen2Tokenizer's, and qwen3's where no class is named, as Gemma's are GemmaTokenizer's; mistral's take tokenizer.json as it is; so does
+// qwen2 are always Qwen2Tokenizer's, and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
+// GemmaTokenizer's; mistral's, mixtral's and phi3's take tokenizer.json as it is; so does
 // LlamaTokenizer where tokenizer.json is byte-level.
 //
 // Source: transformers 5.23 (AutoTokenizer, TokenizersBackend). Departures: a vocabulary of another kind than the class
@@ -57,9 +58,9 @@ template <class ByteLevel>
   if (name.empty()) name = string_in(source.model, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (type == "qwen2") return TokenizerClass::qwen2;
-  if (type == "mistral") return TokenizerClass::as_in_file;
+  if (type == "mistral" || type == "mixtral" || type == "phi3") return TokenizerClass::as_in_file;
   if (name.empty()) {
-    if (type == "qwen3") return TokenizerClass::qwen2;
+    if (type == "qwen3" || type == "qwen2_moe" || type == "qwen3_moe") return TokenizerClass::qwen2;
     const bool gemma = type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text";
     return gemma ? TokenizerClass::gemma : TokenizerClass::as_in_file;
   }
