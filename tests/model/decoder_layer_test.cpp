@@ -1,6 +1,7 @@
 #include <rlalgo/model/decoder_layer.hpp>
 
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -69,9 +70,23 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   const double stretch = spec.score_scale != 0.0 ? spec.score_scale * std::sqrt(static_cast<double>(c.head_dim)) : 1.0;
   const auto attended = model::attention(rotate(q) * stretch, rotate(k), v, s.tree).reshape({-1, c.heads * c.head_dim});
   const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm);
-  const auto u = norm(m, w.mlp_norm), gate = map(u, w.gate_proj);
-  const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
-  return m + norm(map(active * map(u, w.up_proj), w.down_proj), w.mlp_output_norm);
+  const auto u = norm(m, w.mlp_norm);
+  const auto mlp = [&](const auto& parts) {
+    const auto gate = map(u, parts.gate_proj);
+    const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
+    return map(active * map(u, parts.up_proj), parts.down_proj);
+  };
+  if (spec.experts.count == 0) return m + norm(mlp(w), w.mlp_output_norm);
+  // Every expert sees every token; what was not chosen has weight 0.
+  const auto p = map(u, w.router).softmax(-1);
+  const auto least = std::get<0>(p.topk(spec.experts.chosen, -1)).select(-1, -1).unsqueeze(-1);
+  auto strength = p * p.ge(least);
+  if (spec.experts.normalised) strength = strength / strength.sum(-1, true);
+  at::Tensor y = at::zeros_like(m);
+  for (std::size_t e = 0; e < w.experts.size(); ++e)
+    y = y + strength.select(-1, static_cast<std::int64_t>(e)).unsqueeze(-1) * mlp(w.experts[e]);
+  if (spec.experts.shared_width > 0) y = y + map(u, w.shared_gate).sigmoid() * mlp(w.shared);
+  return m + norm(y, w.mlp_output_norm);
 }
 
 }  // namespace
@@ -79,7 +94,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
-  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "gemma3_text", "qwen3_moe", "qwen2_moe", "mixtral"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

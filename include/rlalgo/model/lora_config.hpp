@@ -12,7 +12,8 @@
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
 // a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy
-// of: the list of layers, an attention, one that gets the adapter, one inside another.
+// of: the list of layers, an attention, one that gets the adapter, one inside another; [.40] experts or their router are to
+// carry an adapter.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct LoraConfig {
   double alpha = 8.0;
   double dropout = 0.0;
   std::vector<std::string> target_modules;
+  bool target_linear = false;  // the list is a guess: what the model lacks of it goes, and its other linear maps come
   std::string target_pattern;                // used when the list is empty
   std::vector<std::string> exclude_modules;  // as target_modules
   std::string exclude_pattern;               // a regular expression that covers a path; used when the list is empty
@@ -95,6 +97,9 @@ void check_lora(const LoraConfig& c);
 
 // True if the linear map at `path` gets an adapter.
 [[nodiscard]] bool is_lora_target(const LoraConfig& c, const std::string& path);
+
+// With target_linear: the list of a model with such linear maps, by the last part of their paths.
+[[nodiscard]] LoraConfig with_linear_targets(LoraConfig c, const std::vector<std::string>& linears);
 
 // What a list of targets must name: every entry something, or all of them together something.
 enum class TargetCheck { every, some };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -18,12 +19,48 @@ namespace rlalgo::model {
 
 enum class WeightRole { matrix, bias, norm };
 
+// The parts of an MLP of experts: routed(…) for the router and the experts that it chooses among, linear(…) for the rest.
+// The list of a layer's experts gets its length where it may.
+template <class Map, class Routed>
+void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Routed&& routed) {
+  const std::string block(e.block);
+  routed(
+      block + ".gate", [](auto& layer) -> auto& { return layer.router; }, e.count, c.hidden_size, false);
+  const auto gated = [&](const std::string& path, auto of, std::int64_t width, auto&& visit, std::string_view gate,
+                         std::string_view up, std::string_view down) {
+    visit(
+        path + std::string(gate), [of](auto& layer) -> auto& { return of(layer).gate_proj; }, width, c.hidden_size,
+        false);
+    visit(
+        path + std::string(up), [of](auto& layer) -> auto& { return of(layer).up_proj; }, width, c.hidden_size, false);
+    visit(
+        path + std::string(down), [of](auto& layer) -> auto& { return of(layer).down_proj; }, c.hidden_size, width,
+        false);
+  };
+  const auto count = static_cast<std::size_t>(e.count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto of = [i, count](auto& layer) -> auto& {
+      if constexpr (!std::is_const_v<std::remove_reference_t<decltype(layer)>>)
+        if (layer.experts.size() != count) layer.experts.resize(count);
+      return layer.experts[i];
+    };
+    gated(block + ".experts." + std::to_string(i) + ".", of, e.width, routed, e.gate_proj, e.up_proj, e.down_proj);
+  }
+  if (e.shared_width == 0) return;
+  gated(
+      block + ".shared_expert.", [](auto& layer) -> auto& { return layer.shared; }, e.shared_width, linear,
+      "gate_proj", "up_proj", "down_proj");
+  linear(
+      block + ".shared_expert_gate", [](auto& layer) -> auto& { return layer.shared_gate; }, 1, c.hidden_size, false);
+}
+
 // Of every part of such a layer, in the order of the list, one of
 //   norm(path, member, width)                     its weight is [width]
 //   linear(path, member, out, in, bias)           its weight is [out, in], its bias, if it has one, [out]
+//   routed(path, member, out, in, bias)           the same of a map that carries no adapter: a router, an expert that it chooses
 // where `path` is the part's below model.layers.N, and `member` gives it of any LayerParts.
-template <class Norm, class Map>
-void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
+template <class Norm, class Map, class Routed>
+void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear, Routed&& routed) {
   const std::int64_t hidden = c.hidden_size, queries = c.heads * c.head_dim, keys = c.kv_heads * c.head_dim;
   const auto norm_if_named = [&](std::string_view path, auto member) {
     if (!path.empty()) norm(path, member, hidden);
@@ -48,14 +85,26 @@ void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& 
       s.norms.attention_output, [](auto& layer) -> auto& { return layer.attention_output_norm; });
   norm_if_named(
       s.norms.mlp, [](auto& layer) -> auto& { return layer.mlp_norm; });
-  linear(
-      "mlp.gate_proj", [](auto& layer) -> auto& { return layer.gate_proj; }, c.intermediate_size, hidden, s.mlp_bias);
-  linear(
-      "mlp.up_proj", [](auto& layer) -> auto& { return layer.up_proj; }, c.intermediate_size, hidden, s.mlp_bias);
-  linear(
-      "mlp.down_proj", [](auto& layer) -> auto& { return layer.down_proj; }, hidden, c.intermediate_size, s.mlp_bias);
+  if (s.experts.count > 0) {
+    visit_experts(c, s.experts, linear, routed);
+  } else {
+    const auto map = [&](std::string_view path, auto member, std::int64_t out, std::int64_t in) {
+      s.mlp_adapters ? linear(path, member, out, in, s.mlp_bias) : routed(path, member, out, in, s.mlp_bias);
+    };
+    map(
+        "mlp.gate_proj", [](auto& layer) -> auto& { return layer.gate_proj; }, c.intermediate_size, hidden);
+    map(
+        "mlp.up_proj", [](auto& layer) -> auto& { return layer.up_proj; }, c.intermediate_size, hidden);
+    map(
+        "mlp.down_proj", [](auto& layer) -> auto& { return layer.down_proj; }, hidden, c.intermediate_size);
+  }
   norm_if_named(
       s.norms.mlp_output, [](auto& layer) -> auto& { return layer.mlp_output_norm; });
+}
+
+template <class Norm, class Map>
+void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
+  visit_parts(c, s, norm, linear, linear);
 }
 
 [[nodiscard]] inline std::string layer_prefix(std::size_t layer) {
@@ -101,7 +150,8 @@ void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit) {
         [&](std::string_view path, auto member, std::int64_t, std::int64_t, bool) {
           auto& part = member(layer);
           visit(prefix + std::string(path), part.lora, part.weight);
-        });
+        },
+        [](auto&&...) {});
   }
   visit(std::string("lm_head"), weights.lm_head_lora, weights.lm_head);
 }

@@ -64,6 +64,7 @@ inline void read_targets(Reader& reader, model::LoraConfig& lora) {
   bool linear = false;
   reader.read("lora_target_linear", linear);
   if (!linear) return;
+  lora.target_linear = true;
   if (!lora.target_pattern.empty() && lora.target_pattern != "all-linear")
     lora.target_modules.push_back(std::exchange(lora.target_pattern, {}));
   lora.target_pattern.clear();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -13,8 +12,10 @@
 
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/data/rollout.hpp>
+#include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/expert_pass.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
@@ -24,37 +25,6 @@
 #include <rlalgo/model/decoder_config.hpp>
 
 namespace rlalgo::inference::detail {
-
-// Rows of activations, each from a cache line on (rounded to bfloat16, too): sixteen lanes would lie across two else, and a
-// product of float32 loses a quarter of its rate. The stride is not a multiple of 1 KiB: the rows of a tile would share few sets of the L1 cache.
-class Activations {
- public:
-  Activations(std::int64_t rows, std::int64_t columns)
-      : stride_((columns + 31) / 32 * 32 + (columns > 240 && (columns + 31) / 32 % 8 == 0 ? 32 : 0)),
-        values_(static_cast<std::size_t>(rows * stride_ / 16)) {}
-  // With room for the same rows rounded to bfloat16.
-  Activations(std::int64_t rows, std::int64_t columns, bool rounded) : Activations(rows, columns) {
-    if (rounded) rounded_.resize(static_cast<std::size_t>(rows * stride_ / 32));
-  }
-  [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
-  [[nodiscard]] float* row(std::int64_t i) noexcept { return values_.data()->elements.data() + i * stride_; }
-  [[nodiscard]] const float* row(std::int64_t i) const noexcept {
-    return values_.data()->elements.data() + i * stride_;
-  }
-  [[nodiscard]] std::uint16_t* rounded(std::int64_t i) noexcept {
-    return rounded_.data()->elements.data() + i * stride_;
-  }
-
-  template <class T>
-  struct alignas(64) Line {
-    std::array<T, 64 / sizeof(T)> elements;
-  };
-
- private:
-  std::int64_t stride_;
-  std::vector<Line<float>> values_;           // [rows, stride]
-  std::vector<Line<std::uint16_t>> rounded_;  // the same, or nothing
-};
 
 // A decoder's tensors, read through their pointers.
 struct DecoderWeightsView final : Forward::Weights {
@@ -80,6 +50,7 @@ class DecoderForward final : public Forward {
         attended_(max_rows, config.heads * config.head_dim, kernels_.round != nullptr),
         gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
+        experts_(config, max_rows, kernels_.round != nullptr),
         rank_(0, 0),
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
@@ -123,6 +94,11 @@ class DecoderForward final : public Forward {
       attend(l);
       add_branch(layer.o_proj, attended_, layer.attention_output_norm);
       norm(layer.mlp_norm);
+      if (config_.spec(l).experts.count > 0) {
+        experts_.run(*this, phases_, kernels_, layer, config_.spec(l), normed_, m(), projected_);
+        add_projected(layer.mlp_output_norm);
+        continue;
+      }
       low_rank({&layer.gate_proj, &layer.up_proj}, normed_, m());
       gate_up(layer, config_.spec(l).activation);
       add_branch(layer.down_proj, gate_, layer.mlp_output_norm);
@@ -148,6 +124,8 @@ class DecoderForward final : public Forward {
   }
 
  private:
+  friend class ExpertPass;
+
   struct Scratch {
     std::vector<Activations::Line<float>> scores;
     std::vector<float> out;
@@ -409,6 +387,18 @@ class DecoderForward final : public Forward {
     rows_anew();
   }
 
+  // x += projected, or x += norm(projected)
+  void add_projected(const float* norm_weight) {
+    const PhaseWork work{.each = 1, .flops = 13 * config_.hidden_size};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
+        float* const row = projected_.row(i);
+        if (norm_weight != nullptr) kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
+        kernels_.add(x_.row(i), row, config_.hidden_size);
+      }
+    });
+  }
+
   // x += W · y, or x += norm(W · y)
   void add_branch(const Matrix& w, Activations& y, const float* norm_weight) {
     low_rank({&w}, y, m());
@@ -419,15 +409,7 @@ class DecoderForward final : public Forward {
       for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
         kernels_.add(x_.row(i) + begin, projected_.row(i) + begin, end - begin);
     });
-    if (norm_weight == nullptr) return;
-    const PhaseWork norms{.each = 1, .flops = 13 * config_.hidden_size};
-    phases_.run(m(), norms, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
-        float* const row = projected_.row(i);
-        kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
-        kernels_.add(x_.row(i), row, config_.hidden_size);
-      }
-    });
+    if (norm_weight != nullptr) add_projected(norm_weight);
   }
 
   void gate_up(const LayerView& layer, model::Activation activation) {
@@ -458,6 +440,7 @@ class DecoderForward final : public Forward {
   Activations kv_;                      // [max_rows, 2 · kv_heads · d_]
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
+  ExpertPass experts_;
   Activations rank_;                    // [max_rows, most adapter columns of one input]
   Activations selected_;                // [max_logits, H]
   std::vector<float> logits_;           // [max_logits, V]

@@ -86,15 +86,16 @@ RLALGO_INLINE DecoderModules decoder_modules(const DecoderConfig& config, const 
 
 namespace detail {
 
-RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed, TargetCheck check,
+RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::uint64_t seed, TargetCheck check,
                                bool continued) {
   if (decoder.adapter() != nullptr)
     core::raise_usage(
         "model", 27,
         {.what = "the model has an adapter already", .remedy = "attach to a decoder without one, or merge the first"});
-  check_lora(config);
+  check_lora(given);
   const c10::NoGradGuard no_grad;
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
+  const LoraConfig config = with_linear_targets(given, modules.linears);
   const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
   decoder.set_trained(false);
   Decoder::Adapter adapter{config, continued, seed, {}};
@@ -137,7 +138,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::
 RLALGO_INLINE void check_lora_targets(const Decoder& decoder, const LoraConfig& config) {
   check_lora(config);
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
-  (void)lora_targets(config, modules.linears, modules.all, TargetCheck::every);
+  (void)lora_targets(with_linear_targets(config, modules.linears), modules.linears, modules.all, TargetCheck::every);
 }
 
 RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {
