@@ -77,7 +77,7 @@ std::string error_of(const std::function<void()>& f) {
 TEST_CASE("the engine is a generator") { STATIC_REQUIRE(inference::Generator<LocalEngine>); }
 
 TEST_CASE("greedy decoding is the argmax of whole forward passes, for every architecture") {
-  for (const std::string type : {"llama", "qwen2", "qwen3", "biases", "odd"}) {
+  for (const std::string type : {"llama", "qwen2", "qwen3", "biases", "odd", "experts"}) {
     model::DecoderConfig config = reference::tiny(type);
     if (type == "biases") config.specs[0].output_bias = config.specs[0].mlp_bias = config.specs[0].qkv_bias = true;
     if (type == "odd") {  // dimensions that fit no vector width
@@ -109,7 +109,7 @@ TEST_CASE("greedy decoding is the argmax of whole forward passes, for every arch
 }
 
 TEST_CASE("sampling log-probs are the training log-probs of the same tokens") {
-  for (const std::string type : {"llama", "qwen2", "qwen3"})
+  for (const std::string type : {"llama", "qwen2", "qwen3", "experts"})
     for (const double temperature : {1.0, 0.7}) {
       model::HfConfig hf;
       hf.decoder = reference::tiny(type);

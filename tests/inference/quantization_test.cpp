@@ -74,7 +74,7 @@ TEST_CASE("quantizations have names") {
 }
 
 TEST_CASE("log-probs of weights in 8 bits are near those of the weights themselves, for every architecture and type") {
-  for (const char* type : {"llama", "qwen2", "qwen3"})
+  for (const char* type : {"llama", "qwen2", "qwen3", "experts"})
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       const Job job(type, dtype);
       const Completions drawn = job.run({.quantization = int8});
@@ -96,7 +96,7 @@ TEST_CASE("log-probs of weights in 8 bits are near those of the weights themselv
 }
 
 TEST_CASE("slots, prefill, threads and neighbours change no bit of what weights in 8 bits give") {
-  const Job job;
+  const Job job(GENERATE("qwen3", "experts"));
   const Completions expected = job.run({.max_slots = 1, .prefill_rows = 1, .threads = 1, .quantization = int8});
   for (const EngineConfig& engine : {EngineConfig{.max_slots = 12, .prefill_rows = 64, .threads = 1},
                                      EngineConfig{.max_slots = 5, .prefill_rows = 7, .threads = 2},

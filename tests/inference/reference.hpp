@@ -7,10 +7,14 @@
 
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
 
 namespace reference {
@@ -32,6 +36,8 @@ inline DecoderConfig tiny(const std::string& type = "llama") {
   c.norm.epsilon = 1e-5;
   c.specs[0].qkv_bias = type == "qwen2";
   if (type == "qwen3") c.specs[0].head_norm = rlalgo::model::HeadNorm::each;
+  if (type == "experts")
+    c.specs[0].experts = {.count = 6, .chosen = 2, .width = 29, .shared_width = 21, .normalised = true};
   c.tied_embeddings = type != "llama";
   return c;
 }
@@ -66,6 +72,13 @@ inline DecoderWeights random_weights(const DecoderConfig& c, std::uint64_t seed,
     if (spec.mlp_bias)
       for (auto* linear : {&layer.gate_proj, &layer.up_proj, &layer.down_proj})
         linear->bias = vector(linear->weight.size(0), 0.0, 0.5);
+    if (spec.experts.count > 0) {
+      layer.gate_proj = layer.up_proj = layer.down_proj = {};
+      const auto fill = [&](std::string_view, auto member, std::int64_t rows, std::int64_t columns, bool) {
+        member(layer).weight = matrix(rows, columns);
+      };
+      rlalgo::model::visit_experts(c, spec.experts, fill, fill);
+    }
     if (spec.head_norm == rlalgo::model::HeadNorm::each) {
       layer.q_norm = vector(c.head_dim, 1.0, 0.2);
       layer.k_norm = vector(c.head_dim, 1.0, 0.2);
@@ -119,8 +132,21 @@ inline at::Tensor logits(const DecoderConfig& c, const DecoderWeights& w,
     const at::Tensor p = (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(c.head_dim)) + mask).softmax(-1);
     x = x + linear(layer.o_proj, p.matmul(v).transpose(0, 1).reshape({t, c.heads * c.head_dim}));
     const at::Tensor g = rms_norm(x, layer.mlp_norm, c.norm.epsilon);
-    const at::Tensor gate = linear(layer.gate_proj, g);
-    x = x + linear(layer.down_proj, gate * gate.sigmoid() * linear(layer.up_proj, g));
+    const auto mlp = [&](const auto& parts) {
+      const at::Tensor gate = linear(parts.gate_proj, g);
+      return linear(parts.down_proj, gate * gate.sigmoid() * linear(parts.up_proj, g));
+    };
+    if (const auto& experts = c.spec(0).experts; experts.count > 0) {
+      const at::Tensor p = linear(layer.router, g).softmax(-1);
+      at::Tensor strength = p * p.ge(std::get<0>(p.topk(experts.chosen, -1)).select(-1, -1).unsqueeze(-1));
+      if (experts.normalised) strength = strength / strength.sum(-1, true);
+      at::Tensor y = linear(layer.shared_gate, g).sigmoid() * mlp(layer.shared);
+      for (std::size_t e = 0; e < layer.experts.size(); ++e)
+        y = y + strength.select(-1, static_cast<std::int64_t>(e)).unsqueeze(-1) * mlp(layer.experts[e]);
+      x = x + y;
+    } else {
+      x = x + mlp(layer);
+    }
   }
   return rms_norm(x, w.final_norm, c.norm.epsilon).matmul(w.lm_head.to(at::kDouble).t());
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -105,10 +106,28 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   const auto attended = attention(s, rotate(q), rotate(k), v).reshape({-1, queries});
   const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm) * spec.residual_scale;
   const auto u = norm(m, w.mlp_norm);
-  const auto both = spec.fused_gate_up ? map(u, w.gate_up_proj) : at::cat({map(u, w.gate_proj), map(u, w.up_proj)}, 1);
-  const auto gate = both.chunk(2, 1)[0], up = both.chunk(2, 1)[1];
-  const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
-  return m + norm(map(active * up, w.down_proj), w.mlp_output_norm) * spec.residual_scale;
+  const auto product = [&](const at::Tensor& gate, const at::Tensor& up, const model::Linear& down) {
+    const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
+    return map(active * up, down);
+  };
+  const auto mlp = [&](const auto& parts) {
+    return product(map(u, parts.gate_proj), map(u, parts.up_proj), parts.down_proj);
+  };
+  if (spec.experts.count == 0) {
+    const auto both = spec.fused_gate_up ? map(u, w.gate_up_proj).chunk(2, 1) : std::vector<at::Tensor>{};
+    const auto y = spec.fused_gate_up ? product(both[0], both[1], w.down_proj) : mlp(w);
+    return m + norm(y, w.mlp_output_norm) * spec.residual_scale;
+  }
+  // Every expert sees every token; what was not chosen has weight 0.
+  const auto p = map(u, w.router).softmax(-1);
+  const auto least = std::get<0>(p.topk(spec.experts.chosen, -1)).select(-1, -1).unsqueeze(-1);
+  auto strength = p * p.ge(least);
+  if (spec.experts.normalised) strength = strength / strength.sum(-1, true);
+  at::Tensor y = at::zeros_like(m);
+  for (std::size_t e = 0; e < w.experts.size(); ++e)
+    y = y + strength.select(-1, static_cast<std::int64_t>(e)).unsqueeze(-1) * mlp(w.experts[e]);
+  if (spec.experts.shared_width > 0) y = y + map(u, w.shared_gate).sigmoid() * mlp(w.shared);
+  return m + norm(y, w.mlp_output_norm);
 }
 
 }  // namespace
@@ -116,7 +135,8 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
 TEST_CASE("a layer equals its formula in every architecture, values and gradients, all rows or some") {
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
-  for (const char* type : {"llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "glm4", "granite"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "glm4", "granite",
+                           "qwen3_moe", "qwen2_moe", "mixtral"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

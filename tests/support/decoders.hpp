@@ -40,6 +40,17 @@ inline model::Json small_config(const std::string& model_type) {
     json["rope_local_base_freq"] = 30.0;
     json["pad_token_id"] = nullptr;
   }
+  if (model_type == "qwen3_moe" || model_type == "qwen2_moe") {
+    json["num_experts"] = 5;
+    json["num_experts_per_tok"] = 2;
+    json["moe_intermediate_size"] = 6;
+    json["norm_topk_prob"] = model_type == "qwen3_moe";
+  }
+  if (model_type == "qwen2_moe") {
+    json["shared_expert_intermediate_size"] = 7;
+    json["mlp_only_layers"] = {1};
+  }
+  if (model_type == "mixtral") json["num_local_experts"] = 4;
   return json;
 }
 

@@ -198,6 +198,7 @@ struct TrlConfig {
   std::int64_t ref_model_sync_steps = 64;
   bool use_bias_correction_kl = false;
   bool skip_zero_advantage_batches = false;
+  std::optional<double> router_aux_loss_coef;  // of models with experts; unset: config.json's
 
   // Logging
   bool log_completions = false;

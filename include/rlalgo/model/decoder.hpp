@@ -8,7 +8,7 @@
 //
 // Shapes: ids [T]; hidden states [T, H] after the final norm; logits [T, V]. Weights and activations have one dtype.
 // Errors: [rlalgo.model.17] token id outside the vocabulary; [.23] (usage) unfrozen_parameters names no weight; [.32]
-// features of a layer that the model has not.
+// features of a layer that the model has not; [.39] (usage) the use of experts is to be balanced, and ranks share the tokens.
 #pragma once
 
 #include <cstdint>
@@ -139,7 +139,8 @@ class Decoder : public Policy {
 
  private:
   // Of all targets of a tree, or of this rank's part.
-  [[nodiscard]] Scores score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared);
+  [[nodiscard]] Scores score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared,
+                                  const std::shared_ptr<RouterLoad>& load = {});
 
   // The mean logit is a dot product with the mean row of the head. log Σ p² is 2·log p − log p', p' being the
   // distribution at half the temperature: both are log-probs of the same targets.
@@ -153,6 +154,8 @@ class Decoder : public Policy {
 
   // Mean logit of each row [N], without the logits of all rows at once.
   [[nodiscard]] Tensor mean_logits(const Tensor& hidden) const;
+  // score() of the tree with the last token of every row, and how evenly experts are used.
+  [[nodiscard]] Scores score_balanced(const TokenTree& tree, const ScoreOptions& options);
 
   // States [N, H] whose products with the head are logits at each target's own temperature.
   [[nodiscard]] static Tensor tempered(const Tensor& hidden, const TokenTree& tree, double temperature);
@@ -197,6 +200,7 @@ class Decoder : public Policy {
     std::uint64_t draw = 0;
     bool dropout = true;                 // while training
     const SharedTree* shared = nullptr;  // the tree is its part
+    std::shared_ptr<RouterLoad> load = {};
   };
 
   // Hidden states at each depth, [T, H] or as `rows` and `spread` say.

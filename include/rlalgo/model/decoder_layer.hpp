@@ -14,10 +14,12 @@
 #include <utility>
 
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/experts.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
 #include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/rope.hpp>
+#include <rlalgo/model/router_load.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -35,6 +37,7 @@ struct LayerContext {
   DropoutDraw dropout = {};
   const RingAttention* ring = nullptr;
   DropoutDraw row_dropout = {};  // where only `rows` are wanted
+  RouterLoad* load = nullptr;    // counts what routers do, and gives its gradient; then all rows are wanted
 
   [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
     return ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
@@ -73,6 +76,7 @@ struct LayerTape {
   Tensor rows;              // [S] int64, or undefined: all
   Tensor attended, middle;  // [S, n·D], [S, H]
   Tensor gate, up;          // [S, I], [S, I]
+  ExpertTape experts;       // instead of those two, where the layer has experts
   // Of layers that normalise what a branch gives: that, and the scale of its rows.
   Tensor attention_branch, attention_branch_scale, mlp_branch, mlp_branch_scale;  // [S, H], [S], [S, H], [S]
 };
@@ -134,13 +138,11 @@ template <class Input>
   return linear_backward(w.gate_proj, grad.gate, input, linear_backward(w.up_proj, grad.up, input, {}, drop), drop);
 }
 
-// residual + scale·norm(map(x)); `branch` and `scale` get what the backward pass of the norm needs, where there is one.
-[[nodiscard]] inline Tensor add_branch(const LayerContext& context, const Tensor& residual, const Tensor& x,
-                                       const Linear& map, const Tensor& norm, const DropoutDraw& drop, Tensor* branch,
-                                       Tensor* scale) {
+// residual + scale·norm(value), and value itself is given up; `branch` and `scale` get what the backward pass of the norm
+// needs, where there is one.
+[[nodiscard]] inline Tensor add_value(const LayerContext& context, const Tensor& residual, const Tensor& value,
+                                      const Tensor& norm, Tensor* branch, Tensor* scale) {
   const double factor = context.spec.residual_scale;
-  if (!norm.defined() && factor == 1.0) return linear_residual(residual, x, map, drop);
-  const Tensor value = linear(x, map, drop);
   RmsNormOutput normed = context.norm(value, norm);
   if (factor != 1.0) normed.value.mul_(factor);
   if (branch != nullptr && norm.defined()) {
@@ -148,6 +150,14 @@ template <class Input>
     *scale = normed.scale;
   }
   return normed.value.add_(residual);
+}
+
+// residual + scale·norm(map(x)).
+[[nodiscard]] inline Tensor add_branch(const LayerContext& context, const Tensor& residual, const Tensor& x,
+                                       const Linear& map, const Tensor& norm, const DropoutDraw& drop, Tensor* branch,
+                                       Tensor* scale) {
+  if (!norm.defined() && context.spec.residual_scale == 1.0) return linear_residual(residual, x, map, drop);
+  return add_value(context, residual, linear(x, map, drop), norm, branch, scale);
 }
 
 }  // namespace detail
@@ -189,9 +199,6 @@ template <class Input>
                                            tape != nullptr ? &tape->attention_branch : nullptr,
                                            tape != nullptr ? &tape->attention_branch_scale : nullptr);
   const RmsNormOutput middle_normed = context.norm(middle, w.mlp_norm);
-  const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
-  const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
-  ops.gated(context.spec.activation, gate, up, active);
   if (tape != nullptr) {
     tape->input = x;
     tape->input_scale = normed.scale;
@@ -203,12 +210,24 @@ template <class Input>
     tape->attended = attended;
     tape->middle = middle;
     tape->middle_scale = middle_normed.scale;
+  }
+  Tensor* const branch = tape != nullptr ? &tape->mlp_branch : nullptr;
+  Tensor* const branch_scale = tape != nullptr ? &tape->mlp_branch_scale : nullptr;
+  if (context.spec.experts.count > 0) {
+    const Routing routing = route(context.spec.experts, linear(middle_normed.value, w.router));
+    if (context.load != nullptr) context.load->add(routing);
+    const Tensor value = experts_forward(ops, context.spec, w, middle_normed.value, routing, row_drop,
+                                         tape != nullptr ? &tape->experts : nullptr);
+    return detail::add_value(context, middle, value, w.mlp_output_norm, branch, branch_scale);
+  }
+  const auto [gate, up] = detail::gate_up(context, w, middle_normed.value, row_drop);
+  const Tensor active = tape != nullptr ? tensor::empty_like(gate) : gate;
+  ops.gated(context.spec.activation, gate, up, active);
+  if (tape != nullptr) {
     tape->gate = gate;
     tape->up = up;
   }
-  return detail::add_branch(context, middle, active, w.down_proj, w.mlp_output_norm, row_drop,
-                            tape != nullptr ? &tape->mlp_branch : nullptr,
-                            tape != nullptr ? &tape->mlp_branch_scale : nullptr);
+  return detail::add_branch(context, middle, active, w.down_proj, w.mlp_output_norm, row_drop, branch, branch_scale);
 }
 
 // Consumes the tape and `grad` [S, H]; returns ∂x [T, H].
@@ -219,7 +238,14 @@ template <class Input>
   const Activation act = context.spec.activation;
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : context.dropout;
-  {
+  if (context.spec.experts.count > 0) {
+    const Tensor grad_branch = context.branch_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
+    const Tensor grad_normed =
+        experts_backward(ops, context.spec, w, context.norm(tape.middle, w.mlp_norm).value, std::move(tape.experts),
+                         grad_branch, row_drop, context.load != nullptr ? context.load->gradient() : Tensor());
+    grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
+    tape.middle = tape.mlp_branch = Tensor();
+  } else {
     Tensor active;
     if (wants_input(w.down_proj)) {
       active = tensor::empty_like(tape.gate);

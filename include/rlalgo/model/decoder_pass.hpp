@@ -39,6 +39,7 @@ class DecoderPass {
     const Operations* operations;
     std::shared_ptr<LayerGate> gate = {};  // or null
     DropoutDraw dropout = {};
+    std::shared_ptr<RouterLoad> load = {};  // or null; then all rows of the last layer are wanted
     bool graph = false;         // a backward pass follows
     bool checkpointed = false;  // …, which computes the layers again
   };

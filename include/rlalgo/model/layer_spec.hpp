@@ -5,7 +5,7 @@
 //   m = x + norm_attention_output(a)
 //   y = m + norm_mlp_output(down_proj(act(gate_proj w) · up_proj w)),   w = norm_mlp(m)
 //
-// A norm without a name is not there: u is x then, and so on.
+// A norm without a name is not there: u is x then, and so on. Where the layer has experts, they stand for the MLP.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,18 @@ struct NormNames {
 
 // How q and k are normalised before the rotation: not, each head by itself (weights [d]), or all heads together (weights [n·d], [k·d]).
 enum class HeadNorm { none, each, all };
+// An MLP of experts of which each token passes a few (experts.hpp has the formula).
+struct ExpertSpec {
+  std::int64_t count = 0;         // of experts; 0 = the layer has one MLP for all tokens
+  std::int64_t chosen = 0;        // of a token
+  std::int64_t width = 0;         // of an expert, where the one MLP has intermediate_size
+  std::int64_t shared_width = 0;  // of the expert that every token passes besides; 0 = there is none
+  bool normalised = false;        // the weights of a token's experts are divided by their sum
+  // Names in the files, below model.layers.N.
+  std::string_view block = "mlp", gate_proj = "gate_proj", up_proj = "up_proj", down_proj = "down_proj";
+
+  bool operator==(const ExpertSpec&) const = default;
+};
 
 struct LayerSpec {
   NormNames norms;
@@ -49,6 +61,8 @@ struct LayerSpec {
   bool qkv_bias = false;       // q_proj, k_proj, v_proj
   bool output_bias = false;    // o_proj
   bool mlp_bias = false;
+  ExpertSpec experts = {};
+  bool mlp_adapters = true;  // false where PEFT takes the names of the MLP's maps for those of all experts
   Activation activation = Activation::silu;
   double score_scale = 0.0;     // q·k is multiplied by it; 0 = 1/√D
   double score_cap = 0.0;       // c: a score s becomes c·tanh(s/c); 0 = it stays

@@ -12,7 +12,8 @@
 //
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
 // a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy
-// of: the list of layers, an attention, one that gets the adapter, one inside another.
+// of: the list of layers, an attention, one that gets the adapter, one inside another; [.40] experts or their router are to
+// carry an adapter.
 #pragma once
 
 #include <cstdint>

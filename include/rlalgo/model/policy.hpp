@@ -33,6 +33,9 @@ struct ScoreOptions {
   bool entropy = false;           // also return the entropy of each predicting distribution
   bool entropy_gradient = false;  // … with graph
   std::uint64_t draw = 0;         // names this pass in the run: random parts of the model (dropout) depend on it
+  // Of models with experts, where not 0: also return how evenly these are used (router_load.hpp), and add `balance_weight`
+  // times it to whatever is differentiated with the log-probs.
+  double balance_weight = 0.0;
   // Numbers that metrics and weights of preference losses read, where the model can compute them.
   bool token_statistics = false;  // mean_logit and greedy
   bool collision = false;
@@ -45,6 +48,7 @@ struct Scores {
   Tensor mean_logit;  // [N] mean over the vocabulary of the logits before the temperature
   Tensor greedy;      // [N] 1 = the target has the highest logit
   Tensor collision;   // [N] log Σ_v p_v²
+  Tensor balance;     // []
 };
 
 class Policy {

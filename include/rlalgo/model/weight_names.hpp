@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -37,14 +38,48 @@ inline constexpr auto gate_up_proj = [](auto& layer) -> auto& { return layer.gat
 inline constexpr auto down_proj = [](auto& layer) -> auto& { return layer.down_proj; };
 inline constexpr auto mlp_output_norm = [](auto& layer) -> auto& { return layer.mlp_output_norm; };
 
+inline constexpr auto router = [](auto& layer) -> auto& { return layer.router; };
+inline constexpr auto shared = [](auto& layer) -> auto& { return layer.shared; };
+inline constexpr auto shared_gate = [](auto& layer) -> auto& { return layer.shared_gate; };
+
 }  // namespace parts
+
+// The parts of an MLP of experts: routed(…) for the router and the experts that it chooses among, linear(…) for the rest.
+// The list of a layer's experts gets its length where it may.
+template <class Map, class Routed>
+void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Routed&& routed) {
+  const std::string block(e.block);
+  routed(block + ".gate", parts::router, e.count, c.hidden_size, false);
+  const auto gated = [&](const std::string& path, auto of, std::int64_t width, auto&& visit, std::string_view gate,
+                         std::string_view up, std::string_view down) {
+    const auto gate_of = [of](auto& layer) -> auto& { return of(layer).gate_proj; };
+    const auto up_of = [of](auto& layer) -> auto& { return of(layer).up_proj; };
+    const auto down_of = [of](auto& layer) -> auto& { return of(layer).down_proj; };
+    visit(path + std::string(gate), gate_of, width, c.hidden_size, false);
+    visit(path + std::string(up), up_of, width, c.hidden_size, false);
+    visit(path + std::string(down), down_of, c.hidden_size, width, false);
+  };
+  const auto count = static_cast<std::size_t>(e.count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto of = [i, count](auto& layer) -> auto& {
+      if constexpr (!std::is_const_v<std::remove_reference_t<decltype(layer)>>)
+        if (layer.experts.size() != count) layer.experts.resize(count);
+      return layer.experts[i];
+    };
+    gated(block + ".experts." + std::to_string(i) + ".", of, e.width, routed, e.gate_proj, e.up_proj, e.down_proj);
+  }
+  if (e.shared_width == 0) return;
+  gated(block + ".shared_expert.", parts::shared, e.shared_width, linear, "gate_proj", "up_proj", "down_proj");
+  linear(block + ".shared_expert_gate", parts::shared_gate, 1, c.hidden_size, false);
+}
 
 // Of every part of such a layer, in the order of the list, one of
 //   norm(path, member, width)                     its weight is [width]
 //   linear(path, member, out, in, bias)           its weight is [out, in], its bias, if it has one, [out]
+//   routed(path, member, out, in, bias)           the same of a map that carries no adapter: a router, an expert that it chooses
 // where `path` is the part's below model.layers.N, and `member` gives it of any LayerParts.
-template <class Norm, class Map>
-void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
+template <class Norm, class Map, class Routed>
+void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear, Routed&& routed) {
   const std::int64_t hidden = c.hidden_size, inner = c.intermediate_size, queries = c.heads * c.head_dim,
                      keys = c.kv_heads * c.head_dim;
   const auto norm_if_named = [&](std::string_view path, auto member) {
@@ -66,14 +101,26 @@ void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& 
   }
   norm_if_named(s.norms.attention_output, parts::attention_output_norm);
   norm_if_named(s.norms.mlp, parts::mlp_norm);
-  if (s.fused_gate_up) {
-    linear("mlp.gate_up_proj", parts::gate_up_proj, 2 * inner, hidden, s.mlp_bias);
+  if (s.experts.count > 0) {
+    visit_experts(c, s.experts, linear, routed);
   } else {
-    linear("mlp.gate_proj", parts::gate_proj, inner, hidden, s.mlp_bias);
-    linear("mlp.up_proj", parts::up_proj, inner, hidden, s.mlp_bias);
+    const auto map = [&](std::string_view path, auto member, std::int64_t out, std::int64_t in) {
+      s.mlp_adapters ? linear(path, member, out, in, s.mlp_bias) : routed(path, member, out, in, s.mlp_bias);
+    };
+    if (s.fused_gate_up) {
+      map("mlp.gate_up_proj", parts::gate_up_proj, 2 * inner, hidden);
+    } else {
+      map("mlp.gate_proj", parts::gate_proj, inner, hidden);
+      map("mlp.up_proj", parts::up_proj, inner, hidden);
+    }
+    map("mlp.down_proj", parts::down_proj, hidden, inner);
   }
-  linear("mlp.down_proj", parts::down_proj, hidden, inner, s.mlp_bias);
   norm_if_named(s.norms.mlp_output, parts::mlp_output_norm);
+}
+
+template <class Norm, class Map>
+void visit_parts(const DecoderConfig& c, const LayerSpec& s, Norm&& norm, Map&& linear) {
+  visit_parts(c, s, norm, linear, linear);
 }
 
 [[nodiscard]] inline std::string layer_prefix(std::size_t layer) {
@@ -119,7 +166,8 @@ void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit) {
         [&](std::string_view path, auto member, std::int64_t, std::int64_t, bool) {
           auto& part = member(layer);
           visit(prefix + std::string(path), part.lora, part.weight);
-        });
+        },
+        [](auto&&...) {});
   }
   visit(std::string("lm_head"), weights.lm_head_lora, weights.lm_head);
 }

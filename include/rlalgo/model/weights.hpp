@@ -34,6 +34,12 @@ struct Linear {
   Lora lora = {};
 };
 
+// The maps of a gated MLP.
+template <class Map>
+struct GatedParts {
+  Map gate_proj{}, up_proj{}, down_proj{};  // [I, H], [I, H], [H, I]
+};
+
 // The parts of a layer (layer_spec.hpp says which there are), whatever stands for a norm's weight and for a linear map.
 template <class Norm, class Map>
 struct LayerParts {
@@ -44,14 +50,24 @@ struct LayerParts {
   Norm mlp_norm{};                             // [H]
   Map gate_proj{}, up_proj{}, down_proj{};     // [I, H], [I, H], [H, I]
   Norm mlp_output_norm{};                      // [H]
+  // Of a layer with experts, instead of the three maps above.
+  Map router{};                          // [E, H]
+  std::vector<GatedParts<Map>> experts;  // [E]
+  GatedParts<Map> shared{};              // of the expert of all tokens
+  Map shared_gate{};                     // [1, H]
 
   // What a fused layer has in the place of q, k and v, and of gate and up.
   Map qkv_proj{}, gate_up_proj{};  // [(n + 2k)·d, H], [2I, H]
 
-  // f(map) for all maps of a layer that is not fused.
+  // f(map) for all maps of a layer that is not fused, but those that choose and weigh experts.
   template <class F>
   void each_map(F&& f) {
     for (Map* map : {&q_proj, &k_proj, &v_proj, &o_proj, &gate_proj, &up_proj, &down_proj}) f(*map);
+    const auto gated = [&](GatedParts<Map>& parts) {
+      for (Map* map : {&parts.gate_proj, &parts.up_proj, &parts.down_proj}) f(*map);
+    };
+    for (GatedParts<Map>& expert : experts) gated(expert);
+    gated(shared);
   }
 };
 

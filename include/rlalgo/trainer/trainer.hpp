@@ -82,6 +82,9 @@ struct BasicTrainerConfig {
   // Rows of advantage 0 are not computed. For losses that are a surrogate and nothing else (no KL, no entropy bonus)
   // and divide by counts of the step: their gradient is the same. Metrics of the loss are then of the other rows.
   bool skip_zero_advantages = false;
+  // Of models with experts: this much of the load-balancing loss (model/router_load.hpp), the mean over the micro-batches of
+  // the step, is added to the loss; each is balanced by itself, as in TRL.
+  double router_aux_loss_coef = 0.0;
   model::Dealing dealing = model::Dealing::balanced;  // of the tokens of a batch among the ranks of a context group
   typename O::Config optimizer;
   optim::ScheduleConfig schedule;
@@ -343,6 +346,7 @@ class Trainer {
     // Up to the last one with rows that is trained on; parts that are still to come are not known to have any.
     std::size_t end = batch.arrive || !c10::GradMode::is_enabled() ? 0 : batch.parts.size();
     while (end > 0 && batch.parts[end - 1].empty()) --end;
+    const double balance_weight = config_.router_aux_loss_coef / std::max(counts.micro_batches, 1.0);
     for (std::size_t p = 0; p < batch.parts.size(); ++p) {
       if (batch.arrive) batch.arrive(batch, p);
       const std::span<const Row* const> part = batch.parts[p];
@@ -357,12 +361,17 @@ class Trainer {
                                       .entropy = true,
                                       .entropy_gradient = loss::active_needs(parts_.loss).entropy,
                                       .draw = draw,
+                                      .balance_weight = balance_weight,
                                       .token_statistics = L::needs.token_statistics,
                                       .collision = L::needs.collision});
       watch_.forward += forward.seconds();
       loss::Result result = parts_.loss(Rows::collate(part, scores, L::needs), counts);
       if (result.value.requires_grad()) result.value.backward();
       result.value = result.value.detach();
+      if (scores.balance.defined()) {
+        result.value = result.value.add(scores.balance.to(result.value.scalar_type()), balance_weight);
+        result.metrics.mean("aux_loss", scores.balance, 1);
+      }
       reported.merge(result.metrics);
       done.push_back({part, p, scores.log_prob.detach(), std::move(result)});
     }

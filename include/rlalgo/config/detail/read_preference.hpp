@@ -168,6 +168,7 @@ inline void read_preference_beta(Reader& reader, RunConfig& config) {
 // The online keys of the section do not concern a fixed dataset.
 inline void read_preference_trl(Reader& trl, RunConfig& config) {
   trl.read("beta", config.trl.beta);
+  trl.read("router_aux_loss_coef", config.trl.router_aux_loss_coef);
   static constexpr std::string_view online = "it concerns completions that are generated during training";
   static const std::vector<RecognisedKey> idle = {{"reward_funcs", online},
                                                   {"reward_weights", online},

@@ -114,6 +114,7 @@ inline void read_trl(Reader& reader, TrlConfig& trl) {
   reader.read("mask_truncated_completions", trl.mask_truncated_completions);
   reader.read("use_bias_correction_kl", trl.use_bias_correction_kl);
   reader.read("skip_zero_advantage_batches", trl.skip_zero_advantage_batches);
+  reader.read("router_aux_loss_coef", trl.router_aux_loss_coef);
   reader.read("top_entropy_quantile", trl.top_entropy_quantile);
   reader.read("off_policy_mask_threshold", trl.off_policy_mask_threshold);
   reader.read("sapo_temperature_pos", trl.sapo_temperature_pos);

@@ -16,6 +16,7 @@
 
 #include <rlalgo/config/completion_source.hpp>
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/entropy.hpp>
 #include <rlalgo/config/environment.hpp>
@@ -85,6 +86,8 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
+  if (settings.trainer.router_aux_loss_coef != 0.0) settings.trainer.skip_zero_advantages = false;
   const auto world = world_of(config);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   std::optional<feature::FeatureNetwork> network;

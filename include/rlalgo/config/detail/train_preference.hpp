@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/load_preferences.hpp>
@@ -47,6 +48,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
 
   model.card = model_card(config, settings.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  settings.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {
     sharding->hold(*model.decoder);

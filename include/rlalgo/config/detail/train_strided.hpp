@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <rlalgo/config/detail/carry_out.hpp>
+#include <rlalgo/config/detail/router_balance.hpp>
 #include <rlalgo/config/detail/training.hpp>
 #include <rlalgo/config/feature_matching.hpp>
 #include <rlalgo/config/fingerprints.hpp>
@@ -50,6 +51,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
 
   model.card = model_card(config, settings.run.trainer.loop.max_steps);
   model.decoder = load_decoder(config, places);
+  settings.run.trainer.router_aux_loss_coef = router_aux_loss_coef(config, model.decoder->config());
   const auto world = world_of(config);
   const auto sharding = Sharding::convene(config, world, model.decoder->device());
   if (sharding != nullptr) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <rlalgo/inference/detail/activations.hpp>
 #include <rlalgo/inference/detail/best_kernels.hpp>
 #include <rlalgo/inference/detail/decoder_view.hpp>
+#include <rlalgo/inference/detail/expert_pass.hpp>
 #include <rlalgo/inference/detail/low_rank.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
@@ -51,6 +51,7 @@ class DecoderForward final : public Forward {
         attended_(max_rows, config.heads * config.head_dim, kernels_.round != nullptr),
         gate_(max_rows, config.intermediate_size, kernels_.round != nullptr),
         up_(max_rows, config.intermediate_size),
+        experts_(config, max_rows, kernels_.round != nullptr),
         rank_(0, 0),
         selected_(max_logits, config.hidden_size, kernels_.round != nullptr),
         max_rows_(max_rows),
@@ -98,6 +99,11 @@ class DecoderForward final : public Forward {
       attend(l);
       add_branch(layer.o_proj, attended_, layer.attention_output_norm, residual_scale);
       norm(layer.mlp_norm);
+      if (config_.spec(l).experts.count > 0) {
+        experts_.run(*this, phases_, kernels_, layer, config_.spec(l), normed_, m(), projected_);
+        add_projected(layer.mlp_output_norm, residual_scale);
+        continue;
+      }
       if (config_.spec(l).fused_gate_up)
         low_rank({&layer.gate_up_proj}, normed_, m());
       else
@@ -130,6 +136,8 @@ class DecoderForward final : public Forward {
   }
 
  private:
+  friend class ExpertPass;
+
   // l ← c·tanh(l/c), of the first m rows
   void bend_logits(std::int64_t m) {
     const auto cap = static_cast<float>(config_.logit_cap);
@@ -409,6 +417,18 @@ class DecoderForward final : public Forward {
     rows_anew();
   }
 
+  // x += scale · projected, or scale · norm(projected)
+  void add_projected(const float* norm_weight, float scale) {
+    const PhaseWork work{.each = 1, .flops = 13 * config_.hidden_size};
+    phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
+        float* const row = projected_.row(i);
+        if (norm_weight != nullptr) kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
+        add_scaled(x_.row(i), row, config_.hidden_size, scale);
+      }
+    });
+  }
+
   // x += scale · W · y, or scale · norm(W · y)
   void add_branch(const Matrix& w, Activations& y, const float* norm_weight, float scale) {
     low_rank({&w}, y, m());
@@ -419,15 +439,7 @@ class DecoderForward final : public Forward {
       for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
         add_scaled(x_.row(i) + begin, projected_.row(i) + begin, end - begin, scale);
     });
-    if (norm_weight == nullptr) return;
-    const PhaseWork norms{.each = 1, .flops = 13 * config_.hidden_size};
-    phases_.run(m(), norms, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
-        float* const row = projected_.row(i);
-        kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
-        add_scaled(x_.row(i), row, config_.hidden_size, scale);
-      }
-    });
+    if (norm_weight != nullptr) add_projected(norm_weight, scale);
   }
 
   // x += scale · y, in the place of y
@@ -465,6 +477,7 @@ class DecoderForward final : public Forward {
   Activations kv_;                      // [max_rows, 2 · kv_heads · d_]
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
+  ExpertPass experts_;
   Activations rank_;                    // [max_rows, most adapter columns of one input]
   Activations selected_;                // [max_logits, H]
   std::vector<float> logits_;           // [max_logits, V]

@@ -103,6 +103,8 @@ class DecoderViewer {
         place(view, {&layer.gate_proj, &layer.up_proj});
       }
       place(view, {&layer.down_proj});
+      place(view, {&layer.shared.gate_proj, &layer.shared.up_proj, &layer.shared_gate});
+      place(view, {&layer.shared.down_proj});
     }
     return view;
   }

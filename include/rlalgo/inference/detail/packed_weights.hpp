@@ -81,7 +81,7 @@ class PackedWeights {
   [[nodiscard]] std::vector<Matrix*> products(DecoderView& view) const {
     std::vector<Matrix*> out;
     const auto add = [&](Matrix& matrix) {
-      if (int8_ || (matrix.bf16 && blocks_)) out.push_back(&matrix);
+      if (matrix.data != nullptr && (int8_ || (matrix.bf16 && blocks_))) out.push_back(&matrix);
     };
     for (LayerView& layer : view.layers) layer.each_map(add);
     add(view.head);

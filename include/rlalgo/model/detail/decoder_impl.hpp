@@ -51,7 +51,24 @@ RLALGO_INLINE double Decoder::product_flops(std::int64_t tokens) const {
 
 RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) { context_ = std::move(sharing); }
 
+RLALGO_INLINE Scores Decoder::score_balanced(const TokenTree& tree, const ScoreOptions& options) {
+  if (context_.shares())
+    core::raise_usage(
+        "model", 39,
+        {.what = "the use of experts cannot be balanced where ranks share the tokens of a row",
+         .found = "a weight of " + std::to_string(options.balance_weight) + " of the load-balancing loss",
+         .remedy = "set trl.router_aux_loss_coef: 0, or context_parallel_size: 1"});
+  const TokenTree whole = with_last_tokens(tree);
+  const Tensor weights =
+      tensor::from_values(rows_of_tokens(whole), at::TensorOptions().dtype(at::kFloat).device(device()));
+  const auto load = std::make_shared<RouterLoad>(weights, options.balance_weight);
+  Scores scores = score_part(whole, options, nullptr, load);
+  scores.balance = load->balance();
+  return scores;
+}
+
 RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& options) {
+  if (options.balance_weight != 0.0) return score_balanced(tree, options);
   if (!context_.shares()) return score_part(tree, options, nullptr);
   const SharedTree shared(context_, tree);
   Scores scores = score_part(shared.part.tree, options, &shared);
@@ -59,10 +76,12 @@ RLALGO_INLINE Scores Decoder::score(const TokenTree& tree, const ScoreOptions& o
   return scores;
 }
 
-RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared) {
+RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptions& options, const SharedTree* shared,
+                                         const std::shared_ptr<RouterLoad>& load) {
   const auto limit = tensor::ThreadLimit::of_products(product_flops(tree.tokens()));
   // Rows whose hidden state is needed, each once: children of one prompt share its last token.
   std::vector<std::int64_t> rows = tree.source;
+  for (std::int64_t t = 0; load != nullptr && t < tree.tokens(); ++t) rows.push_back(t);
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   std::vector<std::int64_t> compact(tree.source.size());
@@ -74,10 +93,11 @@ RLALGO_INLINE Scores Decoder::score_part(const TokenTree& tree, const ScoreOptio
                                    .rows = all ? Tensor() : index_tensor(rows, device()),
                                    .spread = in_order ? Tensor() : index_tensor(compact, device()),
                                    .draw = options.draw,
-                                   .shared = shared})
+                                   .shared = shared,
+                                   .load = load})
                             .front();
   const tensor::LogProbs out = score_targets(hidden, tree, options);
-  Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}};
+  Scores scores{out.log_prob, out.entropy, {}, out.greedy, {}, {}};
   add_statistics(hidden.detach(), tree, options, scores);
   return scores;
 }
@@ -330,6 +350,7 @@ RLALGO_INLINE std::vector<Tensor> Decoder::run(const TokenTree& tree, const Taps
   const bool graph = c10::GradMode::is_enabled() && is_trained();
   DecoderPass::Settings settings{.operations = &operations(), .gate = gate_, .graph = graph};
   settings.checkpointed = graph && checkpointing_;
+  settings.load = taps.load;
   if (graph && taps.dropout && adapter_ && adapter_->config.dropout > 0)
     settings.dropout = {settings.operations, adapter_->seed, taps.draw};
   const auto pass = std::make_shared<DecoderPass>(

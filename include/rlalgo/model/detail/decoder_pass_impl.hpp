@@ -101,6 +101,7 @@ RLALGO_INLINE std::vector<Tensor> DecoderPass::run(const TokenTree& tree, const 
     tap(config_.layers, normed.value);
   }
   if (settings_.graph) ids_ = ids;
+  if (settings_.load) settings_.load->complete();
   return taps;
 }
 
@@ -157,6 +158,7 @@ RLALGO_INLINE LayerContext DecoderPass::context(std::int64_t i) const {
                    .rope = spec.rotary() ? &ropes_[static_cast<std::size_t>(spec.rope)] : nullptr,
                    .dropout = settings_.dropout};
   out.row_dropout = out.dropout;
+  out.load = settings_.load.get();
   if (ring != rings_.end()) {
     out.ring = &ring->second;
     out.dropout.rows = &rows_;

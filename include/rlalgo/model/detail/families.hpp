@@ -15,6 +15,7 @@
 
 #include <rlalgo/model/decoder_config.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
+#include <rlalgo/model/detail/expert_fields.hpp>
 
 namespace rlalgo::model::detail {
 
@@ -289,6 +290,65 @@ inline void describe_granite(const JsonFields& fields, DecoderConfig& c) {
   });
 }
 
+// Qwen3 with experts. Where there is a window, all layers have it.
+inline void describe_qwen3_moe(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 4}, c);
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  const std::int64_t window = slides_at_all(fields) ? fields.positive("sliding_window", 4096) : 0;
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.qkv_bias = spec.output_bias = bias;
+    spec.head_norm = HeadNorm::each;
+    spec.window = window;
+    spec.mlp_adapters = false;
+  });
+  read_sparse_layers(fields, {.width = fields.positive("moe_intermediate_size", 768)}, {.count = 128, .chosen = 8}, c);
+}
+
+// Qwen1.5 and Qwen2 with experts, and one that all tokens pass. Every second of the first max_window_layers may slide.
+inline void describe_qwen2_moe(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 16}, c);
+  const bool bias = fields.boolean("qkv_bias").value_or(true);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) { spec.qkv_bias = bias; });
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0)};
+  const bool slides = slides_at_all(fields);
+  const std::int64_t window = slides ? fields.positive("sliding_window", 4096) : 0;
+  const std::int64_t first = fields.integer("max_window_layers").value_or(28);
+  read_windows(
+      fields, window, true,
+      [&](const LayerSpec&, std::int64_t layer) { return slides && layer % 2 == 0 && layer < first; }, c);
+  read_sparse_layers(fields,
+                     {.width = fields.positive("moe_intermediate_size", 1408),
+                      .shared_width = fields.positive("shared_expert_intermediate_size", 5632)},
+                     {.count = 60, .chosen = 4, .two_spellings = false}, c);
+}
+
+// All layers have experts, whose weights sum to 1, and a window, unless it is null.
+inline void describe_mixtral(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 8, .max_positions = 131072}, c);
+  c.norm.epsilon = fields.number("rms_norm_eps").value_or(1e-5);
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 1000000.0)};
+  const std::int64_t window = fields.find("sliding_window") == nullptr ? 0 : fields.positive("sliding_window");
+  const std::int64_t count = read_expert_count(fields, {.count = 8, .chosen = 2});
+  if (count == 0) fields.wrong("num_local_experts", Json(count), "1 or more");
+  const ExpertSpec experts{.count = count,
+                           .chosen = read_chosen(fields, 2, count),
+                           .width = c.intermediate_size,
+                           .normalised = true,
+                           .block = "block_sparse_moe",
+                           .gate_proj = "w1",
+                           .up_proj = "w3",
+                           .down_proj = "w2"};
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.window = window;
+    spec.experts = experts;
+    spec.mlp_adapters = false;
+  });
+  read_balance(fields, c);
+  if (const auto noise = fields.number("router_jitter_noise"); noise && *noise != 0.0)
+    fields.unsupported("router_jitter_noise", Json(*noise), "0: a router sees what the experts see");
+}
+
 struct Family {
   std::string_view model_type, architecture, who;
   void (*describe)(const JsonFields& fields, DecoderConfig& config);
@@ -300,6 +360,9 @@ inline constexpr Family families[] = {
     {"qwen2", "Qwen2ForCausalLM", "Qwen2 and Qwen2.5", describe_qwen2},
     {"qwen3", "Qwen3ForCausalLM", "Qwen3, dense", describe_qwen3},
     {"smollm3", "SmolLM3ForCausalLM", "SmolLM3", describe_smollm3},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3, mixture of experts", describe_qwen3_moe},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", "Qwen1.5 and Qwen2, mixture of experts", describe_qwen2_moe},
+    {"mixtral", "MixtralForCausalLM", "Mixtral", describe_mixtral},
     {"gemma2", "Gemma2ForCausalLM", "Gemma 2", describe_gemma2},
     {"gemma3_text", "Gemma3ForCausalLM", "Gemma 3, text", describe_gemma3},
     {"olmo2", "Olmo2ForCausalLM", "OLMo 2", describe_olmo2},

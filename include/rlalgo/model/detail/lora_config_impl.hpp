@@ -162,6 +162,45 @@ RLALGO_INLINE bool is_lora_target(const LoraConfig& c, const std::string& path) 
                                c.layers_to_transform.end();
 }
 
+namespace detail {
+
+// Names that PEFT takes for those of all experts together (target_parameters), where a model's MLPs are nothing else.
+RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<std::string>& linears,
+                                        const std::vector<std::string>& modules) {
+  const auto of_mlp = [](const std::string& path) {
+    return path.find(".mlp.") != std::string::npos || path.find(".block_sparse_moe.") != std::string::npos;
+  };
+  const auto is_expert = [](const std::string& path) { return path.find(".experts.") != std::string::npos; };
+  if (std::none_of(modules.begin(), modules.end(), is_expert)) return;
+  const auto refuse = [&](const std::string& found) {
+    core::raise_usage("model", 40,
+                      {.what = "an adapter is to be put on experts or their router, which are trained whole or not at all",
+                       .found = found,
+                       .expected = "linear maps outside of them: q_proj, k_proj, v_proj, o_proj, or the end of a longer path",
+                       .remedy = "name those in lora_target_modules, or set lora_target_linear: true"});
+  };
+  for (const std::string& entry : c.modules_to_save)
+    for (const std::string& path : modules)
+      if (!modules_around(entry, path).empty() && (is_expert(path) || path.find(".block_sparse_moe.") != std::string::npos))
+        refuse("modules_to_save: " + entry);
+  if (std::any_of(linears.begin(), linears.end(), of_mlp)) return;
+  if (c.target_modules.empty() && c.target_pattern == "all-linear") refuse("target_modules: all-linear");
+  for (std::string path : modules) {
+    if (!of_mlp(path)) continue;
+    for (const std::string& entry : c.target_modules)
+      if (ends_path(path, entry)) refuse("target_modules: " + entry);
+    if (!c.target_modules.empty() || c.target_pattern.empty()) continue;
+    const std::string given = path;
+    if (const std::size_t at = path.find(".experts."); at != std::string::npos)  // as transformers has them
+      path.erase(at + 8, path.find('.', at + 9) - at - 8);
+    if (const std::size_t at = path.find(".block_sparse_moe."); at != std::string::npos) path.replace(at, 18, ".mlp.");
+    const ModulePattern pattern(c.target_pattern, true);
+    if (pattern.matches(given) || pattern.matches(path)) refuse("target_modules: " + c.target_pattern);
+  }
+}
+
+}  // namespace detail
+
 RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const std::vector<std::string>& linears,
                                                     const std::vector<std::string>& modules, TargetCheck check) {
   const auto names_one = [](const std::vector<std::string>& paths, const std::string& entry) {
@@ -178,6 +217,7 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
                              "like model.layers.0.self_attn.q_proj"
                            : detail::listed(detail::last_names(linears)) + ", or a path like " + linears.front()});
   };
+  if (check == TargetCheck::every) detail::check_expert_targets(c, linears, modules);
   for (const std::string& entry : c.target_modules) {
     if (names_one(linears, entry)) continue;
     if (names_one(modules, entry))

@@ -1,0 +1,224 @@
+// An MLP of experts: each token passes the few that a router chooses for it, and perhaps one that all tokens pass.
+//
+//   l = R x,   p = softmax(l),   C = the k experts of the largest p (of equal ones the first)
+//   c_e = p_e, or p_e / Σ_C p where the weights are normalised
+//   y = Σ_{e ∈ C} c_e · down_e(act(gate_e x) · up_e x)  [ + σ(s·x) · down(act(gate x) · up x) ]
+//
+// Source: Shazeer et al., arXiv 1701.06538; Mixtral, Jiang et al., arXiv 2401.04088, section 2.1; Qwen2, arXiv 2407.10671,
+// section 2.2.2 (the shared expert); as transformers computes them. No token is dropped, whatever the load.
+// Symbols: R router [E, H], E experts of width I, k = ExpertSpec::chosen, s shared_gate [1, H].
+// Shapes: x and y [S, H]. Of each token k pairs (token, expert), P = S·k; they are sorted by expert, then by token, so that an
+// expert is one product over neighbouring rows. Which rows those are the host must know: one copy of [S, k] numbers a layer.
+// Dtypes: l in that of x; softmax, weights and the sum over experts in float32 (float64 for float64). transformers rounds
+// the weights of Qwen's models to bfloat16; they are not rounded here.
+// Backward, with ∂y_e = ∂y of the pair's token and h = act(gate_e x)·up_e x:  ∂h = c_e·down_eᵀ∂y_e,  ∂c_e = h·down_eᵀ∂y_e,
+//   ∂l = p ⊙ (∂p − p·∂p),  where ∂p is that of the chosen and 0 elsewhere, and ∂p_e = (∂c_e − Σ_C c ∂c)/Σ_C p if normalised.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <rlalgo/model/layer_spec.hpp>
+#include <rlalgo/model/linear.hpp>
+#include <rlalgo/model/operations.hpp>
+#include <rlalgo/model/weights.hpp>
+#include <rlalgo/tensor/functions.hpp>
+#include <rlalgo/tensor/tensor.hpp>
+
+namespace rlalgo::model {
+
+// What a router decided.
+struct Routing {
+  Tensor probabilities;  // [S, E] float32
+  Tensor experts;        // [S, k] int64, the likeliest first
+  Tensor weights;        // [S, k] float32
+};
+
+// `logits` [S, E].
+[[nodiscard]] inline Routing route(const ExpertSpec& spec, const Tensor& logits) {
+  Routing out;
+  out.probabilities = logits.softmax(-1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const auto sorted = out.probabilities.sort(/*stable=*/true, /*dim=*/-1, /*descending=*/true);
+  out.experts = std::get<1>(sorted).narrow(1, 0, spec.chosen).contiguous();
+  const Tensor chosen = std::get<0>(sorted).narrow(1, 0, spec.chosen);
+  out.weights = spec.normalised ? chosen.div(chosen.sum(1, true)) : chosen.contiguous();
+  return out;
+}
+
+// The pairs of a batch, sorted by expert, then by token.
+struct ExpertGroups {
+  std::vector<std::int64_t> begin;  // [E + 1]: pairs begin[e] … begin[e + 1] are those of expert e
+  Tensor pair;                      // [P] of a place: token·k + its number among the token's experts
+  Tensor token;                     // [P] of a place
+  Tensor place;                     // [P] of a pair
+};
+
+// `experts` [S, k] on any device.
+[[nodiscard]] inline ExpertGroups group_by_expert(const Tensor& experts, std::int64_t count) {
+  const Tensor host = experts.to(at::Device(at::kCPU)).contiguous();
+  const std::int64_t* const of = host.const_data_ptr<std::int64_t>();
+  const auto pairs = static_cast<std::size_t>(host.numel());
+  const std::int64_t chosen = host.size(1);
+  ExpertGroups out;
+  out.begin.assign(static_cast<std::size_t>(count) + 1, 0);
+  for (std::size_t i = 0; i < pairs; ++i) ++out.begin[static_cast<std::size_t>(of[i]) + 1];
+  for (std::size_t e = 1; e < out.begin.size(); ++e) out.begin[e] += out.begin[e - 1];
+  std::vector<std::int64_t> next(out.begin.begin(), out.begin.end() - 1), pair(pairs), token(pairs), place(pairs);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const std::int64_t at = next[static_cast<std::size_t>(of[i])]++;
+    pair[static_cast<std::size_t>(at)] = static_cast<std::int64_t>(i);
+    token[static_cast<std::size_t>(at)] = static_cast<std::int64_t>(i) / chosen;
+    place[i] = at;
+  }
+  const at::TensorOptions options = experts.options();
+  out.pair = tensor::from_values(pair, options);
+  out.token = tensor::from_values(token, options);
+  out.place = tensor::from_values(place, options);
+  return out;
+}
+
+// What the backward pass of experts needs.
+struct ExpertTape {
+  Routing routing;
+  ExpertGroups groups;
+  Tensor gate, up;                                 // [P, I] each
+  Tensor shared_gate, shared_up, shared_strength;  // [S, I'], [S, I'], σ [S, 1]
+};
+
+namespace detail {
+
+// f(expert, first place, places) for every expert that has any.
+template <class F>
+void each_group(const ExpertGroups& groups, F&& f) {
+  for (std::size_t e = 0; e + 1 < groups.begin.size(); ++e)
+    if (const std::int64_t n = groups.begin[e + 1] - groups.begin[e]; n > 0) f(e, groups.begin[e], n);
+}
+
+// act(gate) · up; in the place of gate where nothing is kept.
+[[nodiscard]] inline Tensor gated_product(const Operations& ops, Activation act, const Tensor& gate, const Tensor& up,
+                                          bool kept) {
+  const Tensor active = kept ? tensor::empty_like(gate) : gate;
+  ops.gated(act, gate, up, active);
+  return active;
+}
+
+// Σ over the k pairs of a token, whose values [P, H] stand in the order of experts, each times its weight, where those are given.
+[[nodiscard]] inline Tensor add_pairs(const Tensor& values, const ExpertGroups& groups, std::int64_t chosen,
+                                      const Tensor& weights = {}) {
+  const Tensor of_tokens = values.index_select(0, groups.place).view({-1, chosen, values.size(1)});  // [S, k, H]
+  if (!weights.defined()) return of_tokens.sum(1);
+  return of_tokens.mul(weights.unsqueeze(2)).sum(1).to(values.scalar_type());
+}
+
+// A weight that is trained has a gradient even where no token has passed it: an optimizer treats all experts alike.
+inline void touch_gradients(const GatedParts<Linear>& expert) {
+  for (const Linear* map : {&expert.gate_proj, &expert.up_proj, &expert.down_proj})
+    for (const Tensor* weight : {&map->weight, &map->lora.a, &map->lora.b}) (void)gradient_buffer(*weight);
+}
+
+}  // namespace detail
+
+// `routing` is that of x. `tape` may be null: nothing is kept then.
+[[nodiscard]] inline Tensor experts_forward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
+                                            const Tensor& x, const Routing& routing, const DropoutDraw& drop,
+                                            ExpertTape* tape) {
+  const ExpertSpec& e = spec.experts;
+  const ExpertGroups groups = group_by_expert(routing.experts, e.count);
+  const Tensor rows = ops.rows(x, groups.token);  // [P, H]
+  const Tensor gate = tensor::empty({rows.size(0), e.width}, x.options()), up = tensor::empty_like(gate);
+  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
+    const Tensor mine = rows.narrow(0, begin, n);
+    gate.narrow(0, begin, n).copy_(linear(mine, w.experts[i].gate_proj, drop));
+    up.narrow(0, begin, n).copy_(linear(mine, w.experts[i].up_proj, drop));
+  });
+  const Tensor active = detail::gated_product(ops, spec.activation, gate, up, tape != nullptr);
+  const Tensor given = tensor::empty_like(rows);  // [P, H]
+  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
+    given.narrow(0, begin, n).copy_(linear(active.narrow(0, begin, n), w.experts[i].down_proj, drop));
+  });
+  Tensor y = detail::add_pairs(given, groups, e.chosen, routing.weights);
+  if (tape != nullptr) *tape = {.routing = routing, .groups = groups, .gate = gate, .up = up};
+  if (e.shared_width == 0) return y;
+  const Tensor shared_gate = linear(x, w.shared.gate_proj, drop).contiguous();
+  const Tensor shared_up = linear(x, w.shared.up_proj, drop).contiguous();
+  const Tensor strength = linear(x, w.shared_gate, drop).sigmoid();  // [S, 1]
+  const Tensor shared = detail::gated_product(ops, spec.activation, shared_gate, shared_up, tape != nullptr);
+  y.add_(linear(shared, w.shared.down_proj, drop).mul_(strength));
+  if (tape != nullptr) {
+    tape->shared_gate = shared_gate;
+    tape->shared_up = shared_up;
+    tape->shared_strength = strength;
+  }
+  return y;
+}
+
+namespace detail {
+
+// ∂l [S, E] of ∂c [S, k], with `grad_probabilities` [S, E] added to ∂p where that is defined.
+[[nodiscard]] inline Tensor route_backward(const ExpertSpec& spec, const Routing& routing, Tensor grad_weights,
+                                           const Tensor& grad_probabilities) {
+  const Tensor& p = routing.probabilities;
+  if (spec.normalised) {
+    const Tensor total = p.gather(1, routing.experts).sum(1, true);
+    grad_weights = grad_weights.sub(grad_weights.mul(routing.weights).sum(1, true)).div_(total);
+  }
+  Tensor grad = tensor::zeros_like(p).scatter_(1, routing.experts, grad_weights);
+  if (grad_probabilities.defined()) grad.add_(grad_probabilities);
+  return grad.sub_(grad.mul(p).sum(1, true)).mul_(p);
+}
+
+[[nodiscard]] inline Tensor shared_backward(const Operations& ops, Activation act, const LayerWeights& w,
+                                            const Tensor& x, ExpertTape& tape, const Tensor& grad, Tensor grad_x,
+                                            const DropoutDraw& drop) {
+  const Tensor active = gated_product(ops, act, tape.shared_gate, tape.shared_up, true);
+  const Tensor& strength = tape.shared_strength;
+  const Tensor given = linear_backward(w.shared.down_proj, grad, active.mul(strength), {}, drop);  // [S, I']
+  const Tensor grad_strength = given.mul(active).sum(1, true);
+  ops.gated_backward(act, given.mul(strength), tape.shared_gate, tape.shared_up);
+  grad_x = linear_backward(w.shared.up_proj, tape.shared_up, x, std::move(grad_x), drop);
+  grad_x = linear_backward(w.shared.gate_proj, tape.shared_gate, x, std::move(grad_x), drop);
+  return linear_backward(w.shared_gate, grad_strength.mul_(strength).mul_(strength.neg().add_(1.0)), x,
+                         std::move(grad_x), drop);
+}
+
+}  // namespace detail
+
+// Adds the gradients of the weights and returns ∂x [S, H], for ∂y `grad` [S, H] and the x that the forward pass had.
+[[nodiscard]] inline Tensor experts_backward(const Operations& ops, const LayerSpec& spec, const LayerWeights& w,
+                                             const Tensor& x, ExpertTape tape, const Tensor& grad,
+                                             const DropoutDraw& drop, const Tensor& grad_probabilities = {}) {
+  const ExpertSpec& e = spec.experts;
+  const ExpertGroups& groups = tape.groups;
+  const at::ScalarType type = x.scalar_type();
+  const Tensor grad_rows = ops.rows(grad, groups.token);  // [P, H]
+  Tensor active = detail::gated_product(ops, spec.activation, tape.gate, tape.up, true);
+  const Tensor weight = tape.routing.weights.view({-1}).index_select(0, groups.pair).unsqueeze(1);  // [P, 1]
+  Tensor weighted = active.mul(weight).to(type), given = tensor::empty_like(active);                // [P, I]
+  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
+    given.narrow(0, begin, n)
+        .copy_(linear_backward(w.experts[i].down_proj, grad_rows.narrow(0, begin, n), weighted.narrow(0, begin, n), {},
+                               drop));
+  });
+  const Tensor grad_weights =
+      given.to(weight.scalar_type()).mul(active).sum(1).index_select(0, groups.place).view({-1, e.chosen});
+  ops.gated_backward(spec.activation, given.mul(weight).to(type), tape.gate, tape.up);
+  active = weighted = given = Tensor();
+  const Tensor rows = ops.rows(x, groups.token), grad_pairs = tensor::empty_like(rows);
+  detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
+    const Tensor mine = rows.narrow(0, begin, n);
+    Tensor grad_mine = linear_backward(w.experts[i].up_proj, tape.up.narrow(0, begin, n), mine, {}, drop);
+    grad_mine = linear_backward(w.experts[i].gate_proj, tape.gate.narrow(0, begin, n), mine, grad_mine, drop);
+    grad_pairs.narrow(0, begin, n).copy_(grad_mine);
+  });
+  for (const GatedParts<Linear>& expert : w.experts) detail::touch_gradients(expert);
+  Tensor grad_x = detail::add_pairs(grad_pairs, groups, e.chosen);
+  const Tensor grad_logits = detail::route_backward(e, tape.routing, grad_weights, grad_probabilities).to(type);
+  grad_x = linear_backward(w.router, grad_logits, x, std::move(grad_x));
+  if (e.shared_width == 0) return grad_x;
+  return detail::shared_backward(ops, spec.activation, w, x, tape, grad, std::move(grad_x), drop);
+}
+
+}  // namespace rlalgo::model
