@@ -219,6 +219,19 @@ def kinds_of_environments_in_one_run(c):
 
 
 @case
+def a_template_of_the_data_set_s_own(c):
+    run = mixed(c)
+    own = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<says>{% endif %}"
+    guesses = [{**MIXED[0], "answer": "none"} for _ in range(4)]
+    run["datasets"] = [{"path": rows(c, guesses)}, {"path": rows(c, guesses, "own.jsonl"), "chat_template_jinja": own}]
+    c.train({**run, "max_steps": 2, "micro_batch_size": 12, "gradient_accumulation_steps": 1}).expect(0)
+    samples = [json.loads(line) for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+    frames = {(s["prompt"], turn["environment"]) for s in samples for turn in s.get("turns", []) if "environment" in turn}
+    assert frames <= {("user\n0? Guess.\nassistant\n", "\nuser\nNo. Again.\nassistant\n"), ("<user>0? Guess.<says>", "<user>No. Again.<says>")}, frames
+    assert len({s["prompt"] for s in samples}) == 2, samples
+
+
+@case
 def beside_training_and_evaluated(c):
     run = mixed(c, trl={**BESIDE, "replay_buffer_size": 16}, logging_steps=1)
     run["test_datasets"] = [{"path": rows(c, MIXED[:3], "held.jsonl")}]
