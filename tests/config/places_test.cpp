@@ -110,10 +110,11 @@ TEST_CASE("every place that a configuration reads is looked at") {
 
 TEST_CASE("all that is not there is said at once") {
   const support::ScratchDirectory scratch;
-  const std::string text =
-      "base_model: " + (scratch.path() / "none").string() +
-      "\nrl: grpo\nlearning_rate: 1e-5\ndatasets:\n  - path: missing.jsonl\n  - path: other.jsonl\noutput_dir: " +
-      (scratch.path() / "out").string() + "\ntokenizer_config: nowhere\ntrl: {reward_funcs: [org/judge]}\n";
+  const std::string text = "base_model: " + (scratch.path() / "none").string() +
+                           "\nrl: grpo\nlearning_rate: 1e-5\nmicro_batch_size: 8\ndatasets:\n  - path: missing.jsonl\n "
+                           " - path: other.jsonl\noutput_dir: " +
+                           (scratch.path() / "out").string() +
+                           "\ntokenizer_config: nowhere\ntrl: {reward_funcs: [org/judge]}\n";
   const std::string file = scratch.write("c.yaml", text);
   const auto error = [&] {
     return support::raised_by([&] {
@@ -123,9 +124,9 @@ TEST_CASE("all that is not there is said at once") {
     });
   };
   CHECK(support::lacks(error(), {"config.45", "5 problems", "config.20", "c.yaml:1", "data.1", "missing.jsonl",
-                                 "c.yaml:5", "other.jsonl", "c.yaml:6", "nowhere", "org/judge"}) == "");
-  scratch.write("c.yaml", text + "micro_batch_size: -1\n");
-  CHECK(support::lacks(error(), {"6 problems", "config.6", "micro_batch_size"}) == "");
+                                 "c.yaml:6", "other.jsonl", "c.yaml:7", "nowhere", "org/judge"}) == "");
+  scratch.write("c.yaml", text + "logging_steps: -1\n");
+  CHECK(support::lacks(error(), {"6 problems", "config.6", "logging_steps"}) == "");
   scratch.write("out", "a file");
   config::RunConfig run;
   run.output_dir = (scratch.path() / "out").string();
