@@ -6,6 +6,8 @@ function wants a tokenizer). Questions:
 An answer with "error" instead carries "kind" (load | raised | shape), "message", "traceback" and "row".
 """
 
+import datetime
+import decimal
 import importlib
 import importlib.util
 import inspect
@@ -22,11 +24,15 @@ def plain(value):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise Refusal("shape", "it returned %d, a whole number that 64 bits do not hold: make it a text" % value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "tolist"):
         return plain(value.tolist())
-    return str(value)
+    if isinstance(value, (datetime.date, datetime.time, decimal.Decimal)):
+        return str(value)
+    raise Refusal("shape", "it returned a value of type %s, which a column cannot hold" % type(value).__name__)
 
 
 class Cfg(dict):

@@ -28,6 +28,7 @@
 #include <rlalgo/tensor/threads.hpp>
 
 #include "log.hpp"
+#include "ranks.hpp"
 #include "verbs.hpp"
 
 namespace {
@@ -118,6 +119,13 @@ std::string with_dashes(std::string word) {
                              .remedy = "run `rlalgo help " + std::string(verb.name) + "` for the list"});
 }
 
+// axolotl starts these through a launcher, too; here each is one process.
+void take_launcher(const Verb& verb, std::vector<std::string>& words) {
+  if (verb.name != "inference" && verb.name != "merge-lora") return;
+  if (cli::take_launched_ranks(words) > 1)
+    cli::warning("`rlalgo " + std::string(verb.name) + "` is one process: the number of processes has no effect");
+}
+
 int run(const Verb& verb, std::vector<std::string> words) {
   CLI::App app(std::string(verb.what), "rlalgo " + std::string(verb.name));
   app.set_help_flag("-h,--help", "prints this");
@@ -125,6 +133,7 @@ int run(const Verb& verb, std::vector<std::string> words) {
   app.allow_extras();
   const cli::Run start = verb.add(app);
   if (!app.get_prefix_command()) std::transform(words.begin(), words.end(), words.begin(), with_dashes);
+  take_launcher(verb, words);
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(std::move(words));

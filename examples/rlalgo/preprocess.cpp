@@ -52,7 +52,9 @@ int prepare(const std::string& file, std::vector<std::string> rest) {
   const auto debug = std::find(rest.begin(), rest.end(), "--debug");
   const bool show = debug != rest.end();
   if (show) rest.erase(debug);
-  config::RunConfig settings = config::load_run_config(file, rest);
+  config::RunConfig settings = config::load_run_config(
+      file, rest, 1,
+      [](const config::RunConfig& run, config::Refusals& refusals) { config::judge_places(run, refusals); });
   if (!config::is_preference(settings))
     core::raise_usage("cli", 10,
                       {.what = "`rlalgo preprocess` prepares preference data",

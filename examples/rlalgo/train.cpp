@@ -82,7 +82,15 @@ int train_as(const std::string& file, std::vector<std::string> overrides) {
                        .found = "no --nproc-per-node",
                        .remedy = "leave restarts to the launcher of the ranks"});
   const int ranks = place ? place->size : std::max(1, started);
-  config::RunConfig settings = config::load_run_config(file, overrides, ranks);
+  const bool first = !place || place->rank == 0;
+  config::RunConfig settings =
+      config::load_run_config(file, overrides, ranks, [&](const config::RunConfig& run, config::Refusals& refusals) {
+        config::judge_places(run, refusals);
+        if (!first) return;
+        config::judge_outputs(run, refusals);
+        // Where nothing is refused they are loaded soon, and judged then.
+        if (!refusals.empty()) config::detail::Training<void>::judge_functions(run, refusals);
+      });
   const auto patience = static_cast<double>(settings.ddp_timeout.value_or(config::default_ddp_timeout));
   if (started > 1) {
     overrides.insert(overrides.begin(), {"train", file});

@@ -274,6 +274,13 @@ def solve(model, processing_class, prompts, generation_config=None):
         if "rollout_func" in trl:
             texts = [json.loads(line)["completion"] for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
             assert texts and all(" = " in text for text in texts), texts
+    lines = [json.loads(line) for line in (c.folder / "rows.jsonl").read_text().splitlines()]
+    (c.folder / "named.jsonl").write_text("".join(json.dumps({**line, "environment": "ab"[i % 2]}) + "\n" for i, line in enumerate(lines)))
+    several = {"environment_factory": {"a": "play.Once", "b": "play.Twice"}, "max_completion_length": 80}
+    (c.folder / "play.py").write_text((c.folder / "play.py").read_text() + "\nclass Twice(Once):\n    pass\n")
+    result = train(c, STRUCTURED, datasets=[{"path": "named.jsonl", "type": "ebft_opencode.transform"}], trl=several)
+    result.expect(0, "Once, Twice has no effect")
+    train(c, STRUCTURED, trl=several).expect(1, "[rlalgo.environment.3]", "rows.jsonl:")
     train(c, STRUCTURED, trl={"reward_funcs": ["rewards.correct"]}).expect(2, "[rlalgo.config.8]", "features are its reward")
     for trl in [{"environment_factory": "play.Once"}, {"rollout_func": "play.solve"}]:
         train(c, STRIDED, trl=trl).expect(2, "[rlalgo.config.8]", "strided")

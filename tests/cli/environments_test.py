@@ -10,6 +10,7 @@ import threading
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "clients"))
 from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
+from gym_test import open_env  # noqa: E402
 from scripted_model import TEMPLATE, Speaker, Words  # noqa: E402
 from serve_clients_test import pythons, run  # noqa: E402
 
@@ -216,6 +217,48 @@ def kinds_of_environments_in_one_run(c):
     c.train({**other, "output_dir": "other"}, "--resume-from-checkpoint", "whole/checkpoint-1").expect(1, "run.12", "trl.environment_factory")
     (c.folder / "kinds.py").write_text(KINDS + "\n# changed\n")
     c.train({**run, "output_dir": "other"}, "--resume-from-checkpoint", "whole/checkpoint-1").expect(1, "run.12", "code of kinds.")
+
+
+@case
+def a_template_of_the_data_set_s_own(c):
+    run = mixed(c)
+    own = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<says>{% endif %}"
+    guesses = [{**MIXED[0], "answer": "none"} for _ in range(4)]
+    run["datasets"] = [{"path": rows(c, guesses)}, {"path": rows(c, guesses, "own.jsonl"), "chat_template_jinja": own}]
+    c.train({**run, "max_steps": 2, "micro_batch_size": 12, "gradient_accumulation_steps": 1}).expect(0)
+    samples = [json.loads(line) for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+    frames = {(s["prompt"], turn["environment"]) for s in samples for turn in s.get("turns", []) if "environment" in turn}
+    assert frames <= {("user\n0? Guess.\nassistant\n", "\nuser\nNo. Again.\nassistant\n"), ("<user>0? Guess.<says>", "<user>No. Again.<says>")}, frames
+    assert len({s["prompt"] for s in samples}) == 2, samples
+
+
+@case
+def a_reward_that_does_not_apply(c):
+    """None is no reward, whatever the data call environment_reward."""
+    run = mixed(c)
+    (c.folder / "kinds.py").write_text(KINDS + "\nclass Never(Quiet):\n    def get_reward(self):\n        return None\n")
+    run["datasets"] = [{"path": rows(c, [{**MIXED[2], "environment_reward": 5.0}] * 4)}]
+    run["trl"].update(environment_factory={"quiet": "kinds.Never"})
+    c.train({**run, "max_steps": 1, "micro_batch_size": 4, "gradient_accumulation_steps": 1}).expect(0)
+    samples = [json.loads(line) for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+    assert samples and all(s["rewards"]["Never"] is None and s["rewards"]["quiet"] is not None for s in samples), samples
+
+
+@case
+def a_server_among_them(c):
+    """OpenEnv's sessions are fewer than its episodes: they begin in their order as far as there is room."""
+    run = mixed(c)
+    lines = [{"environment": ("server", "shelf")[i % 2], "books": "b" * i} for i in range(8)]
+    with open_env("--sessions", 3) as (_, url):
+        run["datasets"] = [{"path": rows(c, lines)}]
+        run["trl"].update(environment_factory={"server": url, "shelf": "kinds.Shelf"}, max_completion_length=60, max_turns=3, reward_funcs=[])
+        c.train({**run, "max_steps": 2, "logging_steps": 1, "micro_batch_size": 16, "gradient_accumulation_steps": 1}).expect(0)
+        for record in c.metrics():
+            assert record["rollout/failed"] == 0 and {"rewards/guess/mean", "rewards/Shelf/mean"} <= record.keys(), record
+        samples = [json.loads(line) for line in (c.folder / "out/samples.jsonl").read_text().splitlines()]
+        assert all((s["rewards"]["guess"] is None) != (s["rewards"]["Shelf"] is None) for s in samples), samples
+        run["trl"]["tools"] = ["calculator"]
+        c.train(run).expect(2, "[rlalgo.config.25]", "server")
 
 
 @case

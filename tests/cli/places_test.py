@@ -38,6 +38,41 @@ def setting(c):
 
 
 @case
+def everything_that_is_not_there_at_once(c):
+    """Keys, models, data, an output that is a file, functions that no file has: one run says all of it, by line."""
+    setting(c)
+    (c.folder / "taken").write_text("a file")
+    (c.folder / "games.py").write_text("class Game:\n    def reset(self, **row):\n        pass\n")
+    text = """base_model: nowhere
+rl: grpo
+datasets:
+  - path: data/pairs.jsonl
+  - path: data/none.jsonl
+output_dir: taken
+learning_rate: -1
+micro_batch_sise: 8
+trl:
+  num_generations: 4
+  reward_funcs: [absent.first, games.second, builtin.gsm8k_accuracy]
+  environment_factory: games.Chess
+"""
+    told = c.run("train", c.config(text=text)).expect(2, "[rlalgo.config.45] 8 problems, by line")
+    lines = [line for line in told.err.splitlines() if line.startswith("  [rlalgo")]
+    expected = (("config.20", "nowhere", "config.yaml:1"), ("data.1", "data/none.jsonl", "config.yaml:5"), ("core.1", "taken", "config.yaml:6"),
+                ("config.6", "learning_rate", "config.yaml:7"), ("config.4", "micro_batch_size", "config.yaml:8"))
+    for line, parts in zip(lines, expected):
+        assert all(part in line for part in parts), (line, parts)
+    for parts in (("remote.51", "Chess", "config.yaml:12"), ("absent", "config.yaml:11"), ("second", "config.yaml:11")):
+        assert any(all(part in line for part in parts) for line in lines), (parts, told.err)
+    assert (c.folder / "taken").read_text() == "a file"
+    # Without anything else refused, all functions that cannot be loaded are said, too.
+    fine = {"base_model": "model", "datasets": [{"path": "data/rows.jsonl"}], "trl": {
+        "reward_funcs": ["absent.first", "games.second"], "environment_factory": "games.Chess"}}
+    (c.folder / "data/rows.jsonl").write_text('{"prompt": [{"role": "user", "content": "1 + 1 ="}]}\n')
+    c.train(fine).expect(2, "3 problems", "absent", "second", "Chess")
+
+
+@case
 def output_over_input(c):
     """Every spelling of the base model's, a dataset's and an adapter's directory; nothing is touched."""
     model = setting(c)

@@ -422,6 +422,18 @@ def serve(c, **settings):
 
 
 @case
+def started_as_by_a_launcher(c):
+    """axolotl's commands take --launcher and --num-processes; one process does it."""
+    ask = ("inference", MODEL, "--max-new-tokens", 2)
+    c.run(*ask, "--launcher", "accelerate", stdin="1 + 1 =").expect(0, "--launcher accelerate has no effect")
+    c.run(*ask, "--num_processes=2", stdin="1 + 1 =").expect(0, "warning: `rlalgo inference` is one process")
+    c.run(*ask, "--launcher=torchrun", "--", "--nproc_per_node=2", "--rdzv_backend", "c10d", stdin="1 + 1 =").expect(0, "one process", "c10d")
+    c.run(*ask, "--launcher", "mpi").expect(2, "[rlalgo.cli.7]", "accelerate, torchrun or python")
+    c.run("merge-lora", "--launcher", "python", "--num-processes", 3).expect(2, "[rlalgo.cli.14]", "one process")
+    c.run("generate", "--model", MODEL, "--launcher", "python").expect(2, "[rlalgo.cli.8]", "--launcher")
+
+
+@case
 def completions_of_a_server(c):
     server, trl = serve(c)
     c.train({"trl": trl}).expect(0)

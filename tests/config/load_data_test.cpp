@@ -120,3 +120,36 @@ TEST_CASE("an unknown transform is placed in the configuration") {
   config.datasets[0].type = "rewards.mine";
   CHECK(lacks(raised_by([&] { (void)load_prompts(config); }), {"data.9: ", "datasets[0].type at c.yaml:4"}) == "");
 }
+
+TEST_CASE("rows without a prompt are an environment's; images and reserved names are said") {
+  const ScratchDirectory scratch;
+  RunConfig config;
+  config.shuffle_merged_datasets = false;
+  DatasetConfig plain;
+  plain.source.path = scratch.write(
+      "rows.jsonl", "{\"environment\": \"a\"}\n{\"environment\": \"b\", \"prompt\": null}\n{\"prompt\": \"p\"}\n");
+  config.datasets = {plain};
+  CHECK(lacks(raised_by([&] { (void)load_prompts(config); }), {"data.10", "rows.jsonl:1"}) == "");
+  config.trl.environment_factories = {{"a", "m.A"}, {"b", "m.B"}};
+  const Prompts prompts = load_prompts(config);
+  REQUIRE(prompts.train.size() == 3);
+  CHECK_FALSE(prompts.train[0].has_prompt);
+  CHECK_FALSE(prompts.train[1].has_prompt);
+  CHECK(prompts.train[2].has_prompt);
+  CHECK(prompts.train[0].prompt->at(0)["content"] == "");
+  CHECK(prompts.train[0].columns["environment"] == "a");
+
+  RunConfig other;
+  other.trl.reward_funcs = {"mine.right"};
+  plain.source.path = scratch.write(
+      "names.jsonl", "{\"prompt\": \"p\", \"completion\": \"c\", \"prompts\": 1, \"log_extra\": 2, \"answer\": 3}\n");
+  other.datasets = {plain};
+  const std::vector<std::string> notes = load_prompts(other).notes;
+  REQUIRE(notes.size() == 1);
+  CHECK(lacks(notes[0], {"prompts, completion, log_extra", "names.jsonl:1"}) == "");
+  other.datasets[0].source.path =
+      scratch.write("seen.jsonl", "{\"prompt\": \"p\"}\n{\"prompt\": \"q\", \"images\": [1]}\n");
+  CHECK(lacks(raised_by([&] { (void)load_prompts(other); }), {"data.37", "images", "seen.jsonl:2"}) == "");
+  other.trl.tools = {"calculator"};
+  CHECK(load_prompts(other).train.size() == 2);
+}

@@ -1,3 +1,4 @@
+#include <rlalgo/config/parse.hpp>
 #include <rlalgo/config/places.hpp>
 
 #include <filesystem>
@@ -105,6 +106,33 @@ TEST_CASE("every place that a configuration reads is looked at") {
   CHECK_NOTHROW(config::check_places(prepared));
   prepared.preference.dataset_prepared_path = run.base_model;
   CHECK_THROWS_WITH(config::check_places(prepared), Catch::Contains("dataset_prepared_path is the directory of"));
+}
+
+TEST_CASE("all that is not there is said at once") {
+  const support::ScratchDirectory scratch;
+  const std::string text = "base_model: " + (scratch.path() / "none").string() +
+                           "\nrl: grpo\nlearning_rate: 1e-5\nmicro_batch_size: 8\ndatasets:\n  - path: missing.jsonl\n "
+                           " - path: other.jsonl\noutput_dir: " +
+                           (scratch.path() / "out").string() +
+                           "\ntokenizer_config: nowhere\ntrl: {reward_funcs: [org/judge]}\n";
+  const std::string file = scratch.write("c.yaml", text);
+  const auto error = [&] {
+    return support::raised_by([&] {
+      (void)config::load_run_config(file, {}, 1, [](const config::RunConfig& run, config::Refusals& refusals) {
+        config::judge_places(run, refusals);
+      });
+    });
+  };
+  CHECK(support::lacks(error(), {"config.45", "5 problems", "config.20", "c.yaml:1", "data.1", "missing.jsonl",
+                                 "c.yaml:6", "other.jsonl", "c.yaml:7", "nowhere", "org/judge"}) == "");
+  scratch.write("c.yaml", text + "logging_steps: -1\n");
+  CHECK(support::lacks(error(), {"6 problems", "config.6", "logging_steps"}) == "");
+  scratch.write("out", "a file");
+  config::RunConfig run;
+  run.output_dir = (scratch.path() / "out").string();
+  config::Refusals refusals;
+  config::judge_outputs(run, refusals);
+  CHECK(support::lacks(support::raised_by([&] { refusals.raise(); }), {"core.1", "out"}) == "");
 }
 
 TEST_CASE("a schedule that cannot be recorded or read is known before anything is loaded") {

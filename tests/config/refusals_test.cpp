@@ -39,6 +39,25 @@ TEST_CASE("what is no usage error is nobody's refusal") {
   CHECK(all.empty());
 }
 
+TEST_CASE("what is found by what a key names is kept whatever its class, with the place of the key") {
+  Refusals all("c.yaml");
+  CHECK(all.judge_found("c.yaml:2", [] {}));
+  CHECK_FALSE(all.judge_found("c.yaml:7", [] { core::raise("data", 1, {.what = "no such file"}); }));
+  const std::string one = support::raised_by([&] { all.raise(); });
+  CHECK(support::lacks(one, {"data.1: ", "no such file (c.yaml:7)"}) == "");
+  CHECK(support::exit_code_of([&] { all.raise(); }) == 1);  // as it is
+  CHECK_FALSE(all.judge_found("c.yaml:3",
+                              [] { core::raise_usage("config", 20, {.what = "no such model", .where = "c.yaml:3"}); }));
+  CHECK_FALSE(all.judge_found("c.yaml:3",
+                              [] { core::raise_usage("config", 20, {.what = "no such model", .where = "c.yaml:3"}); }));
+  CHECK(raised(all) ==
+        "[rlalgo.config.45] 2 problems, by line\n"
+        "  [rlalgo.config.20] no such model: at c.yaml:3\n"
+        "  [rlalgo.data.1] no such file (c.yaml:7)");
+  CHECK_THROWS_AS(all.judge_found("c.yaml:3", [] { core::raise_interrupted("core", 8, {.what = "stop"}); }),
+                  core::Interrupted);
+}
+
 TEST_CASE("several refusals are one error, by line; those without a line come last, in order") {
   Refusals all("c.yaml");
   refuse(all, 7, "learning_rate is missing", "c.yaml");

@@ -32,3 +32,10 @@ TEST_CASE("room, number and exit status stay; what is no error of ours passes") 
   CHECK_THROWS_AS(core::located("here", [] { throw std::logic_error("other"); }), std::logic_error);
   CHECK(core::located("here", [] { return 3; }) == 3);
 }
+
+TEST_CASE("an interruption stays one") {
+  const auto stopped = [] {
+    rlalgo::core::located("here", [] { rlalgo::core::raise_interrupted("core", 8, {.what = "stop"}); });
+  };
+  CHECK_THROWS_AS(stopped(), rlalgo::core::Interrupted);
+}

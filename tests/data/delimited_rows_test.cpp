@@ -36,6 +36,9 @@ TEST_CASE("the type of a column is that of all its cells") {
                                                                    R"({"i":-2,"f":2.5,"b":false,"t":"x"})",
                                                                    R"({"i":null,"f":null,"b":null,"t":null})"});
   CHECK(rows("a,b\ntrue,nan\n1,1e5\n") == Rows{R"({"a":"true","b":"nan"})", R"({"a":"1","b":"1e5"})"});
+  // Beyond 64 bits a whole number stays a text, and so does its column.
+  CHECK(rows("a,b\n12345678901234567890123,-9223372036854775808\n5,1\n") ==
+        Rows{R"({"a":"12345678901234567890123","b":-9223372036854775808})", R"({"a":"5","b":1})"});
   CHECK(rows("answer,label\n4,1\n5,0\n", ',', false) ==
         Rows{R"({"answer":"4","label":1})", R"({"answer":"5","label":0})"});
 }

@@ -85,6 +85,17 @@ TEST_CASE("invalid JSON names its line") {
   CHECK(lacks(error_of(scratch, "just words\n"), {"data.3: ", "rows.jsonl:1"}) == "");
 }
 
+TEST_CASE("what a value could not keep is refused with its line") {
+  const ScratchDirectory scratch;
+  const auto error = [&](const std::string& text) { return raised_by([&] { (void)read(scratch, text); }); };
+  CHECK(lacks(error("{\"a\": 1}\n{\"a\": 12345678901234567890123}\n"),
+              {"data.36", "12345678901234567890123", "rows.jsonl:2"}) == "");
+  CHECK(lacks(error("{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n"), {"data.36", "\"a\" twice", "rows.jsonl:2"}) == "");
+  CHECK(lacks(error("[{\"a\": 1},\n {\"a\": {\"b\": 1, \"b\": 2}}]"), {"data.36", "\"b\" twice", "rows.jsonl:2"}) ==
+        "");
+  CHECK(lacks(error("{\"a\":\n 1}\n{\"a\": 2,\n\"a\": 3}"), {"data.36", "\"a\" twice"}) == "");
+}
+
 TEST_CASE("a row that is no object, and a field that is no list") {
   const ScratchDirectory scratch;
   CHECK(lacks(error_of(scratch, "{\"a\": 1}\n[1]\n"), {"data.4: ", "rows.jsonl:2"}) == "");

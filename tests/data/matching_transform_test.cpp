@@ -114,6 +114,14 @@ TEST_CASE("what a prompt is rendered with stays beside it") {
   CHECK_FALSE(row.contains("other"));
 }
 
+TEST_CASE("who plays a row is kept with each row that it becomes") {
+  data::Table table;
+  table.append(data::Json::parse(R"({"input": "q", "output": "o", "environment": "a", "other": 1})"), {nullptr, 1, -1});
+  const data::Table made = data::matching_table("ebft_opencode.transform", table);
+  CHECK(made.row(0)["environment"] == "a");
+  CHECK_FALSE(made.row(0).contains("other"));
+}
+
 TEST_CASE("calls of the history stay; of a ground truth they are data.35") {
   const Json history = one("ebft_reasoning.transform_split_thinking", R"({"messages": [{"role": "user", "content": "q"},
       {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "1"},

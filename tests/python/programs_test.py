@@ -320,7 +320,8 @@ def programs_answer_on_descriptor_three_and_end_with_their_questions():
             "    @classmethod\n    def made(cls):\n        pass\n"
             "    def close(self):\n        '''Closes.'''\n"
             "    def get_reward(self):\n        return self.n\n"
-            "def transform(cfg):\n    return lambda row: {'prompt': cfg.prefix + row['x']}\n")
+            "import datetime\n"
+            "def transform(cfg):\n    return lambda row: {'prompt': cfg.prefix + row['x'], **({'made': eval(row['code'])} if 'code' in row else {})}\n")
         worker = Served("reward_worker")
         for name in ("reward", "draw", "fails"):
             assert worker.ask(op="load", function=f"served.{name}", paths=[folder])["name"] == name
@@ -351,6 +352,11 @@ def programs_answer_on_descriptor_three_and_end_with_their_questions():
         rows = Served("dataset_transform")
         assert rows.ask(op="load", function="served.transform", paths=[folder], cfg={"prefix": ">"}, dataset_idx=0, tokenizer="") == {}
         assert rows.ask(op="rows", rows=[{"x": "a"}])["rows"] == [{"x": "a", "prompt": ">a"}]
+        for text, found in (("10**30", "64 bits"), ("b'a'", "bytes"), ("{1, 2}", "set"), ("[[object()]]", "object")):
+            refused = rows.ask(op="rows", rows=[{"x": "a", "code": text}])
+            assert refused["kind"] == "shape" and found in refused["message"], refused
+        fine = rows.ask(op="rows", rows=[{"x": "a", "code": "[2**64 - 1, -2**63, datetime.date(2001, 2, 3)]"}])["rows"][0]
+        assert fine["made"] == [2**64 - 1, -2**63, "2001-02-03"], fine
         assert rows.end() == 0
 
 

@@ -5,3 +5,4 @@
 
 template rlalgo::run::Outcome rlalgo::config::detail::Training<void>::online(const RunConfig&, const TrainMessages&,
                                                                              EvaluationTask*);
+template void rlalgo::config::detail::Training<void>::judge_functions(const RunConfig&, Refusals&);

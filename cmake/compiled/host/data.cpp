@@ -20,4 +20,5 @@
 #include <rlalgo/data/detail/split_impl.hpp>
 #include <rlalgo/data/detail/template_columns_impl.hpp>
 #include <rlalgo/data/detail/transform_impl.hpp>
+#include <rlalgo/data/detail/unread_columns_impl.hpp>
 #include <rlalgo/data/detail/user_format_impl.hpp>

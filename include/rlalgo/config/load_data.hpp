@@ -19,6 +19,7 @@
 #include <rlalgo/data/prompt.hpp>
 #include <rlalgo/data/split.hpp>
 #include <rlalgo/data/transform.hpp>
+#include <rlalgo/data/unread_columns.hpp>
 
 namespace rlalgo::config {
 
@@ -105,6 +106,28 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
 
 }  // namespace detail
 
+namespace detail {
+
+// Columns that reward functions do not get: their names are those of arguments that the run gives, or of the completion.
+inline void note_reserved_columns(const data::Table& table, std::vector<std::string>& notes) {
+  static constexpr const char* reserved[] = {"prompts",       "completions", "completion", "completion_ids",
+                                             "trainer_state", "log_extra",   "log_metric"};
+  std::string found;
+  for (std::size_t i = 0; i < std::min<std::size_t>(table.size(), 1); ++i)
+    for (const char* name : reserved)
+      if (table.row(i).contains(name)) found += (found.empty() ? "" : ", ") + std::string(name);
+  if (!found.empty())
+    notes.push_back("warning: reward functions do not get the columns " + found + " (" + table.where(0) +
+                    "): the names are those of what they are given");
+}
+
+// Where somebody plays a row, its columns are theirs.
+inline void refuse_images(const data::Table& table) {
+  for (std::size_t i = 0; i < table.size(); ++i) data::require_no_images(table.row(i), table.where(i));
+}
+
+}  // namespace detail
+
 // `config` must outlive what is returned.
 [[nodiscard]] inline Prompts load_prompts(const RunConfig& config) {
   Prompts out;
@@ -116,6 +139,11 @@ inline data::Table load_merged(const std::vector<DatasetConfig>& entries, const 
   } else if (config.val_set_size > 0) {
     rows = data::hold_out(rows.train, config.val_set_size);
   }
+  if (!config.trl.has_turns() && !config.trl.rollout_func) {
+    detail::refuse_images(rows.train);
+    detail::refuse_images(rows.evaluation);
+  }
+  if (!config.trl.reward_funcs.empty()) detail::note_reserved_columns(rows.train, out.notes);
   out.train_rows = detail::take_rows(rows.train, config.datasets);
   out.evaluation_rows =
       detail::take_rows(rows.evaluation, config.test_datasets.empty() ? config.datasets : config.test_datasets);

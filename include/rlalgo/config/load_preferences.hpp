@@ -36,6 +36,7 @@
 #include <rlalgo/data/preference_transform.hpp>
 #include <rlalgo/data/prepare_answers.hpp>
 #include <rlalgo/data/row_stream.hpp>
+#include <rlalgo/data/unread_columns.hpp>
 
 namespace rlalgo::config {
 
@@ -120,9 +121,14 @@ inline std::vector<std::size_t> permuted(std::span<const std::size_t> order, std
 }
 
 // The rows of one entry, and what is still to be done with each.
-inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetConfig& entry, const std::string& name,
-                                                                 const RunConfig& c, const data::TextTools& tools,
-                                                                 std::vector<std::string>& notes) {
+struct OpenEntry {
+  data::RowChunks rows;
+  data::RowTransform transform;
+  bool of_user = false;  // made by a function of the user's
+};
+
+inline OpenEntry open_entry(const DatasetConfig& entry, const std::string& name, const RunConfig& c,
+                            const data::TextTools& tools, std::vector<std::string>& notes) {
   const data::PreferenceFamily family = preference_family(c);
   DatasetConfig texts = entry;
   texts.source.numbers = false;
@@ -136,7 +142,7 @@ inline std::pair<data::RowChunks, data::RowTransform> open_entry(const DatasetCo
     };
   };
   if (is_python_dataset(entry, data::preference_format_names(family), c))
-    return {chunks(load_python_dataset(texts, c)), [](data::Json&, const std::string&) {}};
+    return {chunks(load_python_dataset(texts, c)), [](data::Json&, const std::string&) {}, true};
   if (std::string note = note_of_builtin(entry, c); !note.empty()) notes.push_back(std::move(note));
   data::RowTransform transform = data::make_preference_transform(entry.type, family, entry.fields, tools.render,
                                                                  name + ".type at " + entry.place.text());
@@ -173,11 +179,15 @@ inline Examples load_examples(const std::vector<DatasetConfig>& entries, const s
     data::TextTools entry_tools = tools;
     if (own && entries[i].has_template()) entry_tools.render = own(entries[i]);
     settings.tokens.tools_column = entries[i].fields.tools;
-    const auto [rows, transform] = open_entry(entries[i], settings.name, c, entry_tools, notes);
+    const OpenEntry open = open_entry(entries[i], settings.name, c, entry_tools, notes);
+    data::UnreadColumns columns(open.transform, family, settings.tokens.tools_column);
     const std::size_t first = out.answers.examples();
-    const data::PreparedRows made = data::prepare_answers(rows, transform, settings, entry_tools, out.answers);
+    const data::PreparedRows made =
+        data::prepare_answers(columns.watch(open.rows), open.transform, settings, entry_tools, out.answers);
     out.digests.insert(out.digests.end(), made.digests.begin(), made.digests.end());
     note_counts(made.counts, settings.name, c, notes);
+    if (const std::string unread = columns.found(); !unread.empty() && !open.of_user)
+      notes.push_back(settings.name + ": warning: nothing reads the columns " + unread);
     std::vector<std::size_t> order(out.answers.examples() - first);
     std::iota(order.begin(), order.end(), first);
     if (c.shuffle_before_merging_datasets && entries.size() > 1) order = permuted(order, c.seed);

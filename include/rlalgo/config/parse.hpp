@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -209,8 +210,12 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
 
 }  // namespace detail
 
+// What else is judged before anything is refused: what is found by what keys name (config/places.hpp).
+using MoreJudgements = std::function<void(const RunConfig&, Refusals&)>;
+
 // Reads every key of `document` (overrides already applied), for a run of so many ranks (config/ranks.hpp).
-[[nodiscard]] inline RunConfig parse_run_config(const Document& document, int ranks = 1) {
+[[nodiscard]] inline RunConfig parse_run_config(const Document& document, int ranks = 1,
+                                                const MoreJudgements& more = {}) {
   RunConfig config;
   config.file = document.file;
   config.keys = to_json(document.root);
@@ -240,6 +245,7 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
     detail::validate_asynchronous(config, refusals);
   refusals.judge([&] { check_device(config); });
   if (spread) refusals.judge([&] { check_sharding(config, ranks, findings.warnings); });
+  if (more) more(config, refusals);
   refusals.raise();
   config.settings = detail::effective_settings(config, findings);
   config.warnings = findings.warnings;
@@ -255,10 +261,11 @@ inline void read_keys(Reader& reader, RunConfig& config, bool preference, int ra
 
 // Reads, overrides and checks a configuration file.
 [[nodiscard]] inline RunConfig load_run_config(const std::filesystem::path& path,
-                                               std::span<const std::string> overrides = {}, int ranks = 1) {
+                                               std::span<const std::string> overrides = {}, int ranks = 1,
+                                               const MoreJudgements& more = {}) {
   Document document = load_document(core::expand_home(path.string()));
   apply_overrides(document, overrides);
-  return parse_run_config(document, ranks);
+  return parse_run_config(document, ranks, more);
 }
 
 }  // namespace rlalgo::config

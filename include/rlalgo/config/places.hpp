@@ -19,10 +19,12 @@
 
 #include <rlalgo/config/fingerprints.hpp>
 #include <rlalgo/config/language_model.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/data/dataset_files.hpp>
 #include <rlalgo/data/hub_cache.hpp>
+#include <rlalgo/run/output_trial.hpp>
 #include <rlalgo/sync/call_schedule.hpp>
 
 namespace rlalgo::config {
@@ -107,8 +109,8 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
   return out;
 }
 
-// The files and directories of datasets that `config` names. Errors: those of data/dataset_files.hpp.
-[[nodiscard]] inline std::vector<ReadPlace> data_places(const RunConfig& config) {
+// The files and directories of datasets that `config` names; an entry that has none is refused.
+[[nodiscard]] inline std::vector<ReadPlace> data_places(const RunConfig& config, Refusals& refusals) {
   std::vector<ReadPlace> out;
   for (const auto* list : {&config.datasets, &config.test_datasets})
     for (const DatasetConfig& entry : *list) {
@@ -119,21 +121,81 @@ inline void refuse_overlap(const std::string& key, const std::filesystem::path& 
         out.push_back({what, source.path});
         continue;
       }
-      for (const auto& [split, files] : data::detail::files_of(source))
-        for (const std::filesystem::path& file : files) out.push_back({what, file});
+      refusals.judge_found(entry.place.text(), [&] {
+        for (const auto& [split, files] : data::detail::files_of(source))
+          for (const std::filesystem::path& file : files) out.push_back({what, file});
+      });
     }
   return out;
 }
 
-// Of `rlalgo train` and `preprocess`: dataset_prepared_path is a cache, and may lie beside the data.
-inline void check_places(const RunConfig& config) {
+// The same; raises what is refused.
+[[nodiscard]] inline std::vector<ReadPlace> data_places(const RunConfig& config) {
+  Refusals refusals(config.file);
+  std::vector<ReadPlace> out = data_places(config, refusals);
+  refusals.raise();
+  return out;
+}
+
+namespace detail {
+
+// Models that are named and not there.
+inline void judge_models(const RunConfig& config, Refusals& refusals) {
+  const auto found = [&](const std::string& key, const std::string& name, const std::string& revision = {}) {
+    return !refusals.distrusts(key) &&
+           refusals.judge_found(config.place(key), [&] { (void)resolve_model(name, config.place(key), revision); });
+  };
+  if (config.was_set("base_model") && found("base_model", config.base_model, config.model_revision.value_or("")))
+    refusals.judge_found(config.place("base_model"), [&] {
+      RunConfig base = config;  // of an adapter that stands in its place
+      base.tokenizer_config.reset();
+      (void)find_model(base);
+    });
+  if (config.tokenizer_config) found("tokenizer_config", *config.tokenizer_config);
+  if (config.lora_model_dir) found("lora_model_dir", *config.lora_model_dir);
+  if (config.ebft.feature_model) found("ebft.feature_model", *config.ebft.feature_model);
+  for (const std::string& name : config.trl.reward_funcs)
+    if (names_reward_model(name)) found("trl.reward_funcs", name);
+}
+
+}  // namespace detail
+
+// All that a run names and finds, or does not: models, data, directories that overlap, a schedule. dataset_prepared_path is a
+// cache, and may lie beside the data. Keys whose values were not taken are not looked at.
+inline void judge_places(const RunConfig& config, Refusals& refusals) {
+  detail::judge_models(config, refusals);
   const std::vector<ReadPlace> models = model_places(config);
-  refuse_overlap("output_dir", config.output_dir, models, config.place("output_dir"));
-  refuse_overlap("output_dir", config.output_dir, data_places(config), config.place("output_dir"));
+  std::vector<ReadPlace> rows;
+  if (!refusals.distrusts("datasets") && !refusals.distrusts("test_datasets")) rows = data_places(config, refusals);
+  const auto apart = [&](const std::string& key, const std::string& written, const std::vector<ReadPlace>& read) {
+    if (!refusals.distrusts(key) &&
+        !refusals.judge_found(config.place(key), [&] { refuse_overlap(key, written, read, config.place(key)); }))
+      refusals.distrust(key);  // nothing is tried out there
+  };
+  apart("output_dir", config.output_dir, models);
+  apart("output_dir", config.output_dir, rows);
   if (config.preference.dataset_prepared_path)
-    refuse_overlap("dataset_prepared_path", *config.preference.dataset_prepared_path, models,
-                   config.place("dataset_prepared_path"));
-  detail::check_schedule(config);
+    apart("dataset_prepared_path", *config.preference.dataset_prepared_path, models);
+  if (!refusals.distrusts("trl."))
+    refusals.judge_found(config.place("trl.async_schedule"), [&] { detail::check_schedule(config); });
+}
+
+// Whether files can be made where a run writes.
+inline void judge_outputs(const RunConfig& config, Refusals& refusals) {
+  const auto writable = [&](const std::string& key, const std::string& directory) {
+    if (!refusals.distrusts(key))
+      refusals.judge_found(config.place(key), [&] { const run::OutputTrial trial(directory); });
+  };
+  writable("output_dir", config.output_dir);
+  if (config.preference.dataset_prepared_path)
+    writable("dataset_prepared_path", *config.preference.dataset_prepared_path);
+}
+
+// Of `rlalgo train` and `preprocess`: raises what judge_places() finds.
+inline void check_places(const RunConfig& config) {
+  Refusals refusals(config.file);
+  judge_places(config, refusals);
+  refusals.raise();
 }
 
 }  // namespace rlalgo::config

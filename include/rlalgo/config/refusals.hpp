@@ -2,6 +2,7 @@
 //
 //   judge_own(f)   runs one judgement of a key by itself; what it refuses is kept, and the next goes on
 //   judge(f)       the same of a relation between keys
+//   judge_found(w, f)  the same of what the key at place w names: errors of any room
 //   distrust(key)  the value of `key` was not taken and the field has its default: a relation that is refused from here on and names
 //                  that key would follow from that, and is not said. "trl." is a section that could not be read
 //   raise()        nothing where nothing was refused; a single refusal as it is; several as one error, each with its number, place
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <set>
 #include <string>
@@ -20,6 +22,8 @@
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/interruption.hpp>
+#include <rlalgo/core/located.hpp>
 
 namespace rlalgo::config {
 
@@ -58,29 +62,44 @@ class Refusals {
     return attempt(judgement, [&](const core::UsageError& error) { keep(error, true); });
   }
 
+  // What is found elsewhere (a file, a program) by what a key names: errors of any room. `where`: the key's place.
+  template <class F>
+  bool judge_found(const std::string& where, F&& judgement) {
+    try {
+      core::located(where, judgement);
+      return true;
+    } catch (const core::Interrupted&) {
+      throw;
+    } catch (const core::Error& error) {
+      keep(error.what(), std::current_exception(), true);
+      return false;
+    }
+  }
+
   void distrust(const std::string& key) { distrusted_.insert(key); }
   // Gives up what was refused and names `key`: as it turns out, the file means it by another name.
   void forget(const std::string& key) {
-    std::erase_if(kept_, [&](const Kept& kept) { return !kept.own && names(kept.error.what(), key); });
+    std::erase_if(kept_, [&](const Kept& kept) { return !kept.own && names(kept.text, key); });
   }
   [[nodiscard]] bool distrusts(const std::string& key) const { return distrusted_.contains(key); }
   [[nodiscard]] bool empty() const { return kept_.empty(); }
 
   void raise() const {
     if (kept_.empty()) return;
-    if (kept_.size() == 1) throw kept_.front().error;
+    if (kept_.size() == 1) std::rethrow_exception(kept_.front().error);
     std::vector<const Kept*> order;
     for (const Kept& kept : kept_) order.push_back(&kept);
     std::stable_sort(order.begin(), order.end(), [](const Kept* a, const Kept* b) { return a->line < b->line; });
     std::vector<std::string> texts;
-    for (const Kept* kept : order) texts.emplace_back(kept->error.what());
+    for (const Kept* kept : order) texts.push_back(kept->text);
     throw SeveralRefusals(texts);
   }
 
  private:
   struct Kept {
     long line;
-    core::UsageError error;
+    std::string text;
+    std::exception_ptr error;
     bool own;  // of one key by itself
   };
 
@@ -97,11 +116,11 @@ class Refusals {
   void add(const core::UsageError& error) {
     if (!follows(error.what())) keep(error, false);
   }
-  void keep(const core::UsageError& error, bool own) {
-    const std::string text = error.what();
+  void keep(const core::UsageError& error, bool own) { keep(error.what(), std::make_exception_ptr(error), own); }
+  void keep(const std::string& text, std::exception_ptr error, bool own) {
     for (const Kept& kept : kept_)
-      if (kept.error.what() == text) return;
-    kept_.push_back({line_in(text), error, own});
+      if (kept.text == text) return;
+    kept_.push_back({line_in(text), text, std::move(error), own});
   }
 
   // The line of the file that an error text names first.

@@ -6,7 +6,8 @@
 //
 // Errors: [rlalgo.data.2], [rlalgo.data.6] and [rlalgo.data.28] of detail/input_file.hpp; [rlalgo.data.3] not valid
 // JSON, with file:line; [rlalgo.data.4] a row is not an object, or `field` is not there; [rlalgo.data.30] JSON beyond the
-// limits of core/bounded_json.hpp, or a row of too many columns.
+// limits of core/bounded_json.hpp, or a row of too many columns; [rlalgo.data.36] what a value could not keep
+// (core/exact_json.hpp).
 #pragma once
 
 #include <cstdint>

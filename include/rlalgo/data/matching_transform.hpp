@@ -10,8 +10,8 @@
 //                                             together again as "<think>\n…\n</think>\n\n…"
 //
 // Messages are the column messages, else conversations. Every other column is dropped, but for tools and
-// chat_template_kwargs, which the prompt is rendered with. A conversation without an answer
-// has the ground truth "". Source: axolotl 0.19 `prompt_strategies/ebft`.
+// chat_template_kwargs, which the prompt is rendered with, and environment, which says who plays the row. A conversation
+// without an answer has the ground truth "". Source: axolotl 0.19 `prompt_strategies/ebft`.
 // Errors: [rlalgo.data.10] a row lacks a column, or it has another type; [rlalgo.data.35] the ground truth is an answer
 // with calls, which are not in its content.
 #pragma once

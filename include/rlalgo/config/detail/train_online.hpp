@@ -35,6 +35,38 @@
 
 namespace rlalgo::config::detail {
 
+// Who answers the model, or makes its completions.
+inline void load_players(const RunConfig& config, std::shared_ptr<environment::Environments>& environments,
+                         std::shared_ptr<remote::RolloutFunction>& function,
+                         const std::function<void(const std::string&)>& note, Refusals& refusals) {
+  const std::vector<std::filesystem::path> paths = python_search_paths(config);
+  refusals.judge_found(config.place(config.trl.has_environment() ? "trl.environment_factory" : "trl.tools"),
+                       [&] { environments = config::environments(config, paths, note); });
+  refusals.judge_found(config.place("trl.rollout_func"), [&] { function = config::rollout_function(config, paths); });
+}
+
+// Each reward function by itself: all that cannot be loaded.
+inline void judge_rewards(const RunConfig& config, Refusals& refusals) {
+  for (const std::string& name : config.trl.reward_funcs) {
+    if (names_reward_model(name) || (config.nemo_gym.enabled && names_gym_reward(name))) continue;
+    RunConfig one = config;
+    one.trl.reward_funcs = {name};
+    one.trl.reward_weights = {};
+    refusals.judge_found(config.place("trl.reward_funcs"),
+                         [&] { (void)weighted_rewards(one, std::filesystem::path(config.file)); });
+  }
+}
+
+template <class Unused>
+void Training<Unused>::judge_functions(const RunConfig& config, Refusals& refusals) {
+  if (is_preference(config) || config.nemo_gym.enabled || refusals.distrusts("trl.")) return;
+  std::shared_ptr<environment::Environments> environments;
+  std::shared_ptr<remote::RolloutFunction> function;
+  load_players(config, environments, function, {}, refusals);
+  if (!refusals.distrusts("trl.reward_funcs") && !refusals.distrusts("trl.reward_kwargs"))
+    judge_rewards(config, refusals);
+}
+
 template <class Unused>
 run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessages& messages,
                                       EvaluationTask* evaluation) {
@@ -48,11 +80,19 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (messages.note)
     for (const std::string& text : prompts.notes) messages.note(text);
   const std::filesystem::path file = config.file;
-  const auto environments = config::environments(config, python_search_paths(file), messages.note);
-  const auto function = config::rollout_function(config, python_search_paths(file));
+  std::shared_ptr<environment::Environments> environments;
+  std::shared_ptr<remote::RolloutFunction> function;
+  std::vector<sampler::WeightedReward> rewards;
+  Refusals refusals(config.file);
+  load_players(config, environments, function, messages.note, refusals);
+  if (config.nemo_gym.enabled) refusals.raise();
   // A Gym whose agents ask this process waits for the server that they ask, and so comes after it.
   auto gym = config.trl.serves() ? nullptr : nemo_gym(config, prompts.train, prompts.evaluation, messages.note);
-  auto rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr, messages.note);
+  const bool rewarded = refusals.judge_found(config.place("trl.reward_funcs"), [&] {
+    rewards = weighted_rewards(config, file, environments.get(), gym ? gym->verifier : nullptr, messages.note);
+  });
+  if (!rewarded) judge_rewards(config, refusals);
+  refusals.raise();
   const ModelPlaces places = find_model(config);
   LanguageModel model = load_text_half(config, places);
   if (messages.note)

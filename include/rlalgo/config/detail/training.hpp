@@ -6,6 +6,7 @@
 #include <string>
 
 #include <rlalgo/config/load_preferences.hpp>
+#include <rlalgo/config/refusals.hpp>
 #include <rlalgo/config/run_config.hpp>
 #include <rlalgo/run/loop.hpp>
 #include <rlalgo/run/step.hpp>
@@ -33,6 +34,8 @@ struct Training {
   static run::Outcome online(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
   static run::Outcome preference(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
   static run::Outcome strided(const RunConfig& config, const TrainMessages& messages, EvaluationTask* evaluation);
+  // Keeps what keeps the user's functions from being loaded: environments, a rollout function, rewards.
+  static void judge_functions(const RunConfig& config, Refusals& refusals);
 };
 
 }  // namespace detail

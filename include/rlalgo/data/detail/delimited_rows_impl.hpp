@@ -35,6 +35,9 @@ RLALGO_INLINE CellKind kind_of_cell(const std::string& cell) {
   if (const std::string word = lowered(cell); word == "true" || word == "false") return CellKind::boolean;
   std::int64_t integer = 0;
   if (reads_as(cell, integer)) return CellKind::integer;
+  // A whole number that 64 bits do not hold stays the text that it is.
+  if (cell.find_first_not_of("0123456789", cell[0] == '-' || cell[0] == '+' ? 1 : 0) == std::string::npos)
+    return CellKind::text;
   double number = 0;
   if (reads_as(cell, number) && std::isdigit(static_cast<unsigned char>(cell.back())) != 0) return CellKind::number;
   return CellKind::text;

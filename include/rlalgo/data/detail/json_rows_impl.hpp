@@ -13,6 +13,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/exact_json.hpp>
 #include <rlalgo/data/detail/input_file.hpp>
 #include <rlalgo/data/json_rows.hpp>
 #include <rlalgo/data/table.hpp>
@@ -37,6 +38,15 @@ RLALGO_INLINE void raise_invalid_json(const core::JsonProblem& problem, const st
                .where = where});
 }
 
+[[noreturn]] inline void raise_loss(const core::JsonProblem& loss, const std::string& file, std::int64_t line) {
+  core::raise("data", 36,
+              {.what = "a row says something that its value could not keep",
+               .found = loss.text,
+               .expected = "whole numbers up to 64 bits, and every key once",
+               .where = Origin{std::make_shared<const std::string>(file), line, -1}.text(),
+               .remedy = "write such a number as a text; remove one of the two"});
+}
+
 RLALGO_INLINE void require_object(const Json& value, const Origin& origin) {
   if (value.is_object()) {
     constexpr std::size_t most = InputLimits{}.columns;
@@ -59,6 +69,8 @@ RLALGO_INLINE void append_object(Table& table, Json value, Origin origin) {
 RLALGO_INLINE Json parse_whole(const std::string& text, const std::string& file) {
   auto [value, problem] = core::read_json<Json>(text);
   if (!problem.text.empty()) raise_invalid_json(problem, file, line_of(text, problem.byte));
+  if (const core::JsonProblem loss = core::json_loss(text); !loss.text.empty())
+    raise_loss(loss, file, line_of(text, loss.byte));
   return std::move(value);
 }
 
@@ -95,6 +107,11 @@ RLALGO_INLINE void append_concatenated(Table& table, const std::string& text,
     } catch (const Json::exception& error) {  // a number that no double holds
       raise_invalid_json({.text = core::json_reason(error.what())}, *file, line_of(text, begin));
     }
+    const auto end = stream.tellg();  // −1 behind the last letter
+    const std::string_view own =
+        std::string_view(text).substr(begin, end < 0 ? text.npos : static_cast<std::size_t>(end) - begin);
+    if (const core::JsonProblem loss = core::json_loss(own); !loss.text.empty())
+      raise_loss(loss, *file, line_of(text, begin + loss.byte));
     append_object(table, std::move(value), {file, line_of(text, begin), -1});
   }
 }
@@ -102,6 +119,8 @@ RLALGO_INLINE void append_concatenated(Table& table, const std::string& text,
 RLALGO_INLINE Json parse_row(const std::string& text, const Origin& origin) {
   auto [value, problem] = core::read_json<Json>(text);
   if (!problem.text.empty()) raise_invalid_json(problem, *origin.file, origin.line);
+  if (const core::JsonProblem loss = core::json_loss(text); !loss.text.empty())
+    raise_loss(loss, *origin.file, origin.line);
   return std::move(value);
 }
 

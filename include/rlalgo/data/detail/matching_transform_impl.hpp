@@ -174,7 +174,7 @@ RLALGO_INLINE Table matching_table(const std::string& name, const Table& table) 
   Table out;
   for (std::size_t i = 0; i < table.size(); ++i)
     for (Json& row : matching_rows(name, table.row(i), table.where(i))) {
-      for (const char* column : {"tools", "chat_template_kwargs"})
+      for (const char* column : {"tools", "chat_template_kwargs", "environment"})
         if (const auto cell = table.row(i).find(column); cell != table.row(i).end() && !cell->is_null())
           row[column] = *cell;
       out.append(std::move(row), table.origin(i));

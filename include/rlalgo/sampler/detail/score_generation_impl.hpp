@@ -93,7 +93,10 @@ RLALGO_INLINE void run_rewards(Generation& generation, std::span<const WeightedR
     prompts.push_back(r.episode && !r.episode->prompt.is_null() ? &r.episode->prompt : &*r.prompt);
     completions.push_back(completion_of(r));
     columns.push_back(r.columns);
-    if (r.episode && !std::isnan(r.episode->reward)) columns.back()["environment_reward"] = r.episode->reward;
+    if (r.episode && !std::isnan(r.episode->reward))
+      columns.back()["environment_reward"] = r.episode->reward;
+    else if (r.episode && r.episode->turns > 0 && columns.back().is_object())
+      columns.back().erase("environment_reward");  // the data's is none of the environment
     if (r.episode && r.episode->columns.is_object()) columns.back().update(r.episode->columns);
     texts.push_back(r.episode && !r.episode->messages.is_null() ? r.episode->last_text : r.text);
     failed.push_back(r.episode && !r.episode->failure.empty() ? 1 : 0);
