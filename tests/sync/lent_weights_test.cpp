@@ -25,6 +25,7 @@ struct Server {
     version = next;
     return {.version = next, .status = sync::Published::Status::sent, .bytes = 4};
   }
+  static constexpr sync::Hooks hooks{.forget = true};
   void forget() { version = -1; }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [this] { return version; };

@@ -173,6 +173,7 @@ struct Handing {
     server->has = known = version;
     return {.version = version, .status = sync::Published::Status::sent};
   }
+  static constexpr sync::Hooks hooks{.forget = true};
   void forget() { known = -1; }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [] { return std::int64_t{-7}; };
@@ -231,19 +232,25 @@ TEST_CASE("a server that was started anew gets its weights again before anything
       }
 }
 
+namespace {
+
+struct Late {
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  Server* server;
+  sync::Published publish(std::int64_t) {
+    ++server->handed_over;
+    core::raise("http", 1, {.what = "the deadline passed"});
+  }
+  static constexpr sync::Hooks hooks{.forget = true};
+  void forget() {}
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [] { return std::int64_t{-7}; };
+  }
+};
+
+}  // namespace
+
 TEST_CASE("a server that lets a deadline pass was not started anew: nothing is repeated") {
-  struct Late {
-    static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
-    Server* server;
-    sync::Published publish(std::int64_t) {
-      ++server->handed_over;
-      core::raise("http", 1, {.what = "the deadline passed"});
-    }
-    void forget() {}
-    [[nodiscard]] std::function<std::int64_t()> version_source() const {
-      return [] { return std::int64_t{-7}; };
-    }
-  };
   Server server;
   const auto turns = std::make_shared<sync::Turns>();
   sync::TurnsSync<Late> policy(Late{&server}, turns, true);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -40,7 +41,7 @@ struct AdafactorConfig {
 class Adafactor {
  public:
   using Config = AdafactorConfig;
-  static constexpr bool needs_whole_parameters = true;
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Adafactor(std::vector<model::Parameter> parameters, AdafactorConfig config = {});

@@ -31,6 +31,7 @@
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -45,6 +46,7 @@ struct AdamW8bitConfig {
 class AdamW8bit {
  public:
   using Config = AdamW8bitConfig;
+  static constexpr Hooks hooks{.set_momentum = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config = {});

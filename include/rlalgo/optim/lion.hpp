@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -30,6 +31,7 @@ struct LionConfig {
 class Lion {
  public:
   using Config = LionConfig;
+  static constexpr Hooks hooks{.set_momentum = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Lion(std::vector<model::Parameter> parameters, LionConfig config = {});

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -42,7 +43,7 @@ struct MuonConfig {
 class Muon {
  public:
   using Config = MuonConfig;
-  static constexpr bool needs_whole_parameters = true;
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Muon(std::vector<model::Parameter> parameters, MuonConfig config = {});

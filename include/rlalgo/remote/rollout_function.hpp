@@ -55,6 +55,7 @@ class RolloutFunction {
  public:
   using Json = data::Json;
   static constexpr inference::WeightSource weights = inference::WeightSource::erased;
+  static constexpr inference::GeneratorHooks hooks{.quantizes = true};
 
   // `function`: "module.function", loaded here. PythonConfig::call_seconds limits each step of its own.
   RolloutFunction(std::string function, PythonConfig config);

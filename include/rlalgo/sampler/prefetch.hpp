@@ -95,6 +95,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
  public:
   using Config = PrefetchConfig;
   using Generator = typename S::Generator;
+  static constexpr Hooks hooks{.needs_weights = true, .asynchronous = true, .streams = true};
 
   Prefetch(PrefetchConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
     detail::check_prefetch(config_, inference::source_of(root().generator()));
@@ -111,16 +112,16 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Whether the trainer is to publish before next(step).
   [[nodiscard]] bool needs_weights(std::int64_t step) const {
-    if (!beside()) return Base::needs_weights(step);
+    if (!asynchronous()) return Base::needs_weights(step);
     return !synced_ || step - *synced_ >= config_.sync_interval;
   }
 
   // Whether generations are made on a thread of their own.
-  [[nodiscard]] bool beside() const noexcept { return config_.depth > 0 || streams(); }
+  [[nodiscard]] bool asynchronous() const noexcept { return config_.depth > 0 || streams(); }
   [[nodiscard]] bool streams() const noexcept { return config_.stream_groups > 0; }
 
   RolloutBatch next(std::int64_t step) {
-    if (!beside()) return Base::next(step);
+    if (!asynchronous()) return Base::next(step);
     if (needs_weights(step)) synced_ = step;
     waited_ = 0.0;
     lent_.clear();
@@ -135,7 +136,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   Made produce(std::int64_t number, std::int64_t step) {
-    if (!beside()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
+    if (!asynchronous()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
     if (!producer_.joinable()) start(number);
     const core::Stopwatch watch;
     Popping popping;
@@ -337,7 +338,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   [[nodiscard]] bool draws_ahead() const {
-    if constexpr (DrawsAhead<S>) return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
+    if constexpr (hooks_of<S>().draws_ahead)
+      return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
     return false;
   }
 
@@ -376,7 +378,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       turn = std::unique_lock(*config_.turn);
       scoring_turn = std::unique_lock(*config_.scoring_turn);
     }
-    if constexpr (requires { source_->produce(number, step, pieces); })
+    if constexpr (hooks_of<S>().in_pieces)
       if (pieces.groups > 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
     if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
@@ -407,7 +409,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Draws generation `number`, and has it scored and put into the queue beside the next.
   void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
-    if constexpr (DrawsAhead<S>) {
+    if constexpr (hooks_of<S>().draws_ahead) {
       std::unique_lock turn(*config_.turn);
       Made drawn = source_->draw(number);
       turn.unlock();

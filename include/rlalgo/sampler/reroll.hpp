@@ -55,6 +55,7 @@ class Reroll : public GenerationBatches<Reroll<S>> {
  public:
   using Config = RerollConfig;
   using Generator = typename S::Generator;
+  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = hooks_of<S>().draws_ahead, .in_pieces = true};
 
   Reroll(RerollConfig config, std::shared_ptr<S> source) : config_(config), source_(std::move(source)) {
     if (config.max_groups < 1 || config.first_step < 0)
@@ -103,9 +104,11 @@ class Reroll : public GenerationBatches<Reroll<S>> {
   }
 
   // What fails decides on the prompts of the next generation.
-  [[nodiscard]] bool draws_ahead() const requires DrawsAhead<S> { return !config_.on && source_->draws_ahead(); }
-  Made draw(std::int64_t number) requires DrawsAhead<S> { return source_->draw(number); }
-  void score(Made& made, std::int64_t step) requires DrawsAhead<S> { source_->score(made, step); }
+  [[nodiscard]] bool draws_ahead() const requires(hooks_of<S>().draws_ahead) {
+    return !config_.on && source_->draws_ahead();
+  }
+  Made draw(std::int64_t number) requires(hooks_of<S>().draws_ahead) { return source_->draw(number); }
+  void score(Made& made, std::int64_t step) requires(hooks_of<S>().draws_ahead) { source_->score(made, step); }
 
   [[nodiscard]] std::function<Json()> capture() const {
     if (!config_.on) return source_->capture();

@@ -73,6 +73,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
  public:
   using Config = RolloutsConfig;
   using Generator = G;
+  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = true, .in_pieces = true};
 
   // `weights_version` is asked before each generation; `generator` must outlive the sampler.
   Rollouts(std::vector<data::TokenizedPrompt> prompts, G& generator, std::vector<WeightedReward> rewards, Decode decode,

@@ -17,6 +17,7 @@ template <SyncPolicy Y>
 class LentWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+  static constexpr Hooks hooks{.forget = hooks_of<Y>().forget};
   using Borrow = std::function<void(const std::function<void()>& use)>;
 
   LentWeights(Y inner, Borrow borrow) : inner_(std::move(inner)), borrow_(std::move(borrow)) {}
@@ -27,8 +28,7 @@ class LentWeights {
     borrow_([&] { out = inner_.publish(version); });
     return out;
   }
-  void forget() requires requires(Y& inner) { inner.forget(); }
-  { inner_.forget(); }
+  void forget() requires(hooks_of<Y>().forget) { inner_.forget(); }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
 
  private:

@@ -17,6 +17,7 @@ template <SyncPolicy Y>
 class SummonedWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+  static constexpr Hooks hooks{.training_begins = true};
 
   SummonedWeights(Y inner, std::function<bool()> summon, std::function<void()> moved)
       : inner_(std::move(inner)), summon_(std::move(summon)), moved_(std::move(moved)) {}
@@ -30,7 +31,7 @@ class SummonedWeights {
     return out;
   }
   void training_begins() {
-    if constexpr (requires(Y inner) { inner.training_begins(); }) inner_.training_begins();
+    if constexpr (hooks_of<Y>().training_begins) inner_.training_begins();
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
 

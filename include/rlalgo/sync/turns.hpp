@@ -82,6 +82,7 @@ template <inference::Generator G>
 class TurnsGenerator {
  public:
   static constexpr inference::WeightSource weights = G::weights;
+  static constexpr inference::GeneratorHooks hooks{.quantizes = true};
 
   TurnsGenerator(G& generator, std::shared_ptr<Turns> turns) : generator_(&generator), turns_(std::move(turns)) {}
 
@@ -192,10 +193,11 @@ template <SyncPolicy Y>
 class TurnsSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+  static constexpr Hooks hooks{.serves = true};
 
   TurnsSync(Y policy, std::shared_ptr<Turns> turns, bool exclusive)
       : policy_(std::make_shared<Y>(std::move(policy))), turns_(std::move(turns)), exclusive_(exclusive) {
-    if constexpr (requires { policy_->forget(); })
+    if constexpr (hooks_of<Y>().forget)
       turns_->hand_over = [policy = policy_, turns = turns_.get(), exclusive](std::int64_t version) {
         hand_over(*policy, *turns, exclusive, version);
       };
@@ -211,7 +213,7 @@ class TurnsSync {
     return [turns = turns_] { return turns->version.load(); };
   }
   [[nodiscard]] bool serves(inference::WeightSource source) const {
-    if constexpr (requires { policy_->serves(source); })
+    if constexpr (hooks_of<Y>().serves)
       return policy_->serves(source);
     else
       return reaches(source);
@@ -226,7 +228,7 @@ class TurnsSync {
     if (exclusive) lock.lock();
     turns.trainer = std::this_thread::get_id();
     const auto publish = [&] {
-      if constexpr (requires { policy.forget(); })
+      if constexpr (hooks_of<Y>().forget)
         if (turns.lost) policy.forget();
       const Published published = policy.publish(version);
       turns.version = version;

@@ -149,7 +149,7 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
-    parts_.holding->require_holdable(optimizer_.state(), optim::needs_whole<O>);
+    parts_.holding->require_holdable(optimizer_.state(), optim::hooks_of<O>().needs_whole_parameters);
     share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
     for (const model::Parameter& p : parameters_)
       mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
@@ -163,7 +163,7 @@ class Trainer {
     const double published = watch_.published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
-    if constexpr (requires { parts_.sync.training_begins(); }) parts_.sync.training_begins();
+    if constexpr (sync::hooks_of<Y>().training_begins) parts_.sync.training_begins();
 
     core::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
@@ -300,7 +300,7 @@ class Trainer {
   // Hands the weights over where step `index` of `sampler` asks a generator; the seconds it took to move them.
   double publish_for(const S& sampler, std::int64_t index) {
     if constexpr (sampler::Generates<S>) {
-      if constexpr (requires { sampler.needs_weights(index); })
+      if constexpr (sampler::hooks_of<S>().needs_weights)
         if (!sampler.needs_weights(index)) return 0.0;
       const sync::Published published = parts_.sync.publish(version_);
       return published.bytes > 0 ? published.seconds : 0.0;
@@ -310,7 +310,7 @@ class Trainer {
 
   // Whether rows carry the log-probs of a reference that was asked before training.
   static bool brings_reference(const S& sampler) {
-    if constexpr (requires { sampler.has_reference(); })
+    if constexpr (sampler::hooks_of<S>().has_reference)
       return sampler.has_reference();
     else
       return false;

@@ -15,6 +15,7 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/sampler/concept.hpp>
 
 namespace rlalgo::trainer::detail {
 
@@ -27,8 +28,8 @@ struct BesideWatch {
   template <class Rows, class S>
   void tell(const S& sampler, const std::vector<const typename Rows::Row*>& rows, double loss_tokens,
             core::Metrics& metrics) const {
-    if constexpr (requires { sampler.beside(); }) {
-      if (!sampler.beside()) return;
+    if constexpr (sampler::hooks_of<S>().asynchronous) {
+      if (!sampler.asynchronous()) return;
       if (published > 0) metrics.mean("sync/seconds", published, 1.0);
       std::int64_t longest = 0;
       for (const auto* row : rows) longest = std::max(longest, Rows::tokens(*row));
