@@ -35,8 +35,8 @@
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/serve/fair_queue.hpp>
 #include <rlalgo/serve/histogram.hpp>
-#include <rlalgo/serve/turns.hpp>
 
 namespace rlalgo::serve {
 
@@ -53,7 +53,7 @@ class Engine {
 
   struct Work {
     std::string id;           // the name that abort() knows it by
-    std::string client = {};  // whose turn it takes
+    std::string client = {};  // whose place in the fair queue it takes
     std::vector<inference::RequestSpec> requests;
     std::function<void(const core::Error&)> on_failed;
     double seconds = 0.0;  // from now to the end of its last request; 0 = no limit
@@ -101,7 +101,7 @@ class Engine {
   using Call = std::function<void()>;
 
   void loop();
-  void turn(std::deque<Call>& calls);
+  void serve_round(std::deque<Call>& calls);
   void serve_calls(std::deque<Call>& calls);
   void begin_anew(const std::string& failure);
   void admit();
@@ -125,7 +125,7 @@ class Engine {
 
   // Of the engine's thread:
   std::unordered_map<Ticket, std::unique_ptr<Entry>> entries_;
-  Turns turns_;                  // work with requests that are not in the scheduler yet
+  FairQueue queue_;              // work with requests that are not in the scheduler yet
   std::vector<Ticket> trouble_;  // work whose sinks threw
   std::size_t scheduled_ = 0;    // completions in the scheduler
   bool frozen_ = false;

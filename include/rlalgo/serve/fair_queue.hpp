@@ -14,7 +14,7 @@
 
 namespace rlalgo::serve {
 
-class Turns {
+class FairQueue {
  public:
   void push(const std::string& client, std::uint64_t piece) {
     std::deque<std::uint64_t>& own = pieces_[client];
