@@ -47,7 +47,7 @@ TEST_CASE("ranks beside each other share a model, and those of the same place ha
     RANK_CHECK(sharding->policy()->replicas().rank() == world->rank() / 2);
     const auto copy = sharding->reference(*policy);
     RANK_CHECK(copy->parameters().empty());
-    RANK_CHECK(!sharding->holding()->parameters().empty());
-    sharding->holding()->require_same_start();
+    RANK_CHECK(!sharding->placement()->parameters().empty());
+    sharding->placement()->require_same_start();
   });
 }

@@ -18,7 +18,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 using namespace rlalgo;
 
@@ -260,7 +260,7 @@ std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_
        .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
        .evaluation = answers(5, unit),
        .world = world,
-       .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
+       .placement = slices != nullptr ? std::make_shared<trainer::ShardedPlacement>(slices, world) : nullptr});
   std::vector<double> out;
   const auto keep = [&](const core::Metrics& metrics) {
     for (const auto& [name, value] : metrics.values()) out.push_back(value);

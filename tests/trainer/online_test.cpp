@@ -26,7 +26,7 @@
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 #include <support/bandit.hpp>
 #include <support/decoders.hpp>
 #include <support/process_ranks.hpp>
@@ -346,7 +346,7 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
                        1.0}},
           .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
           .world = world,
-          .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
+          .placement = slices != nullptr ? std::make_shared<trainer::ShardedPlacement>(slices, world) : nullptr});
   std::vector<double> out;
   for (std::int64_t step = 0; step < 4; ++step) {
     const run::StepResult result = trainer.step(step);

@@ -15,9 +15,9 @@
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/trainer/companion.hpp>
-#include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/placement.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 namespace rlalgo::config {
 
@@ -55,8 +55,8 @@ class Sharding {
   void hold(model::Decoder& policy) {
     policy_ = distributed::ShardedWeights::shard(policy, config_, rounds_, replicas_);
   }
-  [[nodiscard]] std::shared_ptr<trainer::Holding> holding() const {
-    return std::make_shared<trainer::ShardedHolding>(policy_, world_);
+  [[nodiscard]] std::shared_ptr<trainer::Placement> placement() const {
+    return std::make_shared<trainer::ShardedPlacement>(policy_, world_);
   }
   // A policy that is not trained, on its own.
   void hold_frozen(model::Decoder& decoder) {

@@ -29,7 +29,7 @@
 
 namespace rlalgo::trainer {
 
-// `saves_together`: all ranks must be there when something is saved (trainer/holding.hpp).
+// `saves_together`: all ranks must be there when something is saved (trainer/placement.hpp).
 [[nodiscard]] run::Callbacks led(distributed::World& world, run::Callbacks callbacks, bool saves_together = false);
 void end(distributed::World& world, const run::Outcome& outcome);
 [[nodiscard]] run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks);

@@ -59,9 +59,9 @@
 #include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
-#include <rlalgo/trainer/holding.hpp>
 #include <rlalgo/trainer/led_run.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
+#include <rlalgo/trainer/placement.hpp>
 #include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
@@ -118,13 +118,13 @@ class Trainer {
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
     data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows, shown blocks and conversations
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-    std::shared_ptr<Holding> holding = {};  // default: every rank has the whole policy
+    std::shared_ptr<Placement> placement = {};  // default: every rank has the whole policy
   };
 
   Trainer(Config config, Parts parts)
       : config_(std::move(config)),
         parts_(held(std::move(parts))),
-        parameters_(parts_.holding->parameters()),
+        parameters_(parts_.placement->parameters()),
         optimizer_(parameters_, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
@@ -149,7 +149,7 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
-    parts_.holding->require_holdable(optimizer_.state(), optim::hooks_of<O>().needs_whole_parameters);
+    parts_.placement->require_divisible(optimizer_.state(), optim::hooks_of<O>().needs_whole_parameters);
     share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
     for (const model::Parameter& p : parameters_)
       mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
@@ -186,7 +186,7 @@ class Trainer {
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    latest_norm_ = result.grad_norm = parts_.holding->reduce_gradients(config_.max_grad_norm, factor);
+    latest_norm_ = result.grad_norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
     if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
@@ -194,11 +194,11 @@ class Trainer {
       if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
-    parts_.holding->updated();
+    parts_.placement->updated();
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
-    for (auto& one : parts_.holding->seconds()) result.seconds.push_back(std::move(one));
+    for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
@@ -213,9 +213,9 @@ class Trainer {
   run::Outcome run(std::span<run::Observer* const> observers = {}) {
     distributed::World& world = *parts_.world;
     try {
-      parts_.holding->require_same_start();
+      parts_.placement->require_same_start();
       if (world.rank() > 0) return follow(world, callbacks());
-      run::Loop loop(config_.loop, led(world, callbacks(), parts_.holding->saves_together()));
+      run::Loop loop(config_.loop, led(world, callbacks(), parts_.placement->saves_together()));
       for (run::Observer* observer : observers) loop.observe(*observer);
       const run::Outcome outcome = loop.run();
       end(world, outcome);
@@ -257,7 +257,7 @@ class Trainer {
   // left in it: the version and what companions know come along, so that an evaluation repeats the run's. Weights are
   // copied into the tensors that the policy and its generator already share.
   void load_weights(const std::filesystem::path& directory, const run::Json* state = nullptr) {
-    parts_.holding->load_weights(directory);
+    parts_.placement->load_weights(directory);
     if (state == nullptr) return;
     for (const auto& companion : parts_.companions) companion->restore(directory);
     version_ = state->at("version").template get<std::int64_t>();
@@ -281,7 +281,7 @@ class Trainer {
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
     if (parts_.save_output)
       callbacks.save_output = [this](const std::filesystem::path& directory) {
-        parts_.holding->save_model([&] { parts_.save_output(directory); });
+        parts_.placement->save_model([&] { parts_.save_output(directory); });
       };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
     callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
@@ -350,7 +350,7 @@ class Trainer {
       if (part.empty()) continue;
       const model::TokenTree tree = Rows::tree(part, L::needs);
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
-      if (p + 1 == end) parts_.holding->begin_last();
+      if (p + 1 == end) parts_.placement->begin_last();
       const core::Stopwatch forward;
       const model::Scores scores =
           parts_.policy->score(tree, {.temperature = config_.temperature,
@@ -448,12 +448,12 @@ class Trainer {
   }
 
   static Parts held(Parts parts) {
-    if (parts.holding == nullptr) parts.holding = std::make_shared<WholeHolding>(*parts.policy, parts.world);
+    if (parts.placement == nullptr) parts.placement = std::make_shared<WholePlacement>(*parts.policy, parts.world);
     return parts;
   }
 
   void save_model(const std::filesystem::path& directory) const {
-    parts_.holding->save_model([&] {
+    parts_.placement->save_model([&] {
       if (parts_.save_model) return parts_.save_model(directory);
       model::PendingTensors tensors;
       for (const model::Parameter& p : parts_.policy->parameters())
@@ -463,7 +463,7 @@ class Trainer {
   }
 
   run::Json save_state(const std::filesystem::path& directory) const {
-    parts_.holding->save_optimizer(directory, optimizer_.state());
+    parts_.placement->save_optimizer(directory, optimizer_.state());
     if (parts_.world->rank() > 0) return {};
     for (const auto& companion : parts_.companions) companion->save(directory);
     run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
@@ -475,7 +475,7 @@ class Trainer {
 
   void restore_state(const std::filesystem::path& directory, const run::Json& state) {
     load_weights(directory, &state);
-    optimizer_.load_state(parts_.holding->load_optimizer(directory, optimizer_.state()));
+    optimizer_.load_state(parts_.placement->load_optimizer(directory, optimizer_.state()));
     parts_.sampler->restore(state.at("sampler"));
     if constexpr (sampler::SummarizedRows<Rows>)
       if (state.contains("summary") && parts_.world->rank() == 0) summary_.restore(state["summary"]);

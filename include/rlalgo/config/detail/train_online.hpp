@@ -141,7 +141,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .companions = companions(config, coefficient, model, reference, sharding.get()),
       .world = world,
-      .holding = sharding != nullptr ? sharding->holding() : nullptr};
+      .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (matches_features(config))
     inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths, world](
 

@@ -75,7 +75,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
       .world = world,
-      .holding = sharding != nullptr ? sharding->holding() : nullptr};
+      .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (config.ebft.save_rollouts && world->rank() == 0)
     inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,
