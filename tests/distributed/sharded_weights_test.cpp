@@ -146,7 +146,7 @@ TEST_CASE("weights that the optimizer has changed in slices are whole in the nex
       weights->updated();
       RANK_CHECK(at::equal(policy->score(tree(1), {}).log_prob, expected));
       // What generates reads them where they are.
-      (void)weights->summon();
+      (void)weights->gather_all();
       RANK_CHECK(at::equal(policy->weights().embedding.detach(), one->weights().embedding.detach()));
       RANK_CHECK(at::equal(policy->weights().layers[1].up_proj.weight.detach(),
                            one->weights().layers[1].up_proj.weight.detach()));
@@ -199,18 +199,18 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
           }
         };
         if (world->rank() == ranks - 1) (void)policy->score(tree(3), {});
-        if (world->rank() == 0) weights->borrow([&] { compare(1.0); });
+        if (world->rank() == 0) weights->fetch_within([&] { compare(1.0); });
         if (world->rank() == 1) (void)policy->score(tree(4), {});
         world->barrier("between");
         for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(2.0);
         weights->updated();
-        if (world->rank() == ranks - 1) weights->borrow([&] { compare(2.0); });
+        if (world->rank() == ranks - 1) weights->fetch_within([&] { compare(2.0); });
         world->barrier("after");
         // What goes wrong in a loan ends it; outside of one nothing is there.
         if (world->rank() == 0) {
           std::string caught;
           try {
-            weights->borrow([&] {
+            weights->fetch_within([&] {
               (void)model::whole(*policy, values[0].second);
               throw std::runtime_error("a full disk");
             });
@@ -226,7 +226,7 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
           }
         }
         world->barrier("at last");
-        (void)weights->summon();
+        (void)weights->gather_all();
         RANK_CHECK(model::whole(*policy, values[0].second).is_same(values[0].second));
         world->barrier("the end");
       });
@@ -249,7 +249,7 @@ TEST_CASE("a reference moves towards the policy slice by slice, trained weights 
       (void)copy->score(tree(2), {});
       weights->blend_into(*reference, 0.25);
       if (world->rank() == 0)
-        reference->borrow([&] {
+        reference->fetch_within([&] {
           const auto then = before->named_tensors();
           const auto now = copy->named_tensors();
           for (std::size_t i = 0; i < then.size(); ++i) {

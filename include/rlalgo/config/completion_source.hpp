@@ -57,13 +57,13 @@
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/fetched_weights.hpp>
 #include <rlalgo/sync/first_rank_sync.hpp>
-#include <rlalgo/sync/lent_weights.hpp>
+#include <rlalgo/sync/gathered_weights.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
-#include <rlalgo/sync/summoned_weights.hpp>
 #include <rlalgo/sync/turns.hpp>
 
 namespace rlalgo::config {
@@ -155,14 +155,14 @@ class CompletionSource {
         });
       });
     if (generator_.source() != inference::WeightSource::remote) {
-      sync_ = sync::AnySync(sync::SummonedWeights(
-          std::move(sync_), [slices] { return slices->summon(); }, moved_));
+      sync_ = sync::AnySync(sync::GatheredWeights(
+          std::move(sync_), [slices] { return slices->gather_all(); }, moved_));
       return;
     }
-    hand_overs_->lenders = std::move(world);
+    hand_overs_->sources = std::move(world);
     if (!hands_over_) return;
-    sync_ = sync::AnySync(
-        sync::LentWeights(std::move(sync_), [slices](const std::function<void()>& use) { slices->borrow(use); }));
+    sync_ = sync::AnySync(sync::FetchedWeights(
+        std::move(sync_), [slices](const std::function<void()>& use) { slices->fetch_within(use); }));
   }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }

@@ -66,9 +66,9 @@ class Sharding {
   [[nodiscard]] std::shared_ptr<model::Decoder> reference(const model::Decoder& policy) {
     if (!weights()) return policy.reference();
     if (policy.adapter() == nullptr) return frozen_copy(policy);
-    policy_->summon();  // what is copied of an adapter stays whole on every rank
+    policy_->gather_all();  // what is copied of an adapter stays whole on every rank
     std::shared_ptr<model::Decoder> out = policy.reference();
-    policy_->dismiss();
+    policy_->release_all();
     return out;
   }
   // The policy as it is now, not trained: held as the policy is.

@@ -4,7 +4,7 @@
 //   enter(pass)   before a pass: all say what they are about to do; one pass is chosen, and whoever is about to do another
 //                 one, or none, helps with it (Member::help: its gathers and scatters, nothing computed) and asks again
 //   settle()      before this rank meets the others elsewhere: helps until nobody has a pass to do
-//   borrow(use)   no pass: while `use` runs on this rank alone, the others serve it (Member::lend)
+//   fetch_within(use)   no pass: while `use` runs on this rank alone, the others serve it (Member::serve_fetch)
 //
 // What is chosen is the pass of the first rank that has one, so all know it alike. One exchange of 40 bytes a rank each.
 // A member's state follows the rounds, and so is the same on all ranks; ranks that gave up what was under way
@@ -35,7 +35,7 @@ class PassRounds {
     // Takes part in a pass of others.
     virtual void help(const model::LayerGate::Pass& pass) = 0;
     // Serves the rank that has borrowed (its place in the team) until it ends that.
-    virtual void lend(int /*borrower*/) {}
+    virtual void serve_fetch(int /*fetcher*/) {}
     // No rank has a pass to do.
     virtual void settled() = 0;
     virtual void reset() noexcept = 0;
@@ -55,7 +55,7 @@ class PassRounds {
   // Returns when this pass of `member` is the one that all do.
   void enter(std::int64_t member, const model::LayerGate::Pass& pass) { become({member, pass, false}); }
   // Returns when all others lend to this rank. What ends it is the member's affair.
-  void borrow(std::int64_t member) { become({member, {}, true}); }
+  void fetch_within(std::int64_t member) { become({member, {}, true}); }
   void settle();
 
  private:

@@ -93,9 +93,9 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   // After the optimizer's update.
   void updated();
   // All weights are whole until the next pass of this decoder, or its next update. Whether they were not.
-  bool summon();
+  bool gather_all();
   // The end of that.
-  void dismiss();
+  void release_all();
   // Every group of weights in its turn is whole while `see` is called with its units.
   void each_whole(const std::function<void(const FlatUnit&)>& see);
   // ρ ← (1 − a)·ρ + a·π, slice by slice, π being these weights and ρ `reference`, a frozen_copy() of them.
@@ -105,7 +105,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void load(const std::function<Tensor(const std::string&)>& stored);
 
   // This rank alone: while `use` runs, whole() fetches what lies on other ranks of the team, who serve it in their next round.
-  void borrow(const std::function<void()>& use);
+  void fetch_within(const std::function<void()>& use);
   [[nodiscard]] RLALGO_INLINE Tensor whole(const Tensor& weight) override;
 
   // A copy that is not trained, held in the same way.
@@ -119,7 +119,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
 
   RLALGO_INLINE void chosen(const Pass& pass) override;
   RLALGO_INLINE void help(const Pass& pass) override;
-  RLALGO_INLINE void lend(int borrower) override;
+  RLALGO_INLINE void serve_fetch(int fetcher) override;
   RLALGO_INLINE void settled() override;
   RLALGO_INLINE void reset() noexcept override;
 
@@ -155,10 +155,10 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void scatter(Group& group);
   void add_scattered(Group& group);
   void list_places();
-  // The number that the borrower says to all.
-  std::int64_t heard(int borrower, std::int64_t said);
-  // Its pieces of the weight number `i` go to the borrower, into `target` there.
-  void hand_over(int borrower, std::int64_t i, const Tensor& target);
+  // The number that the fetcher says to all.
+  std::int64_t heard(int fetcher, std::int64_t said);
+  // Its pieces of the weight number `i` go to the fetcher, into `target` there.
+  void hand_over(int fetcher, std::int64_t i, const Tensor& target);
 
   ShardConfig config_;
   std::shared_ptr<PassRounds> rounds_;
@@ -171,7 +171,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   std::vector<Group*> scattering_;  // in their order
   Pass pass_;
   std::int64_t open_ = 0;  // forward passes with a graph whose backward pass has not ended
-  bool summoned_ = false, borrowing_ = false;
+  bool gathered_ = false, fetching_ = false;
   std::vector<Place> places_;                    // of all tensors, in the same order on all ranks
   std::map<const void*, std::int64_t> numbers_;  // of a tensor's memory, in places_
   double waited_ = 0.0;

@@ -124,7 +124,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     if (!asynchronous()) return Base::next(step);
     if (needs_weights(step)) synced_ = step;
     waited_ = 0.0;
-    lent_.clear();
+    popped_.clear();
     RolloutBatch batch = Base::next(step);
     batch.seconds = {{"wait", waited_}};
     if (batch.arrive)
@@ -147,7 +147,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       detail::tell_about(item->made, step, popping, state_);
       return std::move(item->made);
     }
-    lent_.push_back(item);
+    popped_.push_back(item);
     Made out{.number = number, .generation = generation_of(*item), .tokens = 0, .about = {}};
     out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
       const core::Stopwatch waiting;
@@ -193,7 +193,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       const std::size_t rows = made.generation->rollouts.size();
       state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows, true}));
     }
-    lent_.clear();
+    popped_.clear();
     synced_.reset();
   }
 
@@ -297,8 +297,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   void take_back(std::vector<Made> made) {
     const std::lock_guard lock(state_.mutex);
     if (streams()) {
-      for (auto item = lent_.rbegin(); item != lent_.rend(); ++item) state_.ready.push_front(*item);
-      lent_.clear();
+      for (auto item = popped_.rbegin(); item != popped_.rend(); ++item) state_.ready.push_front(*item);
+      popped_.clear();
       return;
     }
     for (auto one = made.rbegin(); one != made.rend(); ++one) {
@@ -469,9 +469,9 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;
-  std::optional<std::int64_t> synced_;       // the step of the latest publish of this process
-  double waited_ = 0.0;                      // for the rows of this step
-  std::vector<std::shared_ptr<Item>> lent_;  // streamed generations that this step popped
+  std::optional<std::int64_t> synced_;         // the step of the latest publish of this process
+  double waited_ = 0.0;                        // for the rows of this step
+  std::vector<std::shared_ptr<Item>> popped_;  // streamed generations that this step popped
   State state_;
   std::stop_source ending_;
   std::jthread producer_;  // last: it uses all the others

@@ -59,7 +59,7 @@ struct Turns {
   std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
   std::stop_token stop;                         // ends the wait for it
   // The weights lie in slices: other ranks take part in a hand-over, and end it together; null: they do not.
-  std::shared_ptr<distributed::World> lenders;
+  std::shared_ptr<distributed::World> sources;
   // Of calls on another thread than the trainer's; null: they take what is in force.
   std::shared_ptr<CallSchedule> schedule;
   // Of several ranks, each of which generates: where their trainers meet, and where those that call beside them do.
@@ -206,7 +206,7 @@ class TurnsSync {
   Published publish(std::int64_t version) {
     const bool moves = version != turns_->version;
     const Published out = hand_over(*policy_, *turns_, exclusive_, version, turns_->trainers.get());
-    if (moves && turns_->lenders != nullptr) turns_->lenders->barrier("hand-over of the weights");
+    if (moves && turns_->sources != nullptr) turns_->sources->barrier("hand-over of the weights");
     return out;
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
@@ -255,7 +255,7 @@ class TurnsSync {
 // them.
 inline void restore_if_lost(const Turns& turns, std::int64_t version) {
   if (!turns.lost || !turns.hand_over) return;
-  if (turns.lenders != nullptr)
+  if (turns.sources != nullptr)
     core::raise("sync", 11,
                 {.what = "the server was started anew and has lost its weights, which lie in slices on several ranks",
                  .found = "a generation beside training, for which all ranks wait",

@@ -63,7 +63,7 @@ class ReferenceSync final : public Companion {
                            return (slices_ != nullptr ? slices_->whole(value) : value).detach();
                          }});
     const auto write = [&] { model::write_pending_safetensors(directory / file, std::move(tensors)); };
-    slices_ != nullptr ? slices_->borrow(write) : write();
+    slices_ != nullptr ? slices_->fetch_within(write) : write();
   }
 
   void restore(const std::filesystem::path& directory) override {

@@ -36,7 +36,7 @@ RLALGO_INLINE void PassRounds::settle() {
 RLALGO_INLINE void PassRounds::help(const Chosen& other) {
   Member& member = *members_[static_cast<std::size_t>(other.said.member)];
   if (other.said.loan)
-    member.lend(other.rank);
+    member.serve_fetch(other.rank);
   else
     member.help(other.said.pass);
 }

@@ -70,7 +70,7 @@ RLALGO_INLINE void ShardedPlacement::load_weights(const std::filesystem::path& d
 }
 
 RLALGO_INLINE void ShardedPlacement::save_model(const std::function<void()>& write) {
-  if (world_->rank() == 0) weights_->borrow(write);
+  if (world_->rank() == 0) weights_->fetch_within(write);
   world_->barrier("saving of the model");
 }
 

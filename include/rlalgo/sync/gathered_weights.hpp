@@ -14,17 +14,17 @@
 namespace rlalgo::sync {
 
 template <SyncPolicy Y>
-class SummonedWeights {
+class GatheredWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
   static constexpr Hooks hooks{.training_begins = true};
 
-  SummonedWeights(Y inner, std::function<bool()> summon, std::function<void()> moved)
-      : inner_(std::move(inner)), summon_(std::move(summon)), moved_(std::move(moved)) {}
+  GatheredWeights(Y inner, std::function<bool()> gather, std::function<void()> moved)
+      : inner_(std::move(inner)), gather_(std::move(gather)), moved_(std::move(moved)) {}
 
   Published publish(std::int64_t version) {
     const core::Stopwatch watch;
-    if (!summon_()) return inner_.publish(version);
+    if (!gather_()) return inner_.publish(version);
     if (moved_) moved_();
     Published out = inner_.publish(version);
     out.seconds = watch.seconds();
@@ -37,7 +37,7 @@ class SummonedWeights {
 
  private:
   Y inner_;
-  std::function<bool()> summon_;
+  std::function<bool()> gather_;
   std::function<void()> moved_;
 };
 
