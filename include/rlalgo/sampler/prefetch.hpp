@@ -23,9 +23,9 @@
 //
 // Threads: the source within, with its generator, rewards and prompt order, belongs to the producer from the first
 // produce() until it is joined; a generation belongs to the producer until it is pushed, and to the trainer from then on;
-// `mutex` guards everything in State. Samplers of one Config::turn make their generations one at a time, so that an
+// `mutex` guards everything in State. Samplers of one Config::mutex make their generations one at a time, so that an
 // evaluation may share generator and rewards with the training; what a sync policy shares with the generator guards
-// itself (sync/turns.hpp).
+// itself (sync/weight_gate.hpp).
 // An exception of the producer is told at once (Config::tell) and raised by the next produce(), with its type and text.
 // The destructor asks Config::stop to stop, which generators and servers' clients should watch, and waits for the
 // producer.
@@ -373,10 +373,10 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
-    std::unique_lock<std::mutex> turn, scoring_turn;
-    if (!takes_turns_itself()) {
-      turn = std::unique_lock(*config_.turn);
-      scoring_turn = std::unique_lock(*config_.scoring_turn);
+    std::unique_lock<std::mutex> making, scoring;
+    if (!locks_itself()) {
+      making = std::unique_lock(*config_.mutex);
+      scoring = std::unique_lock(*config_.scoring_mutex);
     }
     if constexpr (hooks_of<S>().in_pieces)
       if (pieces.groups > 0) return source_->produce(number, step, pieces);
@@ -410,9 +410,9 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   // Draws generation `number`, and has it scored and put into the queue beside the next.
   void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
     if constexpr (hooks_of<S>().draws_ahead) {
-      std::unique_lock turn(*config_.turn);
+      std::unique_lock making(*config_.mutex);
       Made drawn = source_->draw(number);
-      turn.unlock();
+      making.unlock();
       if (scoring.valid()) scoring.get();
       {
         const std::lock_guard lock(state_.mutex);
@@ -422,7 +422,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       scoring = std::async(std::launch::async, [this, number, stop, made = std::move(drawn)]() mutable {
         guarded(stop, [&] {
           {
-            const std::lock_guard scoring_turn(*config_.scoring_turn);
+            const std::lock_guard scored(*config_.scoring_mutex);
             source_->score(made, step_of(number));
           }
           finish(std::move(made), nullptr, 1);
@@ -464,8 +464,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.changed.notify_all();
   }
 
-  // Of several ranks: the source holds the turn while it does not wait for others.
-  [[nodiscard]] bool takes_turns_itself() const { return root().config().turn != nullptr; }
+  // Of several ranks: the source holds the mutex while it does not wait for others.
+  [[nodiscard]] bool locks_itself() const { return root().config().turn != nullptr; }
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;

@@ -28,7 +28,7 @@ class AnySync {
   }
 
   Published publish(std::int64_t version) { return publish_(version); }
-  // Whoever has the weights has lost them (sync/turns.hpp); nothing where that cannot be.
+  // Whoever has the weights has lost them (sync/weight_gate.hpp); nothing where that cannot be.
   void forget() {
     if (forget_) forget_();
   }

@@ -4,7 +4,7 @@
 //
 // Replay and Reroll are off unless configured, and work at depth 0, too.
 // The generator must not read the trainer's own tensors: inference::SnapshotEngine with sync::SnapshotWeights, or a server.
-// Where weights change under a call, generator and policy take turns (sync/turns.hpp); evaluations take turns with the
+// Where weights change under a call, generator and policy take turns (sync/weight_gate.hpp); evaluations take turns with the
 // training by themselves.
 // Depth 0 is the synchronous run, to the byte.
 // Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::beside).
@@ -50,12 +50,12 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
     return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
   };
   const AsynchronousConfig plain{
-      .prefetch = {.depth = 0, .turn = beside.prefetch.turn, .scoring_turn = beside.prefetch.scoring_turn},
+      .prefetch = {.depth = 0, .mutex = beside.prefetch.mutex, .scoring_mutex = beside.prefetch.scoring_mutex},
       .replay = {},
       .reroll = {}};
   if (beside.prefetch.world != nullptr) {
     config.rollouts.world = beside.prefetch.world;
-    config.rollouts.turn = beside.prefetch.turn;
+    config.rollouts.mutex = beside.prefetch.mutex;
   }
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs), [&](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose purpose) {
