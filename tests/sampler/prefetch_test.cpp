@@ -137,7 +137,7 @@ struct RankBench {
   std::unique_ptr<Prefetch> sampler;
 
   RankBench(const std::shared_ptr<distributed::World>& world, PrefetchConfig p, RolloutsConfig c) {
-    p.world = c.world = world->beside("generation");
+    p.world = c.world = world->duplicate("generation");
     c.mutex = p.mutex;
     p.meanwhile = [world](std::int64_t) { world->check(); };
     sampler = bench.prefetch(std::move(p), c);

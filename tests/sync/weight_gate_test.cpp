@@ -89,7 +89,7 @@ TEST_CASE("calls of several ranks beside training have one version, that of the 
       std::atomic<int> within{0};
       const auto gate = std::make_shared<sync::WeightGate>();
       gate->trainers = world;
-      gate->callers = world->beside("generation");
+      gate->callers = world->duplicate("generation");
       std::int64_t held = -1;
       if (holds)
         gate->hold = [&] {

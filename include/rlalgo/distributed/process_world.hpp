@@ -11,7 +11,7 @@
 // silent for `seconds` fails all that wait for it. So does one that says that it failed (World::fail), at once, and one whose
 // end its starter reports (report_failure). Each operation carries its number and its name: ranks that are not at the same
 // one fail, too. A World that has failed is good for nothing more.
-// Threads beside the first have operations of their own (World::beside), and its signs of life.
+// Threads beside the first have operations of their own (World::duplicate), and its signs of life.
 // Sums of tensors go in flat buckets of at most 25 MB, in float32, float64 where a tensor has that.
 // What all ranks have read is taken out of the store at the next operation.
 //

@@ -61,7 +61,7 @@ class World {
 
   // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
   // threads of a World share its failures. null: this one will do, there is one rank.
-  [[nodiscard]] virtual std::shared_ptr<World> beside(const std::string& /*name*/) { return nullptr; }
+  [[nodiscard]] virtual std::shared_ptr<World> duplicate(const std::string& /*name*/) { return nullptr; }
   // Some of the ranks as a team (team.hpp), this one among them, for tensors of `device`: of a GPU each rank has its own. All
   // ranks of the World call it together, those of one team with the same list; the World outlives it. On the thread of this World
   // only, and not beside it.

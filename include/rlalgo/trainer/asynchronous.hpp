@@ -7,7 +7,7 @@
 // Where weights change under a call, generator and policy take turns (sync/weight_gate.hpp); evaluations take turns with the
 // training by themselves.
 // Depth 0 is the synchronous run, to the byte.
-// Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::beside).
+// Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::duplicate).
 #pragma once
 
 #include <cstdint>

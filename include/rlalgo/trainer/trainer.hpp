@@ -55,7 +55,7 @@
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
-#include <rlalgo/trainer/detail/beside_watch.hpp>
+#include <rlalgo/trainer/detail/asynchronous_watch.hpp>
 #include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
@@ -491,7 +491,7 @@ class Trainer {
   Stage experience_;
   std::int64_t version_ = 0;  // number of updates the weights have seen
   double latest_norm_ = 0.0;  // of the gradient, the same on all ranks
-  detail::BesideWatch watch_;
+  detail::AsynchronousWatch watch_;
   [[no_unique_address]]
   typename detail::SummaryOf<Rows>::type summary_;  // of this evaluation, or since the last record
   Batch latest_;                                    // of the step just trained

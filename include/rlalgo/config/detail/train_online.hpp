@@ -107,7 +107,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (function) source.roll(function, rollout_texts(config, model));
   sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
   if (config.trl.generates_beside() && world->size() > 1) {
-    prefetch.world = world->beside("generation");
+    prefetch.world = world->duplicate("generation");
     prefetch.meanwhile = [world, own = std::move(prefetch.meanwhile)](std::int64_t step) {
       world->check();
       if (own) own(step);

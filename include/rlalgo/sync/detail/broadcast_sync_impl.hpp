@@ -138,7 +138,7 @@ struct BroadcastSync::State {
   // POST `path` while act() runs, which shares the wait with the server; `refused()` ends act() where the server
   // refuses. Whichever failed first is what is told; an act that fails gives the server's own answer a moment.
   template <class Act>
-  void beside(const std::string& path, const Json& body, const std::function<void()>& refused, const Act& act) {
+  void duplicate(const std::string& path, const Json& body, const std::function<void()>& refused, const Act& act) {
     std::stop_source cancel;
     const std::stop_callback passed_on(stop, [&] { cancel.request_stop(); });
     std::exception_ptr refusal, failure;

@@ -20,7 +20,7 @@
 namespace rlalgo::trainer::detail {
 
 // Made when the step begins.
-struct BesideWatch {
+struct AsynchronousWatch {
   core::Stopwatch step;
   double forward = 0.0;    // seconds
   double published = 0.0;  // seconds
