@@ -64,7 +64,7 @@ std::shared_ptr<ShardedWeights> held(model::Decoder& policy, World& world, Shard
 
 }  // namespace
 
-TEST_CASE("a run in slices ends with the weights of a whole one, and both go on from each other's checkpoints") {
+TEST_CASE("a run in shards ends with the weights of a whole one, and both go on from each other's checkpoints") {
   for (const auto type : {at::kDouble, at::kFloat})
     for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
       CAPTURE(static_cast<int>(stage));
@@ -103,7 +103,7 @@ TEST_CASE("a run in slices ends with the weights of a whole one, and both go on 
         same(*weights);
       });
       CHECK_FALSE(std::filesystem::exists(second / trainer::optimizer_file));
-      // In slices from the whole one's, and whole from the slices'.
+      // In shards from the whole one's, and whole from the shards'.
       support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
         const auto policy = decoder(type);
         const auto weights = held(*policy, *world, stage);

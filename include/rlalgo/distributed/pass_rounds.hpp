@@ -1,4 +1,4 @@
-// Ranks that hold a model in slices must all take part in every pass of any of them: gathers and scatters of weights are
+// Ranks that hold a model in shards must all take part in every pass of any of them: gathers and scatters of weights are
 // done together. How many passes a rank has to do is its own affair: its rows, its completions, its share of an evaluation.
 //
 //   enter(pass)   before a pass: all say what they are about to do; one pass is chosen, and whoever is about to do another

@@ -1,21 +1,21 @@
-// A decoder whose weights, gradients and optimizer states lie in slices on the ranks of a team (ZeRO, FSDP).
+// A decoder whose weights, gradients and optimizer states lie in shards on the ranks of a team (ZeRO, FSDP).
 //
 //   stage                         weights          gradients                         optimizer
-//   optimizer_states  (ZeRO 1)    whole            summed into slices once a step    slices
-//   gradients         (ZeRO 2)    whole            … behind every backward pass      slices
-//   weights  (ZeRO 3, FSDP)       slices; a layer  … behind every layer              slices
+//   optimizer_states  (ZeRO 1)    whole            summed into shards once a step    shards
+//   gradients         (ZeRO 2)    whole            … behind every backward pass      shards
+//   weights  (ZeRO 3, FSDP)       shards; a layer  … behind every layer              shards
 //                                 is whole while it computes
 //
 // One FlatUnit per layer, dtype and "trained or not", and those of what lies outside of the layers. With `weights` it is the
 // gate of the decoder (model/layer_gate.hpp): layer i + 1 is gathered while i computes, forward and backward, and its memory is
 // used again when it is done; gradients of layer i are on their way while i − 1 is differentiated. What lies outside of the
 // layers is whole from a pass's begin to the end of the backward pass. The optimizer updates parameters(), the parts of trained
-// tensors in this rank's slices; a tensor may be in several, or in none of this one.
+// tensors in this rank's shards; a tensor may be in several, or in none of this one.
 //
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
 // All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it borrows: weights come
 // to it one at a time, and nowhere are all of them whole.
-// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a loan, or cannot be held in slices.
+// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a loan, or cannot be held in shards.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void release_all();
   // Every group of weights in its turn is whole while `see` is called with its units.
   void each_whole(const std::function<void(const FlatUnit&)>& see);
-  // ρ ← (1 − a)·ρ + a·π, slice by slice, π being these weights and ρ `reference`, a frozen_copy() of them.
+  // ρ ← (1 − a)·ρ + a·π, shard by shard, π being these weights and ρ `reference`, a frozen_copy() of them.
   void blend_into(ShardedWeights& reference, double a);
 
   // Takes the values of all tensors from `stored`, by their names. All together.

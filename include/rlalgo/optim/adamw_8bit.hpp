@@ -12,7 +12,7 @@
 // A parameter of fewer than `min_elements`, one whose name ends in one of `whole`, and one that is neither float32 nor
 // has a float32 master, keeps its moments as AdamW has them. transformers leaves embeddings alone so: rows of rare
 // tokens share a block with frequent ones, and the paper wants 32 bits for them (section 2.3).
-// State: 2 bytes an element and 8 a block, 2.03 in all, where AdamW has 8. It is of whole tensors: what lies in slices on
+// State: 2 bytes an element and 8 a block, 2.03 in all, where AdamW has 8. It is of whole tensors: what lies in shards on
 // ranks would have other blocks on another number of them (trainer/sharded_placement.hpp refuses it).
 // Blocks are independent, so neither threads nor order can change a bit.
 //

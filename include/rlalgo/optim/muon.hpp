@@ -12,7 +12,7 @@
 // Others are: embeddings and the head, modules that an adapter trains whole, norms, biases, magnitudes.
 // Departure: axolotl leaves vectors (norms, biases) as they are, without a word; here they are trained, as in the papers.
 // λ applies where model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp), b, m and v are like it.
-// A parameter without gradient in a step is left alone. A matrix has to be whole: it does not serve for slices.
+// A parameter without gradient in a step is left alone. A matrix has to be whole: it does not serve for shards.
 //
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters.
 #pragma once

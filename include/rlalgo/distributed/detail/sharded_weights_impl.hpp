@@ -29,7 +29,7 @@ namespace detail {
 // [slice], what sums of gradients begin with.
 inline Tensor no_gradient(const FlatUnit& unit) {
   const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  return tensor::zeros({unit.slice()}, unit.own().options().dtype(kind));
+  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
 }
 
 }  // namespace detail
@@ -160,7 +160,7 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
     waited_ += watch.seconds();
     if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
     for (std::int64_t r = 0; r < team().size(); ++r)
-      held.gradient.add_(held.received.narrow(0, r * held.unit.slice(), held.unit.slice()));
+      held.gradient.add_(held.received.narrow(0, r * held.unit.shard(), held.unit.shard()));
     memory_.give(std::exchange(held.sent, Tensor()));
     memory_.give(std::exchange(held.received, Tensor()));
   }
@@ -440,7 +440,7 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
   if (groups_[place.group].whole) return weight;
   if (!fetching_)
     core::raise("distributed", 12,
-                {.what = "a weight in slices was read outside of a loan",
+                {.what = "a weight in shards was read outside of a loan",
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
                  .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
   Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
@@ -469,7 +469,7 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
   held->groups_.resize(groups_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     arrive(groups_[g]);
-    // Unit by unit, so that slices of both have the same elements.
+    // Unit by unit, so that shards of both have the same elements.
     for (const Held& own : groups_[g].held) {
       std::vector<FlatUnit::Entry> entries;
       for (const FlatUnit::Entry& entry : own.unit.entries()) {

@@ -95,7 +95,7 @@ RLALGO_INLINE void ShardedPlacement::require_divisible(const State& state, bool 
     const auto* owner = detail::owner_of(name, own);
     if (owner != nullptr && tensor.numel() == owner->second.end - owner->second.begin) continue;
     core::raise("trainer", 43,
-                {.what = "the optimizer's state does not divide into slices as its parameters do",
+                {.what = "the optimizer's state does not divide into shards as its parameters do",
                  .found = name + " has " + std::to_string(tensor.numel()) + " elements",
                  .expected = "one for each element of a parameter, or no dimensions",
                  .remedy = "take optim::AdamW, or keep the whole policy on every rank"});
