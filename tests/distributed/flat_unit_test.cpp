@@ -22,7 +22,7 @@ std::vector<FlatUnit::Entry> entries(bool trained = false) {
 
 }  // namespace
 
-TEST_CASE("slices of all ranks make the whole, and the tensors lie in it") {
+TEST_CASE("shards of all ranks make the whole, and the tensors lie in it") {
   for (const int ranks : {1, 2, 3, 4, 7}) {
     std::vector<Tensor> parts;
     for (int r = 0; r < ranks; ++r) {
@@ -92,7 +92,7 @@ TEST_CASE("gradients are laid out like their tensors, 0 where there is none") {
   CHECK_FALSE(own[0].value.grad().defined());
 }
 
-TEST_CASE("tensors that cannot be held in shards are refused by name") {
+TEST_CASE("tensors that cannot be sharded are refused by name") {
   const Tensor both = at::zeros({4, 4}, at::kFloat);
   const auto refused = [](Tensor value) {
     return support::raised_by([&] { (void)FlatUnit({{"layer.weight", std::move(value)}}, 0, 2, false); });

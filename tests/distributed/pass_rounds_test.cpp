@@ -84,9 +84,9 @@ TEST_CASE("a rank that borrows is served by those that have a pass to do, and by
     const auto rounds = rounds_of(*world);
     Member policy;
     const auto own = rounds->join(policy);
-    if (world->rank() == 0) rounds->fetch_within(own);
+    if (world->rank() == 0) rounds->begin_fetch(own);
     if (world->rank() == 1) rounds->enter(own, {forward, 2, false});
-    if (world->rank() == 2) rounds->fetch_within(own);  // each has a loan of its own
+    if (world->rank() == 2) rounds->begin_fetch(own);  // each has a fetch of its own
     rounds->settle();
     calls[static_cast<std::size_t>(world->rank())] = policy.calls;
   });

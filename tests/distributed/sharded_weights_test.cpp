@@ -73,7 +73,7 @@ Values expected_gradients(bool adapter, int passes) {
 
 }  // namespace
 
-TEST_CASE("gradients in shards are those of one process, at every stage, whatever a rank has to do") {
+TEST_CASE("sharded gradients are those of one process, at every stage, whatever a rank has to do") {
   for (const bool adapter : {false, true}) {
     const int passes = 3;
     const Values expected = expected_gradients(adapter, passes);
@@ -129,7 +129,7 @@ TEST_CASE("gradients in shards are those of one process, at every stage, whateve
   }
 }
 
-TEST_CASE("weights that the optimizer has changed in shards are whole in the next pass") {
+TEST_CASE("weights that the optimizer has changed in their shards are whole in the next pass") {
   for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
     const auto one = decoder();
     {
@@ -158,7 +158,7 @@ TEST_CASE("weights that the optimizer has changed in shards are whole in the nex
   }
 }
 
-TEST_CASE("a frozen copy lies in shards, too, and stays as it was") {
+TEST_CASE("a frozen copy is sharded, too, and stays as it was") {
   const auto one = decoder();
   const c10::NoGradGuard no_grad;
   const Tensor expected = one->score(tree(2), {}).log_prob;
@@ -206,7 +206,7 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
         weights->updated();
         if (world->rank() == ranks - 1) weights->fetch_within([&] { compare(2.0); });
         world->barrier("after");
-        // What goes wrong in a loan ends it; outside of one nothing is there.
+        // What goes wrong in a fetch ends it; outside of one nothing is there.
         if (world->rank() == 0) {
           std::string caught;
           try {
@@ -291,7 +291,7 @@ TEST_CASE("a step without a backward pass on any rank has no gradients") {
     });
 }
 
-TEST_CASE("slices go over NCCL as they go over Gloo, to the bit") {
+TEST_CASE("shards go over NCCL as they go over Gloo, to the bit") {
   const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl);
   const support::Environment cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
   std::map<bool, Values> ended;

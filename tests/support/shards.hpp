@@ -1,4 +1,4 @@
-// Decoders in shards on the ranks of a test.
+// Decoders sharded over the ranks of a test.
 #pragma once
 
 #include <map>

@@ -11,7 +11,7 @@ using namespace rlalgo;
 
 namespace {
 
-// A server that takes weights while they are fetching.
+// A server that takes weights while they can be fetched.
 struct Server {
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
   std::string* calls;

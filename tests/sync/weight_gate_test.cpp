@@ -186,7 +186,7 @@ TEST_CASE("a server that was started anew gets its weights again before anything
   for (const bool erased : {false, true})
     for (const int how : {0, 1, 2})  // it says another version; its connection breaks; the client has asked again
       for (const bool beside : {false, true}) {
-        INFO("how " << how << " beside " << asynchronous);
+        INFO("how " << how << " asynchronous " << asynchronous);
         Server server;
         const auto gate = std::make_shared<sync::WeightGate>();
         Asking asking{&server, gate, how == 0};
@@ -318,7 +318,7 @@ TEST_CASE("a server that loses its weights again and again ends the call, and a 
   CHECK(given_up);
 }
 
-TEST_CASE("gate around an erased policy serve what it serves") {
+TEST_CASE("a gate around an erased policy serves what it serves") {
   Slow slow;
   std::atomic<int> within{0};
   const sync::GatedSync<sync::AnySync> policy(sync::AnySync(Watching{&slow, &within}),

@@ -64,7 +64,7 @@ std::shared_ptr<ShardedWeights> held(model::Decoder& policy, World& world, Shard
 
 }  // namespace
 
-TEST_CASE("a run in shards ends with the weights of a whole one, and both go on from each other's checkpoints") {
+TEST_CASE("a sharded run ends with the weights of a whole one, and both go on from each other's checkpoints") {
   for (const auto type : {at::kDouble, at::kFloat})
     for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
       CAPTURE(static_cast<int>(stage));
@@ -73,7 +73,7 @@ TEST_CASE("a run in shards ends with the weights of a whole one, and both go on 
       trainer::WholePlacement one(whole->parameters(), std::make_shared<World>());
       optim::AdamW optimizer(one.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
       train(one, optimizer, *whole, 0, 0, 1);
-      const auto first = scratch.path() / "whole", second = scratch.path() / "slices";
+      const auto first = scratch.path() / "whole", second = scratch.path() / "shards";
       std::filesystem::create_directories(first);
       std::filesystem::create_directories(second);
       model::save_decoder(*whole, first);
@@ -103,7 +103,7 @@ TEST_CASE("a run in shards ends with the weights of a whole one, and both go on 
         same(*weights);
       });
       CHECK_FALSE(std::filesystem::exists(second / trainer::optimizer_file));
-      // In shards from the whole one's, and whole from the shards'.
+      // Sharded from the whole one's, and whole from the shards'.
       support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
         const auto policy = decoder(type);
         const auto weights = held(*policy, *world, stage);
@@ -125,7 +125,7 @@ TEST_CASE("a run in shards ends with the weights of a whole one, and both go on 
     }
 }
 
-TEST_CASE("a state in blocks of whole tensors is refused in slices") {
+TEST_CASE("a state in blocks of whole tensors is refused where they are sharded") {
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto policy = decoder(at::kFloat);
     trainer::ShardedPlacement placement(held(*policy, *world, ShardStage::optimizer_states), world);

@@ -1,4 +1,4 @@
-// A decoder whose weights, gradients and optimizer states lie in shards on the ranks of a team (ZeRO, FSDP).
+// A decoder whose weights, gradients and optimizer states are sharded over the ranks of a team (ZeRO, FSDP).
 //
 //   stage                         weights          gradients                         optimizer
 //   optimizer_states  (ZeRO 1)    whole            summed into shards once a step    shards
@@ -15,7 +15,7 @@
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
 // All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it borrows: weights come
 // to it one at a time, and nowhere are all of them whole.
-// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a loan, or cannot be held in shards.
+// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a fetch, or cannot be sharded.
 #pragma once
 
 #include <cstddef>

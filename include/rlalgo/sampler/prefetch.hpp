@@ -465,7 +465,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   // Of several ranks: the source holds the mutex while it does not wait for others.
-  [[nodiscard]] bool locks_itself() const { return root().config().turn != nullptr; }
+  [[nodiscard]] bool locks_itself() const { return root().config().mutex != nullptr; }
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;

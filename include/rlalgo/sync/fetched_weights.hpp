@@ -1,4 +1,4 @@
-// Weight sync of a rank that hands over weights which lie in shards on several ranks (distributed/sharded_weights.hpp), where its
+// Weight sync of a rank that hands over weights which are sharded over several ranks (distributed/sharded_weights.hpp), where its
 // generator is in another process: what is published is fetched from the other ranks tensor by tensor.
 //
 // `fetch_within(use)` runs `use`, within which the inner policy may ask for weights (model::pending). The others

@@ -1,4 +1,4 @@
-// Weight sync where the trainer's weights lie in shards (distributed/sharded_weights.hpp) and the generator reads them where they
+// Weight sync where the trainer's weights are sharded (distributed/sharded_weights.hpp) and the generator reads them where they
 // are: before each publish they are made whole, on all ranks together, and stay so until training goes on.
 //
 // `summon` makes them whole; whether they were not. `moved` is called then: what the generator knows of their memory is void.

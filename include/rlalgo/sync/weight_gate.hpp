@@ -3,7 +3,7 @@
 //   producer's thread:  GatedGenerator::generate   one call at a time
 //   trainer's thread:   GatedSync::publish         between two calls, where weights change under a call otherwise
 //
-// A server's weights change while it generates, and a completion of several gate asks an engine more than once; there a
+// A server's weights change while it generates, and a completion of several turns asks an engine more than once; there a
 // publish waits for the call under way and none begins before it is through (`exclusive`), so that a completion has one
 // version. An engine on a snapshot keeps the weights that a call began with, and needs no wait.
 // Completions whose generator does not know its weights get the version that was in force when the call began.
@@ -17,9 +17,9 @@
 // Several ranks, each with a generator of its own: their calls beside training have one version. They tell each other which
 // they would take, and those that are behind wait for their trainer to hand over the latest of these; all trainers hand a
 // version over together, so that the schedule of rank 0 is everybody's.
-// Weights in shards cannot be handed over again while trainers wait for a generation beside them: none of the others is there.
+// Sharded weights cannot be handed over again while trainers wait for a generation beside them: none of the others is there.
 // With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
-// Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that lie in shards; [rlalgo.core.8] a stop was asked for while a server
+// Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that are sharded; [rlalgo.core.8] a stop was asked for while a server
 // waited for its weights; those of call_schedule.hpp, generator and policy.
 //
 // Both ends hold the same WeightGate; generator and policy stay their owners'. Every call ends by a deadline of its own or
@@ -58,7 +58,7 @@ struct WeightGate {
   std::atomic<std::thread::id> trainer{};       // that publishes
   std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
   std::stop_token stop;                         // ends the wait for it
-  // The weights lie in shards: other ranks take part in a hand-over, and end it together; null: they do not.
+  // The weights are sharded: other ranks take part in a hand-over, and end it together; null: they do not.
   std::shared_ptr<distributed::World> sources;
   // Of calls on another thread than the trainer's; null: they take what is in force.
   std::shared_ptr<CallSchedule> schedule;
@@ -257,7 +257,7 @@ inline void restore_if_lost(const WeightGate& gate, std::int64_t version) {
   if (!gate.lost || !gate.hand_over) return;
   if (gate.sources != nullptr)
     core::raise("sync", 11,
-                {.what = "the server was started anew and has lost its weights, which lie in shards on several ranks",
+                {.what = "the server was started anew and has lost its weights, which are sharded over several ranks",
                  .found = "a generation beside training, for which all ranks wait",
                  .remedy = "start the run again from its last checkpoint (--max-restarts does), or set "
                            "trl.async_prefetch: false"});

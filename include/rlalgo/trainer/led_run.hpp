@@ -4,7 +4,7 @@
 //   others    follow(world, callbacks): the same callbacks, called when rank 0 calls its own
 //
 // What all do together: steps, evaluations, and bringing back a checkpoint (each reads the files that rank 0 names). What
-// rank 0 does alone: logs, samples, saving, unless the weights lie in shards. All ranks have the same weights, optimizer and samplers after each step, so its
+// rank 0 does alone: logs, samples, saving, unless the weights are sharded. All ranks have the same weights, optimizer and samplers after each step, so its
 // checkpoint is everybody's. The others wait meanwhile, as long as rank 0 shows that it lives.
 //
 // A step that one rank gives up since a stop was asked for, all give up (World::give_up), before its batch is there: what

@@ -1,4 +1,4 @@
-// How the trained parameters of a run lie on its ranks: whole on each, or in shards (sharded_placement.hpp). What the trainer
+// How the trained parameters of a run lie on its ranks: whole on each, or sharded (sharded_placement.hpp). What the trainer
 // does with them between the passes is asked here; what happens within a pass is the layer gate's.
 //
 // All ranks call the same functions together.

@@ -5,7 +5,7 @@
 // Source: Gorbatovski et al., "Learn Your Reference Model for Real Good Alignment", arXiv 2404.09656; a → mixup, which
 // is 1 for the hard update.
 // The reference is part of a checkpoint, so that a resumed run compares with the same one.
-// Where policy and reference lie in shards on the ranks (distributed/sharded_weights.hpp), each rank updates its own; the file
+// Where policy and reference are sharded over the ranks (distributed/sharded_weights.hpp), each rank updates its own; the file
 // is the same, and goes with any number of ranks.
 // Errors: [rlalgo.trainer.24] a checkpoint lacks a tensor of the reference.
 #pragma once
@@ -40,7 +40,7 @@ class ReferenceSync final : public Companion {
   // Tensors of the policy and of the reference, in the same order.
   ReferenceSync(Config config, Tensors policy, Tensors reference)
       : config_(config), policy_(std::move(policy)), reference_(std::move(reference)) {}
-  // The same in shards: `shards` holds `reference`, as a frozen_copy() of what `policy` holds. All ranks together.
+  // The same, sharded: `shards` holds `reference`, as a frozen_copy() of what `policy` holds. All ranks together.
   ReferenceSync(Config config, std::shared_ptr<distributed::ShardedWeights> policy,
                 std::shared_ptr<distributed::ShardedWeights> shards, Tensors reference)
       : config_(config),

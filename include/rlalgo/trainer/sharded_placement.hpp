@@ -1,8 +1,8 @@
-// Trained parameters in shards on the ranks of a team (distributed/sharded_weights.hpp). The optimizer of a rank updates the
-// parts of tensors that lie in its shards, one after the other in flat order, so its state is in shards, too.
+// Trained parameters sharded over the ranks of a team (distributed/sharded_weights.hpp). The optimizer of a rank updates the
+// parts of tensors that lie in its shards, one after the other in flat order, so its state is sharded, too.
 //
 // A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every shard, written by the first rank that holds it; it can be
-// resumed on any number of ranks, in shards or not. The model is written by rank 0, which gets it tensor
+// resumed on any number of ranks, sharded or not. The model is written by rank 0, which gets it tensor
 // by tensor.
 //
 // Errors: [rlalgo.trainer.43] an optimizer whose state is of whole tensors; those of placement.hpp.
@@ -31,7 +31,7 @@ class ShardedPlacement final : public Placement {
   RLALGO_INLINE void require_same_start() override;
   [[nodiscard]] RLALGO_INLINE double reduce_gradients(double max_norm, double factor = 1.0) override;
   void updated() override { weights_->updated(); }
-  // shards: transfers of the team; slices_wait: of it, what this rank had to wait for.
+  // slices: transfers of the team; slices_wait: of it, what this rank had to wait for.
   [[nodiscard]] RLALGO_INLINE std::vector<std::pair<std::string, double>> seconds() override;
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }

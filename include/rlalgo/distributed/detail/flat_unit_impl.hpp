@@ -39,7 +39,7 @@ inline void set_memory(const Tensor& value, const Tensor& memory) {
 
 [[noreturn]] inline void raise_not_flat(const std::string& name, const std::string& found) {
   core::raise("distributed", 12,
-              {.what = "a weight cannot be held in slices",
+              {.what = "a weight cannot be sharded",
                .found = name + ": " + found,
                .expected = "contiguous, in memory of its own, on the device of those beside it"});
 }

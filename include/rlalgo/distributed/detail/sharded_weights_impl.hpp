@@ -410,7 +410,7 @@ RLALGO_INLINE void ShardedWeights::hand_over(int fetcher, std::int64_t i, const 
 RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use) {
   if (!gathers() || gathered_) return use();
   list_places();
-  rounds_->fetch_within(member_);
+  rounds_->begin_fetch(member_);
   fetching_ = true;
   try {
     use();
@@ -440,7 +440,7 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
   if (groups_[place.group].whole) return weight;
   if (!fetching_)
     core::raise("distributed", 12,
-                {.what = "a weight in shards was read outside of a loan",
+                {.what = "a sharded weight was read outside of a fetch",
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
                  .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
   Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));

@@ -87,7 +87,7 @@ RLALGO_INLINE ParameterRanges ShardedPlacement::parts() {
 RLALGO_INLINE void ShardedPlacement::require_divisible(const State& state, bool needs_whole) {
   if (needs_whole)
     core::raise("trainer", 43,
-                {.what = "the optimizer's updates are of whole matrices, and the weights lie in slices",
+                {.what = "the optimizer's updates are of whole matrices, and the weights are sharded",
                  .remedy = "take optim::AdamW or optim::Lion, or keep the whole policy on every rank"});
   const ParameterRanges own = parts();
   for (const auto& [name, tensor] : state) {
