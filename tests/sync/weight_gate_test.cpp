@@ -185,7 +185,7 @@ struct Handing {
 TEST_CASE("a server that was started anew gets its weights again before anything that it generates is used") {
   for (const bool erased : {false, true})
     for (const int how : {0, 1, 2})  // it says another version; its connection breaks; the client has asked again
-      for (const bool beside : {false, true}) {
+      for (const bool asynchronous : {false, true}) {
         INFO("how " << how << " asynchronous " << asynchronous);
         Server server;
         const auto gate = std::make_shared<sync::WeightGate>();
@@ -293,7 +293,7 @@ TEST_CASE("a server that loses its weights again and again ends the call, and a 
   const auto gate = std::make_shared<sync::WeightGate>();
   std::stop_source stop;
   gate->stop = stop.get_token();
-  Asking asking{&server, turns};
+  Asking asking{&server, gate};
   sync::GatedGenerator<Asking> generator(asking, gate);
   sync::GatedSync<Handing> policy(Handing{&server}, gate, true);
   policy.publish(1);

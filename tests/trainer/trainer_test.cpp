@@ -107,7 +107,7 @@ struct Run {
                                                                          .sampler = rollouts,
                                                                          .aggregation = {},
                                                                          .sync = sync,
-                                                                         .placement = holding});
+                                                                         .placement = placement});
   }
 };
 

@@ -32,7 +32,7 @@ template <int Rows, class T>
   for (int i = 0; i < 16; ++i) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
-// Turns sixteen rows and writes the first `columns` of their columns.
+// Transposes sixteen rows and writes the first `columns` of their columns.
 [[RLALGO_AVX512, gnu::always_inline]] inline void transpose_some(__m512 (&r)[16], std::int64_t columns, float* out,
                                                                  std::int64_t ldo, __mmask16 some) {
   transpose(r);
@@ -51,7 +51,7 @@ template <class Kernel, int Width>
     for (int part = 0; 16 * part < Width; ++part) {
       const __mmask16 stored = first(Width - 16 * part);
       if (count - 16 * part >= rows && j + elements <= k)
-        turn<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
+        transpose<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
       else
         Kernel::pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, out + 16 * part, Width, stored);
     }
