@@ -228,7 +228,7 @@ TEST_CASE("a server that was started anew gets its weights again before anything
         CHECK(server.handed_over == 2);
         CHECK_FALSE(gate->lost);
         publish(6);  // what is in force is not sent again
-        CHECK(server.handed_over == (beside ? 2 : 3));
+        CHECK(server.handed_over == (asynchronous ? 2 : 3));
       }
 }
 

@@ -1,7 +1,7 @@
 // Weight sync where the trainer's weights are sharded (distributed/sharded_weights.hpp) and the generator reads them where they
 // are: before each publish they are made whole, on all ranks together, and stay so until training goes on.
 //
-// `summon` makes them whole; whether they were not. `moved` is called then: what the generator knows of their memory is void.
+// `gather` makes them whole and returns whether they were not. Then `moved` is called: the generator may use no address of theirs that it remembers.
 #pragma once
 
 #include <cstdint>
