@@ -325,19 +325,19 @@ def killed_in_a_step(trial):
     trial.ends(time.monotonic(), 0, numbered=trial.who == 1)
 
 
-@fault("killed in a step, weights in slices")
+@fault("killed in a step, sharded weights")
 def killed_with_slices(trial):
     trial.slice()
     killed_in_a_step(trial)
 
 
-@fault("killed in a step of a context group, weights in slices")
+@fault("killed in a step of a context group, sharded weights")
 def killed_in_a_ring_with_slices(trial):
     trial.slice()
     killed_in_a_ring(trial)
 
 
-@fault("stopped in a step, weights in slices")
+@fault("stopped in a step, sharded weights")
 def stopped_with_slices(trial):
     trial.slice()
     stopped_in_a_step(trial)
@@ -436,7 +436,7 @@ def full_disk(trial):
     trial.ends(time.monotonic(), 5)  # the next file that is larger
 
 
-@fault("the disk of rank 1 is full, weights in slices")
+@fault("the disk of rank 1 is full, sharded weights")
 def full_disk_of_a_slice(trial):
     trial.slice()
     wrapper = trial.folder / "limited"
@@ -457,7 +457,7 @@ def cut_between(trial):
     trial.ends(time.monotonic(), SILENT)
 
 
-@fault("the connections between the ranks are cut, weights in slices")
+@fault("the connections between the ranks are cut, sharded weights")
 def cut_between_slices(trial):
     trial.slice()
     cut_between(trial)

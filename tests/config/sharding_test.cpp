@@ -27,7 +27,7 @@ RunConfig parse(const std::string& more, int ranks) {
 
 }  // namespace
 
-TEST_CASE("nothing lies in slices on one rank, or where nobody asked for it") {
+TEST_CASE("nothing is sharded on one rank, or where nobody asked for it") {
   CHECK(Sharding::convene(parse("fsdp_config: {reshard_after_forward: true}\n", 1), std::make_shared<World>()) ==
         nullptr);
   support::with_ranks(

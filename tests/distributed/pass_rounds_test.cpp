@@ -78,7 +78,7 @@ TEST_CASE("a pass of other layers is another pass") {
   CHECK(calls == std::vector<std::string>{"FFh.", "FhF."});
 }
 
-TEST_CASE("a rank that borrows is served by those that have a pass to do, and by those that wait") {
+TEST_CASE("a rank that fetches is served by those that have a pass to do, and by those that wait") {
   std::vector<std::string> calls(3);
   support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
     const auto rounds = rounds_of(*world);

@@ -178,7 +178,7 @@ TEST_CASE("a frozen copy is sharded, too, and stays as it was") {
   });
 }
 
-TEST_CASE("one rank borrows weights tensor by tensor while the others wait or compute") {
+TEST_CASE("one rank fetches weights tensor by tensor while the others wait or compute") {
   for (const bool adapter : {false, true}) {
     const auto one = decoder(at::kDouble, adapter);
     const auto wanted = one->named_tensors();

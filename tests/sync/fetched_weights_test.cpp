@@ -34,7 +34,7 @@ struct Server {
 
 }  // namespace
 
-TEST_CASE("weights are borrowed for the publishes that send some, and for no other") {
+TEST_CASE("weights are fetched for the publishes that send some, and for no other") {
   std::string calls;
   bool fetching = false;
   sync::FetchedWeights sync(Server{&calls, &fetching}, [&](const std::function<void()>& use) {

@@ -275,7 +275,7 @@ class CompletionSource {
                          .max_tokens = {}}};
   }
 
-  // A server in this process, of rank 0; whoever asks generator() asks it, too. While it answers beside training, it has half of the
+  // A server in this process, of rank 0; calls of generator() ask it, too. While it answers beside training, it has half of the
   // processors.
   static Parts served(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;

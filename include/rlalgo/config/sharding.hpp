@@ -1,4 +1,4 @@
-// Weights in slices on the ranks, as the configuration says: teams of ranks, and models that lie on them.
+// Weights sharded over the ranks, as the configuration says: teams of ranks, and the models that they hold.
 //
 //   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same slices
 //

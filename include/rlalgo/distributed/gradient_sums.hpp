@@ -70,7 +70,7 @@ class GradientSums final : public model::LayerGate {
   std::vector<Bucket> buckets_;
   std::size_t begun_ = 0;
   std::uint64_t order_ = 0;            // of the team, when they were
-  bool last_ = false, final_ = false;  // begin_last() was called; a backward pass goes on that none follows
+  bool last_ = false, final_ = false;  // begin_last() was called; the last backward pass of the step is under way
   std::int64_t open_ = 0;              // since then, forward passes with a graph whose backward pass has not begun
   double waited_ = 0.0;
 };

@@ -4,7 +4,7 @@
 //   if (const auto place = place_from_environment())            RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 //     world = join_world(*place, 60);
 //
-// The store is rank 0's, unless TORCHELASTIC_USE_AGENT_STORE is True: then whoever started the ranks has it (torchrun, and
+// The store is rank 0's, unless TORCHELASTIC_USE_AGENT_STORE is True: then the process that started the ranks has it (torchrun, and
 // `rlalgo train --nproc-per-node`).
 //
 // Waiting: a rank shows every now and then that it lives. One that computes, writes or generates is waited for; one that is

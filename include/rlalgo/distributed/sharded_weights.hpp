@@ -13,8 +13,8 @@
 // tensors in this rank's shards; a tensor may be in several, or in none of this one.
 //
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
-// All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it borrows: weights come
-// to it one at a time, and nowhere are all of them whole.
+// All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it fetches, one
+// weight at a time, so that no rank ever holds all of them whole.
 // Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a fetch, or cannot be sharded.
 #pragma once
 
@@ -92,11 +92,11 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   double reduce_gradients();
   // After the optimizer's update.
   void updated();
-  // All weights are whole until the next pass of this decoder, or its next update. Whether they were not.
+  // Makes all weights whole until the next pass of this decoder, or its next update. Returns whether they were not.
   bool gather_all();
-  // The end of that.
+  // Frees the memory of other ranks' shards again.
   void release_all();
-  // Every group of weights in its turn is whole while `see` is called with its units.
+  // One group of weights after the other is whole while `see` is called with its units.
   void each_whole(const std::function<void(const FlatUnit&)>& see);
   // ρ ← (1 − a)·ρ + a·π, shard by shard, π being these weights and ρ `reference`, a frozen_copy() of them.
   void blend_into(ShardedWeights& reference, double a);

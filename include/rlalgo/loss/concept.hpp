@@ -126,7 +126,7 @@ template <Loss L>
 }
 
 // Whether the loss weighs rows by how the trainer's log-probs differ from those of the generator (SamplingCorrection).
-// Then old log-probs are of the policy as it is when the rows are trained on, whoever drew them.
+// Then old log-probs are of the policy as it is when the rows are trained on, whichever weights drew them.
 template <Loss L>
 [[nodiscard]] bool corrects_sampling(const L& loss) {
   if constexpr (hooks_of<L>().corrects_sampling)

@@ -3,8 +3,8 @@
 // A group has failed when every reward function that applies gave all its completions the same value, of magnitude
 // below 1e-6. Its prompt waits in a list, in order and without doubles, `capacity` prompts at most (a later one is then
 // not noted). From optimizer step `first_step` on, each generation takes up to `max_groups` of them, first come first
-// served, in the place of its last groups: completions are of the weights of then. A prompt that the generation has
-// anyway leaves the list. The prompts whose places are taken have their next turn in the next pass over the data.
+// served, in the place of its last groups; their completions are drawn with the weights that are in force by then. A prompt
+// that the generation has anyway leaves the list. Prompts whose places are taken come again in the next pass over the data.
 // A generation that is made anew (Prefetch::max_staleness) keeps its prompts.
 //
 // Source: axolotl's RerollDataProducer, which notes such prompts and never takes them.

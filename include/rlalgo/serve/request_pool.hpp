@@ -1,7 +1,7 @@
 // Threads for what a request costs before the engine has it and after: parsing, rendering, tokenizing, and the writing of
 // whole answers. The threads that read sockets do none of it, so a server answers /health whatever a request asks for.
 //
-// Clients take turns (turns.hpp). What waits is bounded.
+// Clients are served one after the other (fair_queue.hpp). What waits is bounded.
 //
 // Errors: [rlalgo.serve.9] too many requests wait (429); [.10] the threads have ended (503).
 #pragma once

@@ -1,4 +1,5 @@
-// A hand-over of weights that fits between two calls of a generator on another thread: generation beside training.
+// A gate between a generator that runs asynchronously and the policy that publishes weights to it: a publish takes place between
+// two calls of the generator.
 //
 //   producer's thread:  GatedGenerator::generate   one call at a time
 //   trainer's thread:   GatedSync::publish         between two calls, where weights change under a call otherwise
@@ -14,10 +15,10 @@
 // is repeated, a few times at most. The trainer's tensors may change meanwhile: so it is the trainer's thread that hands
 // over, in publish() or, where it waits for the generator, in restore_if_lost(); a generator that it asks itself does so
 // at once.
-// Several ranks, each with a generator of its own: their calls beside training have one version. They tell each other which
-// they would take, and those that are behind wait for their trainer to hand over the latest of these; all trainers hand a
-// version over together, so that the schedule of rank 0 is everybody's.
-// Sharded weights cannot be handed over again while trainers wait for a generation beside them: none of the others is there.
+// Several ranks, each with a generator of its own: their asynchronous calls have one version. They exchange which
+// version each would take, and ranks that are behind wait until their trainer has published the latest of these. All trainers
+// publish a version together, so that the schedule of rank 0 holds for all.
+// Sharded weights cannot be published again while all trainers wait for an asynchronous generation: no rank is free to send its shards.
 // With a CallSchedule the calls of the producer are recorded, or repeated with the versions that they had.
 // Errors: [rlalgo.sync.4] the server loses its weights again and again; [.11] it has lost weights that are sharded; [rlalgo.core.8] a stop was asked for while a server
 // waited for its weights; those of call_schedule.hpp, generator and policy.
@@ -50,7 +51,7 @@
 namespace rlalgo::sync {
 
 struct WeightGate {
-  std::mutex mutex;                       // of whoever calls the generator, or changes its weights
+  std::mutex mutex;                       // held while the generator is called, and while its weights change
   std::atomic<std::int64_t> version{-1};  // published last
   // Of servers that may be started anew:
   std::atomic<bool> doubt{false};               // a connection broke within the call or hand-over under way
@@ -58,11 +59,11 @@ struct WeightGate {
   std::atomic<std::thread::id> trainer{};       // that publishes
   std::function<void(std::int64_t)> hand_over;  // the trainer's, of a version
   std::stop_token stop;                         // ends the wait for it
-  // The weights are sharded: other ranks take part in a hand-over, and end it together; null: they do not.
+  // Where weights are sharded: the ranks that take part in a publish, and end it together. Null: weights are whole.
   std::shared_ptr<distributed::World> sources;
   // Of calls on another thread than the trainer's; null: they take what is in force.
   std::shared_ptr<CallSchedule> schedule;
-  // Of several ranks, each of which generates: where their trainers meet, and where those that call beside them do.
+  // Of several ranks, each of which generates: where their trainers meet, and where their asynchronous callers do.
   std::shared_ptr<distributed::World> trainers, callers;
   std::function<std::int64_t()>
       hold;  // takes the weights of the next call, and says their version; empty: those in force

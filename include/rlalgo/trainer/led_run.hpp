@@ -58,8 +58,8 @@ struct PartColumn {
 // Those of all other ranks (of one of each other context group), in float32.
 [[nodiscard]] std::vector<PartColumn> columns_of_others(distributed::World& world, std::span<const PartColumn> own);
 
-// The gradients of all parameters that some rank has one of, summed over the ranks; where this rank has none of one, it is
-// 0 and made. One rank: those that are there, as they are.
+// The sums over the ranks of the gradients of all parameters of which at least one rank has a gradient. A rank that has none of
+// such a parameter gets a gradient of zeros first. With one rank: the gradients that there are, unchanged.
 [[nodiscard]] std::vector<tensor::Tensor> summed_gradients(distributed::World& world,
                                                            std::span<const model::Parameter> parameters);
 

@@ -57,7 +57,7 @@ class Placement {
   // `needs_whole`: its updates are of whole parameters.
   virtual void require_divisible(const State& /*state*/, bool /*needs_whole*/ = false) {}
   RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
-  // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
+  // The state that goes with parameters(), by whichever number of ranks it was saved; `own` names it.
   [[nodiscard]] RLALGO_INLINE virtual std::map<std::string, tensor::Tensor> load_optimizer(
       const std::filesystem::path& directory, const State& own);
 };

@@ -359,7 +359,7 @@ RLALGO_INLINE void ShardedWeights::blend_into(ShardedWeights& reference, double 
 
 RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::string&)>& stored) {
   const c10::NoGradGuard no_grad;
-  rounds_->settle();  // what somebody borrows is lent before it changes
+  rounds_->settle();  // weights that a rank fetches are sent before they change
   visit([&](const FlatUnit& unit) {
     for (const FlatUnit::Entry& entry : unit.entries())
       if (const auto part = unit.piece(entry))

@@ -26,11 +26,11 @@
 
 namespace rlalgo::sampler::detail {
 
-// A generation that is ready, or as far as it is made.
+// A generation that is ready, or the part of it that is finished.
 struct PrefetchItem {
   Made made;
   std::size_t rows = 0;  // that are finished
-  bool whole = false;    // and all that is told of it
+  bool whole = false;    // all rows are finished, and its metrics are known
 };
 struct PrefetchState {
   mutable std::mutex mutex;
