@@ -15,6 +15,7 @@ Rules (docs/architecture.md says why):
     yaml          yaml-cpp in config/ only
     core          core/ includes the C++ standard library, POSIX and itself only
     boost         Boost in http/detail/ only
+    ranges        range-v3 in <room>/detail/*_impl.hpp only, view by view: no door and no interface pays for it
     length        headers <= 500 lines, doors <= 120, lessons (examples/NN_*/main.cpp) <= 80
     mirror_tests  every header outside detail/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
     names         nothing is called utils, helpers, common or misc
@@ -520,6 +521,7 @@ def main():
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
         "core": check_core(headers),
         "boost": check_includes(headers, re.compile(r"^boost/"), lambda h: not h.relative.startswith("http/detail/"), "http/detail/ hides it"),
+        "ranges": check_includes(headers, re.compile(r"^range/v3/"), lambda h: not h.relative.endswith("_impl.hpp"), "detail/*_impl.hpp hides it"),
         "length": check_length([*headers, *kernels], programs),
         "mirror_tests": check_mirror(root, [*headers, *kernels]),
         "names": check_names(root),

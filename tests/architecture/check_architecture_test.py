@@ -47,6 +47,7 @@ BROKEN = [
     ("core", "JSON in core", {"include/rlalgo/core/error.hpp": "#include <nlohmann/json.hpp>\n"}),
     ("core", "a library's plain header in core", {"include/rlalgo/core/error.hpp": "#include <httplib/httplib.h>\n"}),
     ("boost", "Boost outside http/detail", {"include/rlalgo/data/rows.hpp": LIST + '#include <boost/asio.hpp>\ninline void f() { raise("data", 1, {}); }\n'}),
+    ("ranges", "range-v3 in an interface", {"include/rlalgo/core/error.hpp": "#pragma once\n", "include/rlalgo/data/rows.hpp": LIST + '#include <range/v3/view/zip.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
     ("length", "a long door", {"include/rlalgo/grpo.hpp": "\n" * 121}),
     ("length", "a long header", {"include/rlalgo/core/error.hpp": "\n" * 501}),
     ("length", "a long lesson", {"examples/01_bandit/main.cpp": "\n" * 81}),
