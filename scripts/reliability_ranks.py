@@ -146,7 +146,7 @@ class Trial:
         self.program, self.folder, self.dice = program, folder, dice
         self.beside = dice.random() < 0.3 if beside is None else beside
         self.who = dice.randint(0, 1)
-        self.says = f"rank {self.who}{', beside training' * self.beside}"
+        self.says = f"rank {self.who}{', asynchronously' * self.beside}"
         self.processes, self.seconds, self.link, self.shared, self.sliced = [], None, None, False, False
         self.started = self.restarts = False  # the run goes on by itself; after a restart
         self.asked = False  # to stop: its checkpoint is one more, and save_total_limit keeps others

@@ -82,7 +82,7 @@ TEST_CASE("a hand-over waits for the call under way, and completions have the ve
   }
 }
 
-TEST_CASE("calls of several ranks beside training have one version, that of the rank that is furthest") {
+TEST_CASE("asynchronous calls of several ranks have one version, that of the rank that is furthest") {
   for (const bool holds : {true, false})
     support::on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
       Slow slow;

@@ -1,4 +1,4 @@
-// Generation beside training: a thread makes the next generations while the optimizer works on the last ones.
+// Asynchronous generation: a thread makes the next generations while the optimizer works on the last ones.
 //
 //   trainer's thread:  publish · next(step): pops generation n · trains …        Trainer::step
 //   producer's thread: waits for room · makes generation n + 1 (draws prompts, generates, scores rewards) · pushes
@@ -42,7 +42,7 @@
 // all ranks at once.
 //
 // Source: axolotl's AsyncDataProducer, TRL's experimental AsyncGRPO (versions and limits of staleness).
-// Departures: the first generation goes the same way as all others; rewards are scored beside training;
+// Departures: the first generation goes the same way as all others; rewards are scored asynchronously, too;
 // generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
 // Errors: [rlalgo.sampler.8] settings out of range, or a generator that reads the trainer's own tensors (usage);
 // [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.core.8] a stop was asked for while the trainer waited;

@@ -259,7 +259,7 @@ inline void restore_if_lost(const WeightGate& gate, std::int64_t version) {
   if (gate.sources != nullptr)
     core::raise("sync", 11,
                 {.what = "the server was started anew and has lost its weights, which are sharded over several ranks",
-                 .found = "a generation beside training, for which all ranks wait",
+                 .found = "an asynchronous generation, for which all ranks wait",
                  .remedy = "start the run again from its last checkpoint (--max-restarts does), or set "
                            "trl.async_prefetch: false"});
   gate.hand_over(version);

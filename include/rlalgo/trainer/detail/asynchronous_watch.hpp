@@ -1,4 +1,4 @@
-// What a step says of its own side where generation runs beside training; the sampler's side is sampler/prefetch.hpp's.
+// What a step says of its own side where generation is asynchronous; the sampler's side is sampler/prefetch.hpp's.
 //
 //   sync/seconds            of handing over the weights, in steps that do
 //   async/forward_s         seconds of the forward passes of the step; on a device, of asking for them
