@@ -1,5 +1,5 @@
-// A World of processes: they meet at a store (c10d's TCPStore), tell each other host values through it, and sum tensors
-// with Gloo.
+// A World of processes: they find each other by a store (c10d's TCPStore), exchange host values through it, and sum tensors with
+// Gloo.
 //
 //   if (const auto place = place_from_environment())            RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 //     world = join_world(*place, 60);
@@ -11,7 +11,8 @@
 // silent for `seconds` fails all that wait for it. So does one that says that it failed (World::fail), at once, and one whose
 // end its starter reports (report_failure). Each operation carries its number and its name: ranks that are not at the same
 // one fail, too. A World that has failed is good for nothing more.
-// Threads beside the first have operations of their own (World::duplicate), and its signs of life.
+// Other threads than the first have a duplicate with operations of their own (World::duplicate); the first shows signs of life for
+// all.
 // Sums of tensors go in flat buckets of at most 25 MB, in float32, float64 where a tensor has that.
 // What all ranks have read is taken out of the store at the next operation.
 //

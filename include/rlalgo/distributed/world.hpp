@@ -1,4 +1,4 @@
-// The ranks of a run: what they tell each other, and how work is divided among them. One rank is the default, and costs
+// The ranks of a run: collective operations on host values, and how work is divided among the ranks. One rank is the default, and costs
 // nothing; distributed::join_world gives a World of several processes (process_world.hpp).
 //
 // All ranks call the same operations in the same order; each ends on all ranks, or fails on all. Results have the same

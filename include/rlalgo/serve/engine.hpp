@@ -5,7 +5,7 @@
 //   engine.cancel(ticket);                  what is left ends as aborted, its memory is free at once
 //   engine.call([](auto& decoder) { … });   between two steps, on the engine's thread; waits for it
 //
-// A piece of work is what one client asked for at once: a list of prompts. Clients take turns, and so do the pieces of one,
+// A piece of work is what one client asked for at once: a list of prompts. Clients are served round robin, and so are the pieces of one,
 // a prompt each, or as many completions of it as there are slots (fair_queue.hpp), so that neither a thousand requests nor a list
 // of a thousand prompts nor a thousand completions of one hold others up; within that the scheduler serves in the order of
 // arrival. The pieces that wait are bounded (serve.9), and a deadline ends work that takes too long (serve.14).

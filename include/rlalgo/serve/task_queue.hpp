@@ -1,4 +1,4 @@
-// A thread for what takes too long for a thread of the HTTP server: one task after the other, in the order given.
+// A queue of tasks with one thread, for what takes too long for a thread of the HTTP server: tasks run in the order given.
 //
 // Errors: [rlalgo.serve.9] too many tasks wait (429); [.10] the thread has ended (503).
 #pragma once
