@@ -400,7 +400,7 @@ def check_order(headers):
 
 NAMED_FILE = re.compile(r"(?<![\w/.<>…*{}-])((?:[\w.-]+/)*\w[\w-]*\.(?:hpp|cpp|cuh|cu|py|sh|md|cmake|json|jsonl|txt|yaml|yml))\b(?![\w/*(])")
 OWN_FOLDERS = {"include", "examples", "tests", "benchmarks", "scripts", "python", "cmake", "conan", "docs", "rlalgo"} | set(FLOOR)
-NOT_FILES = {"llama.cpp"}
+NOT_FILES = {"llama.cpp", "NAME.cuh", "NAME.h"}
 # What stands for transpose, gather, fetch, asynchronous, queue, placement, shard, publish. CHANGELOG.md says what was.
 PRIVATE = re.compile(r"\b(summon\w*|errands?|borrow(s|ed|er)?|lender|lends|whoever|of then|\w*[Hh]olding(?=\.hpp)|(Whole|Sharded)Holding|in slices)\b")
 
