@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps per hour with generation beside training, against generation and training in turns (docs/async.md).
+"""Steps per hour with asynchronous generation, against generation and training in turns (docs/async.md).
 
 A server of this script answers every generate call after a delay, a multiple of what a training step takes without any; so
 it takes no processor away from training. Each run is timed from its third record to its last; of the rounds the fastest

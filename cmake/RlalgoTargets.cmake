@@ -1,5 +1,5 @@
 # Floor targets, each with what it alone needs; the components of find_package(rlalgo) have the same names:
-#   rlalgo::host    floors 0-1: nlohmann/json, PCRE2, ICU, zlib; no torch, no HTTP on the include path
+#   rlalgo::host    floors 0-1: nlohmann/json, range-v3, PCRE2, ICU, zlib; no torch, no HTTP on the include path
 #   rlalgo::http    rlalgo::host and the headers of Boost (Asio, Beast)
 #   rlalgo::rlalgo  floors 2-6: rlalgo::http, LibTorch and Eigen
 #   rlalgo::config  floor 7: rlalgo::rlalgo and yaml-cpp
@@ -9,6 +9,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     "Name another compiler with -DCMAKE_CXX_COMPILER=…")
 endif()
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(range-v3 0.12 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(RLALGO_PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
@@ -48,7 +49,7 @@ function(rlalgo_floor name)
   set(RLALGO_COMPONENTS ${RLALGO_COMPONENTS} ${name} PARENT_SCOPE)
 endfunction()
 
-rlalgo_floor(host nlohmann_json::nlohmann_json PkgConfig::RLALGO_PCRE2 ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
+rlalgo_floor(host nlohmann_json::nlohmann_json range-v3::range-v3 PkgConfig::RLALGO_PCRE2 ICU::uc ICU::i18n ICU::data Threads::Threads ZLIB::ZLIB)
 target_compile_features(rlalgo_host INTERFACE cxx_std_20)
 
 # With RLALGO_HOST_ONLY Boost is asked for by the tests only.

@@ -18,7 +18,7 @@ class Rlalgo(ConanFile):
     topics = ("reinforcement-learning", "language-models", "grpo", "libtorch", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    # system_dependencies: json, PCRE2, Boost, ICU, Eigen and yaml-cpp come from the system instead of from Conan.
+    # system_dependencies: json, range-v3, PCRE2, Boost, ICU, Eigen and yaml-cpp come from the system instead of from Conan.
     options = {"system_dependencies": [True, False]}
     default_options = {"system_dependencies": False}
     no_copy_source = True
@@ -39,6 +39,7 @@ class Rlalgo(ConanFile):
         if self.options.system_dependencies:
             return
         self.requires("nlohmann_json/3.11.3", transitive_headers=True)
+        self.requires("range-v3/0.12.0", transitive_headers=True)
         self.requires("pcre2/10.42", transitive_headers=True)
         self.requires("icu/72.1", transitive_headers=True)
         self.requires("zlib/[>=1.2.13 <2]", transitive_headers=True)

@@ -15,6 +15,7 @@ Rules (docs/architecture.md says why):
     yaml          yaml-cpp in config/ only
     core          core/ includes the C++ standard library, POSIX and itself only
     boost         Boost in http/detail/ only
+    ranges        range-v3 in <room>/detail/*_impl.hpp only, view by view: no door and no interface pays for it
     length        headers <= 500 lines, doors <= 120, lessons (examples/NN_*/main.cpp) <= 80
     mirror_tests  every header outside detail/ has tests/<room>/<name>_test.cpp (doors: tests/doors/)
     names         nothing is called utils, helpers, common or misc
@@ -29,6 +30,9 @@ Rules (docs/architecture.md says why):
                   declared when it is read, whichever header comes first
     early_returns a test case does not return before its end, nor warn: what this machine cannot run is named with
                   tests/support/not_run.hpp, or raised as NotRun in Python
+    named_files   a file of ours that a comment or a document names exists: a header or source anywhere, another file by its path.
+                  Files of other projects begin with the project's name (trl/scripts/vllm_serve.py)
+    words         comments, texts and names are in the words of the field (docs/architecture.md), not in PRIVATE ones
     embedded      the headers with the programs of python/ are what scripts/embed_python.py writes
 """
 
@@ -394,6 +398,51 @@ def check_order(headers):
             yield f"include/{includer}: reads nothing of <{name}> when <{start}> comes first: that one is being read still"
 
 
+NAMED_FILE = re.compile(r"(?<![\w/.<>…*{}-])((?:[\w.-]+/)*\w[\w-]*\.(?:hpp|cpp|cuh|cu|py|sh|md|cmake|json|jsonl|txt|yaml|yml))\b(?![\w/*(])")
+OWN_FOLDERS = {"include", "examples", "tests", "benchmarks", "scripts", "python", "cmake", "conan", "docs", "rlalgo"} | set(FLOOR)
+NOT_FILES = {"llama.cpp", "NAME.cuh", "NAME.h"}
+# What stands for transpose, gather, fetch, asynchronous, queue, placement, shard, publish. CHANGELOG.md says what was.
+PRIVATE = re.compile(r"\b(summon\w*|errands?|borrow(s|ed|er)?|lender|lends|whoever|of then|\w*[Hh]olding(?=\.hpp)|(Whole|Sharded)Holding|in slices)\b")
+
+
+def remarks(path, text):
+    """(line number, text) of the comments of a source, or of all of a document."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if path.suffix == ".md":
+            yield number, line
+        elif match := re.search(r"(?<!:)//.*" if path.suffix in {".hpp", ".cpp", ".cu", ".cuh"} else r"#.*", line):
+            yield number, match[0]
+
+
+def texts(root):
+    for path in [*repository_files(root), *sorted(root.glob("*.md"))]:
+        own_words = path.name not in {"CHANGELOG.md", "check_architecture.py", "check_architecture_test.py"}
+        if own_words and path.suffix in {".hpp", ".cpp", ".cu", ".cuh", ".md", ".py", ".sh", ".cmake"} and "golden" not in path.parts:
+            yield path, path.read_text(encoding="utf-8")
+
+
+def check_named_files(root):
+    there = set()
+    for path in [*repository_files(root), *sorted(root.glob("*"))]:
+        parts = path.relative_to(root).parts
+        there |= {"/".join(parts[i:]) for i in range(len(parts))}
+    for path, text in texts(root):
+        for number, remark in remarks(path, text):
+            for match in NAMED_FILE.finditer(remark):
+                name = match[1]
+                ours = name.endswith((".hpp", ".cpp", ".cuh", ".cu")) or name.split("/")[0] in OWN_FOLDERS
+                if ours and name.removeprefix("../") not in there and name not in NOT_FILES:
+                    yield f"{path.relative_to(root)}:{number}: {name} does not exist"
+
+
+def check_words(root):
+    for path, text in texts(root):
+        if path.suffix in {".hpp", ".cpp", ".cu", ".cuh", ".md"}:
+            for number, line in enumerate(text.splitlines(), 1):
+                for match in PRIVATE.finditer(line):
+                    yield f"{path.relative_to(root)}:{number}: '{match[0]}' is no word of the field"
+
+
 LAMBDA = re.compile(r"\]\s*(\([^{}]*\)\s*)?(mutable\s*|noexcept\s*)*(->[^{};]+)?$")
 FUNCTION = re.compile(r"\)\s*(const\s*|override\s*|noexcept\s*)*(->[^{};]+)?$")
 STATEMENT = re.compile(r"\b(if|for|while|switch|catch|\w*SECTION)\b")
@@ -472,6 +521,7 @@ def main():
         "yaml": check_includes(headers, config_only, lambda h: room_of(h.relative) != "config", "only config/ reads YAML"),
         "core": check_core(headers),
         "boost": check_includes(headers, re.compile(r"^boost/"), lambda h: not h.relative.startswith("http/detail/"), "http/detail/ hides it"),
+        "ranges": check_includes(headers, re.compile(r"^range/v3/"), lambda h: not h.relative.endswith("_impl.hpp"), "detail/*_impl.hpp hides it"),
         "length": check_length([*headers, *kernels], programs),
         "mirror_tests": check_mirror(root, [*headers, *kernels]),
         "names": check_names(root),
@@ -481,6 +531,8 @@ def main():
         "snippets": check_snippets(root),
         "compiled": check_compiled(root, headers),
         "order": check_order(headers),
+        "named_files": check_named_files(root),
+        "words": check_words(root),
         "early_returns": check_early_returns(root),
         "embedded": (f"{path.relative_to(root)}: run scripts/embed_python.py" for path in embed_python.stale(root)),
     }

@@ -22,7 +22,7 @@ import syntax_check
 CASES = syntax_check.ROOT / "tests/compile_fail"
 # Lines in which g++ says where it was, ahead of an error.
 BEFORE = re.compile(r"^In file included from|^ +from |: In (instantiation|substitution|function|member|static|lambda|constructor)|"
-                    r":\s+(recursively )?required |: At global scope:|: error: ")
+                    r":\s+(recursively )?required |:\s+in .constexpr. expansion of |: At global scope:|: error: ")
 
 
 def errors(said):

@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HIDDEN = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("yaml-cpp", "Boost", "Torch", "Eigen3", "range-v3")]
+HIDDEN = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("yaml-cpp", "Boost", "Torch", "Eigen3")]
 
 
 class Broken(Exception):

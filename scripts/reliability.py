@@ -10,7 +10,7 @@ kills    N runs of seven kinds are ended by SIGKILL, at random times and while t
 faults   the list of scripts/reliability_faults.py: signals, limits, servers, rewards, outputs. One line each.
 inputs   N configurations, rows and model files that are wrong in a way drawn from --seed: each must be refused by a numbered
          error, or train; no crash, no endless wait, no output that is half a run.
-asynchronous  N runs with generation beside training, each with one fault of scripts/reliability_asynchronous.py: a server, a
+asynchronous  N runs with asynchronous generation, each with one fault of scripts/reliability_asynchronous.py: a server, a
          reward or the trainer itself dies, hangs, is slow, is interrupted. Each goes on, or ends by number in time and is
          resumed, and has trained on every prompt as often as an undisturbed run.
 

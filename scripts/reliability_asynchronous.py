@@ -1,4 +1,4 @@
-"""Generation beside training with a fault at a moment that is drawn: the part `asynchronous` of scripts/reliability.py.
+"""Asynchronous generation with a fault at a moment that is drawn: the part `asynchronous` of scripts/reliability.py.
 
 A trial trains on 30 prompts, two a step and each once in an epoch, for an epoch and a half. Something fails once, or from then on; a run that
 ends with an error must do so by number, within five seconds of the deadline of what it waited for. With everything

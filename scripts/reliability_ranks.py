@@ -146,7 +146,7 @@ class Trial:
         self.program, self.folder, self.dice = program, folder, dice
         self.beside = dice.random() < 0.3 if beside is None else beside
         self.who = dice.randint(0, 1)
-        self.says = f"rank {self.who}{', beside training' * self.beside}"
+        self.says = f"rank {self.who}{', asynchronously' * self.beside}"
         self.processes, self.seconds, self.link, self.shared, self.sliced = [], None, None, False, False
         self.started = self.restarts = False  # the run goes on by itself; after a restart
         self.asked = False  # to stop: its checkpoint is one more, and save_total_limit keeps others
@@ -325,19 +325,19 @@ def killed_in_a_step(trial):
     trial.ends(time.monotonic(), 0, numbered=trial.who == 1)
 
 
-@fault("killed in a step, weights in slices")
+@fault("killed in a step, sharded weights")
 def killed_with_slices(trial):
     trial.slice()
     killed_in_a_step(trial)
 
 
-@fault("killed in a step of a context group, weights in slices")
+@fault("killed in a step of a context group, sharded weights")
 def killed_in_a_ring_with_slices(trial):
     trial.slice()
     killed_in_a_ring(trial)
 
 
-@fault("stopped in a step, weights in slices")
+@fault("stopped in a step, sharded weights")
 def stopped_with_slices(trial):
     trial.slice()
     stopped_in_a_step(trial)
@@ -436,7 +436,7 @@ def full_disk(trial):
     trial.ends(time.monotonic(), 5)  # the next file that is larger
 
 
-@fault("the disk of rank 1 is full, weights in slices")
+@fault("the disk of rank 1 is full, sharded weights")
 def full_disk_of_a_slice(trial):
     trial.slice()
     wrapper = trial.folder / "limited"
@@ -457,7 +457,7 @@ def cut_between(trial):
     trial.ends(time.monotonic(), SILENT)
 
 
-@fault("the connections between the ranks are cut, weights in slices")
+@fault("the connections between the ranks are cut, sharded weights")
 def cut_between_slices(trial):
     trial.slice()
     cut_between(trial)

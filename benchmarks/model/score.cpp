@@ -1,7 +1,7 @@
 // One training pass (score, backward) over GRPO groups: the decoder on a token tree, the decoder on the same rows
 // without sharing, and the same model written with differentiable LibTorch operations on a padded batch, in one run.
 //
-// 8 completions per prompt of uneven length. Counter: tokens/s, prompt and completion tokens of all rows, whoever
+// 8 completions per prompt of uneven length. Counter: tokens/s, prompt and completion tokens of all rows, whichever
 // shares them. Threads: --threads=N before all other arguments (default: what LibTorch uses), for all sides.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// Lesson 8: generation beside training. An engine on a copy of the weights draws the next completions on a thread of its
+// Lesson 8: asynchronous generation. An engine on a copy of the weights draws the next completions on a thread of its
 // own; groups that teach nothing are replaced by earlier ones; a correction tells the loss how old the rows are.
 //
 //   example_08_async MODEL_DIR

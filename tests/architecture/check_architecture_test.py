@@ -23,7 +23,7 @@ CLEAN = {
     "tests/cli/b_test.py": "@case\ndef b(c):\n    def inner():\n        return 1\n    assert inner() == 1\n",
     "tests/loss/concept_test.cpp": "",
     "tests/doors/grpo_test.cpp": "",
-    "docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad.\n",
+    "docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad: `core/error.hpp`, `tests/core/error_test.cpp`, trl/scripts/of_others.py, llama.cpp, `[name].hpp`.\n",
 }
 
 # rule → (what is broken, files that break it)
@@ -47,6 +47,7 @@ BROKEN = [
     ("core", "JSON in core", {"include/rlalgo/core/error.hpp": "#include <nlohmann/json.hpp>\n"}),
     ("core", "a library's plain header in core", {"include/rlalgo/core/error.hpp": "#include <httplib/httplib.h>\n"}),
     ("boost", "Boost outside http/detail", {"include/rlalgo/data/rows.hpp": LIST + '#include <boost/asio.hpp>\ninline void f() { raise("data", 1, {}); }\n'}),
+    ("ranges", "range-v3 in an interface", {"include/rlalgo/core/error.hpp": "#pragma once\n", "include/rlalgo/data/rows.hpp": LIST + '#include <range/v3/view/zip.hpp>\ninline void f() { core::raise("data", 1, {}); }\n'}),
     ("length", "a long door", {"include/rlalgo/grpo.hpp": "\n" * 121}),
     ("length", "a long header", {"include/rlalgo/core/error.hpp": "\n" * 501}),
     ("length", "a long lesson", {"examples/01_bandit/main.cpp": "\n" * 81}),
@@ -86,6 +87,9 @@ BROKEN = [
     ("early_returns", "a return in a loop of a lambda's neighbour", {"tests/data/rows_test.cpp": 'TEST_CASE("a") {\n  const auto f = [&](int x) -> int { return x; };\n  for (int i = 0; i < f(3); ++i) {\n    if (i == 1) { return; }\n  }\n}\n'}),
     ("early_returns", "a warning", {"tests/data/rows_test.cpp": 'void f() { WARN("no GPU: not tested"); }\n'}),
     ("early_returns", "a silent return in Python", {"tests/cli/a_test.py": "@case\ndef a(c):\n    if not there():\n        return\n    assert c\n"}),
+    ("named_files", "a header that does not exist, in a comment", {"include/rlalgo/core/error.hpp": "// As core/wrong.hpp says.\n"}),
+    ("named_files", "a script that does not exist, in a document", {"docs/errors.md": "# Errors\n## data\n- **data.1** A row is bad: `scripts/none.py`.\n"}),
+    ("words", "a private word", {"include/rlalgo/core/error.hpp": "// Weights in " + "slices.\n"}),
 ]
 
 

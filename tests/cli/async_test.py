@@ -1,4 +1,4 @@
-"""Generation beside training as a user sees it: records, depth 0, resume, Ctrl-C, what is refused."""
+"""Asynchronous generation as a user sees it: records, depth 0, resume, Ctrl-C, what is refused."""
 import json
 import pathlib
 import random
@@ -167,7 +167,7 @@ def replay_and_reroll(c):
 
 @case
 def environment_and_replay(c):
-    """Episodes are stored and trained on again with all their turns, beside training and in turns; a resume goes on with them."""
+    """Episodes are stored and trained on again with all their turns, asynchronously and in turns; a resume goes on with them."""
     shutil.copy(ROOT / "examples/environments/games.py", c.folder)
     trl = {"environment_factory": "games.SecondChance", "max_completion_length": 48, "replay_buffer_size": 16}
     same = {"max_steps": 8, "logging_steps": 1, "save_strategy": "steps", "save_steps": 4, "micro_batch_size": 16}
@@ -252,7 +252,7 @@ def a_recorded_run(c):
 
 @case
 def a_reward_that_hangs(c):
-    """Ctrl-C while one hangs beside training: what is consistent is saved, within five seconds, and goes on."""
+    """Ctrl-C while an asynchronous one hangs: what is consistent is saved, within five seconds, and goes on."""
     (c.folder / "hangs.py").write_text(
         "import os, time\ncalls = 0\n\ndef hangs(prompts, completions, **kwargs):\n    global calls\n    calls += 1\n"
         "    if calls == 4 and not os.path.exists('go'):\n        open('hanging', 'w').close()\n        time.sleep(1000)\n"

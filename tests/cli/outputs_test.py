@@ -225,7 +225,7 @@ def optimizers_of_several_ranks(c):
 
 @case
 def ends_of_completions(c):
-    """Texts and ids of generation_kwargs end completions of this process's engine, beside training too; what it does not honour is refused."""
+    """Texts and ids of generation_kwargs end completions of this process's engine, asynchronously too; what it does not honour is refused."""
     def completions(kwargs, **more):
         trl = {"num_generations": 4, "max_completion_length": 24, "reward_funcs": ["count.seen"], "generation_kwargs": kwargs, **more}
         shutil.rmtree(c.folder / "out", ignore_errors=True)

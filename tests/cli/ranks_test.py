@@ -254,7 +254,7 @@ def streamed(c):
     streamed_run(c, trl={"loss_type": "dapo", "beta": 0.02})
     streamed_run(c, ranks=4, trl={"loss_type": "grpo", "num_iterations": 2, "streaming_min_groups": 2})
     streamed_run(c, trl={"skip_zero_advantage_batches": True})
-    server = Server(c)  # beside training, and asked by rank 0
+    server = Server(c)  # asynchronously, and asked by rank 0
     try:
         base = {**BASE, **ONLINE, "max_steps": 6, "output_dir": "asked"}
         trl = {**BESIDE, **remote(server.port), "streaming_partial_batch": True, "max_staleness": 2}
@@ -313,7 +313,7 @@ def beside_training_with_a_reward_that_fails(c):
                                       "    return [0.0] * len(completions)\n")
     base = {**BASE, **ONLINE, "max_steps": 100}
     result = c.run("train", write(c, base, "config.yaml", trl={**BESIDE, "reward_funcs": ["late.fails"]}), "--nproc-per-node", 2)
-    result.expect(1, "rank 1 failed", "burnt", "the generation beside training has failed")
+    result.expect(1, "rank 1 failed", "burnt", "the asynchronous generation has failed")
 
 
 @case

@@ -121,7 +121,7 @@ TEST_CASE("aliases and merge keys count as what they stand for") {
   CHECK(lacks(raised_by([&] { (void)parse_value("[&a [1, 2], *a]", {.option = "--x"}); }), {"nothing"}) == "");
 }
 
-TEST_CASE("deep nesting is refused, whoever notices it") {
+TEST_CASE("deep nesting is refused, by the parser or by us") {
   for (const char* open : {"[", "{a: ", "- ", "? "}) {
     std::string text = "x:\n  ";
     for (int i = 0; i < 100000; ++i) text += open;

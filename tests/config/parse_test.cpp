@@ -1027,7 +1027,7 @@ TEST_CASE("~ is the home directory in every key that is a path") {
              Catch::Contains("core.9") && Catch::Contains("c.yaml:"));
 }
 
-TEST_CASE("generation beside training: what is read, what follows from it, what is told") {
+TEST_CASE("asynchronous generation: what is read, what follows from it, what is told") {
   const std::string beside = minimal + "  async_prefetch: true\n";
   const RunConfig config = parse(beside + "  prefetch_depth: 3\n  vllm_sync_interval: 2\n  max_staleness: 4\n");
   CHECK(config.warnings.empty());
@@ -1129,7 +1129,7 @@ TEST_CASE("streaming: what is read, and which methods need their whole batch") {
     CHECK(error_of(streams + fits) == "nothing");
 }
 
-TEST_CASE("the schedule of generation beside training") {
+TEST_CASE("the schedule of asynchronous generation") {
   const std::string beside = minimal + "  async_prefetch: true\n";
   CHECK(parse(beside).trl.async_schedule == "live");
   const RunConfig config = parse(beside + "  async_schedule: recorded\n  async_schedule_file: a/b.jsonl\n");
@@ -1139,7 +1139,7 @@ TEST_CASE("the schedule of generation beside training") {
   CHECK(warning_of(minimal + "  async_schedule: record\n").find("async_prefetch") != std::string::npos);
 }
 
-TEST_CASE("generation beside training: what cannot be") {
+TEST_CASE("asynchronous generation: what cannot be") {
   const std::string beside = minimal + "  async_prefetch: true\n";
   CHECK(lacks(error_of(beside + "  prefetch_depth: -1\n"), {"config.6", "trl.prefetch_depth", "0 or more"}) == "");
   CHECK(lacks(error_of(beside + "  vllm_sync_interval: -2\n"), {"config.6", "trl.vllm_sync_interval"}) == "");

@@ -49,7 +49,7 @@ TEST_CASE("a generation batch is that of all ranks, and the groups need only fit
   CHECK(config::geometry_of(given).completions() == 16);
 }
 
-TEST_CASE("several ranks generate beside training, streamed, and by a server; a deadline is a second or more") {
+TEST_CASE("several ranks generate asynchronously, streamed, and by a server; a deadline is a second or more") {
   const std::string beside = ", async_prefetch: true, use_data_producer: true";
   const std::string streamed = beside + ", streaming_partial_batch: true}";
   for (const std::string& more : {beside + "}", streamed, std::string(", use_vllm: true, vllm_mode: server}")})

@@ -27,7 +27,7 @@ RunConfig parse(const std::string& more, int ranks) {
 
 }  // namespace
 
-TEST_CASE("nothing lies in slices on one rank, or where nobody asked for it") {
+TEST_CASE("nothing is sharded on one rank, or where nobody asked for it") {
   CHECK(Sharding::convene(parse("fsdp_config: {reshard_after_forward: true}\n", 1), std::make_shared<World>()) ==
         nullptr);
   support::with_ranks(
@@ -47,7 +47,7 @@ TEST_CASE("ranks beside each other share a model, and those of the same place ha
     RANK_CHECK(sharding->policy()->replicas().rank() == world->rank() / 2);
     const auto copy = sharding->reference(*policy);
     RANK_CHECK(copy->parameters().empty());
-    RANK_CHECK(!sharding->holding()->parameters().empty());
-    sharding->holding()->require_same_start();
+    RANK_CHECK(!sharding->placement()->parameters().empty());
+    sharding->placement()->require_same_start();
   });
 }

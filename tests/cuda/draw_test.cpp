@@ -1,5 +1,4 @@
-// Draws against the same arithmetic written one step after the other, and the generator against core/philox.hpp. That they are
-// the engine's own draws is shown by tests/inference/device_draw_test.cpp.
+// Draws against the same arithmetic written one step after the other, and the generator against core/philox.hpp.
 #include <algorithm>
 #include <map>
 

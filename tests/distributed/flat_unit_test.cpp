@@ -22,14 +22,14 @@ std::vector<FlatUnit::Entry> entries(bool trained = false) {
 
 }  // namespace
 
-TEST_CASE("slices of all ranks make the whole, and the tensors lie in it") {
+TEST_CASE("shards of all ranks make the whole, and the tensors lie in it") {
   for (const int ranks : {1, 2, 3, 4, 7}) {
     std::vector<Tensor> parts;
     for (int r = 0; r < ranks; ++r) {
       const auto own = entries();
       const FlatUnit unit(own, r, ranks, false);
-      CHECK(unit.slice() % 16 == 0);
-      CHECK(unit.elements() == ranks * unit.slice());
+      CHECK(unit.shard() % 16 == 0);
+      CHECK(unit.elements() == ranks * unit.shard());
       CHECK(unit.entries()[1].offset == 48);  // multiples of 64 bytes
       CHECK(unit.entries()[2].offset == 64);
       CHECK_FALSE(unit.whole().defined());
@@ -59,7 +59,7 @@ TEST_CASE("the pieces of the ranks cover every element of a tensor once") {
         const auto piece = unit.piece(entry, r);
         if (!piece) continue;
         CHECK(piece->begin == next);
-        CHECK(r * unit.slice() + piece->at == entry.offset + piece->begin);
+        CHECK(r * unit.shard() + piece->at == entry.offset + piece->begin);
         next = piece->end;
       }
       CHECK(next == entry.value.numel());
@@ -92,7 +92,7 @@ TEST_CASE("gradients are laid out like their tensors, 0 where there is none") {
   CHECK_FALSE(own[0].value.grad().defined());
 }
 
-TEST_CASE("tensors that cannot be held in slices are refused by name") {
+TEST_CASE("tensors that cannot be sharded are refused by name") {
   const Tensor both = at::zeros({4, 4}, at::kFloat);
   const auto refused = [](Tensor value) {
     return support::raised_by([&] { (void)FlatUnit({{"layer.weight", std::move(value)}}, 0, 2, false); });

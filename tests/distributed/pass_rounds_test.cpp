@@ -26,7 +26,7 @@ class Member final : public PassRounds::Member {
  public:
   void chosen(const Pass& pass) override { calls += pass.phase == forward ? "F" : "B"; }
   void help(const Pass& /*pass*/) override { calls += "h"; }
-  void lend(int borrower) override { calls += std::to_string(borrower); }
+  void serve_fetch(int fetcher) override { calls += std::to_string(fetcher); }
   void settled() override { calls += "."; }
   void reset() noexcept override { calls += "!"; }
   std::string calls;
@@ -78,15 +78,15 @@ TEST_CASE("a pass of other layers is another pass") {
   CHECK(calls == std::vector<std::string>{"FFh.", "FhF."});
 }
 
-TEST_CASE("a rank that borrows is served by those that have a pass to do, and by those that wait") {
+TEST_CASE("a rank that fetches is served by those that have a pass to do, and by those that wait") {
   std::vector<std::string> calls(3);
   support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
     const auto rounds = rounds_of(*world);
     Member policy;
     const auto own = rounds->join(policy);
-    if (world->rank() == 0) rounds->borrow(own);
+    if (world->rank() == 0) rounds->begin_fetch(own);
     if (world->rank() == 1) rounds->enter(own, {forward, 2, false});
-    if (world->rank() == 2) rounds->borrow(own);  // each has a loan of its own
+    if (world->rank() == 2) rounds->begin_fetch(own);  // each has a fetch of its own
     rounds->settle();
     calls[static_cast<std::size_t>(world->rank())] = policy.calls;
   });

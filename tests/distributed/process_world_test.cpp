@@ -168,7 +168,7 @@ TEST_CASE("ranks at different operations are told which") {
 TEST_CASE("threads beside the first meet in an order of their own, and share its failures") {
   support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(3, [&](const std::shared_ptr<World>& world) {
-    const std::shared_ptr<World> beside = world->beside("generation");
+    const std::shared_ptr<World> beside = world->duplicate("generation");
     RANK_CHECK(beside->rank() == world->rank());
     RANK_CHECK(beside->size() == 3);
     auto other = std::async(std::launch::async, [&] {
@@ -197,7 +197,7 @@ TEST_CASE("threads beside the first meet in an order of their own, and share its
 TEST_CASE("what a rank does while it waits may end the wait") {
   support::needs(distributed::gloo_built(), support::without_gloo);
   with_ranks(2, [&](const std::shared_ptr<World>& world) {
-    const auto beside = world->beside("generation");
+    const auto beside = world->duplicate("generation");
     if (world->rank() == 0) {
       int ticks = 0;
       beside->while_waiting([&] {

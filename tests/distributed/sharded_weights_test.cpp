@@ -24,7 +24,7 @@
 #include <support/not_run.hpp>
 #include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
-#include <support/slices.hpp>
+#include <support/shards.hpp>
 #include <support/thread_world.hpp>
 
 using namespace rlalgo;
@@ -73,7 +73,7 @@ Values expected_gradients(bool adapter, int passes) {
 
 }  // namespace
 
-TEST_CASE("gradients in slices are those of one process, at every stage, whatever a rank has to do") {
+TEST_CASE("sharded gradients are those of one process, at every stage, whatever a rank has to do") {
   for (const bool adapter : {false, true}) {
     const int passes = 3;
     const Values expected = expected_gradients(adapter, passes);
@@ -89,7 +89,7 @@ TEST_CASE("gradients in slices are those of one process, at every stage, whateve
           support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
             const auto policy = decoder(at::kDouble, adapter);
             policy->set_checkpointing(checkpointing);
-            const auto weights = support::held_in_slices(*policy, *world, config, shards);
+            const auto weights = support::sharded(*policy, *world, config, shards);
             for (int step = 0; step < 2; ++step) {
               // The last rank has no row, the first ones share; one scores others before, and another one after.
               if (world->rank() == 0) {
@@ -129,7 +129,7 @@ TEST_CASE("gradients in slices are those of one process, at every stage, whateve
   }
 }
 
-TEST_CASE("weights that the optimizer has changed in slices are whole in the next pass") {
+TEST_CASE("weights that the optimizer has changed in their shards are whole in the next pass") {
   for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
     const auto one = decoder();
     {
@@ -141,12 +141,12 @@ TEST_CASE("weights that the optimizer has changed in slices are whole in the nex
     support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
       const c10::NoGradGuard here;
       const auto policy = decoder();
-      const auto weights = support::held_in_slices(*policy, *world, {stage}, 2);
+      const auto weights = support::sharded(*policy, *world, {stage}, 2);
       for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(1.5);
       weights->updated();
       RANK_CHECK(at::equal(policy->score(tree(1), {}).log_prob, expected));
       // What generates reads them where they are.
-      (void)weights->summon();
+      (void)weights->gather_all();
       RANK_CHECK(at::equal(policy->weights().embedding.detach(), one->weights().embedding.detach()));
       RANK_CHECK(at::equal(policy->weights().layers[1].up_proj.weight.detach(),
                            one->weights().layers[1].up_proj.weight.detach()));
@@ -158,14 +158,14 @@ TEST_CASE("weights that the optimizer has changed in slices are whole in the nex
   }
 }
 
-TEST_CASE("a frozen copy lies in slices, too, and stays as it was") {
+TEST_CASE("a frozen copy is sharded, too, and stays as it was") {
   const auto one = decoder();
   const c10::NoGradGuard no_grad;
   const Tensor expected = one->score(tree(2), {}).log_prob;
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const c10::NoGradGuard here;
     const auto policy = decoder();
-    const auto weights = support::held_in_slices(*policy, *world, {}, 2);
+    const auto weights = support::sharded(*policy, *world, {}, 2);
     const auto copy = weights->frozen_copy(*policy);
     RANK_CHECK(copy->parameters().empty());
     for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(0.5);
@@ -178,7 +178,7 @@ TEST_CASE("a frozen copy lies in slices, too, and stays as it was") {
   });
 }
 
-TEST_CASE("one rank borrows weights tensor by tensor while the others wait or compute") {
+TEST_CASE("one rank fetches weights tensor by tensor while the others wait or compute") {
   for (const bool adapter : {false, true}) {
     const auto one = decoder(at::kDouble, adapter);
     const auto wanted = one->named_tensors();
@@ -187,7 +187,7 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
       support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
         const c10::NoGradGuard no_grad;
         const auto policy = decoder(at::kDouble, adapter);
-        const auto weights = support::held_in_slices(*policy, *world, {}, shards);
+        const auto weights = support::sharded(*policy, *world, {}, shards);
         const auto values = policy->named_tensors();
         RANK_CHECK(values.size() == wanted.size());
         const auto compare = [&](double factor) {
@@ -199,18 +199,18 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
           }
         };
         if (world->rank() == ranks - 1) (void)policy->score(tree(3), {});
-        if (world->rank() == 0) weights->borrow([&] { compare(1.0); });
+        if (world->rank() == 0) weights->fetch_within([&] { compare(1.0); });
         if (world->rank() == 1) (void)policy->score(tree(4), {});
         world->barrier("between");
         for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(2.0);
         weights->updated();
-        if (world->rank() == ranks - 1) weights->borrow([&] { compare(2.0); });
+        if (world->rank() == ranks - 1) weights->fetch_within([&] { compare(2.0); });
         world->barrier("after");
-        // What goes wrong in a loan ends it; outside of one nothing is there.
+        // What goes wrong in a fetch ends it; outside of one nothing is there.
         if (world->rank() == 0) {
           std::string caught;
           try {
-            weights->borrow([&] {
+            weights->fetch_within([&] {
               (void)model::whole(*policy, values[0].second);
               throw std::runtime_error("a full disk");
             });
@@ -226,7 +226,7 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
           }
         }
         world->barrier("at last");
-        (void)weights->summon();
+        (void)weights->gather_all();
         RANK_CHECK(model::whole(*policy, values[0].second).is_same(values[0].second));
         world->barrier("the end");
       });
@@ -234,14 +234,14 @@ TEST_CASE("one rank borrows weights tensor by tensor while the others wait or co
   }
 }
 
-TEST_CASE("a reference moves towards the policy slice by slice, trained weights and others") {
+TEST_CASE("a reference moves towards the policy shard by shard, trained weights and others") {
   for (const auto& [ranks, shards] : {std::pair{2, 2}, {4, 2}})
     support::with_ranks(ranks, [&, shards = shards](const std::shared_ptr<World>& world) {
       const c10::NoGradGuard no_grad;
       const auto policy = decoder();
       policy->train_only({"model.layers.1.mlp"});
       const auto before = decoder();
-      const auto weights = support::held_in_slices(*policy, *world, {}, shards);
+      const auto weights = support::sharded(*policy, *world, {}, shards);
       const auto copy = weights->frozen_copy(*policy);
       const auto reference = std::dynamic_pointer_cast<ShardedWeights>(copy->gate());
       for (const model::Parameter& p : weights->parameters()) p.value.detach().mul_(3.0);
@@ -249,7 +249,7 @@ TEST_CASE("a reference moves towards the policy slice by slice, trained weights 
       (void)copy->score(tree(2), {});
       weights->blend_into(*reference, 0.25);
       if (world->rank() == 0)
-        reference->borrow([&] {
+        reference->fetch_within([&] {
           const auto then = before->named_tensors();
           const auto now = copy->named_tensors();
           for (std::size_t i = 0; i < then.size(); ++i) {
@@ -271,7 +271,7 @@ TEST_CASE("a reference moves towards the policy slice by slice, trained weights 
 TEST_CASE("bfloat16 is sent as it is and added in float32") {
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto policy = decoder(at::kBFloat16);
-    const auto weights = support::held_in_slices(*policy, *world, {}, 2);
+    const auto weights = support::sharded(*policy, *world, {}, 2);
     backward(*policy, world->rank());
     (void)weights->reduce_gradients();
     for (const model::Parameter& p : weights->parameters()) {
@@ -285,20 +285,20 @@ TEST_CASE("a step without a backward pass on any rank has no gradients") {
   for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states})
     support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
       const auto policy = decoder();
-      const auto weights = support::held_in_slices(*policy, *world, {stage}, 2);
+      const auto weights = support::sharded(*policy, *world, {stage}, 2);
       RANK_CHECK(weights->reduce_gradients() == 0.0);
       for (const model::Parameter& p : weights->parameters()) RANK_CHECK(!p.value.grad().defined());
     });
 }
 
-TEST_CASE("slices go over NCCL as they go over Gloo, to the bit") {
+TEST_CASE("shards go over NCCL as they go over Gloo, to the bit") {
   const support::Environment nccl("RLALGO_NCCL_LIBRARY", support::fake_nccl);
   const support::Environment cudart("RLALGO_CUDART_LIBRARY", support::fake_nccl);
   std::map<bool, Values> ended;
   for (const bool gpu : {false, true})
     support::with_ranks(3, [&](const std::shared_ptr<World>& world) {
       const auto policy = decoder(at::kFloat);
-      const auto weights = support::held_in_slices(*policy, *world, {}, 3, at::Device(gpu ? at::kCUDA : at::kCPU));
+      const auto weights = support::sharded(*policy, *world, {}, 3, at::Device(gpu ? at::kCUDA : at::kCPU));
       RANK_CHECK(weights->team().device().is_cpu() != gpu);
       for (int step = 0; step < 2; ++step) {
         backward(*policy, 3 * step + world->rank());

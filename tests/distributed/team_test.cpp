@@ -109,16 +109,16 @@ TEST_CASE("sums go on while ranks compute, in their order among other operations
     const float in_order = (0.1F + 1e9F) + -1e9F;
     const auto mine = own[world->rank()];
     const Tensor much = at::full({7 << 20}, mine, at::kFloat), little = at::full({5}, mine, at::kFloat);
-    const Tensor turned = at::full({2, 3}, mine, at::kFloat).t(), none = at::zeros({0}, at::kFloat);
+    const Tensor transposed = at::full({2, 3}, mine, at::kFloat).t(), none = at::zeros({0}, at::kFloat);
     const Tensor whole = at::zeros({3}, at::kFloat);
-    Pending first = team->begin_sum("a sum", {little, much, turned, none});  // more than a bucket
+    Pending first = team->begin_sum("a sum", {little, much, transposed, none});  // more than a bucket
     Pending second = team->all_gather(whole, row({mine}));
     Pending third = team->begin_sum("another", {whole});  // of what the one before receives
     RANK_CHECK(first.under_way());
     third.wait();
     second.wait();
     first.wait();
-    for (const Tensor& one : {much, little, turned}) RANK_CHECK(at::equal(one, at::full_like(one, in_order)));
+    for (const Tensor& one : {much, little, transposed}) RANK_CHECK(at::equal(one, at::full_like(one, in_order)));
     for (int r = 0; r < 3; ++r) RANK_CHECK(whole[r].item<float>() == (own[r] + own[r]) + own[r]);
     world->barrier("the end");
   });

@@ -182,7 +182,8 @@ class Momentum {
   void zero_grad() {
     for (model::Parameter& p : parameters_) p.value.mutable_grad() = at::Tensor();
   }
-  void set_momentum(double decay) { config_.decay = decay; }  // for one_cycle; an optimizer without it is one, too
+  static constexpr optim::Hooks hooks{.set_momentum = true};  // for one_cycle; an optimizer without it is one, too
+  void set_momentum(double decay) { config_.decay = decay; }
 
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state() const {
     std::vector<std::pair<std::string, at::Tensor>> out;

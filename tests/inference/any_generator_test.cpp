@@ -18,11 +18,17 @@ TEST_CASE("any generator behind one type answers as the one it stands for") {
   CHECK_FALSE(any.quantizes());
 }
 
+namespace {
+
+struct Quantized : rlalgo::support::TableGenerator {
+  using TableGenerator::TableGenerator;
+  static constexpr inference::GeneratorHooks hooks{.quantizes = true};
+  [[nodiscard]] bool quantizes() const { return true; }
+};
+
+}  // namespace
+
 TEST_CASE("whether any generator draws as the trained policy is said by the one it stands for") {
-  struct Quantized : rlalgo::support::TableGenerator {
-    using TableGenerator::TableGenerator;
-    [[nodiscard]] bool quantizes() const { return true; }
-  };
   Quantized quantized({{rlalgo::support::completion({1})}});
   inference::AnyGenerator any(quantized);
   CHECK(any.quantizes());

@@ -364,7 +364,7 @@ TEST_CASE("what a thread has made of x is made anew once x has another version, 
   }
 }
 
-TEST_CASE("rows of float32 that a thread has turned are turned anew, too") {
+TEST_CASE("rows of float32 that a thread has transposed are transposed anew, too") {
   for (const Kernels* kernels : usable_kernels()) {
     Product product(70, 40);
     for (std::uint64_t version = 1; version <= 3; ++version) {

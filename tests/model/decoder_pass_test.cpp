@@ -289,7 +289,7 @@ TEST_CASE("features run no layer above the highest, and never the head") {
   const auto gate = std::make_shared<Shards>(*policy);
   policy->set_gate(gate);
   const std::vector<std::int64_t> none = {0}, first = {0, 1};
-  // A head of a wrong shape: whoever computes with it fails.
+  // A head of a wrong shape: a pass that computes with it fails.
   auto weights = policy->weights();
   weights.lm_head = at::ones({3, 1}, at::kDouble);
   model::Decoder headless(policy->hf_config(), weights);

@@ -48,20 +48,20 @@ tensor::Tensor three() {
 
 }  // namespace
 
-TEST_CASE("a weight is what its gate lends, and itself without a lender") {
+TEST_CASE("a weight is what its gate fetches, and itself where the gate fetches nothing") {
   const tensor::Tensor weight = three();
   Gated policy;
   CHECK(model::whole(policy, weight).is_same(weight));
   policy.set_gate(std::make_shared<Gate>());
   CHECK(model::whole(policy, weight).is_same(weight));
-  const auto lender = std::make_shared<Lender>();
-  policy.set_gate(lender);
+  const auto source = std::make_shared<Lender>();
+  policy.set_gate(source);
   CHECK(model::whole(policy, weight).equal(weight.mul(2.0)));
   const model::PendingTensor one = model::pending(policy, "w", weight);
-  CHECK(lender->asked == 1);  // not before it is made
+  CHECK(source->asked == 1);  // not before it is made
   CHECK((one.name == "w" && one.dtype == at::kFloat && one.shape == std::vector<std::int64_t>{3} && one.bytes() == 12));
   CHECK(one.make().equal(weight.mul(2.0)));
-  CHECK(lender->asked == 2);
+  CHECK(source->asked == 2);
 }
 
 TEST_CASE("tensors that exist serve where pending ones are asked for") {

@@ -216,20 +216,20 @@ TEST_CASE("bfloat16 parameters follow float32 masters: 8-bit moments lose no sma
 }
 
 TEST_CASE("8-bit moments leave parameters without gradient alone, and take any memory layout of a gradient") {
-  std::vector<Parameter> p = three_parameters(), turned = three_parameters();
-  AdamW8bit optimizer(p), other(turned);
+  std::vector<Parameter> p = three_parameters(), transposed = three_parameters();
+  AdamW8bit optimizer(p), other(transposed);
   set_gradients(p, 0);
-  set_gradients(turned, 0);
-  turned[0].value.mutable_grad() = turned[0].value.grad().t().contiguous().t();
-  REQUIRE_FALSE(turned[0].value.grad().is_contiguous());
-  p[1].value.mutable_grad() = turned[1].value.mutable_grad() = Tensor();
+  set_gradients(transposed, 0);
+  transposed[0].value.mutable_grad() = transposed[0].value.grad().t().contiguous().t();
+  REQUIRE_FALSE(transposed[0].value.grad().is_contiguous());
+  p[1].value.mutable_grad() = transposed[1].value.mutable_grad() = Tensor();
   const Tensor before = p[1].value.detach().clone();
   optimizer.step(0.1);
   other.step(0.1);
   CHECK(p[1].value.detach().equal(before));
   CHECK(cloned(optimizer).at("long.step").item<float>() == 0.0F);
   CHECK(cloned(optimizer).at("wide.step").item<float>() == 1.0F);
-  CHECK(p[0].value.detach().equal(turned[0].value.detach()));
+  CHECK(p[0].value.detach().equal(transposed[0].value.detach()));
 }
 
 TEST_CASE("a momentum that is moved counts for 8-bit moments and for the others") {

@@ -136,12 +136,12 @@ TEST_CASE("a gradient in another memory layout gives the same update") {
   const Tensor start = at::arange(6, at::kFloat).view({2, 3});
   const Tensor gradient = at::arange(6, at::kFloat).view({2, 3}).sin();
   std::vector<Parameter> straight = {{"w", start.clone().requires_grad_(), false}};
-  std::vector<Parameter> turned = {{"w", start.clone().requires_grad_(), false}};
+  std::vector<Parameter> transposed = {{"w", start.clone().requires_grad_(), false}};
   straight[0].value.mutable_grad() = gradient;
-  turned[0].value.mutable_grad() = gradient.t().contiguous().t();
+  transposed[0].value.mutable_grad() = gradient.t().contiguous().t();
   AdamW(straight).step(0.1);
-  AdamW(turned).step(0.1);
-  CHECK(straight[0].value.equal(turned[0].value));
+  AdamW(transposed).step(0.1);
+  CHECK(straight[0].value.equal(transposed[0].value));
 }
 
 TEST_CASE("state that does not fit is refused by number and changes nothing") {

@@ -49,7 +49,7 @@ TEST_CASE("Lion walks the path of lion-pytorch") {
   CHECK(rule_path::difference(p, expected) < 1e-6);
 }
 
-TEST_CASE("Lion repeats itself, leaves idle parameters alone, and serves for slices") {
+TEST_CASE("Lion repeats itself, leaves idle parameters alone, and serves for shards") {
   rule_path::expect_repeatable<optim::Lion>({.weight_decay = 0.1});
   rule_path::expect_idle<optim::Lion>({});
   // Element by element: parts of a parameter move as the whole does.

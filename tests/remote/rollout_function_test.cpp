@@ -40,6 +40,7 @@ std::string letters(std::span<const TokenId> ids, bool skip_special = true) {
 // Says "<n" for a prompt of n tokens, drawn at index i; ended where there is room for the end token.
 struct Counting {
   static constexpr inference::WeightSource weights = inference::WeightSource::erased;
+  static constexpr inference::GeneratorHooks hooks{.quantizes = true};
   std::vector<inference::Request> asked;
   std::vector<inference::SamplingConfig> samplings;
   inference::WeightSource where = inference::WeightSource::shared;

@@ -114,12 +114,12 @@ TEST_CASE("the timeline divides what the steps of a record took, and has the gen
     beside.values.emplace_back(name, seconds);
   const std::string two = Timeline({beside}).html();
   CHECK(count(two, "<rect ") == 4);
-  CHECK(two.find("generation <b>0 %</b>, beside training <b>50 %</b>") != std::string::npos);
-  CHECK(two.find("rewards <b>0 %</b>, beside training <b>25 %</b>") != std::string::npos);
+  CHECK(two.find("generation <b>0 %</b>, asynchronously <b>50 %</b>") != std::string::npos);
+  CHECK(two.find("rewards <b>0 %</b>, asynchronously <b>25 %</b>") != std::string::npos);
   CHECK(two.find("y=\"34.00\" width=\"508.00\"") != std::string::npos);
 }
 
-TEST_CASE("what tells of generation beside training has a section of its own, behind the others") {
+TEST_CASE("what tells of asynchronous generation has a section of its own, behind the others") {
   rlalgo::run::detail::ReportData data;
   for (const char* name : {"async/staleness/max", "async/generate_s", "reward", "async/queue_wait_s", "reroll_buffered",
                            "my_metric", "async/staleness/mean"}) {
@@ -132,7 +132,7 @@ TEST_CASE("what tells of generation beside training has a section of its own, be
     for (const auto& series : chart.series) text += " " + series.name;
     drawn.push_back(text);
   }
-  const std::string beside = "Generation beside training: ";
+  const std::string beside = "Asynchronous generation: ";
   CHECK(drawn == std::vector<std::string>{"Curves: Reward: reward", "Curves: my_metric: my_metric",
                                           beside + "Staleness, updates: async/staleness/mean async/staleness/max",
                                           beside + "Seconds of waiting: trainer, generator: async/queue_wait_s",

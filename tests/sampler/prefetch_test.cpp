@@ -137,8 +137,8 @@ struct RankBench {
   std::unique_ptr<Prefetch> sampler;
 
   RankBench(const std::shared_ptr<distributed::World>& world, PrefetchConfig p, RolloutsConfig c) {
-    p.world = c.world = world->beside("generation");
-    c.turn = p.turn;
+    p.world = c.world = world->duplicate("generation");
+    c.mutex = p.mutex;
     p.meanwhile = [world](std::int64_t) { world->check(); };
     sampler = bench.prefetch(std::move(p), c);
   }
@@ -384,7 +384,7 @@ TEST_CASE("what shares the turns waits for the draw and for the score") {
   });
   (void)bench.step(*sampler, 0);
   REQUIRE(within(5000, [&] { return scores.load(); }));
-  const auto evaluation = other.prefetch({.depth = 0, .turn = p.turn, .scoring_turn = p.scoring_turn});
+  const auto evaluation = other.prefetch({.depth = 0, .mutex = p.mutex, .scoring_mutex = p.scoring_mutex});
   auto done = std::async(std::launch::async, [&] { return evaluation->next(0); });
   CHECK(done.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   holds = false;

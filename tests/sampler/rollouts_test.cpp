@@ -227,7 +227,7 @@ TEST_CASE("a server is asked by rank 0 alone, once for all groups, and its episo
     RolloutsConfig settings = config(4, 3, 3, 2, 4);  // 3 groups
     settings.sampling.stop_ids = {0};
     settings.world = world;
-    if (turns) settings.turn = std::make_shared<std::mutex>();
+    if (turns) settings.mutex = std::make_shared<std::mutex>();
     return sampler::Rollouts<Server>(rlalgo::support::numbered_prompts(16), server,
                                      {{std::make_shared<Environment>(), 1.0}}, rlalgo::support::decode, settings,
                                      [] { return std::int64_t{2}; });

@@ -19,11 +19,11 @@ TEST_CASE("an answer is refused with its size, or waits for others'") {
   CHECK(serve::AnswerBudget().bytes() > 1e6);
 }
 
-TEST_CASE("log-probs beside tokens are what makes answers large") {
+TEST_CASE("log-probs of alternatives are what makes answers large") {
   const double plain = serve::answer_bytes({.tokens = 4096.0 * 200});
   CHECK(plain < 1e8);
-  CHECK(serve::answer_bytes({.tokens = 4096.0 * 200, .log_probs = AnswerForm::completion, .beside = 20}) > 2e9);
-  CHECK(serve::answer_bytes({.tokens = 4096.0 * 200, .log_probs = AnswerForm::chat, .beside = 20}) > 5e9);
-  CHECK(serve::answer_bytes({.tokens = 90000, .log_probs = AnswerForm::ranked, .beside = 447}) > 2e9);
-  CHECK(serve::answer_bytes({.tokens = 64.0 * 2048, .log_probs = AnswerForm::binary, .beside = 100}) < 5e8);
+  CHECK(serve::answer_bytes({.tokens = 4096.0 * 200, .log_probs = AnswerForm::completion, .alternatives = 20}) > 2e9);
+  CHECK(serve::answer_bytes({.tokens = 4096.0 * 200, .log_probs = AnswerForm::chat, .alternatives = 20}) > 5e9);
+  CHECK(serve::answer_bytes({.tokens = 90000, .log_probs = AnswerForm::ranked, .alternatives = 447}) > 2e9);
+  CHECK(serve::answer_bytes({.tokens = 64.0 * 2048, .log_probs = AnswerForm::binary, .alternatives = 100}) < 5e8);
 }

@@ -99,16 +99,16 @@ class Meeting {
     given_up_.insert(rank);
     if (given_up_.size() == ranks_) given_up_.clear();
   }
-  std::shared_ptr<Meeting> beside(const std::string& name) {
+  std::shared_ptr<Meeting> duplicate(const std::string& name) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Meeting>& one = beside_[name];
+    std::shared_ptr<Meeting>& one = duplicates_[name];
     if (one == nullptr) one = std::make_shared<Meeting>(static_cast<int>(ranks_));
     return one;
   }
   void fail(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = text;
-    for (const auto& [name, one] : beside_) one->fail(text);
+    for (const auto& [name, one] : duplicates_) one->fail(text);
     all_.notify_all();
   }
 
@@ -125,7 +125,7 @@ class Meeting {
   std::vector<std::string> given_, names_, result_;
   std::string failure_;
   std::set<int> given_up_;  // ranks, until all have
-  std::map<std::string, std::shared_ptr<Meeting>> beside_;
+  std::map<std::string, std::shared_ptr<Meeting>> duplicates_;
   std::map<std::tuple<Subject, int, int>, std::deque<tensor::Tensor>> letters_;
 };
 
@@ -208,8 +208,8 @@ class ThreadWorld final : public distributed::World {
   }
   void give_up(int) override { meeting_->give_up(rank_); }
   void check() override { meeting_->check(rank_); }
-  [[nodiscard]] std::shared_ptr<World> beside(const std::string& name) override {
-    const auto other = std::make_shared<ThreadWorld>(rank_, size_, meeting_->beside(name));
+  [[nodiscard]] std::shared_ptr<World> duplicate(const std::string& name) override {
+    const auto other = std::make_shared<ThreadWorld>(rank_, size_, meeting_->duplicate(name));
     other->first_ = meeting_;
     return other;
   }

@@ -247,7 +247,7 @@ TEST_CASE("one graph of the log-prob head can be walked twice") {
 
 TEST_CASE("a head that adds its weight's gradient gives the sum of the gradients it would have returned") {
   const auto dtype = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
-  const std::int64_t hidden_size = GENERATE(3, 40);  // lends memory to 3 or to all 13 tokens
+  const std::int64_t hidden_size = GENERATE(3, 40);  // its gradient has room for logits of 3 or of all 13 tokens
   const std::int64_t tile_tokens = GENERATE(0, 5);
   const Case c = make_case(13, hidden_size, 37, dtype, false);
   const double rounding = dtype == at::kDouble ? 1e-12 : dtype == at::kFloat ? 2e-5 : 0.08;

@@ -37,13 +37,13 @@ std::vector<at::ScalarType> here() {
   return types;
 }
 
-Tensor drawn(std::int64_t rows, std::int64_t columns, std::uint64_t seed, bool turned = false, std::int64_t wider = 0,
-             at::ScalarType type = at::kFloat) {
+Tensor drawn(std::int64_t rows, std::int64_t columns, std::uint64_t seed, bool transposed = false,
+             std::int64_t wider = 0, at::ScalarType type = at::kFloat) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  const Tensor all = (turned ? at::randn({columns, rows + wider}, generator, at::kFloat)
-                             : at::randn({rows, columns + wider}, generator, at::kFloat))
+  const Tensor all = (transposed ? at::randn({columns, rows + wider}, generator, at::kFloat)
+                                 : at::randn({rows, columns + wider}, generator, at::kFloat))
                          .to(type);
-  return turned ? all.narrow(1, 0, rows).t() : all.narrow(1, 0, columns);
+  return transposed ? all.narrow(1, 0, rows).t() : all.narrow(1, 0, columns);
 }
 
 // The largest difference to the product in float64 beside what it may be: a part of the sizes of its terms, which are summed

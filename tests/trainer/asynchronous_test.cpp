@@ -183,7 +183,7 @@ TEST_CASE("depth 0 is the synchronous run: the same updates, the same records") 
   }
 }
 
-TEST_CASE("generation beside training learns, with a correction and without; the ratio begins where it should") {
+TEST_CASE("asynchronous generation learns, with a correction and without; the ratio begins where it should") {
   const Folder folder;
   for (const std::int64_t depth : {1, 3}) {
     Run corrected, plain;

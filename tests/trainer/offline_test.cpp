@@ -8,7 +8,7 @@
 #include <support/decoders.hpp>
 #include <support/process_ranks.hpp>
 #include <support/scratch.hpp>
-#include <support/slices.hpp>
+#include <support/shards.hpp>
 #include <support/thread_world.hpp>
 
 #include <rlalgo/loss/direct_preference.hpp>
@@ -18,7 +18,7 @@
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/trainer/offline.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 using namespace rlalgo;
 
@@ -246,9 +246,9 @@ std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_
                                     const rlalgo::support::Layout& layout = {}) {
   const auto decoder = std::shared_ptr<model::Decoder>(
       model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("llama"), "test"), 3, at::kDouble));
-  const auto slices =
-      layout.shards > 1 ? rlalgo::support::held_in_slices(*decoder, *world, layout.config, layout.shards) : nullptr;
-  const bool all = slices != nullptr && layout.config.stage == distributed::ShardStage::weights;
+  const auto shards =
+      layout.shards > 1 ? rlalgo::support::sharded(*decoder, *world, layout.config, layout.shards) : nullptr;
+  const bool all = shards != nullptr && layout.config.stage == distributed::ShardStage::weights;
   trainer::OfflineConfig config;
   config.sampling = {.micro_batch_size = 2, .gradient_accumulation_steps = 2};
   config.trainer.schedule = {.name = "constant", .learning_rate = 0.01};
@@ -257,10 +257,10 @@ std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_
       config, loss,
       {.policy = decoder,
        .answers = answers(12, unit),
-       .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
+       .reference = all ? shards->frozen_copy(*decoder) : decoder->reference(),
        .evaluation = answers(5, unit),
        .world = world,
-       .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
+       .placement = shards != nullptr ? std::make_shared<trainer::ShardedPlacement>(shards, world) : nullptr});
   std::vector<double> out;
   const auto keep = [&](const core::Metrics& metrics) {
     for (const auto& [name, value] : metrics.values()) out.push_back(value);
@@ -271,8 +271,8 @@ std::vector<double> trained_decoder(L loss, std::size_t unit, const std::shared_
     keep(result.metrics);
   }
   keep(trainer.evaluate());
-  if (slices != nullptr)
-    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*slices)) out.push_back(sum);
+  if (shards != nullptr)
+    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*shards)) out.push_back(sum);
   else
     for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
   return out;
@@ -296,7 +296,7 @@ TEST_CASE("ranks in context groups train a decoder on answers as one rank does, 
   check(loss::Prospect<>({}), 1);
 }
 
-TEST_CASE("ranks with slices of the weights train a decoder on answers as one rank does, in float64, in every layout") {
+TEST_CASE("ranks with shards of the weights train a decoder on answers as one rank does, in float64, in every layout") {
   const auto check = [](auto loss, std::size_t unit) {
     const std::vector<double> one = trained_decoder(loss, unit, std::make_shared<distributed::World>());
     for (const rlalgo::support::Layout& layout : rlalgo::support::layouts())

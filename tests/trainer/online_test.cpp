@@ -26,11 +26,11 @@
 #include <rlalgo/optim/adamw_8bit.hpp>
 #include <rlalgo/reward/functor.hpp>
 #include <rlalgo/trainer/online.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 #include <support/bandit.hpp>
 #include <support/decoders.hpp>
 #include <support/process_ranks.hpp>
-#include <support/slices.hpp>
+#include <support/shards.hpp>
 #include <support/thread_world.hpp>
 
 using namespace rlalgo;
@@ -319,9 +319,9 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
                                     const rlalgo::support::Layout& layout = {}) {
   const auto decoder = std::shared_ptr<model::Decoder>(
       model::random_decoder(model::parse_hf_config(rlalgo::support::small_config("qwen3"), "test"), 3, at::kDouble));
-  const auto slices =
-      layout.shards > 1 ? rlalgo::support::held_in_slices(*decoder, *world, layout.config, layout.shards) : nullptr;
-  const bool all = slices != nullptr && layout.config.stage == distributed::ShardStage::weights;
+  const auto shards =
+      layout.shards > 1 ? rlalgo::support::sharded(*decoder, *world, layout.config, layout.shards) : nullptr;
+  const bool all = shards != nullptr && layout.config.stage == distributed::ShardStage::weights;
   Scribbler engine;
   std::vector<data::TokenizedPrompt> prompts;
   for (int p = 0; p < 8; ++p)
@@ -344,9 +344,9 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
           .prompts = prompts,
           .rewards = {{reward::from("arm", [](const reward::Sample& s) { return s.ids[0] % 5 - s.ids.size() / 9.0; }),
                        1.0}},
-          .reference = all ? slices->frozen_copy(*decoder) : decoder->reference(),
+          .reference = all ? shards->frozen_copy(*decoder) : decoder->reference(),
           .world = world,
-          .holding = slices != nullptr ? std::make_shared<trainer::ShardedHolding>(slices, world) : nullptr});
+          .placement = shards != nullptr ? std::make_shared<trainer::ShardedPlacement>(shards, world) : nullptr});
   std::vector<double> out;
   for (std::int64_t step = 0; step < 4; ++step) {
     const run::StepResult result = trainer.step(step);
@@ -354,8 +354,8 @@ std::vector<double> trained_decoder(const std::shared_ptr<distributed::World>& w
     for (const auto& [name, value] : result.metrics.values())
       if (!name.starts_with("time/") && !name.starts_with("profiling/")) out.push_back(value);
   }
-  if (slices != nullptr)
-    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*slices)) out.push_back(sum);
+  if (shards != nullptr)
+    for (const auto& [name, sum] : rlalgo::support::sums_of_squares(*shards)) out.push_back(sum);
   else
     for (const auto& p : decoder->parameters()) out.push_back(p.value.square().sum().template item<double>());
   return out;
@@ -375,7 +375,7 @@ TEST_CASE("ranks in context groups train a decoder as one rank does, in float64"
     });
 }
 
-TEST_CASE("ranks with slices of the weights train a decoder as one rank does, in float64, in every layout") {
+TEST_CASE("ranks with shards of the weights train a decoder as one rank does, in float64, in every layout") {
   const std::vector<double> one = trained_decoder(std::make_shared<distributed::World>());
   for (const rlalgo::support::Layout& layout : rlalgo::support::layouts())
     rlalgo::support::with_ranks(layout.ranks, [&](const std::shared_ptr<distributed::World>& world) {

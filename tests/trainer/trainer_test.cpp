@@ -59,7 +59,7 @@ struct Counted : rlalgo::support::Bandit {
 };
 
 // Notes how many passes had been when the last one was announced.
-struct Announced final : trainer::Holding {
+struct Announced final : trainer::Placement {
   explicit Announced(std::shared_ptr<Counted> bandit) : policy(std::move(bandit)), whole(policy->parameters(), world) {}
   std::vector<model::Parameter> parameters() override { return policy->parameters(); }
   void require_same_start() override {}
@@ -69,13 +69,13 @@ struct Announced final : trainer::Holding {
 
   std::shared_ptr<Counted> policy;
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-  trainer::WholeHolding whole;
+  trainer::WholePlacement whole;
   std::vector<int> before;
 };
 
 struct Run {
   std::shared_ptr<Counted> bandit = std::make_shared<Counted>();
-  std::shared_ptr<Announced> holding = std::make_shared<Announced>(bandit);
+  std::shared_ptr<Announced> placement = std::make_shared<Announced>(bandit);
   Pulls pulls{*bandit, 3};
   std::unique_ptr<TestTrainer> trainer;
 
@@ -107,7 +107,7 @@ struct Run {
                                                                          .sampler = rollouts,
                                                                          .aggregation = {},
                                                                          .sync = sync,
-                                                                         .holding = holding});
+                                                                         .placement = placement});
   }
 };
 
@@ -346,6 +346,6 @@ TEST_CASE("the last pass of a step is announced, and no other one") {
       expected.push_back(run.bandit->passes - 1);
     }
     CHECK(run.bandit->passes == (skip ? 3 : 9));
-    CHECK(run.holding->before == expected);
+    CHECK(run.placement->before == expected);
   }
 }

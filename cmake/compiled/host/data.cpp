@@ -12,6 +12,7 @@
 #include <rlalgo/data/detail/json_rows_impl.hpp>
 #include <rlalgo/data/detail/matching_transform_impl.hpp>
 #include <rlalgo/data/detail/numpy_permutation_impl.hpp>
+#include <rlalgo/data/detail/pack_documents_impl.hpp>
 #include <rlalgo/data/detail/preference_tokens_impl.hpp>
 #include <rlalgo/data/detail/preference_transform_impl.hpp>
 #include <rlalgo/data/detail/prepare_answers_impl.hpp>

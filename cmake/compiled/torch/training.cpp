@@ -15,6 +15,6 @@
 #include <rlalgo/tensor/detail/on_threads_impl.hpp>
 #include <rlalgo/tensor/detail/products_impl.hpp>
 #include <rlalgo/tensor/detail/threads_impl.hpp>
-#include <rlalgo/trainer/detail/holding_impl.hpp>
+#include <rlalgo/trainer/detail/placement_impl.hpp>
 #include <rlalgo/trainer/detail/led_run_impl.hpp>
-#include <rlalgo/trainer/detail/sharded_holding_impl.hpp>
+#include <rlalgo/trainer/detail/sharded_placement_impl.hpp>

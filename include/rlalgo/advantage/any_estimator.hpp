@@ -16,6 +16,7 @@ class AnyEstimator {
   template <AdvantageEstimator A>
   requires(!std::same_as<A, AnyEstimator>) explicit AnyEstimator(A estimator)
       : within_groups_(advantage::within_groups(estimator)), call_(std::move(estimator)) {}
+  static constexpr Hooks hooks{.within_groups = true};
   [[nodiscard]] bool within_groups() const noexcept { return within_groups_; }
   Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {
     return call_(rewards, groups);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
+#include <rlalgo/core/hooks.hpp>
 
 namespace rlalgo::advantage {
 
@@ -24,12 +25,26 @@ concept AdvantageEstimator = requires(const A& estimator, std::span<const double
   { estimator(rewards, groups) } -> std::same_as<Estimate>;
 };
 
+// Optional members of an estimator (core/hooks.hpp):
+struct Hooks {
+  bool within_groups = false;  // bool within_groups() const
+};
+
+template <class A>
+[[nodiscard]] constexpr Hooks hooks_of() {
+  constexpr Hooks declared = core::declared_hooks<A, Hooks>();
+  RLALGO_HOOK(
+      within_groups, requires(const A& estimator) { estimator.within_groups(); });
+  return declared;
+}
+
 // Whether the advantage of a sample depends on nothing beyond its own group, so that groups may be estimated one by one.
-// An estimator says so with within_groups().
 template <class A>
 [[nodiscard]] bool within_groups(const A& estimator) {
-  if constexpr (requires { estimator.within_groups(); }) return estimator.within_groups();
-  return false;
+  if constexpr (hooks_of<A>().within_groups)
+    return estimator.within_groups();
+  else
+    return false;
 }
 
 }  // namespace rlalgo::advantage

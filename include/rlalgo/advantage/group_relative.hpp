@@ -38,6 +38,7 @@ class GroupRelative {
   GroupRelative() = default;
   explicit GroupRelative(Config config) : config_(config) {}
   [[nodiscard]] const Config& config() const noexcept { return config_; }
+  static constexpr Hooks hooks{.within_groups = true};
   [[nodiscard]] static constexpr bool within_groups() noexcept { return scale != Scale::batch; }
 
   Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {

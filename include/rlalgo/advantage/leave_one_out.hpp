@@ -30,6 +30,7 @@ class LeaveOneOut {
   LeaveOneOut() = default;
   explicit LeaveOneOut(Config config) : config_(config) {}
   [[nodiscard]] const Config& config() const noexcept { return config_; }
+  static constexpr Hooks hooks{.within_groups = true};
   [[nodiscard]] bool within_groups() const noexcept { return !config_.normalize; }
 
   Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {

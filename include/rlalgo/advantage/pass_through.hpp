@@ -20,6 +20,7 @@ struct PassThrough {
   struct Config {};
   PassThrough() = default;
   explicit PassThrough(Config /*config*/) {}
+  static constexpr Hooks hooks{.within_groups = true};
   [[nodiscard]] static constexpr bool within_groups() noexcept { return true; }
 
   Estimate operator()(std::span<const double> rewards, const core::Groups& groups) const {

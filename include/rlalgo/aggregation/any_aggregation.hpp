@@ -20,6 +20,7 @@ class AnyAggregation {
                                                const core::Groups& groups, std::span<const double> divergence) {
           return aggregate(inner, estimator, rewards, groups, divergence);
         }) {}
+  static constexpr Hooks hooks{.needs_divergence = true, .within_groups = true};
   [[nodiscard]] bool needs_divergence() const noexcept { return needs_divergence_; }
   [[nodiscard]] bool within_groups() const noexcept { return within_groups_; }
   Result operator()(const A& estimator, const core::RewardTable& rewards, const core::Groups& groups,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <rlalgo/core/groups.hpp>
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/core/reward_table.hpp>
 
 namespace rlalgo::aggregation {
@@ -26,25 +27,46 @@ concept AggregationFor = requires(const G& aggregation, const A& estimator, cons
   { aggregation(estimator, rewards, groups) } -> std::same_as<Result>;
 };
 
-// An aggregation may take the divergence of each sample from the reference, Σ_t (o − f), into its reward: it has
-// needs_divergence() and takes a fourth argument, [samples] nats.
+// Optional members of an aggregation (core/hooks.hpp):
+struct Hooks {
+  // bool needs_divergence() const, and a fourth argument of the call, [samples] nats: the divergence of each sample from the
+  // reference, Σ_t (o − f), is taken into its reward
+  bool needs_divergence = false;
+  bool within_groups = false;  // bool within_groups() const
+};
+
+template <class G>
+[[nodiscard]] constexpr Hooks hooks_of() {
+  constexpr Hooks declared = core::declared_hooks<G, Hooks>();
+  RLALGO_HOOK(
+      needs_divergence, requires(const G& aggregation) { aggregation.needs_divergence(); });
+  RLALGO_HOOK(
+      within_groups, requires(const G& aggregation) { aggregation.within_groups(); });
+  return declared;
+}
+
+// Whether it takes the divergence of each sample.
 template <class G>
 [[nodiscard]] bool needs_divergence(const G& aggregation) {
-  if constexpr (requires { aggregation.needs_divergence(); }) return aggregation.needs_divergence();
-  return false;
+  if constexpr (hooks_of<G>().needs_divergence)
+    return aggregation.needs_divergence();
+  else
+    return false;
 }
 
 // Whether it adds nothing to an estimator of single groups (advantage::within_groups) that another group would change.
 template <class G>
 [[nodiscard]] bool within_groups(const G& aggregation) {
-  if constexpr (requires { aggregation.within_groups(); }) return aggregation.within_groups();
-  return false;
+  if constexpr (hooks_of<G>().within_groups)
+    return aggregation.within_groups();
+  else
+    return false;
 }
 
 template <class G, class A>
 [[nodiscard]] Result aggregate(const G& aggregation, const A& estimator, const core::RewardTable& rewards,
                                const core::Groups& groups, std::span<const double> divergence) {
-  if constexpr (requires { aggregation(estimator, rewards, groups, divergence); })
+  if constexpr (hooks_of<G>().needs_divergence)
     return aggregation(estimator, rewards, groups, divergence);
   else
     return aggregation(estimator, rewards, groups);

@@ -31,6 +31,7 @@ class SumMinusKl {
   SumMinusKl() = default;
   explicit SumMinusKl(Config config) : config_(config) {}
   [[nodiscard]] const Config& config() const noexcept { return config_; }
+  static constexpr Hooks hooks{.needs_divergence = true, .within_groups = true};
   [[nodiscard]] bool needs_divergence() const noexcept { return config_.beta != 0.0; }
   [[nodiscard]] static constexpr bool within_groups() noexcept { return true; }
 

@@ -24,6 +24,7 @@ class SumThenNormalize {
 
   SumThenNormalize() = default;
   explicit SumThenNormalize(Config) {}
+  static constexpr Hooks hooks{.within_groups = true};
   [[nodiscard]] static constexpr bool within_groups() noexcept { return true; }
 
   template <class Estimator>

@@ -13,7 +13,7 @@
 // Every call to the server ends within trl.request_timeout; calls that are tried again, and the wait for a server that
 // is not up yet, are told about in a line of the log. The first signal of run/interrupt.hpp ends them all. Beside training
 // (trl.async_prefetch), generator and hand-over of the weights take turns where a change would show within a completion,
-// and stop() ends a generation. A server that is started anew gets its weights again (sync/turns.hpp).
+// and stop() ends a generation. A server that is started anew gets its weights again (sync/weight_gate.hpp).
 // Of several ranks each has an engine; a server is rank 0's: it asks for all completions, and hands the weights over.
 //
 // Errors: those of remote/vllm_client.hpp, sync/server_weight_sync.hpp and colocated/colocated_server.hpp.
@@ -57,14 +57,14 @@
 #include <rlalgo/remote/vllm_client.hpp>
 #include <rlalgo/run/interrupt.hpp>
 #include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/fetched_weights.hpp>
 #include <rlalgo/sync/first_rank_sync.hpp>
-#include <rlalgo/sync/lent_weights.hpp>
+#include <rlalgo/sync/gathered_weights.hpp>
 #include <rlalgo/sync/lora_file_sync.hpp>
 #include <rlalgo/sync/server_weight_sync.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
 #include <rlalgo/sync/snapshot_weights.hpp>
-#include <rlalgo/sync/summoned_weights.hpp>
-#include <rlalgo/sync/turns.hpp>
+#include <rlalgo/sync/weight_gate.hpp>
 
 namespace rlalgo::config {
 
@@ -132,7 +132,7 @@ class CompletionSource {
                        std::shared_ptr<distributed::World> callers = nullptr) {
     const bool exclusive =
         turns_ != nullptr || function_ != nullptr || generator_.source() == inference::WeightSource::remote;
-    const std::shared_ptr<sync::Turns>& turns = hand_overs_;
+    const std::shared_ptr<sync::WeightGate>& turns = hand_overs_;
     turns->stop = stop_.get_token();
     turns->schedule = std::move(schedule);
     if (generator_.source() != inference::WeightSource::remote) {
@@ -141,9 +141,9 @@ class CompletionSource {
       turns->hold = exclusive ? nullptr : hold_;
     }
     alone_ = std::make_unique<inference::AnyGenerator>(generator_);
-    in_turns_ = std::make_unique<sync::TurnsGenerator<inference::AnyGenerator>>(*alone_, turns);
+    in_turns_ = std::make_unique<sync::GatedGenerator<inference::AnyGenerator>>(*alone_, turns);
     generator_ = inference::AnyGenerator(*in_turns_);
-    sync_ = sync::AnySync(sync::TurnsSync<sync::AnySync>(std::move(sync_), turns, exclusive));
+    sync_ = sync::AnySync(sync::GatedSync<sync::AnySync>(std::move(sync_), turns, exclusive));
   }
   // From here on the weights lie in `slices`, and are whole only while they are published: all of them for an engine that reads
   // them, a layer for one with a copy of its own, a tensor for a server. Before beside_training().
@@ -155,14 +155,14 @@ class CompletionSource {
         });
       });
     if (generator_.source() != inference::WeightSource::remote) {
-      sync_ = sync::AnySync(sync::SummonedWeights(
-          std::move(sync_), [slices] { return slices->summon(); }, moved_));
+      sync_ = sync::AnySync(sync::GatheredWeights(
+          std::move(sync_), [slices] { return slices->gather_all(); }, moved_));
       return;
     }
-    hand_overs_->lenders = std::move(world);
+    hand_overs_->sources = std::move(world);
     if (!hands_over_) return;
-    sync_ = sync::AnySync(
-        sync::LentWeights(std::move(sync_), [slices](const std::function<void()>& use) { slices->borrow(use); }));
+    sync_ = sync::AnySync(sync::FetchedWeights(
+        std::move(sync_), [slices](const std::function<void()>& use) { slices->fetch_within(use); }));
   }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }
@@ -182,7 +182,7 @@ class CompletionSource {
     inference::AnyGenerator generator;
     sync::AnySync sync;
     std::function<std::uint64_t()> progress = {};
-    std::shared_ptr<sync::Turns> turns = std::make_shared<sync::Turns>();
+    std::shared_ptr<sync::WeightGate> turns = std::make_shared<sync::WeightGate>();
     std::function<std::int64_t()> hold = {};
     std::function<void()> moved = {};
     std::string served_at = {};
@@ -224,7 +224,7 @@ class CompletionSource {
             inference::AnyGenerator(*engine),
             sync::AnySync(sync::SnapshotWeights(snapshots)),
             [engine] { return engine->passes(); },
-            std::make_shared<sync::Turns>(),
+            std::make_shared<sync::WeightGate>(),
             [engine] { return engine->hold(); },
             {},
             {},
@@ -253,7 +253,7 @@ class CompletionSource {
             sync::AnySync(
                 sync::SharedWeights([engine] { engine->weights_changed(); }, [engine] { engine->release_memory(); })),
             {},
-            std::make_shared<sync::Turns>(),
+            std::make_shared<sync::WeightGate>(),
             {},
             [engine] { engine->weights_changed(); }};
   }
@@ -275,7 +275,7 @@ class CompletionSource {
                          .max_tokens = {}}};
   }
 
-  // A server in this process, of rank 0; whoever asks generator() asks it, too. While it answers beside training, it has half of the
+  // A server in this process, of rank 0; calls of generator() ask it, too. While it answers beside training, it has half of the
   // processors.
   static Parts served(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
@@ -314,7 +314,7 @@ class CompletionSource {
   static Parts server(const RunConfig& c, const LanguageModel& model, std::ostream& log, std::stop_token stop) {
     const TrlConfig& t = c.trl;
     const auto tell = [&log](const std::string& line) { log << "warning: " << line << std::endl; };
-    const auto turns = std::make_shared<sync::Turns>();
+    const auto turns = std::make_shared<sync::WeightGate>();
     const http::ClientConfig address{.base_url = server_url(t),
                                      .call_seconds = t.request_timeout,
                                      // 500, too, as TRL's client does
@@ -388,7 +388,7 @@ class CompletionSource {
   std::shared_ptr<void> owner_;
   inference::AnyGenerator generator_;
   sync::AnySync sync_;
-  std::shared_ptr<sync::Turns> hand_overs_;
+  std::shared_ptr<sync::WeightGate> hand_overs_;
   std::function<std::uint64_t()> progress_;
   std::function<std::int64_t()> hold_;
   std::function<void()> moved_;
@@ -400,7 +400,7 @@ class CompletionSource {
   std::shared_ptr<remote::GymAgents> agents_;
   std::unique_ptr<inference::MultiTurn<inference::AnyGenerator>> turns_;
   std::unique_ptr<inference::AnyGenerator> alone_;  // of one thread, under in_turns_
-  std::unique_ptr<sync::TurnsGenerator<inference::AnyGenerator>> in_turns_;
+  std::unique_ptr<sync::GatedGenerator<inference::AnyGenerator>> in_turns_;
 };
 
 }  // namespace rlalgo::config

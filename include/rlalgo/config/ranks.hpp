@@ -6,7 +6,7 @@
 // resumed on another number of ranks as long as the product stays.
 // Of context groups (context_parallel_size) the number of groups counts, not that of ranks: their ranks share tokens, not rows.
 //
-// Errors: [rlalgo.config.37] what is not done with weights in slices is asked for (usage); [.38] the ranks have different
+// Errors: [rlalgo.config.37] what is not done with sharded weights is asked for (usage); [.38] the ranks have different
 // versions, settings or inputs; [.39] ddp_timeout below 1 (usage); [.40] context_parallel_size does not divide the ranks (usage);
 // [.41] dp_shard_size, dp_replicate_size and
 // context_parallel_size do not make the number of ranks (usage).
@@ -88,7 +88,7 @@ inline void check_sharding(const RunConfig& c, int ranks, std::vector<std::strin
   }
   const auto refuse = [&](const std::string& what, const std::string& key, const std::string& remedy) {
     core::raise_usage("config", 37,
-                      {.what = what + " (" + key + ") is not done with weights in slices",
+                      {.what = what + " (" + key + ") is not done with sharded weights",
                        .found = s.layout.value_or("") + ", " + std::to_string(ranks) + " ranks",
                        .where = c.place(key),
                        .remedy = remedy});

@@ -1,4 +1,4 @@
-// Weights in slices on the ranks, as the configuration says: teams of ranks, and models that lie on them.
+// Weights sharded over the ranks, as the configuration says: teams of ranks, and the models that they hold.
 //
 //   ranks          0 1 2 3   with dp_shard_size 2: {0, 1} and {2, 3} each hold the model; {0, 2} and {1, 3} the same slices
 //
@@ -15,9 +15,9 @@
 #include <rlalgo/distributed/world.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/trainer/companion.hpp>
-#include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/placement.hpp>
 #include <rlalgo/trainer/reference_sync.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 namespace rlalgo::config {
 
@@ -55,8 +55,8 @@ class Sharding {
   void hold(model::Decoder& policy) {
     policy_ = distributed::ShardedWeights::shard(policy, config_, rounds_, replicas_);
   }
-  [[nodiscard]] std::shared_ptr<trainer::Holding> holding() const {
-    return std::make_shared<trainer::ShardedHolding>(policy_, world_);
+  [[nodiscard]] std::shared_ptr<trainer::Placement> placement() const {
+    return std::make_shared<trainer::ShardedPlacement>(policy_, world_);
   }
   // A policy that is not trained, on its own.
   void hold_frozen(model::Decoder& decoder) {
@@ -66,9 +66,9 @@ class Sharding {
   [[nodiscard]] std::shared_ptr<model::Decoder> reference(const model::Decoder& policy) {
     if (!weights()) return policy.reference();
     if (policy.adapter() == nullptr) return frozen_copy(policy);
-    policy_->summon();  // what is copied of an adapter stays whole on every rank
+    policy_->gather_all();  // what is copied of an adapter stays whole on every rank
     std::shared_ptr<model::Decoder> out = policy.reference();
-    policy_->dismiss();
+    policy_->release_all();
     return out;
   }
   // The policy as it is now, not trained: held as the policy is.

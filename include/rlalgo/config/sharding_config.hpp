@@ -9,7 +9,7 @@
 namespace rlalgo::config {
 
 struct ShardingConfig {
-  std::int64_t stage = 0;  // of ZeRO: 1 optimizer states, 2 gradients, 3 weights lie in slices; 0: nothing
+  std::int64_t stage = 0;  // of ZeRO: 1 optimizer states, 2 gradients, 3 weights are sharded; 0: nothing
   bool reshard_after_forward = true;
   std::optional<std::int64_t> shard_size;      // ranks that share one model; all unless set
   std::optional<std::int64_t> replicate_size;  // copies of it; ranks / shard_size unless set

@@ -1,7 +1,7 @@
 // For programs: threads of OpenMP that wait spin for a fraction of a millisecond and then sleep.
 //
 // LibTorch's OpenMP reads from the environment how its threads wait, once, when it is loaded: long before main(). Where
-// nothing is said there a thread that waits spins for milliseconds, and takes the processor from whoever has work, its
+// nothing is said there a thread that waits spins for milliseconds, and takes the processor from threads that have work, its
 // own team included. One that sleeps at once pays some 50 µs of waking up in every operation, and a step has ten thousands of them.
 // wait_briefly() starts the program again in its own place, with GOMP_SPINCOUNT=5000 added to the environment (children inherit
 // it): 0.1 to 0.3 ms. What the user has set, OMP_WAIT_POLICY or GOMP_SPINCOUNT, stays, and

@@ -9,7 +9,6 @@
 // no predictor and is not trained; a text that goes on in the next chunk begins anew there.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,27 +23,10 @@ struct PackingConfig {
 };
 
 // Chunk i has row i.
-[[nodiscard]] inline std::vector<Document> pack_documents(const std::vector<Document>& texts,
-                                                          const PackingConfig& config) {
-  std::vector<Document> out;
-  bool begins = false;  // the next token is the first of a text
-  const auto add = [&](TokenId id, std::uint8_t trained) {
-    if (out.empty() || static_cast<std::int64_t>(out.back().ids.size()) == config.length)
-      out.push_back({.row = static_cast<std::int64_t>(out.size())});
-    Document& chunk = out.back();
-    const bool first = begins || chunk.ids.empty();
-    if (config.apart && first) chunk.texts.push_back(static_cast<std::int64_t>(chunk.ids.size()));
-    chunk.loss_mask.push_back(config.apart && first ? 0 : trained);
-    chunk.ids.push_back(id);
-    begins = false;
-  };
-  for (const Document& text : texts) {
-    if (text.ids.empty()) continue;
-    begins = true;
-    for (std::size_t i = 0; i < text.ids.size(); ++i) add(text.ids[i], text.loss_mask[i]);
-    if (text.ids.back() != config.separator) add(config.separator, 1);
-  }
-  return out;
-}
+[[nodiscard]] std::vector<Document> pack_documents(const std::vector<Document>& texts, const PackingConfig& config);
 
 }  // namespace rlalgo::data
+
+#ifndef RLALGO_COMPILED
+#include <rlalgo/data/detail/pack_documents_impl.hpp>
+#endif

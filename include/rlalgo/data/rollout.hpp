@@ -84,7 +84,7 @@ struct Rollout {
   bool own_prompt = false;                           // prompt_ids are not those of the dataset row
   // The further rows of its episode, in the order in which they were played: their tokens, log-probs, mask, text. What they
   // have of the episode (rewards, advantage, episode, prompt) is the first row's. Whoever counts samples counts first rows;
-  // whoever touches tokens, all of them.
+  // code that reads tokens, all of them.
   std::vector<Rollout> further = {};
 };
 

@@ -1,8 +1,8 @@
-// Tensors laid end to end and held in equal slices by the ranks of a team: the layout of sharded weights, and where a tensor's
+// Tensors laid end to end and held in equal shards by the ranks of a team: the layout of sharded weights, and where a tensor's
 // memory is.
 //
 //   tensors   w₀ | pad | w₁ | pad | …  | pad          each begins at a multiple of 64 bytes
-//   slices    rank 0   | rank 1   | …                 of `slice` elements each; a tensor may lie in several
+//   shards    rank 0   | rank 1   | …                 of `shard` elements each; a tensor may lie in several
 //
 // Source: Rajbhandari et al., "ZeRO", arXiv 1910.02054; the flat parameter of Zhao et al., "PyTorch FSDP", arXiv 2304.11277,
 // section 3.2.1.
@@ -22,7 +22,7 @@ namespace rlalgo::distributed {
 
 using tensor::Tensor;
 
-// Elements of a tensor, from `begin` to before `end` of its flat order, which begin at `at` in a rank's slice.
+// Elements of a tensor, from `begin` to before `end` of its flat order, which begin at `at` in a rank's shard.
 struct Piece {
   std::int64_t begin = 0, end = 0, at = 0;
   [[nodiscard]] std::int64_t size() const { return end - begin; }
@@ -37,15 +37,15 @@ class FlatUnit {
     std::int64_t offset = 0;  // in the unit, elements
   };
 
-  // `entries`: tensors of one dtype whose memory is whole and nobody else's. Takes over this rank's slice; if `resident`, the
-  // tensors lie in one whole from here on, and the slice is a part of it, else their memory is gone.
+  // `entries`: tensors of one dtype whose memory is whole and nobody else's. Takes over this rank's shard; if `resident`, the
+  // tensors lie in one whole from here on, and the shard is a part of it, else their memory is gone.
   FlatUnit(std::vector<Entry> entries, int rank, int ranks, bool resident);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] bool trained() const { return trained_; }
   [[nodiscard]] bool resident() const { return resident_; }
   [[nodiscard]] c10::ScalarType dtype() const { return dtype_; }
-  [[nodiscard]] std::int64_t slice() const { return slice_; }        // elements of a rank
+  [[nodiscard]] std::int64_t shard() const { return shard_; }        // elements of a rank
   [[nodiscard]] std::int64_t elements() const { return elements_; }  // of all, padding included
 
   // [slice]
@@ -53,7 +53,7 @@ class FlatUnit {
   // [elements], or undefined: the memory of the tensors.
   [[nodiscard]] const Tensor& whole() const { return whole_; }
 
-  // What of an entry lies in a rank's slice.
+  // What of an entry lies in a rank's shard.
   [[nodiscard]] std::optional<Piece> piece(const Entry& entry, int rank) const;
   [[nodiscard]] std::optional<Piece> piece(const Entry& entry) const { return piece(entry, rank_); }
 
@@ -61,7 +61,7 @@ class FlatUnit {
   void place(Tensor whole);
   // They lie nowhere; returns where they lay.
   Tensor clear();
-  // Copies what a tensor holds into this rank's slice.
+  // Copies what a tensor holds into this rank's shard.
   void keep();
 
   // Their gradients in the unit's layout, 0 where there is none, into `flat` [elements]; drops them.
@@ -72,7 +72,7 @@ class FlatUnit {
   int rank_;
   bool trained_, resident_;
   c10::ScalarType dtype_;
-  std::int64_t slice_ = 0, elements_ = 0;
+  std::int64_t shard_ = 0, elements_ = 0;
   Tensor own_, whole_;
 };
 

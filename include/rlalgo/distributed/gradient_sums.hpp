@@ -1,16 +1,16 @@
-// Gradients of parameters that every rank of a team has whole, summed over the ranks while the last backward pass of a step goes
-// on: layers that are differentiated are on their way while those before them are.
+// Data-parallel gradients: every rank has all parameters, and gradients are summed over the ranks while the last backward pass of
+// a step is computed. The gradients of a layer are sent while the layers before it are differentiated.
 //
 //   begin_last()       the next pass with a graph, and its backward pass, is this rank's last one of the step
-//   finish()           sums what is not on its way, waits for all, and returns the gradients
+//   finish()           sends what is left, waits for all sums, and returns the gradients
 //
-// Parameters lie in buckets, from the last layer to the first, what is outside of the layers in the end, by finish(): the same on
-// all ranks, and begun in this order on all of them. Ranks meet in finish() alone, so one that has no pass, or has had its last one long ago, makes
-// nobody wait before. A sum has the bits that it would have after the backward pass: the order in which an element's addends are
-// added is that of the ranks (team.hpp).
+// Parameters are divided into buckets, from the last layer to the first; the last bucket holds those outside of the layers, and
+// finish() sends it. Buckets are the same on all ranks, and all ranks send them in this order. Ranks wait for each other in finish()
+// only, so a rank without a pass, or one that had its last pass long ago, delays no other before that. A sum has the same bits as
+// after the backward pass: the addends of an element are added in the order of the ranks (team.hpp).
 //
-// A gate of the decoder whose parameters they are (model/layer_gate.hpp); their tensors are of the team's device. Between begin_last() and
-// finish() nobody else may touch gradients once the backward pass is over.
+// It is a gate of the decoder (model/layer_gate.hpp), whose tensors lie on the team's device. Between the end of the backward pass
+// that begin_last() announced and finish() nothing else may read or write gradients.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class GradientSums final : public model::LayerGate {
   std::vector<Bucket> buckets_;
   std::size_t begun_ = 0;
   std::uint64_t order_ = 0;            // of the team, when they were
-  bool last_ = false, final_ = false;  // begin_last() was called; a backward pass goes on that none follows
+  bool last_ = false, final_ = false;  // begin_last() was called; the last backward pass of the step is under way
   std::int64_t open_ = 0;              // since then, forward passes with a graph whose backward pass has not begun
   double waited_ = 0.0;
 };

@@ -1,10 +1,10 @@
-// Ranks that hold a model in slices must all take part in every pass of any of them: gathers and scatters of weights are
+// Ranks that hold shards of a model must all take part in every pass of any of them: gathers and scatters of weights are
 // done together. How many passes a rank has to do is its own affair: its rows, its completions, its share of an evaluation.
 //
-//   enter(pass)   before a pass: all say what they are about to do; one pass is chosen, and whoever is about to do another
-//                 one, or none, helps with it (Member::help: its gathers and scatters, nothing computed) and asks again
+//   enter(pass)   before a pass: all say what they are about to do; one pass is chosen, and a rank that is about to do
+//                 another one, or none, helps with it (Member::help: its gathers and scatters, nothing computed) and asks again
 //   settle()      before this rank meets the others elsewhere: helps until nobody has a pass to do
-//   borrow(use)   no pass: while `use` runs on this rank alone, the others serve it (Member::lend)
+//   begin_fetch() no pass: this rank alone fetches weights, and the others serve it (Member::serve_fetch)
 //
 // What is chosen is the pass of the first rank that has one, so all know it alike. One exchange of 40 bytes a rank each.
 // A member's state follows the rounds, and so is the same on all ranks; ranks that gave up what was under way
@@ -34,8 +34,8 @@ class PassRounds {
     virtual void chosen(const model::LayerGate::Pass& pass) = 0;
     // Takes part in a pass of others.
     virtual void help(const model::LayerGate::Pass& pass) = 0;
-    // Serves the rank that has borrowed (its place in the team) until it ends that.
-    virtual void lend(int /*borrower*/) {}
+    // Serves the rank that fetches (its place in the team) until it ends.
+    virtual void serve_fetch(int /*fetcher*/) {}
     // No rank has a pass to do.
     virtual void settled() = 0;
     virtual void reset() noexcept = 0;
@@ -54,15 +54,15 @@ class PassRounds {
 
   // Returns when this pass of `member` is the one that all do.
   void enter(std::int64_t member, const model::LayerGate::Pass& pass) { become({member, pass, false}); }
-  // Returns when all others lend to this rank. What ends it is the member's affair.
-  void borrow(std::int64_t member) { become({member, {}, true}); }
+  // Returns when all others serve this rank. What ends it is the member's affair.
+  void begin_fetch(std::int64_t member) { become({member, {}, true}); }
   void settle();
 
  private:
   struct Said {
     std::int64_t member = -1;  // −1: nothing to do
     model::LayerGate::Pass pass = {};
-    bool loan = false;
+    bool fetch = false;
     friend bool operator==(const Said&, const Said&) = default;
   };
   struct Chosen {

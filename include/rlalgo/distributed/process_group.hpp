@@ -71,7 +71,7 @@ class Store {
   // Of a key that is there.
   [[nodiscard]] std::string get(const std::string& key) const;
   void erase(const std::string& key) const;
-  // Sets a key that nobody has set; what it holds then, whoever was first.
+  // Sets a key unless it is set; returns the value that it has then.
   std::string claim(const std::string& key, const std::string& bytes) const;
 
  private:

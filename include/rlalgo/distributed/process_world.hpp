@@ -1,17 +1,18 @@
-// A World of processes: they meet at a store (c10d's TCPStore), tell each other host values through it, and sum tensors
-// with Gloo.
+// A World of processes: they find each other by a store (c10d's TCPStore), exchange host values through it, and sum tensors with
+// Gloo.
 //
 //   if (const auto place = place_from_environment())            RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 //     world = join_world(*place, 60);
 //
-// The store is rank 0's, unless TORCHELASTIC_USE_AGENT_STORE is True: then whoever started the ranks has it (torchrun, and
+// The store is rank 0's, unless TORCHELASTIC_USE_AGENT_STORE is True: then the process that started the ranks has it (torchrun, and
 // `rlalgo train --nproc-per-node`).
 //
 // Waiting: a rank shows every now and then that it lives. One that computes, writes or generates is waited for; one that is
 // silent for `seconds` fails all that wait for it. So does one that says that it failed (World::fail), at once, and one whose
 // end its starter reports (report_failure). Each operation carries its number and its name: ranks that are not at the same
 // one fail, too. A World that has failed is good for nothing more.
-// Threads beside the first have operations of their own (World::beside), and its signs of life.
+// Other threads than the first have a duplicate with operations of their own (World::duplicate); the first shows signs of life for
+// all.
 // Sums of tensors go in flat buckets of at most 25 MB, in float32, float64 where a tensor has that.
 // What all ranks have read is taken out of the store at the next operation.
 //

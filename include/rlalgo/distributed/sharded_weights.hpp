@@ -1,21 +1,21 @@
-// A decoder whose weights, gradients and optimizer states lie in slices on the ranks of a team (ZeRO, FSDP).
+// A decoder whose weights, gradients and optimizer states are sharded over the ranks of a team (ZeRO, FSDP).
 //
 //   stage                         weights          gradients                         optimizer
-//   optimizer_states  (ZeRO 1)    whole            summed into slices once a step    slices
-//   gradients         (ZeRO 2)    whole            … behind every backward pass      slices
-//   weights  (ZeRO 3, FSDP)       slices; a layer  … behind every layer              slices
+//   optimizer_states  (ZeRO 1)    whole            summed into shards once a step    shards
+//   gradients         (ZeRO 2)    whole            … behind every backward pass      shards
+//   weights  (ZeRO 3, FSDP)       shards; a layer  … behind every layer              shards
 //                                 is whole while it computes
 //
 // One FlatUnit per layer, dtype and "trained or not", and those of what lies outside of the layers. With `weights` it is the
 // gate of the decoder (model/layer_gate.hpp): layer i + 1 is gathered while i computes, forward and backward, and its memory is
 // used again when it is done; gradients of layer i are on their way while i − 1 is differentiated. What lies outside of the
 // layers is whole from a pass's begin to the end of the backward pass. The optimizer updates parameters(), the parts of trained
-// tensors in this rank's slices; a tensor may be in several, or in none of this one.
+// tensors in this rank's shards; a tensor may be in several, or in none of this one.
 //
 // Sums are added in the order of the ranks, in float32 (float64 for float64): the same number of ranks repeats itself to the bit.
-// All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it borrows: weights come
-// to it one at a time, and nowhere are all of them whole.
-// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a loan, or cannot be held in slices.
+// All ranks of the team take part in every pass (pass_rounds.hpp). What one rank alone writes or sends it fetches, one
+// weight at a time, so that no rank ever holds all of them whole.
+// Errors: [rlalgo.distributed.12] a weight that is not there is read outside of a fetch, or cannot be sharded.
 #pragma once
 
 #include <cstddef>
@@ -92,20 +92,20 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   double reduce_gradients();
   // After the optimizer's update.
   void updated();
-  // All weights are whole until the next pass of this decoder, or its next update. Whether they were not.
-  bool summon();
-  // The end of that.
-  void dismiss();
-  // Every group of weights in its turn is whole while `see` is called with its units.
+  // Makes all weights whole until the next pass of this decoder, or its next update. Returns whether they were not.
+  bool gather_all();
+  // Frees the memory of other ranks' shards again.
+  void release_all();
+  // One group of weights after the other is whole while `see` is called with its units.
   void each_whole(const std::function<void(const FlatUnit&)>& see);
-  // ρ ← (1 − a)·ρ + a·π, slice by slice, π being these weights and ρ `reference`, a frozen_copy() of them.
+  // ρ ← (1 − a)·ρ + a·π, shard by shard, π being these weights and ρ `reference`, a frozen_copy() of them.
   void blend_into(ShardedWeights& reference, double a);
 
   // Takes the values of all tensors from `stored`, by their names. All together.
   void load(const std::function<Tensor(const std::string&)>& stored);
 
   // This rank alone: while `use` runs, whole() fetches what lies on other ranks of the team, who serve it in their next round.
-  void borrow(const std::function<void()>& use);
+  void fetch_within(const std::function<void()>& use);
   [[nodiscard]] RLALGO_INLINE Tensor whole(const Tensor& weight) override;
 
   // A copy that is not trained, held in the same way.
@@ -119,7 +119,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
 
   RLALGO_INLINE void chosen(const Pass& pass) override;
   RLALGO_INLINE void help(const Pass& pass) override;
-  RLALGO_INLINE void lend(int borrower) override;
+  RLALGO_INLINE void serve_fetch(int fetcher) override;
   RLALGO_INLINE void settled() override;
   RLALGO_INLINE void reset() noexcept override;
 
@@ -155,10 +155,10 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   void scatter(Group& group);
   void add_scattered(Group& group);
   void list_places();
-  // The number that the borrower says to all.
-  std::int64_t heard(int borrower, std::int64_t said);
-  // Its pieces of the weight number `i` go to the borrower, into `target` there.
-  void hand_over(int borrower, std::int64_t i, const Tensor& target);
+  // The number that the fetcher says to all.
+  std::int64_t heard(int fetcher, std::int64_t said);
+  // Its pieces of the weight number `i` go to the fetcher, into `target` there.
+  void hand_over(int fetcher, std::int64_t i, const Tensor& target);
 
   ShardConfig config_;
   std::shared_ptr<PassRounds> rounds_;
@@ -171,7 +171,7 @@ class ShardedWeights final : public model::LayerGate, public model::WeightLender
   std::vector<Group*> scattering_;  // in their order
   Pass pass_;
   std::int64_t open_ = 0;  // forward passes with a graph whose backward pass has not ended
-  bool summoned_ = false, borrowing_ = false;
+  bool gathered_ = false, fetching_ = false;
   std::vector<Place> places_;                    // of all tensors, in the same order on all ranks
   std::map<const void*, std::int64_t> numbers_;  // of a tensor's memory, in places_
   double waited_ = 0.0;

@@ -1,7 +1,7 @@
-// Some of the ranks of a run, who hand each other tensors while they compute: the holders of one model's shards, of one
-// sequence's pieces. Made by World::convene, which all ranks call together.
+// A group of ranks that exchange tensors while they compute: those that hold the shards of one model, or the pieces of one
+// sequence. World::convene makes it; all ranks of the run call that together.
 //
-//   Pending there = team.all_gather(whole, part);     goes on by itself
+//   Pending there = team.all_gather(whole, part);     runs asynchronously
 //   … compute …
 //   there.wait();                                     `whole` can be read
 //

@@ -1,4 +1,4 @@
-// The ranks of a run: what they tell each other, and how work is divided among them. One rank is the default, and costs
+// The ranks of a run: collective operations on host values, and how work is divided among the ranks. One rank is the default, and costs
 // nothing; distributed::join_world gives a World of several processes (process_world.hpp).
 //
 // All ranks call the same operations in the same order; each ends on all ranks, or fails on all. Results have the same
@@ -61,7 +61,7 @@ class World {
 
   // The same ranks for another thread of each, which meets those of the others in an order of its own: host values only. The
   // threads of a World share its failures. null: this one will do, there is one rank.
-  [[nodiscard]] virtual std::shared_ptr<World> beside(const std::string& /*name*/) { return nullptr; }
+  [[nodiscard]] virtual std::shared_ptr<World> duplicate(const std::string& /*name*/) { return nullptr; }
   // Some of the ranks as a team (team.hpp), this one among them, for tensors of `device`: of a GPU each rank has its own. All
   // ranks of the World call it together, those of one team with the same list; the World outlives it. On the thread of this World
   // only, and not beside it.

@@ -16,6 +16,7 @@ namespace rlalgo::inference {
 class AnyGenerator {
  public:
   static constexpr WeightSource weights = WeightSource::erased;
+  static constexpr GeneratorHooks hooks{.quantizes = true};
 
   template <Generator G>
   requires(!std::same_as<G, AnyGenerator>)  // that one is copied

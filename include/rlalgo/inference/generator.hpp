@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/data/rollout.hpp>
 
 namespace rlalgo::inference {
@@ -55,6 +56,19 @@ enum class WeightSource {
   erased     // known at run time only: by source()
 };
 
+// Optional members of what draws tokens (core/hooks.hpp):
+struct GeneratorHooks {
+  bool quantizes = false;  // bool quantizes() const: its weights are quantized (quantization.hpp)
+};
+
+template <class G>
+[[nodiscard]] constexpr GeneratorHooks hooks_of() {
+  constexpr GeneratorHooks declared = core::declared_hooks<G, GeneratorHooks>();
+  RLALGO_HOOK(
+      quantizes, requires(const G& generator) { generator.quantizes(); });
+  return declared;
+}
+
 // Whoever draws tokens says from which weights.
 template <class G>
 concept DrawsFromWeights = requires {
@@ -79,7 +93,7 @@ template <DrawsFromWeights G>
 // Whether its weights are quantized (quantization.hpp): then log-probs that it reports are not the trainer's but for rounding.
 template <DrawsFromWeights G>
 [[nodiscard]] bool quantizes(const G& generator) {
-  if constexpr (requires { generator.quantizes(); })
+  if constexpr (hooks_of<G>().quantizes)
     return generator.quantizes();
   else
     return false;

@@ -1,9 +1,9 @@
 // Keys and values of the running sequences, in pages of 32 positions that sequences with a common prefix share.
 //
 // A page holds, for every layer and kv head, keys and values of 32 positions. In float32: keys [d, 32] (positions contiguous:
-// one page of scores is d broadcasts) and values [32, d], d padded to a multiple of 8. In bfloat16, whose products take two
-// at a time: keys [d / 2, 32, 2] and values [16, d, 2], the last index the lower bit of what is summed over, d padded to a
-// multiple of 32. A sequence is a table of pages. fork() shares every full
+// one page of scores is d broadcasts) and values [32, d], d padded to a multiple of 8. In bfloat16, whose products add two
+// terms at a time: keys [d / 2, 32, 2] hold pairs of dimensions and values [16, d, 2] pairs of positions next to each other; d is
+// padded to a multiple of 32. A sequence is a table of pages. fork() shares every full
 // page and copies the last, partly filled one, so that a prompt is stored once however many completions it has, and
 // stays in the CPU's cache while they are decoded one after the other. A page is freed with its last user, or kept by
 // the Keeper (the prefix cache) until somebody needs it, and is used again: a steady load allocates nothing.

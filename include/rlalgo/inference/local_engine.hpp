@@ -33,6 +33,7 @@ class LocalEngine {
  public:
   using Config = EngineConfig;
   static constexpr WeightSource weights = WeightSource::shared;
+  static constexpr GeneratorHooks hooks{.quantizes = true};
 
   LocalEngine(const model::DecoderConfig& decoder, const model::DecoderWeights& weights, EngineConfig engine = {})
       : engine_(decoder, engine.for_weights(weights)), weights_(weights) {}

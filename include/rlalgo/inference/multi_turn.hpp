@@ -57,6 +57,7 @@ class MultiTurn {
  public:
   using Config = MultiTurnConfig;
   static constexpr WeightSource weights = G::weights;
+  static constexpr GeneratorHooks hooks{.quantizes = true};
 
   // `generator` must outlive this one.
   MultiTurn(G& generator, std::shared_ptr<environment::Environments> environments, Dialogue dialogue,

@@ -9,7 +9,7 @@
 // (the groups are those of llama.cpp's Q8_0, whose scales are float16; here they are float32). The embedding, norms, biases and adapters stay as
 // they are. A weight takes 1.125 bytes beside the model's own. The policy that draws is another one than the one that is trained, by more than
 // rounding to bfloat16 makes it: log-probs that the engine reports are those of its own, and a trainer corrects for the difference
-// (loss/generator_correction.hpp). Sums of a row do not depend on what stands beside it, and are the same on every CPU.
+// (loss/sampling_correction.hpp). Sums of a row do not depend on the other rows of a batch, and are the same on every CPU.
 //
 // Errors: [rlalgo.inference.18] no quantization has that name.
 #pragma once

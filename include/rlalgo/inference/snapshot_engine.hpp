@@ -28,6 +28,7 @@ class SnapshotEngine {
  public:
   using Config = EngineConfig;
   static constexpr WeightSource weights = WeightSource::snapshot;
+  static constexpr GeneratorHooks hooks{.quantizes = true};
 
   // `stop`: ends generate() within a token when it is asked to, with core::Interrupted.
   explicit SnapshotEngine(std::shared_ptr<WeightSnapshots> snapshots, EngineConfig engine = {},

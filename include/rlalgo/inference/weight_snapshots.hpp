@@ -8,7 +8,7 @@
 // most `seconds`. Tensors that are trained (requires_grad) are copied; frozen ones are shared, so a run of an adapter
 // copies the adapter only.
 //
-// Weights that are whole only at times (in slices on several ranks, distributed/sharded_weights.hpp) are fetched in parts
+// Weights that are whole only at times (sharded over several ranks, distributed/sharded_weights.hpp) are fetched in parts
 // (fetch_by), and frozen ones are then copied once, for both buffers.
 //
 // publish() on one thread; acquire() and the end of handles on any. Handles may outlive the snapshots.

@@ -18,6 +18,7 @@ class AnyLoss {
   struct Config {};
   static constexpr Needs needs = needs_;
   static constexpr RowKind rows = rows_;
+  static constexpr Hooks hooks{.active_needs = true, .corrects_sampling = true, .token_share = true};
 
   template <Loss L>
   requires(!std::same_as<L, AnyLoss> && (L::needs | needs_) == needs_ && L::rows == rows_) explicit AnyLoss(L loss)

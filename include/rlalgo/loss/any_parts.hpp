@@ -32,13 +32,14 @@ class AnySurrogate {
             .takes_sampling_ratio = ours};
   }
 
-  explicit AnySurrogate(Config config)
-      : takes_sampling_ratio(config.takes_sampling_ratio), call_(std::move(config.call)) {}
-  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const { return call_(terms, metrics); }
+  static constexpr Hooks hooks{.takes_sampling_ratio = true};
 
-  bool takes_sampling_ratio;
+  explicit AnySurrogate(Config config) : takes_(config.takes_sampling_ratio), call_(std::move(config.call)) {}
+  Tensor operator()(const PolicyTerms& terms, Metrics& metrics) const { return call_(terms, metrics); }
+  [[nodiscard]] bool takes_sampling_ratio() const { return takes_; }
 
  private:
+  bool takes_;
   std::function<Tensor(const PolicyTerms&, Metrics&)> call_;
 };
 
@@ -56,6 +57,8 @@ class AnyReduction {
                 -> Tensor { return part(per_token, scored, counts); },
             .token_share = share};
   }
+
+  static constexpr Hooks hooks{.token_share = true};
 
   explicit AnyReduction(Config config) : share_(config.token_share), call_(std::move(config.call)) {}
   [[nodiscard]] TokenShare token_share() const { return share_; }
@@ -79,7 +82,7 @@ class AnyWeights {
   static constexpr Needs needs{.old_log_prob = true, .sampling_log_prob = true};  // of any weight there is
 
   template <TokenWeight W>
-  requires(!requires { W::is_sampling_ratio; }) [[nodiscard]] static Call of(W weight) {
+  requires(!hooks_of<W>().is_sampling_ratio) [[nodiscard]] static Call of(W weight) {
     return [part = std::move(weight)](const PolicyTerms& terms, Metrics& metrics) -> Tensor {
       return part(terms, metrics);
     };

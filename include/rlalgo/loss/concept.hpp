@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <rlalgo/loss/hooks.hpp>
 #include <rlalgo/loss/metrics.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -118,19 +119,17 @@ concept Loss = requires(const L& loss, const Scored& scored, const Counts& count
 // What this loss object reads: its type's needs, or less where the type covers a family (AnyLoss).
 template <Loss L>
 [[nodiscard]] Needs active_needs(const L& loss) {
-  if constexpr (requires {
-                  { loss.active_needs() } -> std::same_as<Needs>;
-                })
+  if constexpr (hooks_of<L>().active_needs)
     return loss.active_needs();
   else
     return L::needs;
 }
 
 // Whether the loss weighs rows by how the trainer's log-probs differ from those of the generator (SamplingCorrection).
-// Then old log-probs are of the policy as it is when the rows are trained on, whoever drew them.
+// Then old log-probs are of the policy as it is when the rows are trained on, whichever weights drew them.
 template <Loss L>
 [[nodiscard]] bool corrects_sampling(const L& loss) {
-  if constexpr (requires { loss.corrects_sampling(); })
+  if constexpr (hooks_of<L>().corrects_sampling)
     return loss.corrects_sampling();
   else
     return false;

@@ -72,9 +72,9 @@ class DirectPreference {
         divergence_(std::move(config.divergence)) {
     // What a type chosen at run time does not say at compile time.
     bool reverse_kl = std::same_as<D, ReverseKl>, scores = true, pairs = true;
-    if constexpr (requires { divergence_.is_reverse_kl(); }) reverse_kl = divergence_.is_reverse_kl();
-    if constexpr (requires { objective_.all_use_scores(); }) scores = objective_.all_use_scores();
-    if constexpr (requires { objective_.all_per_pair(); }) pairs = objective_.all_per_pair();
+    if constexpr (hooks_of<D>().is_reverse_kl) reverse_kl = divergence_.is_reverse_kl();
+    if constexpr (hooks_of<O>().all_use_scores) scores = objective_.all_use_scores();
+    if constexpr (hooks_of<O>().all_per_pair) pairs = objective_.all_per_pair();
     if (!reverse_kl && !scores)
       core::raise("loss", 13,
                   {.what = "an objective reads plain log-ratios, so a divergence other than reverse KL would have no "

@@ -79,6 +79,7 @@ class AnyDivergence {
     if constexpr (!std::same_as<D, ReverseKl>) score_ = std::move(divergence);
   }
   Tensor operator()(const Tensor& r) const { return score_ ? score_(r) : r; }
+  static constexpr Hooks hooks{.is_reverse_kl = true};
   [[nodiscard]] bool is_reverse_kl() const noexcept { return !score_; }
   [[nodiscard]] Config config() const { return {score_}; }
 

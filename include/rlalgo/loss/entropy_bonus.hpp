@@ -82,6 +82,7 @@ class EntropyBonus {
 
   static constexpr Needs needs = L::needs | Needs{.entropy = true};
   static constexpr RowKind rows = L::rows;
+  static constexpr Hooks hooks{.corrects_sampling = true};
 
   explicit EntropyBonus(Config config) : objective_(config.objective), config_(std::move(config)) {}
   [[nodiscard]] bool corrects_sampling() const { return loss::corrects_sampling(objective_); }

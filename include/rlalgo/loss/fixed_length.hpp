@@ -18,6 +18,7 @@ struct FixedLength {
     std::int64_t max_completion_length = 512;  // L, tokens
   };
 
+  static constexpr Hooks hooks{.token_share = true};
   static constexpr TokenShare token_share() { return TokenShare::rows; }
 
   FixedLength() = default;

@@ -17,6 +17,7 @@ namespace rlalgo::loss {
 struct GlobalTokenCount {
   struct Config {};
 
+  static constexpr Hooks hooks{.token_share = true};
   static constexpr TokenShare token_share() { return TokenShare::all; }
 
   GlobalTokenCount() = default;

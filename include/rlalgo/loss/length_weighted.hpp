@@ -16,6 +16,7 @@ namespace rlalgo::loss {
 struct LengthWeighted {
   struct Config {};
 
+  static constexpr Hooks hooks{.token_share = true};
   static constexpr TokenShare token_share() { return TokenShare::rows; }
 
   LengthWeighted() = default;

@@ -81,6 +81,7 @@ class AnyObjective {
   };
   static constexpr bool uses_scores = true;  // it may; whether it does, all_use_scores() says
   static constexpr bool per_pair = true;     // likewise all_per_pair()
+  static constexpr Hooks hooks{.all_use_scores = true, .all_per_pair = true};
 
   AnyObjective() = default;
   explicit AnyObjective(Config config) : terms_(std::move(config.terms)) {}

@@ -44,7 +44,7 @@ class PolicyGradient {
       "needs a Config and `Tensor operator()(const Tensor& per_token, const Scored&, const Counts&) const` "
       "(SequenceMean, TokenMean, FixedLength, GlobalTokenCount and LengthWeighted are)");
   static_assert(
-      !IgnoresRatio<S> || L::unit == Unit::token,
+      !hooks_of<S>().ignores_ratio || L::unit == Unit::token,
       "loss::PolicyGradient: this surrogate does not read the importance ratio, so a ratio per row would have "
       "no effect; take TokenRatio");
   static_assert((TokenWeight<W> && ...),
@@ -65,9 +65,8 @@ class PolicyGradient {
   static constexpr Needs needs =
       (Needs{.old_log_prob = true, .reference_log_prob = K::needs_reference} | ... | W::needs);
   static constexpr RowKind rows = RowKind::samples;
-  [[nodiscard]] static constexpr bool corrects_sampling() {
-    return (false || ... || requires { W::is_sampling_ratio; });
-  }
+  static constexpr Hooks hooks{.corrects_sampling = true, .token_share = true};
+  [[nodiscard]] static constexpr bool corrects_sampling() { return (false || ... || hooks_of<W>().is_sampling_ratio); }
 
   [[nodiscard]] TokenShare token_share() const { return loss::token_share(reduction_); }
 
@@ -101,7 +100,7 @@ class PolicyGradient {
     Tensor product;
     const auto apply = [&]<class V>(const V& part) {
       const Tensor w = part(terms, metrics);
-      if constexpr (requires { V::is_sampling_ratio; }) {
+      if constexpr (hooks_of<V>().is_sampling_ratio) {
         if (takes_sampling_ratio(surrogate_)) {
           terms.sampling_ratio = w;
           terms.sampling_unit = part.unit();
@@ -117,7 +116,7 @@ class PolicyGradient {
 
   template <class V>
   static bool per_row(const V& part) {
-    if constexpr (requires { part.unit(); }) return part.unit() == Unit::row;
+    if constexpr (hooks_of<V>().unit) return part.unit() == Unit::row;
     return false;
   }
 

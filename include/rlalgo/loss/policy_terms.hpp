@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include <rlalgo/loss/concept.hpp>
+#include <rlalgo/loss/hooks.hpp>
 #include <rlalgo/loss/metrics.hpp>
 #include <rlalgo/tensor/masked.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -57,21 +58,17 @@ concept Surrogate = requires(const T& surrogate, const PolicyTerms& terms, Metri
   { surrogate(terms, metrics) } -> std::same_as<Tensor>;
 };
 
-// A surrogate that weighs tokens by something else than the importance ratio says so.
-template <class T>
-concept IgnoresRatio = requires {
-  requires T::ignores_ratio;
-};
-
-// A surrogate that takes the ratio between generator and trainer into a weight of its own says so.
+// Whether a surrogate takes the ratio between generator and trainer into a weight of its own.
 template <class T>
 [[nodiscard]] constexpr bool takes_sampling_ratio(const T& surrogate) {
-  if constexpr (requires { surrogate.takes_sampling_ratio; }) return surrogate.takes_sampling_ratio;
-  return false;
+  if constexpr (hooks_of<T>().takes_sampling_ratio)
+    return surrogate.takes_sampling_ratio();
+  else
+    return false;
 }
 
-// What the surrogate's loss of each token is multiplied with, without gradient: [N], or [R] where its unit() is the
-// row.
+// What the surrogate's loss of each token is multiplied with, without gradient: [N], or [R] where its unit()
+// (Hooks::unit) is the row.
 template <class T>
 concept TokenWeight = requires(const T& weight, const PolicyTerms& terms, Metrics& metrics) {
   typename T::Config;

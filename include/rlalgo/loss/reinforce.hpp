@@ -13,7 +13,7 @@ namespace rlalgo::loss {
 
 struct Reinforce {
   struct Config {};
-  static constexpr bool ignores_ratio = true;
+  static constexpr Hooks hooks{.ignores_ratio = true};
 
   Reinforce() = default;
   explicit Reinforce(Config) {}

@@ -31,7 +31,7 @@ struct SamplingCorrection {
     std::optional<double> maximum = 3.0;
   };
   static constexpr Needs needs{.old_log_prob = true, .sampling_log_prob = true};
-  static constexpr bool is_sampling_ratio = true;
+  static constexpr Hooks hooks{.is_sampling_ratio = true, .unit = true};
 
   SamplingCorrection() = default;
   explicit SamplingCorrection(Config config) : config_(config) {}

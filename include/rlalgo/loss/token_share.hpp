@@ -6,8 +6,10 @@
 //   rows   value = x / max(rows, 1): likewise
 //   mixed  none of these, or nobody said: such a loss needs the numbers before its first micro-batch
 //
-// A loss, or its reduction, says so with token_share(). What it says concerns its value; its metrics must not read it.
+// A loss, or its reduction, says so with token_share() (hooks.hpp). What it says concerns its value; its metrics must not read it.
 #pragma once
+
+#include <rlalgo/loss/hooks.hpp>
 
 namespace rlalgo::loss {
 
@@ -15,7 +17,7 @@ enum class TokenShare { none, all, rows, mixed };
 
 template <class L>
 [[nodiscard]] constexpr TokenShare token_share(const L& loss) {
-  if constexpr (requires { loss.token_share(); })
+  if constexpr (hooks_of<L>().token_share)
     return loss.token_share();
   else
     return TokenShare::mixed;

@@ -26,8 +26,8 @@ struct Vespo {
     double k_negative = 3.0;
     double lambda_negative = 2.0;
   };
-  static constexpr bool ignores_ratio = true;
-  static constexpr bool takes_sampling_ratio = true;
+  static constexpr Hooks hooks{.ignores_ratio = true, .takes_sampling_ratio = true};
+  [[nodiscard]] static constexpr bool takes_sampling_ratio() { return true; }
 
   Vespo() = default;
   explicit Vespo(Config config) : config_(config) {}

@@ -28,6 +28,7 @@ class WithCrossEntropy {
   };
   static constexpr Needs needs = L::needs | Needs{.answer_likelihood = true};
   static constexpr RowKind rows = L::rows;
+  static constexpr Hooks hooks{.active_needs = true, .corrects_sampling = true};
 
   WithCrossEntropy(Config config, L policy) : config_(std::move(config)), policy_(std::move(policy)) {}
 

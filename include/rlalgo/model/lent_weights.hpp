@@ -1,4 +1,4 @@
-// Tensors to be written or sent that need not be in memory before their turn comes: weights that lie in slices on several ranks
+// Tensors to be written or sent that need not be in memory before their turn comes: weights that are sharded over several ranks
 // (distributed/sharded_weights.hpp), or that are computed.
 //
 //   policy ── its gate is a WeightLender? ── yes: whole(weight) fetches the values of one weight
@@ -29,8 +29,8 @@ class WeightLender {
 };
 
 [[nodiscard]] inline Tensor whole(const std::shared_ptr<LayerGate>& gate, const Tensor& weight) {
-  const auto lender = std::dynamic_pointer_cast<WeightLender>(gate);
-  return lender != nullptr ? lender->whole(weight) : weight;
+  const auto source = std::dynamic_pointer_cast<WeightLender>(gate);
+  return source != nullptr ? source->whole(weight) : weight;
 }
 [[nodiscard]] inline Tensor whole(const Policy& policy, const Tensor& weight) { return whole(policy.gate(), weight); }
 

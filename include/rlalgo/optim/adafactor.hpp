@@ -10,7 +10,7 @@
 // `adafactor` with relative_step and scale_parameter off: the learning rate is the schedule's. d: decay_rate, τ: clip_threshold.
 // λ applies where model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp); moments have its dtype:
 // [rows] and [columns] of a matrix, the shape of anything else. A parameter without gradient in a step is left alone and its t does
-// not advance. A matrix has to be whole: it does not serve for slices.
+// not advance. A matrix has to be whole: it does not serve for shards.
 //
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; (usage) [.8] a momentum that is moved, where there is none.
 #pragma once
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -40,7 +41,7 @@ struct AdafactorConfig {
 class Adafactor {
  public:
   using Config = AdafactorConfig;
-  static constexpr bool needs_whole_parameters = true;
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Adafactor(std::vector<model::Parameter> parameters, AdafactorConfig config = {});

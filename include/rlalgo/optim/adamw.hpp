@@ -21,6 +21,7 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -36,6 +37,7 @@ struct AdamWConfig {
 class AdamW {
  public:
   using Config = AdamWConfig;
+  static constexpr Hooks hooks{.set_momentum = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW(std::vector<model::Parameter> parameters, AdamWConfig config = {});

@@ -12,8 +12,8 @@
 // A parameter of fewer than `min_elements`, one whose name ends in one of `whole`, and one that is neither float32 nor
 // has a float32 master, keeps its moments as AdamW has them. transformers leaves embeddings alone so: rows of rare
 // tokens share a block with frequent ones, and the paper wants 32 bits for them (section 2.3).
-// State: 2 bytes an element and 8 a block, 2.03 in all, where AdamW has 8. It is of whole tensors: what lies in slices on
-// ranks would have other blocks on another number of them (trainer/sharded_holding.hpp refuses it).
+// State: 2 bytes an element and 8 a block, 2.03 in all, where AdamW has 8. It is of whole tensors: what lies in shards on
+// ranks would have other blocks on another number of them (trainer/sharded_placement.hpp refuses it).
 // Blocks are independent, so neither threads nor order can change a bit.
 //
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters; [.4] a parameter that is not contiguous;
@@ -31,6 +31,7 @@
 #include <rlalgo/core/thread_pool.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -45,6 +46,7 @@ struct AdamW8bitConfig {
 class AdamW8bit {
  public:
   using Config = AdamW8bitConfig;
+  static constexpr Hooks hooks{.set_momentum = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit AdamW8bit(std::vector<model::Parameter> parameters, AdamW8bitConfig config = {});

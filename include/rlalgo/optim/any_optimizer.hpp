@@ -46,6 +46,7 @@ class AnyOptimizer {
   };
 
  public:
+  static constexpr Hooks hooks{.set_momentum = true};
   // Which optimizer, and how it is set.
   class Config {
    public:

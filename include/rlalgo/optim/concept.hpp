@@ -5,10 +5,8 @@
 //   o.state()           every tensor that a resumed run needs, by name, sharing memory with the optimizer
 //   o.load_state(s)     takes over such tensors: all of them, or an error and nothing
 //
-// and, where it has one, of its momentum (Adam's β₁):
+// and, where it has one, of its momentum (Adam's β₁), which it declares (Hooks):
 //   o.set_momentum(β)   from the next update on; asked for by schedules that move it (one_cycle)
-//
-// Where `needs_whole_parameters` is true, its updates are of whole parameters: it does not serve for slices of them.
 //
 // It is constructed from all parameters of the policy and its Config; those that do not require a gradient have no
 // state. Equal gradients give equal bits, whatever the number of threads: a resumed run must repeat the one it resumes.
@@ -20,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/model/policy.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -37,17 +36,23 @@ concept Optimizer = requires(O optimizer, const O constant, const std::map<std::
   optimizer.load_state(state);
 };
 
-template <class O>
-concept HasMomentum = requires(O optimizer) {
-  optimizer.set_momentum(0.9);
+// Optional members (core/hooks.hpp):
+struct Hooks {
+  bool set_momentum = false;  // void set_momentum(double)
+  bool needs_whole_parameters =
+      false;  // no member: its updates are of whole parameters, it does not serve for shards of them
 };
 
 template <class O>
-inline constexpr bool needs_whole = [] {
-  if constexpr (requires { O::needs_whole_parameters; })
-    return O::needs_whole_parameters;
-  else
-    return false;
-}();
+[[nodiscard]] constexpr Hooks hooks_of() {
+  constexpr Hooks declared = core::declared_hooks<O, Hooks>();
+  RLALGO_HOOK(
+      set_momentum, requires(O & optimizer) { optimizer.set_momentum(0.9); });
+  return declared;
+}
+
+template <class O>
+concept HasMomentum = Optimizer<O> && hooks_of<O>()
+.set_momentum;
 
 }  // namespace rlalgo::optim

@@ -5,7 +5,7 @@
 // Source: Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, algorithm 2; in the order of bitsandbytes'
 // Lion, which transformers runs as `lion_32bit`, with its betas from adam_beta1 and adam_beta2 (0.9 and 0.999: the paper's are 0.9 and
 // 0.99). λ applies where model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp). m has its dtype
-// and shape; a parameter without gradient in a step is left alone. Element-wise: it serves for slices of parameters, too.
+// and shape; a parameter without gradient in a step is left alone. Element-wise: it serves for shards of parameters, too.
 //
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters.
 #pragma once
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -30,6 +31,7 @@ struct LionConfig {
 class Lion {
  public:
   using Config = LionConfig;
+  static constexpr Hooks hooks{.set_momentum = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Lion(std::vector<model::Parameter> parameters, LionConfig config = {});

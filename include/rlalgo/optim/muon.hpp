@@ -12,7 +12,7 @@
 // Others are: embeddings and the head, modules that an adapter trains whole, norms, biases, magnitudes.
 // Departure: axolotl leaves vectors (norms, biases) as they are, without a word; here they are trained, as in the papers.
 // λ applies where model::Parameter::weight_decay is set. p is the master of a parameter (master_weight.hpp), b, m and v are like it.
-// A parameter without gradient in a step is left alone. A matrix has to be whole: it does not serve for slices.
+// A parameter without gradient in a step is left alone. A matrix has to be whole: it does not serve for shards.
 //
 // Errors: [rlalgo.optim.1] a checkpoint's state does not fit the parameters.
 #pragma once
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <rlalgo/model/policy.hpp>
+#include <rlalgo/optim/concept.hpp>
 #include <rlalgo/optim/master_weight.hpp>
 #include <rlalgo/tensor/tensor.hpp>
 
@@ -42,7 +43,7 @@ struct MuonConfig {
 class Muon {
  public:
   using Config = MuonConfig;
-  static constexpr bool needs_whole_parameters = true;
+  static constexpr Hooks hooks{.set_momentum = true, .needs_whole_parameters = true};
 
   // Parameters that do not require grad are not trained and have no state.
   explicit Muon(std::vector<model::Parameter> parameters, MuonConfig config = {});

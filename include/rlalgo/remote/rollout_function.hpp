@@ -9,7 +9,7 @@
 // it asks for draws, tokens and texts, and is answered between two of its steps; each step may take call_seconds.
 //
 // A text ends with the end token where the model ended the last text that it was made of; its log-probs are those of the
-// weights that drew it, where those are copies (beside training), else they are not known and the trainer's own count.
+// weights that drew it, where those are copies (asynchronous generation), else they are not known and the trainer's own count.
 // Draws of one call come from random indices first_index·2²⁰ + 0, 1, … in the order in which they are asked for.
 //
 // Errors: [rlalgo.remote.60] Python cannot be started; [.61] the function cannot be loaded; [.62] it raised; [.63] it
@@ -55,6 +55,7 @@ class RolloutFunction {
  public:
   using Json = data::Json;
   static constexpr inference::WeightSource weights = inference::WeightSource::erased;
+  static constexpr inference::GeneratorHooks hooks{.quantizes = true};
 
   // `function`: "module.function", loaded here. PythonConfig::call_seconds limits each step of its own.
   RolloutFunction(std::string function, PythonConfig config);

@@ -15,7 +15,7 @@
 // Draws are the server's: the key has no effect, and a resumed run samples anew. rlalgo's own server takes the key, so that
 // it draws what LocalEngine would, and says the version of the weights of every completion: "v7" is the trainer's 7
 // (sync/concept.hpp).
-// Source: TRL 1.8, scripts/vllm_serve.py; vLLM 0.32.
+// Source: TRL 1.8, trl/scripts/vllm_serve.py; vLLM 0.32.
 //
 // Errors: [rlalgo.remote.10] an answer of the wrong shape; [rlalgo.remote.11] a token id outside the model's
 // vocabulary; [rlalgo.remote.13] a server without a route that generates; those of open_ai_client.hpp and

@@ -11,11 +11,45 @@
 
 #include <nlohmann/json.hpp>
 
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/loss/concept.hpp>
 #include <rlalgo/sampler/batch.hpp>
 #include <rlalgo/sampler/rows.hpp>
 
 namespace rlalgo::sampler {
+
+// Optional members (core/hooks.hpp):
+struct Hooks {
+  bool needs_weights =
+      false;  // bool needs_weights(step) const: next(step) will ask the generator; without it, it always does
+  bool asynchronous = false;   // bool asynchronous() const: rows are made while others are trained on
+  bool has_reference = false;  // bool has_reference() const: every row brings its log-probs of the reference
+  // Of a source of generations (generation_batches.hpp):
+  bool streams = false;      // bool streams() const
+  bool draws_ahead = false;  // bool draws_ahead() const, draw(number), score(made, step)
+  bool in_pieces = false;    // produce(number, step, pieces)
+};
+
+template <class S>
+[[nodiscard]] constexpr Hooks hooks_of() {
+  constexpr Hooks declared = core::declared_hooks<S, Hooks>();
+  RLALGO_HOOK(
+      needs_weights, requires(const S& sampler) { sampler.needs_weights(0); });
+  RLALGO_HOOK(
+      asynchronous, requires(const S& sampler) { sampler.asynchronous(); });
+  RLALGO_HOOK(
+      has_reference, requires(const S& sampler) { sampler.has_reference(); });
+  RLALGO_HOOK(
+      streams, requires(const S& sampler) { sampler.streams(); });
+  RLALGO_HOOK(
+      draws_ahead, requires(S & sampler, Made & made) {
+        sampler.draws_ahead();
+        sampler.score(made, sampler.draw(0).number);
+      });
+  RLALGO_HOOK(
+      in_pieces, requires(S & sampler, const Pieces& pieces) { sampler.produce(0, 0, pieces); });
+  return declared;
+}
 
 template <class S>
 concept Sampler = Rows<typename S::Rows> &&
@@ -31,8 +65,7 @@ concept Rewarded = Sampler<S> && requires(S& sampler, std::int64_t step) {
   { sampler.next(step) } -> std::derived_from<RolloutBatch>;
 };
 
-// Rows come from a generator, whose weights must be those of the policy: `S::Generator`. needs_weights(step), where
-// there is one: whether next(step) will ask it.
+// Rows come from a generator, whose weights must be those of the policy: `S::Generator`.
 template <class S>
 concept Generates = Sampler<S> && requires {
   typename S::Generator;

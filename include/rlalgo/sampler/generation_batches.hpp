@@ -11,9 +11,11 @@
 //   restore_source(state)   the inverse; an exception leaves the source as it was
 //   root()                  the sampler::Rollouts at the bottom: prompts, their order, settings
 //   draws_ahead() const, draw(number), score(made, step)
-//                           (may be absent: false) produce() in two halves, of which the first touches nothing that the
+//                           (Hooks::draws_ahead, else false) produce() in two halves, of which the first touches nothing that the
 //                           second does: where draws_ahead(), a generation may be drawn while the one before is scored
-//   streams() const         (may be absent: false) generations may be trained on while they are made: what produce() returns
+//   produce(number, step, pieces)
+//                           (Hooks::in_pieces) as batch.hpp says of Pieces
+//   streams() const         (Hooks::streams, else false) generations may be trained on while they are made: what produce() returns
 //                           has Made::arrive, and a batch Batch::arrive, which asks for the rows of one micro-batch after
 //                           the other. With the last micro-batch of a step that uses it, a generation is whole
 //
@@ -36,6 +38,7 @@
 #include <rlalgo/core/bounded_json.hpp>
 #include <rlalgo/data/rollout.hpp>
 #include <rlalgo/sampler/batch.hpp>
+#include <rlalgo/sampler/concept.hpp>
 #include <rlalgo/sampler/detail/generation_state.hpp>
 #include <rlalgo/sampler/detail/score_generation.hpp>
 #include <rlalgo/sampler/geometry.hpp>
@@ -54,19 +57,13 @@ concept GenerationSource = requires(S& source, const S& known, std::int64_t numb
   { known.root().geometry() } -> std::convertible_to<Geometry>;
 };
 
-template <class S>
-concept DrawsAhead = GenerationSource<S> && requires(S& source, const S& known, Made& made, std::int64_t number) {
-  { known.draws_ahead() } -> std::same_as<bool>;
-  { source.draw(number) } -> std::same_as<Made>;
-  { source.score(made, number) } -> std::same_as<void>;
-};
-
 // `Self` derives from this and is a GenerationSource.
 template <class Self>
 class GenerationBatches {
  public:
   using Batch = RolloutBatch;
   using Rows = RolloutRows;
+  static constexpr Hooks hooks{.needs_weights = true};
 
   [[nodiscard]] const Geometry& geometry() const { return self().root().config().geometry; }
   [[nodiscard]] std::int64_t dataset_size() const { return static_cast<std::int64_t>(self().root().prompts().size()); }
@@ -82,7 +79,7 @@ class GenerationBatches {
 
   // An exception leaves the sampler as it was.
   Batch next(std::int64_t step) {
-    if constexpr (requires { self().streams(); })
+    if constexpr (hooks_of<Self>().streams)
       if (self().streams()) return stream(step);
     std::vector<Made> made = obtain(step);
     return cut(step, std::move(made));

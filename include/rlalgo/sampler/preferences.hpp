@@ -47,6 +47,7 @@ class Preferences {
  public:
   using Rows = AnswerRows<kind>;  // a pair is two answers in turn
   using Batch = sampler::Batch<data::Answer>;
+  static constexpr Hooks hooks{.has_reference = true};
 
   Preferences(std::shared_ptr<const data::AnswerSet> answers, const PreferencesConfig& config)
       : answers_(std::move(answers)),

@@ -1,4 +1,4 @@
-// Generation beside training: a thread makes the next generations while the optimizer works on the last ones.
+// Asynchronous generation: a thread makes the next generations while the optimizer works on the last ones.
 //
 //   trainer's thread:  publish · next(step): pops generation n · trains …        Trainer::step
 //   producer's thread: waits for room · makes generation n + 1 (draws prompts, generates, scores rewards) · pushes
@@ -23,9 +23,9 @@
 //
 // Threads: the source within, with its generator, rewards and prompt order, belongs to the producer from the first
 // produce() until it is joined; a generation belongs to the producer until it is pushed, and to the trainer from then on;
-// `mutex` guards everything in State. Samplers of one Config::turn make their generations one at a time, so that an
+// `mutex` guards everything in State. Samplers of one Config::mutex make their generations one at a time, so that an
 // evaluation may share generator and rewards with the training; what a sync policy shares with the generator guards
-// itself (sync/turns.hpp).
+// itself (sync/weight_gate.hpp).
 // An exception of the producer is told at once (Config::tell) and raised by the next produce(), with its type and text.
 // The destructor asks Config::stop to stop, which generators and servers' clients should watch, and waits for the
 // producer.
@@ -42,7 +42,7 @@
 // all ranks at once.
 //
 // Source: axolotl's AsyncDataProducer, TRL's experimental AsyncGRPO (versions and limits of staleness).
-// Departures: the first generation goes the same way as all others; rewards are scored beside training;
+// Departures: the first generation goes the same way as all others; rewards are scored asynchronously, too;
 // generations beyond the end of the run are not begun; a failure does not wait for its place in the queue.
 // Errors: [rlalgo.sampler.8] settings out of range, or a generator that reads the trainer's own tensors (usage);
 // [rlalgo.sampler.9] the producer gives no sign of life; [rlalgo.core.8] a stop was asked for while the trainer waited;
@@ -95,6 +95,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
  public:
   using Config = PrefetchConfig;
   using Generator = typename S::Generator;
+  static constexpr Hooks hooks{.needs_weights = true, .asynchronous = true, .streams = true};
 
   Prefetch(PrefetchConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
     detail::check_prefetch(config_, inference::source_of(root().generator()));
@@ -111,19 +112,19 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Whether the trainer is to publish before next(step).
   [[nodiscard]] bool needs_weights(std::int64_t step) const {
-    if (!beside()) return Base::needs_weights(step);
+    if (!asynchronous()) return Base::needs_weights(step);
     return !synced_ || step - *synced_ >= config_.sync_interval;
   }
 
   // Whether generations are made on a thread of their own.
-  [[nodiscard]] bool beside() const noexcept { return config_.depth > 0 || streams(); }
+  [[nodiscard]] bool asynchronous() const noexcept { return config_.depth > 0 || streams(); }
   [[nodiscard]] bool streams() const noexcept { return config_.stream_groups > 0; }
 
   RolloutBatch next(std::int64_t step) {
-    if (!beside()) return Base::next(step);
+    if (!asynchronous()) return Base::next(step);
     if (needs_weights(step)) synced_ = step;
     waited_ = 0.0;
-    lent_.clear();
+    popped_.clear();
     RolloutBatch batch = Base::next(step);
     batch.seconds = {{"wait", waited_}};
     if (batch.arrive)
@@ -135,7 +136,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   Made produce(std::int64_t number, std::int64_t step) {
-    if (!beside()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
+    if (!asynchronous()) return state_.ready.empty() ? make(number, step, {}) : std::move(take(number)->made);
     if (!producer_.joinable()) start(number);
     const core::Stopwatch watch;
     Popping popping;
@@ -146,7 +147,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       detail::tell_about(item->made, step, popping, state_);
       return std::move(item->made);
     }
-    lent_.push_back(item);
+    popped_.push_back(item);
     Made out{.number = number, .generation = generation_of(*item), .tokens = 0, .about = {}};
     out.arrive = [this, item, step, popping, settled = std::size_t{0}](Made& made, std::size_t rows) mutable {
       const core::Stopwatch waiting;
@@ -192,7 +193,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       const std::size_t rows = made.generation->rollouts.size();
       state_.ready.push_back(std::make_shared<Item>(Item{std::move(made), rows, true}));
     }
-    lent_.clear();
+    popped_.clear();
     synced_.reset();
   }
 
@@ -296,8 +297,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   void take_back(std::vector<Made> made) {
     const std::lock_guard lock(state_.mutex);
     if (streams()) {
-      for (auto item = lent_.rbegin(); item != lent_.rend(); ++item) state_.ready.push_front(*item);
-      lent_.clear();
+      for (auto item = popped_.rbegin(); item != popped_.rend(); ++item) state_.ready.push_front(*item);
+      popped_.clear();
       return;
     }
     for (auto one = made.rbegin(); one != made.rend(); ++one) {
@@ -337,7 +338,8 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   [[nodiscard]] bool draws_ahead() const {
-    if constexpr (DrawsAhead<S>) return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
+    if constexpr (hooks_of<S>().draws_ahead)
+      return config_.depth > 1 && !streams() && !config_.world && source_->draws_ahead();
     return false;
   }
 
@@ -371,12 +373,12 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
   }
 
   Made make(std::int64_t number, std::int64_t step, const Pieces& pieces) {
-    std::unique_lock<std::mutex> turn, scoring_turn;
-    if (!takes_turns_itself()) {
-      turn = std::unique_lock(*config_.turn);
-      scoring_turn = std::unique_lock(*config_.scoring_turn);
+    std::unique_lock<std::mutex> making, scoring;
+    if (!locks_itself()) {
+      making = std::unique_lock(*config_.mutex);
+      scoring = std::unique_lock(*config_.scoring_mutex);
     }
-    if constexpr (requires { source_->produce(number, step, pieces); })
+    if constexpr (hooks_of<S>().in_pieces)
       if (pieces.groups > 0) return source_->produce(number, step, pieces);
     Made made = source_->produce(number, step);
     if (pieces.groups > 0) pieces.finished(made.generation, made.generation->rollouts.size());
@@ -407,10 +409,10 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
 
   // Draws generation `number`, and has it scored and put into the queue beside the next.
   void draw_next(std::int64_t number, std::future<void>& scoring, const std::stop_token& stop) {
-    if constexpr (DrawsAhead<S>) {
-      std::unique_lock turn(*config_.turn);
+    if constexpr (hooks_of<S>().draws_ahead) {
+      std::unique_lock making(*config_.mutex);
       Made drawn = source_->draw(number);
-      turn.unlock();
+      making.unlock();
       if (scoring.valid()) scoring.get();
       {
         const std::lock_guard lock(state_.mutex);
@@ -420,7 +422,7 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
       scoring = std::async(std::launch::async, [this, number, stop, made = std::move(drawn)]() mutable {
         guarded(stop, [&] {
           {
-            const std::lock_guard scoring_turn(*config_.scoring_turn);
+            const std::lock_guard scored(*config_.scoring_mutex);
             source_->score(made, step_of(number));
           }
           finish(std::move(made), nullptr, 1);
@@ -462,14 +464,14 @@ class Prefetch : public GenerationBatches<Prefetch<S>> {
     state_.changed.notify_all();
   }
 
-  // Of several ranks: the source holds the turn while it does not wait for others.
-  [[nodiscard]] bool takes_turns_itself() const { return root().config().turn != nullptr; }
+  // Of several ranks: the source holds the mutex while it does not wait for others.
+  [[nodiscard]] bool locks_itself() const { return root().config().mutex != nullptr; }
 
   PrefetchConfig config_;
   std::shared_ptr<S> source_;
-  std::optional<std::int64_t> synced_;       // the step of the latest publish of this process
-  double waited_ = 0.0;                      // for the rows of this step
-  std::vector<std::shared_ptr<Item>> lent_;  // streamed generations that this step popped
+  std::optional<std::int64_t> synced_;         // the step of the latest publish of this process
+  double waited_ = 0.0;                        // for the rows of this step
+  std::vector<std::shared_ptr<Item>> popped_;  // streamed generations that this step popped
   State state_;
   std::stop_source ending_;
   std::jthread producer_;  // last: it uses all the others

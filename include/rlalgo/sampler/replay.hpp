@@ -65,6 +65,7 @@ class Replay : public GenerationBatches<Replay<S>> {
  public:
   using Config = ReplayConfig;
   using Generator = typename S::Generator;
+  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = hooks_of<S>().draws_ahead, .in_pieces = true};
 
   Replay(ReplayConfig config, std::shared_ptr<S> source) : config_(std::move(config)), source_(std::move(source)) {
     if (config_.capacity > 1'000'000)
@@ -85,9 +86,9 @@ class Replay : public GenerationBatches<Replay<S>> {
     return made;
   }
 
-  [[nodiscard]] bool draws_ahead() const requires DrawsAhead<S> { return source_->draws_ahead(); }
-  Made draw(std::int64_t number) requires DrawsAhead<S> { return source_->draw(number); }
-  void score(Made& made, std::int64_t step) requires DrawsAhead<S> {
+  [[nodiscard]] bool draws_ahead() const requires(hooks_of<S>().draws_ahead) { return source_->draws_ahead(); }
+  Made draw(std::int64_t number) requires(hooks_of<S>().draws_ahead) { return source_->draw(number); }
+  void score(Made& made, std::int64_t step) requires(hooks_of<S>().draws_ahead) {
     source_->score(made, step);
     if (config_.capacity > 0) replay(made, step);
   }

@@ -3,8 +3,8 @@
 // A group has failed when every reward function that applies gave all its completions the same value, of magnitude
 // below 1e-6. Its prompt waits in a list, in order and without doubles, `capacity` prompts at most (a later one is then
 // not noted). From optimizer step `first_step` on, each generation takes up to `max_groups` of them, first come first
-// served, in the place of its last groups: completions are of the weights of then. A prompt that the generation has
-// anyway leaves the list. The prompts whose places are taken have their next turn in the next pass over the data.
+// served, in the place of its last groups; their completions are drawn with the weights that are in force by then. A prompt
+// that the generation has anyway leaves the list. Prompts whose places are taken come again in the next pass over the data.
 // A generation that is made anew (Prefetch::max_staleness) keeps its prompts.
 //
 // Source: axolotl's RerollDataProducer, which notes such prompts and never takes them.
@@ -55,6 +55,7 @@ class Reroll : public GenerationBatches<Reroll<S>> {
  public:
   using Config = RerollConfig;
   using Generator = typename S::Generator;
+  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = hooks_of<S>().draws_ahead, .in_pieces = true};
 
   Reroll(RerollConfig config, std::shared_ptr<S> source) : config_(config), source_(std::move(source)) {
     if (config.max_groups < 1 || config.first_step < 0)
@@ -103,9 +104,11 @@ class Reroll : public GenerationBatches<Reroll<S>> {
   }
 
   // What fails decides on the prompts of the next generation.
-  [[nodiscard]] bool draws_ahead() const requires DrawsAhead<S> { return !config_.on && source_->draws_ahead(); }
-  Made draw(std::int64_t number) requires DrawsAhead<S> { return source_->draw(number); }
-  void score(Made& made, std::int64_t step) requires DrawsAhead<S> { source_->score(made, step); }
+  [[nodiscard]] bool draws_ahead() const requires(hooks_of<S>().draws_ahead) {
+    return !config_.on && source_->draws_ahead();
+  }
+  Made draw(std::int64_t number) requires(hooks_of<S>().draws_ahead) { return source_->draw(number); }
+  void score(Made& made, std::int64_t step) requires(hooks_of<S>().draws_ahead) { source_->score(made, step); }
 
   [[nodiscard]] std::function<Json()> capture() const {
     if (!config_.on) return source_->capture();

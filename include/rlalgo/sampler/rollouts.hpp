@@ -60,7 +60,7 @@ struct RolloutsConfig {
   std::shared_ptr<distributed::World> world = nullptr;  // the ranks that generate together; null: one
   // Of several ranks: held while this one generates and scores its share, never while it waits for others; for samplers that
   // share generator and rewards. With it, the generator is asked for an empty share, too: it may have to agree with others.
-  std::shared_ptr<std::mutex> turn = nullptr;
+  std::shared_ptr<std::mutex> mutex = nullptr;
 };
 
 template <class G>
@@ -73,6 +73,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
  public:
   using Config = RolloutsConfig;
   using Generator = G;
+  static constexpr Hooks hooks{.needs_weights = true, .draws_ahead = true, .in_pieces = true};
 
   // `weights_version` is asked before each generation; `generator` must outlive the sampler.
   Rollouts(std::vector<data::TokenizedPrompt> prompts, G& generator, std::vector<WeightedReward> rewards, Decode decode,
@@ -242,23 +243,23 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
       const distributed::Share share = world.share(groups.size(), rank);
       return groups.subspan(share.begin, share.size());
     };
-    std::unique_lock<std::mutex> turn;
-    const auto take_turn = [&] {
-      if (config_.turn != nullptr) turn = std::unique_lock(*config_.turn);
+    std::unique_lock<std::mutex> held;
+    const auto lock = [&] {
+      if (config_.mutex != nullptr) held = std::unique_lock(*config_.mutex);
     };
     const core::Stopwatch watch;
     Made own{.number = number, .generation = nullptr, .tokens = 0, .about = {}};
     if (inference::source_of(*generator_) == inference::WeightSource::remote) {
       std::shared_ptr<Generation> all;
       if (world.rank() == 0) {
-        take_turn();
+        lock();
         all = make_share(number, chosen, groups);
-        turn = {};
+        held = {};
       }
       own.generation = scattered(number, {groups.begin(), groups.end()}, std::move(all));
-      take_turn();
+      lock();
     } else {
-      take_turn();
+      lock();
       own.generation = make_share(number, chosen, groups_of(world.rank()));
     }
     generating += watch.seconds();
@@ -267,7 +268,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
     if (!own.generation->rollouts.empty())
       rewarding += detail::score_piece(*own.generation, rewards_, decode_, config_.sampling,
                                        config_.mask_truncated_completions, step, lengths, own.about);
-    turn = {};
+    held = {};
     Json packed = detail::pack_made(own);
     packed["lengths"] = detail::pack_lengths(lengths);
     packed["episodes"] = detail::pack_episodes(*own.generation);
@@ -292,7 +293,7 @@ class Rollouts : public GenerationBatches<Rollouts<G>> {
   // `groups`: of `chosen`, this rank's. Without any there are no rows, but the names of the rewards.
   std::shared_ptr<Generation> make_share(std::int64_t number, const std::vector<std::size_t>& chosen,
                                          std::span<const std::size_t> groups) {
-    if (!groups.empty() || config_.turn != nullptr)
+    if (!groups.empty() || config_.mutex != nullptr)
       return detail::generate(*generator_, std::span<const data::TokenizedPrompt>(prompts_), groups,
                               config_.geometry.num_generations, sampling_of(chosen),
                               {config_.seed, static_cast<std::uint64_t>(number)}, weights_version_(),

@@ -1,7 +1,7 @@
 // Memory for answers: what an answer may take at most is estimated when its request is read, refused at once where it is
 // more than the server has for answers, and held until the answer is written.
 //
-//   answer_bytes({.tokens = 200, .log_probs = AnswerForm::chat, .beside = 20})      an estimate, from above
+//   answer_bytes({.tokens = 200, .log_probs = AnswerForm::chat, .alternatives = 20})      an estimate, from above
 //   const auto held = budget.hold(bytes, "n");                                      given back when it goes
 //
 // Errors: [rlalgo.serve.28] an answer larger than all that the server has for answers (400); [.9] others take it now (429).
@@ -25,7 +25,7 @@ enum class AnswerForm { none, streamed, binary, ranked, completion, chat };
 struct AnswerShape {
   double tokens = 0;  // at most, in all completions
   AnswerForm log_probs = AnswerForm::none;
-  std::int64_t beside = 0;  // log-probs beside each token's own
+  std::int64_t alternatives = 0;  // log-probs beside each token's own
 };
 
 // Bytes, while the answer is made: results, JSON values and text.
@@ -47,7 +47,7 @@ struct AnswerShape {
     }
     return 0;
   };
-  return shape.tokens * (80.0 + each() * static_cast<double>(shape.beside + 1));
+  return shape.tokens * (80.0 + each() * static_cast<double>(shape.alternatives + 1));
 }
 
 class AnswerBudget {

@@ -36,7 +36,7 @@
 #include <rlalgo/distributed/nccl_group.hpp>
 #include <rlalgo/distributed/process_group.hpp>
 #include <rlalgo/model/safetensors.hpp>
-#include <rlalgo/serve/errands.hpp>
+#include <rlalgo/serve/task_queue.hpp>
 #include <rlalgo/serve/weight_store.hpp>
 
 namespace rlalgo::serve {
@@ -121,7 +121,7 @@ class Broadcasts {
   core::Stopwatch touched_;
 
   std::atomic<bool> stopped_ = false;
-  Errands thread_;
+  TaskQueue thread_;
 };
 
 }  // namespace rlalgo::serve

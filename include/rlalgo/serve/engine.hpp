@@ -5,8 +5,8 @@
 //   engine.cancel(ticket);                  what is left ends as aborted, its memory is free at once
 //   engine.call([](auto& decoder) { … });   between two steps, on the engine's thread; waits for it
 //
-// A piece of work is what one client asked for at once: a list of prompts. Clients take turns, and so do the pieces of one,
-// a prompt each, or as many completions of it as there are slots (turns.hpp), so that neither a thousand requests nor a list
+// A piece of work is what one client asked for at once: a list of prompts. Clients are served round robin, and so are the pieces of one,
+// a prompt each, or as many completions of it as there are slots (fair_queue.hpp), so that neither a thousand requests nor a list
 // of a thousand prompts nor a thousand completions of one hold others up; within that the scheduler serves in the order of
 // arrival. The pieces that wait are bounded (serve.9), and a deadline ends work that takes too long (serve.14).
 //
@@ -35,8 +35,8 @@
 #include <rlalgo/inference/decoder_engine.hpp>
 #include <rlalgo/inference/request.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/serve/fair_queue.hpp>
 #include <rlalgo/serve/histogram.hpp>
-#include <rlalgo/serve/turns.hpp>
 
 namespace rlalgo::serve {
 
@@ -53,7 +53,7 @@ class Engine {
 
   struct Work {
     std::string id;           // the name that abort() knows it by
-    std::string client = {};  // whose turn it takes
+    std::string client = {};  // whose place in the fair queue it takes
     std::vector<inference::RequestSpec> requests;
     std::function<void(const core::Error&)> on_failed;
     double seconds = 0.0;  // from now to the end of its last request; 0 = no limit
@@ -101,7 +101,7 @@ class Engine {
   using Call = std::function<void()>;
 
   void loop();
-  void turn(std::deque<Call>& calls);
+  void serve_round(std::deque<Call>& calls);
   void serve_calls(std::deque<Call>& calls);
   void begin_anew(const std::string& failure);
   void admit();
@@ -125,7 +125,7 @@ class Engine {
 
   // Of the engine's thread:
   std::unordered_map<Ticket, std::unique_ptr<Entry>> entries_;
-  Turns turns_;                  // work with requests that are not in the scheduler yet
+  FairQueue queue_;              // work with requests that are not in the scheduler yet
   std::vector<Ticket> trouble_;  // work whose sinks threw
   std::size_t scheduled_ = 0;    // completions in the scheduler
   bool frozen_ = false;

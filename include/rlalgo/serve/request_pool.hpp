@@ -1,7 +1,7 @@
 // Threads for what a request costs before the engine has it and after: parsing, rendering, tokenizing, and the writing of
 // whole answers. The threads that read sockets do none of it, so a server answers /health whatever a request asks for.
 //
-// Clients take turns (turns.hpp). What waits is bounded.
+// Clients are served one after the other (fair_queue.hpp). What waits is bounded.
 //
 // Errors: [rlalgo.serve.9] too many requests wait (429); [.10] the threads have ended (503).
 #pragma once
@@ -19,8 +19,8 @@
 #include <vector>
 
 #include <rlalgo/core/processors.hpp>
+#include <rlalgo/serve/fair_queue.hpp>
 #include <rlalgo/serve/refusal.hpp>
-#include <rlalgo/serve/turns.hpp>
 
 namespace rlalgo::serve {
 
@@ -75,16 +75,16 @@ class RequestPool {
  private:
   void push(const std::string& client, Job job) {
     jobs_.emplace(next_, std::move(job));
-    turns_.push(client, next_++);
+    queue_.push(client, next_++);
   }
   void loop() {
     for (;;) {
       Job job;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return over_ || !turns_.empty(); });
-        if (turns_.empty()) return;
-        const auto at = jobs_.find(turns_.pop());
+        changed_.wait(lock, [&] { return over_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        const auto at = jobs_.find(queue_.pop());
         job = std::move(at->second);
         jobs_.erase(at);
       }
@@ -95,7 +95,7 @@ class RequestPool {
   std::size_t most_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Turns turns_;
+  FairQueue queue_;
   std::unordered_map<std::uint64_t, Job> jobs_;
   std::uint64_t next_ = 0;
   bool over_ = false;

@@ -3,7 +3,7 @@
 //
 //   store.load_adapter("policy", directory, true);   reads files, checks them, and puts the new version in the old one's place
 //   store.update(tensors);                           all of them or, where one does not fit, none
-//   store.replace(weights);                          of somebody in this process, who keeps their hands off them
+//   store.replace(weights);                          tensors of this process, which nobody writes to from here on
 //   spec.weights = store.find("policy");
 //
 // Nothing is copied but what is replaced. Adapters stay over the base's new tensors; what an adapter brought itself

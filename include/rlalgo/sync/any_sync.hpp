@@ -15,6 +15,7 @@ namespace rlalgo::sync {
 class AnySync {
  public:
   static constexpr bool reaches(inference::WeightSource) { return true; }
+  static constexpr Hooks hooks{.training_begins = true, .forget = true, .serves = true};
 
   template <SyncPolicy Y>
   requires(!std::same_as<Y, AnySync>) explicit AnySync(Y policy) {
@@ -22,12 +23,12 @@ class AnySync {
     publish_ = [shared](std::int64_t version) { return shared->publish(version); };
     version_source_ = shared->version_source();
     serves_ = [](inference::WeightSource source) { return Y::reaches(source); };
-    if constexpr (requires { shared->forget(); }) forget_ = [shared] { shared->forget(); };
-    if constexpr (requires { shared->training_begins(); }) training_begins_ = [shared] { shared->training_begins(); };
+    if constexpr (hooks_of<Y>().forget) forget_ = [shared] { shared->forget(); };
+    if constexpr (hooks_of<Y>().training_begins) training_begins_ = [shared] { shared->training_begins(); };
   }
 
   Published publish(std::int64_t version) { return publish_(version); }
-  // Whoever has the weights has lost them (sync/turns.hpp); nothing where that cannot be.
+  // Whoever has the weights has lost them (sync/weight_gate.hpp); nothing where that cannot be.
   void forget() {
     if (forget_) forget_();
   }

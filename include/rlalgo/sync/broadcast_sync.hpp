@@ -1,4 +1,5 @@
-// Weight sync by broadcast through a process group, beside acts over HTTP; in the order that the server's routes say.
+// Weight sync by broadcast through a process group; HTTP requests to the server begin and end each broadcast, in the order that its
+// routes need.
 //
 // TRL's (`trl vllm-serve`, and axolotl's): the server's worker 0 has the store, its W workers are ranks 0 to W − 1, the
 // trainer is rank W.
@@ -55,6 +56,7 @@ namespace rlalgo::sync {
 class BroadcastSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  static constexpr Hooks hooks{.forget = true};
   using Json = nlohmann::ordered_json;
   // The weights in force, under the names the server's model knows them by; made one at a time.
   using Weights = std::function<model::PendingTensors()>;

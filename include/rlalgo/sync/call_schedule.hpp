@@ -1,10 +1,10 @@
-// Which weights the generate calls beside training had: recorded as they end, or repeated.
+// Which weights asynchronous generate calls had: recorded as they end, or repeated.
 //
 //   {"generation": 3, "call": 0, "version": 2}      one line a call, in order; calls are counted within their generation
 //
-// What a run with generation beside training computes is a function of its settings, its seed and this. Repeated, a call
-// waits until its version is in force, and a version is handed over when all calls of earlier ones have ended: so
-// generation and training wait for each other, and what is trained on is what was, to the byte. Calls that the record does
+// What a run with asynchronous generation computes is a function of its settings, its seed and this. Repeated, a call
+// waits until its version is in force, and a version is published when all calls of earlier versions have ended. So
+// generation and training wait for each other, and a repeated run trains on the same completions, to the byte. Calls that the record does
 // not have take what is in force. Of a generation that was recorded twice (under way when a run ended, made again by the
 // one that resumed) the later record counts; calls of versions before the first that this process hands over are past.
 //

@@ -4,8 +4,7 @@
 // before an evaluation of generated rows. When it returns, the next generate() call of the generator uses weights of
 // that version. Publishing a version that is in force does nothing. version_source() gives what a sampler asks before
 // it generates; the answer is the version last published, and asking moves no weights.
-// training_begins(), where a policy has it, is called when a batch is complete and the weights are about to change: what the
-// generator keeps of them is of no use any more.
+// What a policy may have beyond that it declares: Hooks.
 // Errors: [rlalgo.sync.3] the policy does not reach the generator, where only the run knows which they are.
 #pragma once
 
@@ -14,6 +13,7 @@
 #include <functional>
 
 #include <rlalgo/core/error.hpp>
+#include <rlalgo/core/hooks.hpp>
 #include <rlalgo/inference/generator.hpp>
 
 namespace rlalgo::sync {
@@ -31,6 +31,29 @@ struct Published {
   std::int64_t bytes = 0;  // of weights that were copied or sent
   double seconds = 0.0;
 };
+
+// Optional members (core/hooks.hpp):
+struct Hooks {
+  // void training_begins(): a batch is complete and the weights are about to change, so that what the generator keeps of them is
+  // of no use any more
+  bool training_begins = false;
+  bool forget =
+      false;  // void forget(): the server that had the weights has lost them; the next publish() sends them again
+  bool serves =
+      false;  // bool serves(WeightSource) const: in the place of reaches() where only the run knows the policy
+};
+
+template <class Y>
+[[nodiscard]] constexpr Hooks hooks_of() {
+  constexpr Hooks declared = core::declared_hooks<Y, Hooks>();
+  RLALGO_HOOK(
+      training_begins, requires(Y & policy) { policy.training_begins(); });
+  RLALGO_HOOK(
+      forget, requires(Y & policy) { policy.forget(); });
+  RLALGO_HOOK(
+      serves, requires(const Y& policy) { policy.serves(inference::WeightSource::shared); });
+  return declared;
+}
 
 template <class Y>
 concept SyncPolicy = requires(Y& sync, const Y& policy, std::int64_t version, inference::WeightSource source) {
@@ -65,7 +88,7 @@ struct Pairing {
 // The same where generator and policy are known at run time only.
 template <SyncPolicy Y, inference::DrawsFromWeights G>
 void require_reach(const Y& sync, const G& generator) {
-  if constexpr (requires { sync.serves(inference::WeightSource::shared); })
+  if constexpr (hooks_of<Y>().serves)
     if (!sync.serves(inference::source_of(generator)))
       core::raise("sync", 3,
                   {.what = "the sync policy does not reach the weights of the generator",

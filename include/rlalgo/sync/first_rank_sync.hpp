@@ -1,4 +1,4 @@
-// Weight sync of a rank whose rank 0 hands the weights over: it notes the version.
+// Weight sync of a rank other than 0, where rank 0 alone publishes to the server: it only keeps the version.
 //
 // Of several ranks with one server, rank 0 asks it and publishes to it; the others get their completions from rank 0
 // (sampler/rollouts.hpp), which say their versions. A publish of rank 0 that fails fails all at their next meeting.

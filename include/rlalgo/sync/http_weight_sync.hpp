@@ -45,6 +45,7 @@ namespace rlalgo::sync {
 class HttpWeightSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  static constexpr Hooks hooks{.forget = true};
   using Json = nlohmann::ordered_json;
   // The weights in force, under the names the server's model knows them by; made one at a time.
   using Weights = std::function<model::PendingTensors()>;

@@ -36,6 +36,7 @@ namespace rlalgo::sync {
 class LoraFileSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  static constexpr Hooks hooks{.forget = true};
   using Json = nlohmann::ordered_json;
   static constexpr const char* adapter_name = "axolotl-lora";                // axolotl's, where a server knows several
   using Save = std::function<void(const std::filesystem::path& directory)>;  // writes the adapter in force

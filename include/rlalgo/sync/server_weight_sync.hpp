@@ -27,6 +27,7 @@ namespace rlalgo::sync {
 class ServerWeightSync {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  static constexpr Hooks hooks{.forget = true};
   using Weights = BroadcastSync::Weights;
 
   // `start_seconds`: how long the first push waits for the server to be up; `tell` hears that it does. `folder`: of the

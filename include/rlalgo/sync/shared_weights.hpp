@@ -19,6 +19,7 @@ namespace rlalgo::sync {
 class SharedWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::shared; }
+  static constexpr Hooks hooks{.training_begins = true};
 
   SharedWeights() = default;
   explicit SharedWeights(std::function<void()> weights_changed, std::function<void()> release = {})

@@ -1,13 +1,13 @@
-// Online RL whose generation runs beside training: trainer/online.hpp with combinators around the rollouts.
+// Online RL whose generation is asynchronous: trainer/online.hpp with combinators around the rollouts.
 //
 //   Prefetch<Replay<Reroll<Rollouts<G>>>>   made ahead ← groups without signal replaced ← failed prompts again ← drawn
 //
 // Replay and Reroll are off unless configured, and work at depth 0, too.
 // The generator must not read the trainer's own tensors: inference::SnapshotEngine with sync::SnapshotWeights, or a server.
-// Where weights change under a call, generator and policy take turns (sync/turns.hpp); evaluations take turns with the
+// Where weights change under a call, generator and policy take turns (sync/weight_gate.hpp); evaluations take turns with the
 // training by themselves.
 // Depth 0 is the synchronous run, to the byte.
-// Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::beside).
+// Several ranks: AsynchronousConfig::prefetch has the World where their producers meet (World::duplicate).
 #pragma once
 
 #include <cstdint>
@@ -37,29 +37,31 @@ struct AsynchronousConfig {
 
 template <class O, class L, class A, class Aggregation, class G, class Y, class R>
 [[nodiscard]] Trainer<L, A, PrefetchedRollouts<G>, Aggregation, Y, O> make_asynchronous(BasicOnlineConfig<O> config,
-                                                                                        AsynchronousConfig beside,
+                                                                                        AsynchronousConfig asynchronous,
                                                                                         L loss, A estimator,
                                                                                         Aggregation aggregation,
                                                                                         OnlineInputs<G, Y, R> inputs) {
-  if (beside.prefetch.stream_groups > 0) require_streamable(loss, estimator, aggregation);
+  if (asynchronous.prefetch.stream_groups > 0) require_streamable(loss, estimator, aggregation);
   const sampler::Geometry& g = config.rollouts.geometry;
   const std::int64_t steps = config.trainer.loop.max_steps;
-  beside.prefetch.generations = steps > 0 ? g.generation_of(steps * g.gradient_accumulation_steps - 1) + 1 : 0;
-  beside.replay.advantages = [estimator, aggregation](const core::RewardTable& rewards, const core::Groups& groups) {
+  asynchronous.prefetch.generations = steps > 0 ? g.generation_of(steps * g.gradient_accumulation_steps - 1) + 1 : 0;
+  asynchronous.replay.advantages = [estimator, aggregation](const core::RewardTable& rewards,
+                                                            const core::Groups& groups) {
     const std::vector<double> none(rewards.rows(), 0.0);  // divergence from the reference
     return aggregation::aggregate(aggregation, estimator, rewards, groups, none).advantage;
   };
-  const AsynchronousConfig plain{
-      .prefetch = {.depth = 0, .turn = beside.prefetch.turn, .scoring_turn = beside.prefetch.scoring_turn},
-      .replay = {},
-      .reroll = {}};
-  if (beside.prefetch.world != nullptr) {
-    config.rollouts.world = beside.prefetch.world;
-    config.rollouts.turn = beside.prefetch.turn;
+  const AsynchronousConfig plain{.prefetch = {.depth = 0,
+                                              .mutex = asynchronous.prefetch.mutex,
+                                              .scoring_mutex = asynchronous.prefetch.scoring_mutex},
+                                 .replay = {},
+                                 .reroll = {}};
+  if (asynchronous.prefetch.world != nullptr) {
+    config.rollouts.world = asynchronous.prefetch.world;
+    config.rollouts.mutex = asynchronous.prefetch.mutex;
   }
   return make_online(std::move(config), std::move(loss), std::move(estimator), std::move(aggregation),
                      std::move(inputs), [&](std::shared_ptr<sampler::Rollouts<G>> rollouts, SamplerPurpose purpose) {
-                       const AsynchronousConfig& c = purpose == SamplerPurpose::training ? beside : plain;
+                       const AsynchronousConfig& c = purpose == SamplerPurpose::training ? asynchronous : plain;
                        using Rerolled = sampler::Reroll<sampler::Rollouts<G>>;
                        using Replayed = sampler::Replay<Rerolled>;
                        auto rerolled = std::make_shared<Rerolled>(c.reroll, std::move(rollouts));

@@ -4,7 +4,7 @@
 //   others    follow(world, callbacks): the same callbacks, called when rank 0 calls its own
 //
 // What all do together: steps, evaluations, and bringing back a checkpoint (each reads the files that rank 0 names). What
-// rank 0 does alone: logs, samples, saving, unless the weights lie in slices. All ranks have the same weights, optimizer and samplers after each step, so its
+// rank 0 does alone: logs, samples, saving, unless the weights are sharded. All ranks have the same weights, optimizer and samplers after each step, so its
 // checkpoint is everybody's. The others wait meanwhile, as long as rank 0 shows that it lives.
 //
 // A step that one rank gives up since a stop was asked for, all give up (World::give_up), before its batch is there: what
@@ -29,7 +29,7 @@
 
 namespace rlalgo::trainer {
 
-// `saves_together`: all ranks must be there when something is saved (trainer/holding.hpp).
+// `saves_together`: all ranks must be there when something is saved (trainer/placement.hpp).
 [[nodiscard]] run::Callbacks led(distributed::World& world, run::Callbacks callbacks, bool saves_together = false);
 void end(distributed::World& world, const run::Outcome& outcome);
 [[nodiscard]] run::Outcome follow(distributed::World& world, const run::Callbacks& callbacks);
@@ -58,8 +58,8 @@ struct PartColumn {
 // Those of all other ranks (of one of each other context group), in float32.
 [[nodiscard]] std::vector<PartColumn> columns_of_others(distributed::World& world, std::span<const PartColumn> own);
 
-// The gradients of all parameters that some rank has one of, summed over the ranks; where this rank has none of one, it is
-// 0 and made. One rank: those that are there, as they are.
+// The sums over the ranks of the gradients of all parameters of which at least one rank has a gradient. A rank that has none of
+// such a parameter gets a gradient of zeros first. With one rank: the gradients that there are, unchanged.
 [[nodiscard]] std::vector<tensor::Tensor> summed_gradients(distributed::World& world,
                                                            std::span<const model::Parameter> parameters);
 

@@ -36,7 +36,7 @@ struct OfflineInputs {
   std::function<void(const std::filesystem::path&)> save_output = {};  // see Trainer::Parts
   data::Decode decode = data::ids_as_text;                             // for pairs.json and offending rows
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
+  std::shared_ptr<Placement> placement = {};  // see Trainer::Parts
 };
 
 // O: the optimizer (optim/concept.hpp).
@@ -83,7 +83,7 @@ template <class O, class L>
                                                     .save_output = std::move(inputs.save_output),
                                                     .decode = std::move(inputs.decode),
                                                     .world = std::move(inputs.world),
-                                                    .holding = std::move(inputs.holding)});
+                                                    .placement = std::move(inputs.placement)});
 }
 
 }  // namespace rlalgo::trainer

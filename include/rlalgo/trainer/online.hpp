@@ -50,7 +50,7 @@ struct OnlineInputs {
   std::vector<std::shared_ptr<Companion>> companions = {};                           // see Trainer::Parts
   std::function<void(std::int64_t, Experience<data::Rollout>&)> on_experience = {};  // see Trainer::Parts
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
+  std::shared_ptr<Placement> placement = {};  // see Trainer::Parts
 };
 
 // Settings of the sampling side. O: the optimizer (optim/concept.hpp).
@@ -124,7 +124,7 @@ template <class O, class L, class A, class Aggregation, class G, class Y, class 
                                                                    .on_experience = std::move(inputs.on_experience),
                                                                    .decode = std::move(inputs.decode),
                                                                    .world = inputs.world,
-                                                                   .holding = inputs.holding});
+                                                                   .placement = inputs.placement});
 }
 
 template <class O, class L, class A, class Aggregation, class G, class Y, class R>

@@ -5,7 +5,7 @@
 // Source: Gorbatovski et al., "Learn Your Reference Model for Real Good Alignment", arXiv 2404.09656; a → mixup, which
 // is 1 for the hard update.
 // The reference is part of a checkpoint, so that a resumed run compares with the same one.
-// Where policy and reference lie in slices on the ranks (distributed/sharded_weights.hpp), each rank updates its own; the file
+// Where policy and reference are sharded over the ranks (distributed/sharded_weights.hpp), each rank updates its own; the file
 // is the same, and goes with any number of ranks.
 // Errors: [rlalgo.trainer.24] a checkpoint lacks a tensor of the reference.
 #pragma once
@@ -40,17 +40,17 @@ class ReferenceSync final : public Companion {
   // Tensors of the policy and of the reference, in the same order.
   ReferenceSync(Config config, Tensors policy, Tensors reference)
       : config_(config), policy_(std::move(policy)), reference_(std::move(reference)) {}
-  // The same in slices: `slices` holds `reference`, as a frozen_copy() of what `policy` holds. All ranks together.
+  // The same, sharded: `shards` holds `reference`, as a frozen_copy() of what `policy` holds. All ranks together.
   ReferenceSync(Config config, std::shared_ptr<distributed::ShardedWeights> policy,
-                std::shared_ptr<distributed::ShardedWeights> slices, Tensors reference)
+                std::shared_ptr<distributed::ShardedWeights> shards, Tensors reference)
       : config_(config),
         reference_(std::move(reference)),
-        policy_slices_(std::move(policy)),
-        slices_(std::move(slices)) {}
+        policy_shards_(std::move(policy)),
+        shards_(std::move(shards)) {}
 
   void after_step(std::int64_t step, core::Metrics& /*metrics*/) override {
     if (step % config_.every != 0) return;
-    if (slices_ != nullptr) return policy_slices_->blend_into(*slices_, config_.mixup);
+    if (shards_ != nullptr) return policy_shards_->blend_into(*shards_, config_.mixup);
     const c10::AutoGradMode no_gradient(false);
     for (std::size_t i = 0; i < reference_.size(); ++i)
       reference_[i].second.mul_(1.0 - config_.mixup).add_(policy_[i].second, config_.mixup);
@@ -60,10 +60,10 @@ class ReferenceSync final : public Companion {
     model::PendingTensors tensors;
     for (const auto& [name, value] : reference_)
       tensors.push_back({name, value.scalar_type(), value.sizes().vec(), [this, value = value] {
-                           return (slices_ != nullptr ? slices_->whole(value) : value).detach();
+                           return (shards_ != nullptr ? shards_->whole(value) : value).detach();
                          }});
     const auto write = [&] { model::write_pending_safetensors(directory / file, std::move(tensors)); };
-    slices_ != nullptr ? slices_->borrow(write) : write();
+    shards_ != nullptr ? shards_->fetch_within(write) : write();
   }
 
   void restore(const std::filesystem::path& directory) override {
@@ -76,7 +76,7 @@ class ReferenceSync final : public Companion {
                      .found = "no tensor " + name,
                      .where = (directory / file).string(),
                      .remedy = "resume with the settings that the run was started with"});
-    if (slices_ != nullptr) return slices_->load([&](const std::string& name) { return stored.map(name); });
+    if (shards_ != nullptr) return shards_->load([&](const std::string& name) { return stored.map(name); });
     for (auto& [name, value] : reference_) value.copy_(stored.map(name));
   }
 
@@ -84,7 +84,7 @@ class ReferenceSync final : public Companion {
   static constexpr const char* file = "reference.safetensors";
   Config config_;
   Tensors policy_, reference_;
-  std::shared_ptr<distributed::ShardedWeights> policy_slices_, slices_;  // null: whole
+  std::shared_ptr<distributed::ShardedWeights> policy_shards_, shards_;  // null: whole
 };
 
 }  // namespace rlalgo::trainer

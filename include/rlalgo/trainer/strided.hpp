@@ -42,7 +42,7 @@ struct StridedInputs {
   std::function<void(std::int64_t step, const std::vector<sampler::StridedDocument>&)> on_documents = {};
   data::Decode decode = data::ids_as_text;  // of the blocks in samples.jsonl
   std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-  std::shared_ptr<Holding> holding = {};  // see Trainer::Parts
+  std::shared_ptr<Placement> placement = {};  // see Trainer::Parts
 };
 
 // O: the optimizer (optim/concept.hpp).
@@ -98,7 +98,7 @@ template <class O, class L, class E, class G, class Y>
                                                              .on_experience = std::move(show),
                                                              .decode = std::move(inputs.decode),
                                                              .world = std::move(inputs.world),
-                                                             .holding = std::move(inputs.holding)});
+                                                             .placement = std::move(inputs.placement)});
 }
 
 }  // namespace rlalgo::trainer

@@ -55,13 +55,13 @@
 #include <rlalgo/tensor/tensor.hpp>
 #include <rlalgo/tensor/threads.hpp>
 #include <rlalgo/trainer/companion.hpp>
-#include <rlalgo/trainer/detail/beside_watch.hpp>
+#include <rlalgo/trainer/detail/asynchronous_watch.hpp>
 #include <rlalgo/trainer/detail/composition.hpp>
 #include <rlalgo/trainer/detail/plateau_json.hpp>
 #include <rlalgo/trainer/experience.hpp>
-#include <rlalgo/trainer/holding.hpp>
 #include <rlalgo/trainer/led_run.hpp>
 #include <rlalgo/trainer/offending_rows.hpp>
+#include <rlalgo/trainer/placement.hpp>
 #include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
@@ -121,13 +121,13 @@ class Trainer {
     std::function<void(std::int64_t step, Batch&)> on_experience = {};
     data::Decode decode = data::ids_as_text;  // for pairs.json, offending rows, shown blocks and conversations
     std::shared_ptr<distributed::World> world = std::make_shared<distributed::World>();
-    std::shared_ptr<Holding> holding = {};  // default: every rank has the whole policy
+    std::shared_ptr<Placement> placement = {};  // default: every rank has the whole policy
   };
 
   Trainer(Config config, Parts parts)
       : config_(std::move(config)),
         parts_(held(std::move(parts))),
-        parameters_(parts_.holding->parameters()),
+        parameters_(parts_.placement->parameters()),
         optimizer_(parameters_, config_.optimizer),
         schedule_(config_.schedule, config_.loop.max_steps),
         experience_({.temperature = config_.temperature,
@@ -152,7 +152,7 @@ class Trainer {
                         {.what = "the schedule follows evaluations, and there is nothing to evaluate on",
                          .found = config_.schedule.name,
                          .remedy = "pass Parts::evaluation, or take another schedule"});
-    parts_.holding->require_holdable(optimizer_.state(), optim::needs_whole<O>);
+    parts_.placement->require_divisible(optimizer_.state(), optim::hooks_of<O>().needs_whole_parameters);
     share_contexts(parts_.world, config_.dealing, {parts_.policy, parts_.reference});
     for (const model::Parameter& p : parameters_)
       mean_elements_ += static_cast<double>(p.value.numel()) / static_cast<double>(parameters_.size());
@@ -166,7 +166,7 @@ class Trainer {
     const double published = watch_.published = publish_for(*parts_.sampler, index);
     Batch batch = experience_.next(*parts_.sampler, index, version_, Stage::Purpose::training);
     if (!batch.arrive && parts_.on_experience) parts_.on_experience(index + 1, batch);
-    if constexpr (requires { parts_.sync.training_begins(); }) parts_.sync.training_begins();
+    if constexpr (sync::hooks_of<Y>().training_begins) parts_.sync.training_begins();
 
     core::Stopwatch train_watch;
     loss::Counts counts = global_counts(batch.counts);
@@ -189,7 +189,7 @@ class Trainer {
 
     core::Stopwatch optimizer_watch;
     const auto limit = tensor::ThreadLimit::of_updates(mean_elements_);
-    latest_norm_ = result.grad_norm = parts_.holding->reduce_gradients(config_.max_grad_norm, factor);
+    latest_norm_ = result.grad_norm = parts_.placement->reduce_gradients(config_.max_grad_norm, factor);
     if (!std::isfinite(result.grad_norm)) blame_together("gradient", batch.own_rows(), counts);
     run::require_finite(index + 1, result.loss, result.grad_norm);
     result.learning_rate = schedule_(index);
@@ -197,11 +197,11 @@ class Trainer {
       if (const auto momentum = schedule_.momentum(index)) optimizer_.set_momentum(*momentum);
     optimizer_.step(result.learning_rate);
     optimizer_.zero_grad();
-    parts_.holding->updated();
+    parts_.placement->updated();
     ++version_;
     for (const auto& companion : parts_.companions) companion->after_step(index + 1, result.metrics);
     result.seconds.emplace_back("optimizer", optimizer_watch.seconds());
-    for (auto& one : parts_.holding->seconds()) result.seconds.push_back(std::move(one));
+    for (auto& one : parts_.placement->seconds()) result.seconds.push_back(std::move(one));
 
     if (config_.steps_per_epoch > 0) result.epoch = static_cast<double>(index + 1) / config_.steps_per_epoch;
     for (const Row* row : batch.rows) result.tokens += Rows::tokens(*row);
@@ -216,9 +216,9 @@ class Trainer {
   run::Outcome run(std::span<run::Observer* const> observers = {}) {
     distributed::World& world = *parts_.world;
     try {
-      parts_.holding->require_same_start();
+      parts_.placement->require_same_start();
       if (world.rank() > 0) return follow(world, callbacks());
-      run::Loop loop(config_.loop, led(world, callbacks(), parts_.holding->saves_together()));
+      run::Loop loop(config_.loop, led(world, callbacks(), parts_.placement->saves_together()));
       for (run::Observer* observer : observers) loop.observe(*observer);
       const run::Outcome outcome = loop.run();
       end(world, outcome);
@@ -260,7 +260,7 @@ class Trainer {
   // left in it: the version and what companions know come along, so that an evaluation repeats the run's. Weights are
   // copied into the tensors that the policy and its generator already share.
   void load_weights(const std::filesystem::path& directory, const run::Json* state = nullptr) {
-    parts_.holding->load_weights(directory);
+    parts_.placement->load_weights(directory);
     if (state == nullptr) return;
     for (const auto& companion : parts_.companions) companion->restore(directory);
     version_ = state->at("version").template get<std::int64_t>();
@@ -284,7 +284,7 @@ class Trainer {
     callbacks.save_model = [this](const std::filesystem::path& directory) { save_model(directory); };
     if (parts_.save_output)
       callbacks.save_output = [this](const std::filesystem::path& directory) {
-        parts_.holding->save_model([&] { parts_.save_output(directory); });
+        parts_.placement->save_model([&] { parts_.save_output(directory); });
       };
     callbacks.save_state = [this](const std::filesystem::path& directory) { return save_state(directory); };
     callbacks.restore_state = [this](const std::filesystem::path& directory, const run::Json& state) {
@@ -303,7 +303,7 @@ class Trainer {
   // Hands the weights over where step `index` of `sampler` asks a generator; the seconds it took to move them.
   double publish_for(const S& sampler, std::int64_t index) {
     if constexpr (sampler::Generates<S>) {
-      if constexpr (requires { sampler.needs_weights(index); })
+      if constexpr (sampler::hooks_of<S>().needs_weights)
         if (!sampler.needs_weights(index)) return 0.0;
       const sync::Published published = parts_.sync.publish(version_);
       return published.bytes > 0 ? published.seconds : 0.0;
@@ -313,7 +313,7 @@ class Trainer {
 
   // Whether rows carry the log-probs of a reference that was asked before training.
   static bool brings_reference(const S& sampler) {
-    if constexpr (requires { sampler.has_reference(); })
+    if constexpr (sampler::hooks_of<S>().has_reference)
       return sampler.has_reference();
     else
       return false;
@@ -354,7 +354,7 @@ class Trainer {
       if (part.empty()) continue;
       const model::TokenTree tree = Rows::tree(part, L::needs);
       const auto limit = tensor::ThreadLimit::of_products(parts_.policy->product_flops(tree.tokens()));
-      if (p + 1 == end) parts_.holding->begin_last();
+      if (p + 1 == end) parts_.placement->begin_last();
       const core::Stopwatch forward;
       const model::Scores scores =
           parts_.policy->score(tree, {.temperature = config_.temperature,
@@ -457,12 +457,12 @@ class Trainer {
   }
 
   static Parts held(Parts parts) {
-    if (parts.holding == nullptr) parts.holding = std::make_shared<WholeHolding>(*parts.policy, parts.world);
+    if (parts.placement == nullptr) parts.placement = std::make_shared<WholePlacement>(*parts.policy, parts.world);
     return parts;
   }
 
   void save_model(const std::filesystem::path& directory) const {
-    parts_.holding->save_model([&] {
+    parts_.placement->save_model([&] {
       if (parts_.save_model) return parts_.save_model(directory);
       model::PendingTensors tensors;
       for (const model::Parameter& p : parts_.policy->parameters())
@@ -472,7 +472,7 @@ class Trainer {
   }
 
   run::Json save_state(const std::filesystem::path& directory) const {
-    parts_.holding->save_optimizer(directory, optimizer_.state());
+    parts_.placement->save_optimizer(directory, optimizer_.state());
     if (parts_.world->rank() > 0) return {};
     for (const auto& companion : parts_.companions) companion->save(directory);
     run::Json state = {{"version", version_}, {"sampler", parts_.sampler->state()}};
@@ -484,7 +484,7 @@ class Trainer {
 
   void restore_state(const std::filesystem::path& directory, const run::Json& state) {
     load_weights(directory, &state);
-    optimizer_.load_state(parts_.holding->load_optimizer(directory, optimizer_.state()));
+    optimizer_.load_state(parts_.placement->load_optimizer(directory, optimizer_.state()));
     parts_.sampler->restore(state.at("sampler"));
     if constexpr (sampler::SummarizedRows<Rows>)
       if (state.contains("summary") && parts_.world->rank() == 0) summary_.restore(state["summary"]);
@@ -500,7 +500,7 @@ class Trainer {
   Stage experience_;
   std::int64_t version_ = 0;  // number of updates the weights have seen
   double latest_norm_ = 0.0;  // of the gradient, the same on all ranks
-  detail::BesideWatch watch_;
+  detail::AsynchronousWatch watch_;
   [[no_unique_address]]
   typename detail::SummaryOf<Rows>::type summary_;  // of this evaluation, or since the last record
   Batch latest_;                                    // of the step just trained

@@ -299,7 +299,7 @@ class ShardingReader {
     size("dp_shard_size", out_.shard_size);
     size("dp_replicate_size", out_.replicate_size);
     if (out_.shard_size.value_or(1) > 1 && !out_.on())
-      reader_.refuse(14, {.what = "dp_shard_size is set, but nothing lies in slices",
+      reader_.refuse(14, {.what = "dp_shard_size is set, but nothing is sharded",
                           .where = reader_.section().find("dp_shard_size")->place.text(),
                           .remedy = "set fsdp_config: {reshard_after_forward: true}, or remove it"});
   }

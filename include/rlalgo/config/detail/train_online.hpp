@@ -150,7 +150,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
   if (function) source.roll(function, rollout_texts(config, model));
   sampler::PrefetchConfig prefetch = prefetch_config(config, source, messages.note);
   if (config.trl.generates_beside() && world->size() > 1) {
-    prefetch.world = world->beside("generation");
+    prefetch.world = world->duplicate("generation");
     prefetch.meanwhile = [world, own = std::move(prefetch.meanwhile)](std::int64_t step) {
       world->check();
       if (own) own(step);
@@ -184,7 +184,7 @@ run::Outcome Training<Unused>::online(const RunConfig& config, const TrainMessag
       .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .companions = companions(config, coefficient, model, reference, sharding.get()),
       .world = world,
-      .holding = sharding != nullptr ? sharding->holding() : nullptr};
+      .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (matches_features(config))
     inputs.on_experience = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir), &config, truths, world](
 

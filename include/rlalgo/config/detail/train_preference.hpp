@@ -69,7 +69,7 @@ run::Outcome Training<Unused>::preference(const RunConfig& config, const TrainMe
       .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
       .world = world,
-      .holding = sharding != nullptr ? sharding->holding() : nullptr};
+      .placement = sharding != nullptr ? sharding->placement() : nullptr};
   return with_preference_loss(config, [&](auto loss) {
     auto trainer = trainer::make_offline(settings, std::move(loss), std::move(inputs));
     return carry_out(trainer, config, *model.decoder, evaluation, messages);

@@ -22,8 +22,8 @@
 #include <rlalgo/inference/block_engine.hpp>
 #include <rlalgo/strided_ebft.hpp>
 #include <rlalgo/sync/any_sync.hpp>
+#include <rlalgo/sync/gathered_weights.hpp>
 #include <rlalgo/sync/shared_weights.hpp>
-#include <rlalgo/sync/summoned_weights.hpp>
 #include <rlalgo/trainer/rollouts_file.hpp>
 
 namespace rlalgo::config::detail {
@@ -63,8 +63,8 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
   if (const std::string text = repeated_layers(config, network); !text.empty() && messages.note) messages.note(text);
   sync::AnySync sync{sync::SharedWeights()};
   if (sharding != nullptr && sharding->weights())
-    sync = sync::AnySync(
-        sync::SummonedWeights(sync::SharedWeights(), [policy = sharding->policy()] { return policy->summon(); }, {}));
+    sync = sync::AnySync(sync::GatheredWeights(sync::SharedWeights(),
+                                               [policy = sharding->policy()] { return policy->gather_all(); }, {}));
   inference::BlockEngine engine(model.decoder->config(), model.decoder->weights());
   trainer::StridedInputs<inference::BlockEngine, sync::AnySync> inputs{
       .policy = model.decoder,
@@ -77,7 +77,7 @@ run::Outcome Training<Unused>::strided(const RunConfig& config, const TrainMessa
       .save_output = [&](const std::filesystem::path& directory) { model.save(directory, model.output_dtype); },
       .decode = [&](std::span<const data::TokenId> ids) { return model.tokenizer.decode(ids, false); },
       .world = world,
-      .holding = sharding != nullptr ? sharding->holding() : nullptr};
+      .placement = sharding != nullptr ? sharding->placement() : nullptr};
   if (config.ebft.save_rollouts && world->rank() == 0)
     inputs.on_documents = [file = std::make_shared<trainer::RolloutsFile>(config.output_dir),
                            stride = config.ebft.stride](std::int64_t step,

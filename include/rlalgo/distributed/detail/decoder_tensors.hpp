@@ -1,4 +1,4 @@
-// The tensors of a decoder as they are held in slices: each memory once, by layer.
+// The tensors of a decoder as they are sharded: each memory once, by layer.
 #pragma once
 
 #include <algorithm>

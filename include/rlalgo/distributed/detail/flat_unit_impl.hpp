@@ -39,7 +39,7 @@ inline void set_memory(const Tensor& value, const Tensor& memory) {
 
 [[noreturn]] inline void raise_not_flat(const std::string& name, const std::string& found) {
   core::raise("distributed", 12,
-              {.what = "a weight cannot be held in slices",
+              {.what = "a weight cannot be sharded",
                .found = name + ": " + found,
                .expected = "contiguous, in memory of its own, on the device of those beside it"});
 }
@@ -66,12 +66,12 @@ RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks
     entry.offset = end;
     end = rounded(end + value.numel());
   }
-  slice_ = rounded((end + ranks - 1) / ranks);
-  elements_ = slice_ * ranks;
+  shard_ = rounded((end + ranks - 1) / ranks);
+  elements_ = shard_ * ranks;
   const c10::NoGradGuard no_grad;
   const auto options = at::TensorOptions().dtype(dtype_).device(entries_.front().value.device());
   if (!resident_) {
-    own_ = tensor::zeros({slice_}, options);
+    own_ = tensor::zeros({shard_}, options);
     keep();
     clear();
     return;
@@ -80,13 +80,13 @@ RLALGO_INLINE FlatUnit::FlatUnit(std::vector<Entry> entries, int rank, int ranks
   for (const Entry& entry : entries_)
     memory.narrow(0, entry.offset, entry.value.numel()).copy_(entry.value.detach().view({-1}));
   place(memory);
-  own_ = memory.narrow(0, rank_ * slice_, slice_);
+  own_ = memory.narrow(0, rank_ * shard_, shard_);
 }
 
 RLALGO_INLINE std::optional<Piece> FlatUnit::piece(const Entry& entry, int rank) const {
-  const std::int64_t first = rank * slice_;
+  const std::int64_t first = rank * shard_;
   const std::int64_t begin = std::max(first, entry.offset);
-  const std::int64_t end = std::min(first + slice_, entry.offset + entry.value.numel());
+  const std::int64_t end = std::min(first + shard_, entry.offset + entry.value.numel());
   if (begin >= end) return std::nullopt;
   return Piece{begin - entry.offset, end - entry.offset, begin - first};
 }

@@ -20,7 +20,7 @@ namespace rlalgo::distributed {
 
 namespace detail {
 
-// The first of them that can be loaded, for as long as the program runs: NCCL's threads outlive whoever asked for it.
+// The first of them that can be loaded, for as long as the program runs: NCCL's threads outlive the group that loaded it.
 inline void* loaded_library(const std::string& path, std::initializer_list<const char*> usual, const char* variable) {
   std::vector<std::string> names(usual.begin(), usual.end());
   if (!path.empty()) names = {path};

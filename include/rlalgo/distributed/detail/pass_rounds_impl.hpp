@@ -16,9 +16,9 @@ namespace rlalgo::distributed {
 RLALGO_INLINE void PassRounds::become(const Said& own) {
   for (;;) {
     const std::optional<Chosen> next = ask(own);  // this rank has something to do, so there is one
-    // A loan is one rank's; a pass is of all that are about to do the same.
-    const bool mine = next->said == own && (!own.loan || next->rank == team_->rank());
-    if (!next->said.loan) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
+    // A fetch is one rank's; a pass is of all that are about to do the same.
+    const bool mine = next->said == own && (!own.fetch || next->rank == team_->rank());
+    if (!next->said.fetch) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
     if (mine) return;
     help(*next);
   }
@@ -26,7 +26,7 @@ RLALGO_INLINE void PassRounds::become(const Said& own) {
 
 RLALGO_INLINE void PassRounds::settle() {
   while (const std::optional<Chosen> next = ask({})) {
-    if (!next->said.loan) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
+    if (!next->said.fetch) members_[static_cast<std::size_t>(next->said.member)]->chosen(next->said.pass);
     help(*next);
   }
   for (Member* const member : members_)
@@ -35,8 +35,8 @@ RLALGO_INLINE void PassRounds::settle() {
 
 RLALGO_INLINE void PassRounds::help(const Chosen& other) {
   Member& member = *members_[static_cast<std::size_t>(other.said.member)];
-  if (other.said.loan)
-    member.lend(other.rank);
+  if (other.said.fetch)
+    member.serve_fetch(other.rank);
   else
     member.help(other.said.pass);
 }
@@ -49,7 +49,7 @@ RLALGO_INLINE std::optional<PassRounds::Chosen> PassRounds::ask(const Said& own)
   }
   const auto options = at::TensorOptions().dtype(at::kLong);
   const std::vector<std::int64_t> words = {own.member, own.pass.phase == model::LayerGate::Phase::forward ? 0 : 1,
-                                           own.pass.layers, own.pass.graph ? 1 : 0, own.loan ? 1 : 0};
+                                           own.pass.layers, own.pass.graph ? 1 : 0, own.fetch ? 1 : 0};
   const Tensor all = tensor::empty({team_->size(), 5}, options);
   team_->all_gather(all, tensor::from_values(words, options).view({1, 5})).wait();
   const std::int64_t* said = all.const_data_ptr<std::int64_t>();

@@ -171,7 +171,7 @@ class ProcessWorld final : public World {
   }
   void check() override { raise_if_over("waiting"); }
 
-  [[nodiscard]] std::shared_ptr<World> beside(const std::string& name) override {
+  [[nodiscard]] std::shared_ptr<World> duplicate(const std::string& name) override {
     return std::make_shared<ProcessWorld>(*this, name);
   }
   void while_waiting(std::function<void()> tick) override { tick_ = std::move(tick); }

@@ -29,7 +29,7 @@ namespace detail {
 // [slice], what sums of gradients begin with.
 inline Tensor no_gradient(const FlatUnit& unit) {
   const at::ScalarType kind = unit.dtype() == at::kDouble ? at::kDouble : at::kFloat;
-  return tensor::zeros({unit.slice()}, unit.own().options().dtype(kind));
+  return tensor::zeros({unit.shard()}, unit.own().options().dtype(kind));
 }
 
 }  // namespace detail
@@ -160,7 +160,7 @@ RLALGO_INLINE void ShardedWeights::add_scattered(Group& group) {
     waited_ += watch.seconds();
     if (!held.gradient.defined()) held.gradient = detail::no_gradient(held.unit);
     for (std::int64_t r = 0; r < team().size(); ++r)
-      held.gradient.add_(held.received.narrow(0, r * held.unit.slice(), held.unit.slice()));
+      held.gradient.add_(held.received.narrow(0, r * held.unit.shard(), held.unit.shard()));
     memory_.give(std::exchange(held.sent, Tensor()));
     memory_.give(std::exchange(held.received, Tensor()));
   }
@@ -177,7 +177,7 @@ RLALGO_INLINE void ShardedWeights::begin(const Pass& pass) {
 }
 
 RLALGO_INLINE void ShardedWeights::chosen(const Pass& pass) {
-  if (summoned_) dismiss();
+  if (gathered_) release_all();
   pass_ = pass;
   if (!gathers()) return;
   if (pass.phase == Phase::forward && pass.graph) ++open_;
@@ -206,7 +206,7 @@ RLALGO_INLINE void ShardedWeights::acquire(const Visit& visit) {
 }
 
 RLALGO_INLINE void ShardedWeights::release(const Visit& visit) noexcept {
-  if (!gathers() || summoned_) return;
+  if (!gathers() || gathered_) return;
   const bool stays = visit.phase == Phase::forward && pass_.graph &&
                      (!config_.reshard_after_forward || visit.layer + 1 == pass_.layers);  // needed again next
   if (!stays && layer(visit.layer).whole) free(layer(visit.layer));
@@ -236,7 +236,7 @@ RLALGO_INLINE void ShardedWeights::end(const Pass& /*pass*/) {
 }
 
 RLALGO_INLINE void ShardedWeights::settled() {
-  if (summoned_) return;
+  if (gathered_) return;
   open_ = 0;
   if (gathers())
     for (Group& group : groups_) free(group);
@@ -256,7 +256,7 @@ RLALGO_INLINE void ShardedWeights::reset() noexcept {
   }
   scattering_.clear();
   open_ = 0;
-  summoned_ = false;
+  gathered_ = false;
 }
 
 // Between passes.
@@ -316,16 +316,16 @@ RLALGO_INLINE double ShardedWeights::reduce_gradients() {
 
 RLALGO_INLINE void ShardedWeights::updated() {
   rounds_->settle();
-  if (gathers()) return dismiss();
+  if (gathers()) return release_all();
   std::vector<Pending> pending;
   visit([&](const FlatUnit& unit) { pending.push_back(team().all_gather(unit.whole(), unit.own())); });
   for (Pending& one : pending) one.wait();
 }
 
-RLALGO_INLINE bool ShardedWeights::summon() {
+RLALGO_INLINE bool ShardedWeights::gather_all() {
   if (!gathers()) return false;
   rounds_->settle();
-  if (std::exchange(summoned_, true)) return false;
+  if (std::exchange(gathered_, true)) return false;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (g + 1 < groups_.size()) gather(groups_[g + 1]);
     arrive(groups_[g]);
@@ -333,8 +333,8 @@ RLALGO_INLINE bool ShardedWeights::summon() {
   return true;
 }
 
-RLALGO_INLINE void ShardedWeights::dismiss() {
-  summoned_ = false;
+RLALGO_INLINE void ShardedWeights::release_all() {
+  gathered_ = false;
   if (gathers())
     for (Group& group : groups_) free(group);
   memory_.drop();
@@ -345,7 +345,7 @@ RLALGO_INLINE void ShardedWeights::each_whole(const std::function<void(const Fla
   for (Group& group : groups_) {
     arrive(group);
     for (const Held& held : group.held) see(held.unit);
-    if (!summoned_) free(group);
+    if (!gathered_) free(group);
   }
 }
 
@@ -359,7 +359,7 @@ RLALGO_INLINE void ShardedWeights::blend_into(ShardedWeights& reference, double 
 
 RLALGO_INLINE void ShardedWeights::load(const std::function<Tensor(const std::string&)>& stored) {
   const c10::NoGradGuard no_grad;
-  rounds_->settle();  // what somebody borrows is lent before it changes
+  rounds_->settle();  // weights that a rank fetches are sent before they change
   visit([&](const FlatUnit& unit) {
     for (const FlatUnit::Entry& entry : unit.entries())
       if (const auto part = unit.piece(entry))
@@ -384,14 +384,14 @@ RLALGO_INLINE void ShardedWeights::list_places() {
     }
 }
 
-RLALGO_INLINE std::int64_t ShardedWeights::heard(int borrower, std::int64_t said) {
+RLALGO_INLINE std::int64_t ShardedWeights::heard(int fetcher, std::int64_t said) {
   const auto options = at::TensorOptions().dtype(at::kLong);
   const Tensor all = tensor::empty({team().size()}, options);
   team().all_gather(all, tensor::from_values(std::vector<std::int64_t>{said}, options)).wait();
-  return all.const_data_ptr<std::int64_t>()[borrower];
+  return all.const_data_ptr<std::int64_t>()[fetcher];
 }
 
-RLALGO_INLINE void ShardedWeights::hand_over(int borrower, std::int64_t i, const Tensor& target) {
+RLALGO_INLINE void ShardedWeights::hand_over(int fetcher, std::int64_t i, const Tensor& target) {
   const c10::NoGradGuard no_grad;
   const Place& place = places_.at(static_cast<std::size_t>(i));
   const FlatUnit& unit = groups_[place.group].held[place.held].unit;
@@ -399,7 +399,7 @@ RLALGO_INLINE void ShardedWeights::hand_over(int borrower, std::int64_t i, const
   const auto ranks = static_cast<std::size_t>(team().size());
   std::vector<Tensor> sent(ranks), received(ranks);
   if (const auto part = unit.piece(entry))
-    sent[static_cast<std::size_t>(borrower)] = unit.own().detach().narrow(0, part->at, part->size());
+    sent[static_cast<std::size_t>(fetcher)] = unit.own().detach().narrow(0, part->at, part->size());
   if (target.defined())
     for (std::size_t r = 0; r < ranks; ++r)
       if (const auto part = unit.piece(entry, static_cast<int>(r)))
@@ -407,28 +407,28 @@ RLALGO_INLINE void ShardedWeights::hand_over(int borrower, std::int64_t i, const
   team().exchange("a weight", sent, received).wait();
 }
 
-RLALGO_INLINE void ShardedWeights::borrow(const std::function<void()>& use) {
-  if (!gathers() || summoned_) return use();
+RLALGO_INLINE void ShardedWeights::fetch_within(const std::function<void()>& use) {
+  if (!gathers() || gathered_) return use();
   list_places();
-  rounds_->borrow(member_);
-  borrowing_ = true;
+  rounds_->begin_fetch(member_);
+  fetching_ = true;
   try {
     use();
   } catch (...) {
-    borrowing_ = false;
+    fetching_ = false;
     try {
       (void)heard(team().rank(), -1);
     } catch (const std::exception&) {  // the ranks do not meet any more; what led here says more
     }
     throw;
   }
-  borrowing_ = false;
+  fetching_ = false;
   (void)heard(team().rank(), -1);
 }
 
-RLALGO_INLINE void ShardedWeights::lend(int borrower) {
+RLALGO_INLINE void ShardedWeights::serve_fetch(int fetcher) {
   list_places();
-  for (std::int64_t i = heard(borrower, 0); i >= 0; i = heard(borrower, 0)) hand_over(borrower, i, {});
+  for (std::int64_t i = heard(fetcher, 0); i >= 0; i = heard(fetcher, 0)) hand_over(fetcher, i, {});
 }
 
 RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
@@ -438,11 +438,11 @@ RLALGO_INLINE Tensor ShardedWeights::whole(const Tensor& weight) {
   if (number == numbers_.end()) return weight;
   const Place& place = places_.at(static_cast<std::size_t>(number->second));
   if (groups_[place.group].whole) return weight;
-  if (!borrowing_)
+  if (!fetching_)
     core::raise("distributed", 12,
-                {.what = "a weight in slices was read outside of a loan",
+                {.what = "a sharded weight was read outside of a fetch",
                  .found = groups_[place.group].held[place.held].unit.entries()[place.entry].name,
-                 .remedy = "read it within ShardedWeights::borrow, or between summon and dismiss"});
+                 .remedy = "read it within ShardedWeights::fetch_within, or between gather_all and release_all"});
   Tensor out = tensor::empty(weight.sizes(), weight.options().requires_grad(false));
   (void)heard(team().rank(), number->second);
   hand_over(team().rank(), number->second, out);
@@ -469,7 +469,7 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
   held->groups_.resize(groups_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     arrive(groups_[g]);
-    // Unit by unit, so that slices of both have the same elements.
+    // Unit by unit, so that shards of both have the same elements.
     for (const Held& own : groups_[g].held) {
       std::vector<FlatUnit::Entry> entries;
       for (const FlatUnit::Entry& entry : own.unit.entries()) {
@@ -479,7 +479,7 @@ RLALGO_INLINE std::shared_ptr<model::Decoder> ShardedWeights::frozen_copy(const 
       }
       held->groups_[g].held.push_back({FlatUnit(std::move(entries), team().rank(), team().size(), false)});
     }
-    if (!summoned_) free(groups_[g]);
+    if (!gathered_) free(groups_[g]);
   }
   copy->set_gate(held);
   return copy;

@@ -28,8 +28,8 @@ namespace detail {
       {.what = "tensors do not fit an operation of a team", .found = found, .expected = expected, .where = operation});
 }
 
-// The slices of a tensor along its first dimension, one for each rank.
-inline std::vector<Tensor> slices(const std::string& operation, const Tensor& whole, int ranks) {
+// The shards of a tensor along its first dimension, one for each rank.
+inline std::vector<Tensor> shards(const std::string& operation, const Tensor& whole, int ranks) {
   if (whole.dim() == 0 || whole.size(0) % ranks != 0)
     raise_misfit(operation, std::to_string(whole.dim() == 0 ? 0 : whole.size(0)) + " rows",
                  "a multiple of " + std::to_string(ranks));
@@ -65,7 +65,7 @@ RLALGO_INLINE Pending Team::exchange(const std::string& operation, const std::ve
 }
 
 RLALGO_INLINE Pending Team::all_gather(const Tensor& whole, const Tensor& part) {
-  const std::vector<Tensor> parts = detail::slices("all-gather", whole, size());
+  const std::vector<Tensor> parts = detail::shards("all-gather", whole, size());
   if (parts.front().nbytes() != part.nbytes())
     detail::raise_misfit("all-gather", std::to_string(part.nbytes()) + " bytes",
                          std::to_string(parts.front().nbytes()) + " of each rank");
@@ -76,8 +76,8 @@ RLALGO_INLINE Pending Team::all_to_all(const Tensor& received, const Tensor& sen
   if (received.nbytes() != sent.nbytes())
     detail::raise_misfit("all-to-all", std::to_string(received.nbytes()) + " bytes",
                          std::to_string(sent.nbytes()) + ", as are sent");
-  return exchange("all-to-all", detail::slices("all-to-all", sent, size()),
-                  detail::slices("all-to-all", received, size()));
+  return exchange("all-to-all", detail::shards("all-to-all", sent, size()),
+                  detail::shards("all-to-all", received, size()));
 }
 
 RLALGO_INLINE Pending Team::shift(const Tensor& received, const Tensor& sent, int by) {

@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <range/v3/iterator/operations.hpp>
+#include <range/v3/view/chunk_by.hpp>
+#include <range/v3/view/iota.hpp>
+
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/moments.hpp>
@@ -201,8 +205,9 @@ RLALGO_INLINE bool TextMatching::converses(const reward::RewardCall& call, std::
 RLALGO_INLINE std::vector<Matching> TextMatching::operator()(const reward::RewardCall& call,
                                                              std::vector<TokenIds>* embedded) const {
   std::vector<Matching> out;
-  for (std::size_t begin = 0, end = 0; begin < call.size(); begin = end) {
-    for (end = begin + 1; end < call.size() && call.prompts[end] == call.prompts[begin];) ++end;
+  const auto of_one_prompt = [&](std::size_t a, std::size_t b) { return call.prompts[a] == call.prompts[b]; };
+  for (const auto rows : ranges::views::iota(std::size_t{0}, call.size()) | ranges::views::chunk_by(of_one_prompt)) {
+    const std::size_t begin = rows.front(), end = begin + static_cast<std::size_t>(ranges::distance(rows));
     TextGroup texts = group(call, begin, end);
     Matching& one = out.emplace_back();
     if (texts.samples.empty())

@@ -1,7 +1,7 @@
 // y = x Wᵀ for bfloat16 weights with AMX; all else as with AVX-512, to the bit.
 //
 // A tile of W is 16 of its rows, as they lie, by 32 columns; a tile of x is 16 of its rows, rounded to bfloat16 and brought into
-// pairs of columns, so that a sum is a block of yᵀ, which is turned while it is stored. Two tiles of W meet two of x at a time. Rows of x are
+// pairs of columns, so that a sum is a block of yᵀ, which is transposed while it is stored. Two tiles of W meet two of x at a time. Rows of x are
 // padded to a multiple of 16: sixteen cost what one does, and W comes from memory more slowly than that.
 //
 // y[i, n] is a chain over blocks of 32 columns (the last one padded with zeros), of each the sum of even and that of odd columns, whatever
@@ -22,10 +22,10 @@
 #include <rlalgo/inference/detail/avx512_bf16_kernels.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
-#include <rlalgo/inference/detail/turned.hpp>
+#include <rlalgo/inference/detail/store_transposed.hpp>
 #include <rlalgo/tensor/amx.hpp>
 #include <rlalgo/tensor/bfloat16.hpp>
-#include <rlalgo/tensor/turned.hpp>
+#include <rlalgo/tensor/transpose.hpp>
 
 namespace rlalgo::inference::detail::amx_bf16 {
 
@@ -91,7 +91,7 @@ template <int Ws, int Xs>
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i)
       t[i] = i < rows ? _mm512_castsi512_ps(load(x + i * ldx + j, count)) : _mm512_setzero_ps();
-    tensor::avx512::turn(t);
+    tensor::avx512::transpose(t);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) _mm512_storeu_ps(reinterpret_cast<float*>(out->elements.data()) + 16 * i, t[i]);
   }
@@ -164,9 +164,9 @@ class Product {
         pair ? multiply<1, 2>(from, x0, x1, sums_) : multiply<1, 1>(from, x0, x1, sums_);
       for (int c = 0; c <= int{two}; ++c)
         for (int r = 0; r <= int{pair}; ++r)
-          store_turned(sums_.at[2 * c + r], std::min<std::int64_t>(16, a_.m - 16 * (b + r)),
-                       std::min<std::int64_t>(16, columns - 16 * c),
-                       a_.y + 16 * (b + r) * a_.ldy + n + 16 * c - a_.begin, a_.ldy);
+          store_transposed(sums_.at[2 * c + r], std::min<std::int64_t>(16, a_.m - 16 * (b + r)),
+                           std::min<std::int64_t>(16, columns - 16 * c),
+                           a_.y + 16 * (b + r) * a_.ldy + n + 16 * c - a_.begin, a_.ldy);
     }
   }
 

@@ -19,12 +19,12 @@ inline void answer(Draw& draw, std::span<const float> logits, TokenDraw& token_d
   const Scheduled& request = *draw.request;
   const RequestSpec& spec = request.spec;
   const double temperature = spec.log_probs == LogProbKind::model ? 1.0 : spec.sampling.temperature;
-  std::int64_t beside = spec.top_log_probs;
+  std::int64_t alternatives = spec.top_log_probs;
   if (draw.kind == Draw::Kind::prompt) {
     draw.drawn = token_draw.given(logits, temperature, spec.prompt[static_cast<std::size_t>(draw.index)]);
     const float own = logits[static_cast<std::size_t>(draw.drawn.id)];
     draw.rank = 1 + std::count_if(logits.begin(), logits.end(), [own](float logit) { return logit > own; });
-    beside = *spec.prompt_log_probs;
+    alternatives = *spec.prompt_log_probs;
   } else if (!spec.given.empty()) {
     draw.drawn = token_draw.given(logits, temperature, spec.given[static_cast<std::size_t>(draw.index)]);
   } else {
@@ -43,7 +43,7 @@ inline void answer(Draw& draw, std::span<const float> logits, TokenDraw& token_d
     if (spec.log_probs == LogProbKind::model)
       draw.drawn.log_prob = token_draw.given(logits, temperature, draw.drawn.id).log_prob;
   }
-  if (beside > 0) token_draw.most_likely(beside, draw.top);
+  if (alternatives > 0) token_draw.most_likely(alternatives, draw.top);
 }
 
 }  // namespace rlalgo::inference::detail

@@ -2,7 +2,7 @@
 // a pair of x is in all lanes, so nothing is added across lanes, and a tile of 4 blocks by 6 rows of x loads 10 registers for 24 products
 // of pairs. Every output is one chain in the order of k, whatever stands beside it.
 //
-// W is read once, as it lies; what comes next is fetched into L2 meanwhile, by the tiles in turn.
+// W is read once, as it lies; what comes next is fetched into L2 meanwhile, by the tiles in transpose.
 #pragma once
 
 #if defined(__x86_64__)
@@ -18,7 +18,7 @@
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 #include <rlalgo/tensor/lanes.hpp>
-#include <rlalgo/tensor/turned.hpp>
+#include <rlalgo/tensor/transpose.hpp>
 
 namespace rlalgo::inference::detail::avx512_bf16 {
 
@@ -40,7 +40,7 @@ namespace rlalgo::inference::detail::avx512_bf16 {
         square[i] =
             row < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(some, w + row * k + j)) : _mm512_setzero_ps();
       }
-      tensor::avx512::turn(square);
+      tensor::avx512::transpose(square);
       std::byte* const at = out + b * packed_block_bytes(k) + j / 2 * cache_line;
 #pragma GCC unroll 16
       for (int i = 0; i < 16; ++i)

@@ -1,9 +1,9 @@
 // y = x Wᵀ of float32 weights with AVX-512. A lane of a sum is a row of x or a row of W, so nothing is added across lanes, and every output is
 // one chain of multiply-adds in the order of k, whatever stands beside it.
 //
-// Rows of x are turned into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 16 rows of W, of which one element at a time
+// Rows of x are transposed into panels of 16 to 64 of them, [k, rows]; a tile is a panel by 6 to 16 rows of W, of which one element at a time
 // is in all lanes: 16 to 24 running sums. k is cut into blocks so that a block of a panel stays in L1 while a strip of W passes by. A few
-// rows that are left, or alone, meet sixteen rows of W that are turned in registers instead; W's way from memory takes longer than that.
+// rows that are left, or alone, meet sixteen rows of W that are transposed in registers instead; W's way from memory takes longer than that.
 //
 // W is read once, as it lies, a strip of `strip_rows` at a time; the next strip is fetched into L2 meanwhile, as evenly as the tiles compute.
 #pragma once
@@ -21,7 +21,7 @@
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/inference/detail/linear_strips.hpp>
 #include <rlalgo/tensor/lanes.hpp>
-#include <rlalgo/tensor/turned.hpp>
+#include <rlalgo/tensor/transpose.hpp>
 
 namespace rlalgo::inference::detail::avx512 {
 
@@ -39,8 +39,8 @@ inline constexpr int short_tile_columns = P <= 2 ? 8 : 4;
 inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
 
 // r[j] = w[n, j] of sixteen rows n, for j < 4. Quarters of registers are put together as they are loaded, which leaves half of the shuffles that
-// turning whole rows takes.
-[[RLALGO_AVX512, gnu::always_inline]] inline void load_turned(__m512 (&r)[4], const float* w, std::int64_t ld) {
+// transposing whole rows takes.
+[[RLALGO_AVX512, gnu::always_inline]] inline void load_transposed(__m512 (&r)[4], const float* w, std::int64_t ld) {
   constexpr __mmask16 all = 0xFFFF;
   constexpr __mmask8 pairs = 0xFF;
   __m512 of[4];
@@ -63,13 +63,13 @@ inline constexpr std::int64_t most_rows_alone = 8, most_rows_left = 3;
 }
 
 // out[c · ldo + r] = in[r · ldi + c] for `rows` and `columns` up to 16; lanes from `rows` to 15 of out are zero, if `whole`, or stay.
-[[RLALGO_AVX512]] inline void turn_square(const float* in, std::int64_t ldi, std::int64_t rows, std::int64_t columns,
-                                          float* out, std::int64_t ldo, bool whole) {
+[[RLALGO_AVX512]] inline void transpose_square(const float* in, std::int64_t ldi, std::int64_t rows,
+                                               std::int64_t columns, float* out, std::int64_t ldo, bool whole) {
   const __mmask16 read = tensor::lanes::first(columns), written = whole ? 0xFFFF : tensor::lanes::first(rows);
   __m512 r[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) r[i] = _mm512_maskz_loadu_ps(i < rows ? read : 0, in + i * ldi);
-  tensor::avx512::turn(r);
+  tensor::avx512::transpose(r);
 #pragma GCC unroll 16
   for (int c = 0; c < 16; ++c)
     if (c < columns) _mm512_mask_storeu_ps(out + c * ldo, written, r[c]);
@@ -93,19 +93,19 @@ class Panels {
 class TurnedRows {
  public:
   [[RLALGO_AVX512]] const float* of(const LinearArgs& a, std::int64_t rows) {
-    if (a.x_version != 0 && a.x_version == version_ && a.x == x_ && rows == rows_ && a.k == k_) return turned();
+    if (a.x_version != 0 && a.x_version == version_ && a.x == x_ && rows == rows_ && a.k == k_) return transposed();
     const Panels panels(rows);
     grow(static_cast<std::size_t>(16 * panels.sixteens() * a.k + line_floats));
     for (std::int64_t p = 0; p < panels.count(); ++p) {
       const std::int64_t begin = panels.begin(p), width = panels.begin(p + 1) - begin;
-      float* const out = turned() + begin * a.k;
+      float* const out = transposed() + begin * a.k;
       for (std::int64_t i = 0; i < width; i += 16)
         for (std::int64_t j = 0; j < a.k; j += 16)
-          turn_square(a.x + (begin + i) * a.ldx + j, a.ldx, std::min<std::int64_t>(16, rows - begin - i),
-                      std::min<std::int64_t>(16, a.k - j), out + j * width + i, width, true);
+          transpose_square(a.x + (begin + i) * a.ldx + j, a.ldx, std::min<std::int64_t>(16, rows - begin - i),
+                           std::min<std::int64_t>(16, a.k - j), out + j * width + i, width, true);
     }
     version_ = a.x_version, x_ = a.x, rows_ = rows, k_ = a.k;
-    return turned();
+    return transposed();
   }
 
  private:
@@ -117,7 +117,7 @@ class TurnedRows {
   }
 
   // From a cache line on.
-  [[nodiscard]] float* turned() {
+  [[nodiscard]] float* transposed() {
     float* const room = room_.empty() ? few_ : room_.data();
     const auto at = reinterpret_cast<std::uintptr_t>(room);
     return room + (cache_line - at % cache_line) % cache_line / sizeof(float);
@@ -182,7 +182,7 @@ template <int Rows, bool Fetches>
         ahead += 4 * cache_line;
       }
       __m512 ws[4];
-      load_turned(ws, w + j + q, k);
+      load_transposed(ws, w + j + q, k);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c)
 #pragma GCC unroll 8
@@ -191,12 +191,12 @@ template <int Rows, bool Fetches>
   }
   for (; j < k; j += 16) {
     const std::int64_t count = std::min<std::int64_t>(16, k - j);
-    alignas(64) float turned[16 * 16];
-    turn_square(w + j, k, columns, count, turned, 16, true);
+    alignas(64) float transposed[16 * 16];
+    transpose_square(w + j, k, columns, count, transposed, 16, true);
     for (std::int64_t c = 0; c < count; ++c)
 #pragma GCC unroll 8
       for (int i = 0; i < Rows; ++i)
-        sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * ldx + j + c]), _mm512_loadu_ps(turned + 16 * c), sum[i]);
+        sum[i] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * ldx + j + c]), _mm512_loadu_ps(transposed + 16 * c), sum[i]);
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) _mm512_mask_storeu_ps(y + i * ldy, tensor::lanes::first(columns), sum[i]);
@@ -259,8 +259,8 @@ class PanelProduct {
     }
     for (std::int64_t c = 0; c < columns; c += 16)
       for (std::int64_t i = begin; i < std::min(rows_, begin + 16 * P); i += 16)
-        turn_square(sums_ + c * widest_panel + i - begin, widest_panel, std::min<std::int64_t>(16, columns - c),
-                    std::min<std::int64_t>(16, rows_ - i), a_.y + i * a_.ldy + n + c - a_.begin, a_.ldy, false);
+        transpose_square(sums_ + c * widest_panel + i - begin, widest_panel, std::min<std::int64_t>(16, columns - c),
+                         std::min<std::int64_t>(16, rows_ - i), a_.y + i * a_.ldy + n + c - a_.begin, a_.ldy, false);
   }
 
   template <int P, int Columns>

@@ -76,8 +76,9 @@ inline void check_request(const model::DecoderConfig& decoder, const RequestSpec
           spec.min_new_tokens, "0 to max_new_tokens");
   require(spec.top_log_probs >= 0 && spec.top_log_probs <= decoder.vocab_size, "top_log_probs", spec.top_log_probs,
           "0 to the size of the vocabulary");
-  const std::int64_t beside = spec.prompt_log_probs.value_or(0);
-  require(beside >= 0 && beside <= decoder.vocab_size, "prompt_log_probs", beside, "0 to the size of the vocabulary");
+  const std::int64_t alternatives = spec.prompt_log_probs.value_or(0);
+  require(alternatives >= 0 && alternatives <= decoder.vocab_size, "prompt_log_probs", alternatives,
+          "0 to the size of the vocabulary");
   if ((spec.text || !spec.stop_strings.empty()) && !has_text && !spec.text_stream)
     core::raise_usage("inference", 11,
                       {.what = "a request wants text, and the scheduler cannot decode",

@@ -117,7 +117,7 @@ struct Kernels {
   void (*gelu_tanh_multiply)(float* gate, const float* up, std::int64_t n);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
-  // (x[i], y[i]) turned by the angle whose cosine and sine are the i-th
+  // (x[i], y[i]) rotated by the angle whose cosine and sine are the i-th
   void (*rotate)(float* x, float* y, const float* cosines, const float* sines, std::int64_t n);
   MaxResult (*maximum)(const float* x, std::int64_t n);
   // Σ exp((x − shift)·scale); with `out` the terms are stored too. n ≤ 4096: the sum is in f32 lanes.

@@ -42,7 +42,7 @@ class HostPages final : public PageMemory {
   static constexpr std::size_t least = std::size_t{64} << 10U, stretch = std::size_t{16} << 20U;
   static constexpr std::align_val_t line{64};
 
-  // Stretches stay for good, as address space: whoever needs pages again finds their places.
+  // Stretches stay for good, as address space: pages that are needed again get the same places.
   void add_stretch(std::size_t bytes, std::vector<std::byte*>& places) {
     const std::size_t each = (bytes + 63) / 64 * 64, count = std::max<std::size_t>(1, stretch / each);
     std::size_t& total = totals_[bytes];

@@ -1,4 +1,4 @@
-// A weight in float32: what is in float32 already, or is told by the bits of a bfloat16.
+// A weight as float32: of a float32 itself, of a bfloat16 given by its bits.
 #pragma once
 
 #include <bit>

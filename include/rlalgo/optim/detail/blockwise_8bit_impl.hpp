@@ -11,6 +11,9 @@
 #include <span>
 #include <vector>
 
+#include <range/v3/view/sliding.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/optim/blockwise_8bit.hpp>
 
@@ -60,7 +63,8 @@ RLALGO_INLINE DynamicCode::DynamicCode(bool sign) {
   std::copy(found.begin(), found.end(), values_.begin());
 
   std::array<float, 255> bounds{};
-  for (std::size_t i = 0; i < bounds.size(); ++i) bounds[i] = (values_[i] + values_[i + 1]) / 2.0F;
+  for (auto&& [bound, pair] : ranges::views::zip(bounds, values_ | ranges::views::sliding(2)))
+    bound = (pair[0] + pair[1]) / 2.0F;
   for (std::uint32_t s = 0; s < (sign ? 2U : 1U); ++s)
     for (std::uint32_t i = 0; i < detail::bins_of_a_sign; ++i) {
       const auto number = [&](std::uint32_t bits) { return std::bit_cast<float>((s << 31U) | bits); };

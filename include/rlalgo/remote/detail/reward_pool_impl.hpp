@@ -13,6 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include <range/v3/iterator/operations.hpp>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/chunk_by.hpp>
+#include <range/v3/view/iota.hpp>
+
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/remote/python_worker.hpp>
@@ -71,13 +76,14 @@ RLALGO_INLINE std::string RewardPool::fingerprint(const reward::RewardCall& call
 }
 
 RLALGO_INLINE std::vector<std::size_t> RewardPool::part_ends(const reward::RewardCall& call) const {
+  namespace views = ranges::views;
+  const auto of_one_prompt = [&](std::size_t a, std::size_t b) { return *call.prompts[a] == *call.prompts[b]; };
   std::vector<std::size_t> group_ends;
-  for (std::size_t i = 1; i <= call.size(); ++i)
-    if (i == call.size() || *call.prompts[i] != *call.prompts[i - 1]) group_ends.push_back(i);
+  for (const auto group : views::iota(std::size_t{0}, call.size()) | views::chunk_by(of_one_prompt))
+    group_ends.push_back(group.front() + static_cast<std::size_t>(ranges::distance(group)));
   const std::size_t per_worker = (group_ends.size() + seats_.size() - 1) / seats_.size();
   std::vector<std::size_t> ends;
-  for (std::size_t g = 0; g < group_ends.size(); g += per_worker)
-    ends.push_back(group_ends[std::min(g + per_worker, group_ends.size()) - 1]);
+  for (const auto part : group_ends | views::chunk(per_worker)) ends.push_back(part.back());
   return ends;
 }
 

@@ -246,7 +246,7 @@ inline bool same_set(const NodePtr& gold, const NodePtr& answer) {
 }
 
 // --- Relations -------------------------------------------------------------------------------------------------------
-inline std::string turned(const std::string& op) {
+inline std::string mirrored(const std::string& op) {
   if (op == "<") return ">";
   if (op == ">") return "<";
   if (op == "<=") return ">=";
@@ -286,7 +286,7 @@ inline bool same_relation(const Node& gold, const Node& answer) {
         continue;
       }
       const bool equality = a == "=" || a == "!=";
-      if (b != a && b != turned(a)) return false;
+      if (b != a && b != mirrored(a)) return false;
       if (!same_up_to_scale(difference_of(gold, i), difference_of(other, i), equality, a == b)) return false;
     }
     return true;
@@ -296,7 +296,7 @@ inline bool same_relation(const Node& gold, const Node& answer) {
   backwards.parts.assign(answer.parts.rbegin(), answer.parts.rend());
   backwards.operators.clear();
   for (auto op = answer.operators.rbegin(); op != answer.operators.rend(); ++op)
-    backwards.operators.push_back(turned(*op));
+    backwards.operators.push_back(mirrored(*op));
   return aligned(backwards);
 }
 

@@ -103,7 +103,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
     const char* section = "Curves";
   };
   static constexpr const char* matching = "Feature matching";
-  static constexpr const char* beside = "Generation beside training";
+  static constexpr const char* asynchronous = "Asynchronous generation";
   static const std::vector<Group> groups = {
       {"Alignment with the ground truth, 2·cos", {"ebft/alignment"}, false, matching},
       {"Diversity: similarity among the samples", {"ebft/diversity"}, false, matching},
@@ -137,13 +137,13 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
       {"Tokens so far", {"num_tokens"}},
       {"Seconds per evaluation", {"time/eval"}},
       {"Seconds per step", {"step_time", "time/*"}},
-      {"Staleness, updates", {"async/staleness/mean", "async/staleness/*"}, false, beside},
-      {"Generations ready when asked for", {"async/queue_depth"}, false, beside},
-      {"Seconds of waiting: trainer, generator", {"async/queue_wait_s", "async/producer_idle_s"}, false, beside},
-      {"Seconds per generation", {"async/*_s"}, false, beside},
-      {"Rows too old, made again", {"async/dropped"}, false, beside},
-      {"Replay, groups", {"replay_buffer_*"}, false, beside},
-      {"Failed prompts", {"reroll_*"}, false, beside},
+      {"Staleness, updates", {"async/staleness/mean", "async/staleness/*"}, false, asynchronous},
+      {"Generations ready when asked for", {"async/queue_depth"}, false, asynchronous},
+      {"Seconds of waiting: trainer, generator", {"async/queue_wait_s", "async/producer_idle_s"}, false, asynchronous},
+      {"Seconds per generation", {"async/*_s"}, false, asynchronous},
+      {"Rows too old, made again", {"async/dropped"}, false, asynchronous},
+      {"Replay, groups", {"replay_buffer_*"}, false, asynchronous},
+      {"Failed prompts", {"reroll_*"}, false, asynchronous},
   };
   std::vector<Chart> charts;
   std::map<std::string, bool> used;
@@ -180,7 +180,7 @@ inline constexpr std::uint64_t largest_log = std::uint64_t{4} << 30U;  // bytes
     if (has("eval_" + name)) take(chart, "eval_" + name);
     charts.push_back(std::move(chart));
   }
-  std::stable_partition(charts.begin(), charts.end(), [](const Chart& c) { return c.section != beside; });
+  std::stable_partition(charts.begin(), charts.end(), [](const Chart& c) { return c.section != asynchronous; });
   return charts;
 }
 

@@ -1,4 +1,4 @@
-// The timeline of report.html: what the trainer did with its time, and, where generation runs beside training, what the
+// The timeline of report.html: what the trainer did with its time, and, where generation is asynchronous, what the
 // generator did meanwhile. One bar for each record, as long as its steps took, divided by what they were spent on.
 //
 //   training     time/publish, time/wait, …, time/optimizer of the record's steps; the rest is blank; evaluations between
@@ -53,12 +53,12 @@ class Timeline {
     const Parts spent = sum(&Bar::training), generated = sum(&Bar::generation);
     const auto known = std::count_if(spent.begin(), spent.end(), [](double seconds) { return seconds > 0; });
     if (known < 2) return "";
-    const bool beside = generated[generation] > 0;
-    std::string out = "<h2>Timeline</h2><section class=\"timeline\">" + svg(beside) + "<div class=\"legend\">";
+    const bool asynchronous = generated[generation] > 0;
+    std::string out = "<h2>Timeline</h2><section class=\"timeline\">" + svg(asynchronous) + "<div class=\"legend\">";
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       if (spent[k] <= 0 && generated[k] <= 0) continue;
       out += "<span><i class=\"f" + std::to_string(k) + "\"></i>" + kinds[k].name + " <b>" + share(spent[k]) + "</b>";
-      if (beside && generated[k] > 0) out += ", beside training <b>" + share(generated[k]) + "</b>";
+      if (asynchronous && generated[k] > 0) out += ", asynchronously <b>" + share(generated[k]) + "</b>";
       out += "</span>";
     }
     return out + "</div></section>\n";
@@ -158,11 +158,11 @@ class Timeline {
     return out;
   }
 
-  [[nodiscard]] std::string svg(bool beside) const {
-    const double bottom = (beside ? 2 : 1) * (lane_height + lane_gap);
+  [[nodiscard]] std::string svg(bool asynchronous) const {
+    const double bottom = (asynchronous ? 2 : 1) * (lane_height + lane_gap);
     std::string out = "<svg viewBox=\"0 0 " + number(width) + " " + number(bottom + 16) +
                       "\" role=\"img\" aria-label=\"what the time was spent on\">" + lane("trainer", &Bar::training, 0);
-    if (beside) out += lane("generator", &Bar::generation, lane_height + lane_gap);
+    if (asynchronous) out += lane("generator", &Bar::generation, lane_height + lane_gap);
     for (const double fraction : {0.0, 0.25, 0.5, 0.75, 1.0})
       out += std::string("<text text-anchor=\"") +
              (fraction == 0   ? "start"

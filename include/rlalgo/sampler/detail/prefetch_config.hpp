@@ -24,9 +24,9 @@ struct PrefetchConfig {
   std::stop_source stop = {};                         // asked to stop when the sampler ends
   std::function<void(const std::string&)> tell = {};  // hears of a failure when it happens, on the producer's thread
   // Held while a generation is made: for samplers that share generator or rewards.
-  std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();
-  // Held while one is scored; a generation that is drawn while the one before is scored holds `turn` alone.
-  std::shared_ptr<std::mutex> scoring_turn = std::make_shared<std::mutex>();
+  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
+  // Held while one is scored; a generation that is drawn while the one before is scored holds `mutex` alone.
+  std::shared_ptr<std::mutex> scoring_mutex = std::make_shared<std::mutex>();
   std::function<std::uint64_t()> progress = {};  // a number that grows while the generator works; asked by the trainer
   // What the trainer does while it waits, every 100 ms; with the step that it waits for.
   std::function<void(std::int64_t step)> meanwhile = {};

@@ -26,11 +26,11 @@
 
 namespace rlalgo::sampler::detail {
 
-// A generation that is ready, or as far as it is made.
+// A generation that is ready, or the part of it that is finished.
 struct PrefetchItem {
   Made made;
   std::size_t rows = 0;  // that are finished
-  bool whole = false;    // and all that is told of it
+  bool whole = false;    // all rows are finished, and its metrics are known
 };
 struct PrefetchState {
   mutable std::mutex mutex;
@@ -69,7 +69,7 @@ inline void check_alive(PrefetchState& state, const PrefetchConfig& config) {
   const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - state.alive;
   if (config.stall_seconds > 0 && silent.count() > config.stall_seconds)
     core::raise("sampler", 9,
-                {.what = "the generation beside training gives no sign of life",
+                {.what = "the asynchronous generation gives no sign of life",
                  .found = "none for " + std::to_string(static_cast<std::int64_t>(silent.count())) + " s",
                  .expected = "one within " + std::to_string(static_cast<std::int64_t>(config.stall_seconds)) + " s",
                  .remedy = "look for a reward function or a server that hangs, or raise the limit"});
@@ -116,7 +116,7 @@ inline std::optional<std::int64_t> wait_for_work(PrefetchState& state, const Pre
 inline void fail(PrefetchState& state, const PrefetchConfig& config, const std::stop_token& stop,
                  const std::string& text) {
   const bool given_up = stop.stop_requested() || core::Interruption::requested();
-  if (!given_up && config.tell) config.tell("the generation beside training has failed: " + text);
+  if (!given_up && config.tell) config.tell("the asynchronous generation has failed: " + text);
   if (!given_up && config.world) config.world->fail(text);
   {
     const std::lock_guard lock(state.mutex);

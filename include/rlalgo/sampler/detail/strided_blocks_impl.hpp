@@ -9,6 +9,12 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <range/v3/algorithm/upper_bound.hpp>
+#include <range/v3/functional/comparisons.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/filter.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/stride.hpp>
 
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
@@ -24,14 +30,15 @@ RLALGO_INLINE std::int64_t first_anchor(const data::Document& document, const St
 }
 
 RLALGO_INLINE std::vector<std::int64_t> block_starts(const data::Document& document, const StridedConfig& config) {
-  std::vector<std::int64_t> out;
+  namespace views = ranges::views;
   const std::vector<data::TextSpan> texts = data::text_spans(document);
-  std::size_t text = 0;
-  for (std::int64_t start = first_anchor(document, config); start < texts.back().end; start += config.stride) {
-    while (start >= texts[text].end) ++text;
-    if (start > texts[text].begin && start + config.generate_max_len <= texts[text].end) out.push_back(start);
-  }
-  return out;
+  const std::int64_t first = first_anchor(document, config), end = std::max(first, texts.back().end);
+  const auto fits_a_text = [&](std::int64_t start) {
+    const data::TextSpan& text = *ranges::upper_bound(texts, start, ranges::less{}, &data::TextSpan::end);
+    return start > text.begin && start + config.generate_max_len <= text.end;
+  };
+  return views::iota(first, end) | views::stride(config.stride) | views::filter(fits_a_text) |
+         ranges::to<std::vector>();
 }
 
 RLALGO_INLINE StridedConfig detail::checked(const StridedConfig& c) {

@@ -119,7 +119,7 @@ RLALGO_INLINE Engine::Ticket Engine::submit(Work work) {
     e.work = std::move(work);
     calls_.push_back([this, entry, ticket] {
       const auto at = entries_.emplace(ticket, std::move(*entry)).first;
-      turns_.push(at->second->work.client, ticket);
+      queue_.push(at->second->work.client, ticket);
     });
   }
   changed_.notify_all();
@@ -247,7 +247,7 @@ RLALGO_INLINE bool Engine::healthy() const {
 // The engine's thread.
 
 RLALGO_INLINE bool Engine::runnable() {
-  return !frozen_ && (!decoder_.scheduler().idle() || (!paused_ && !turns_.empty()));
+  return !frozen_ && (!decoder_.scheduler().idle() || (!paused_ && !queue_.empty()));
 }
 
 RLALGO_INLINE double Engine::seconds_to_deadline() const {
@@ -270,14 +270,14 @@ RLALGO_INLINE void Engine::loop() {
       std::swap(calls, calls_);
     }
     try {
-      turn(calls);
+      serve_round(calls);
     } catch (const std::exception& error) {  // no memory: for what is under way, not for what comes next
       begin_anew(error.what());
     }
   }
 }
 
-RLALGO_INLINE void Engine::turn(std::deque<Call>& calls) {
+RLALGO_INLINE void Engine::serve_round(std::deque<Call>& calls) {
   serve_calls(calls);
   watch_deadlines();
   bool go = false;
@@ -304,13 +304,13 @@ RLALGO_INLINE void Engine::serve_calls(std::deque<Call>& calls) {
 // A few more requests than there are slots, so that a slot that becomes free is taken at once.
 RLALGO_INLINE void Engine::admit() {
   const auto enough = static_cast<std::size_t>(2 * config_.engine.max_slots);
-  while (!turns_.empty() && scheduled_ < enough) {
-    const Ticket ticket = turns_.pop();
+  while (!queue_.empty() && scheduled_ < enough) {
+    const Ticket ticket = queue_.pop();
     const auto at = entries_.find(ticket);
     if (at == entries_.end()) continue;
     Entry& entry = *at->second;
     submit_next(entry);
-    if (entries_.contains(ticket) && entry.next < entry.shares.size()) turns_.push(entry.work.client, ticket);
+    if (entries_.contains(ticket) && entry.next < entry.shares.size()) queue_.push(entry.work.client, ticket);
   }
 }
 

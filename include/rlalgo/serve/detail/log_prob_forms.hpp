@@ -70,8 +70,8 @@ inline std::size_t characters(std::string_view text) {
 // The completion form, token by token.
 class CompletionLogProbs {
  public:
-  CompletionLogProbs(const TokenTexts& texts, std::int64_t beside, std::size_t offset = 0)
-      : texts_(texts), beside_(static_cast<std::size_t>(beside)), offset_(offset) {}
+  CompletionLogProbs(const TokenTexts& texts, std::int64_t alternatives, std::size_t offset = 0)
+      : texts_(texts), alternatives_(static_cast<std::size_t>(alternatives)), offset_(offset) {}
 
   // `log_prob`: none for the first token of a prompt.
   void add(data::TokenId id, std::optional<float> log_prob, std::span<const TokenLogProb> top) {
@@ -86,7 +86,7 @@ class CompletionLogProbs {
     }
     values_.push_back(shown(*log_prob));
     Json entry = {{name, shown(*log_prob)}};
-    for (const TokenLogProb& one : top.first(std::min(beside_, top.size())))
+    for (const TokenLogProb& one : top.first(std::min(alternatives_, top.size())))
       if (one.id != id) entry[texts_(one.id)] = shown(one.log_prob);
     tops_.push_back(std::move(entry));
   }
@@ -99,14 +99,14 @@ class CompletionLogProbs {
 
  private:
   const TokenTexts& texts_;
-  std::size_t beside_, offset_;
+  std::size_t alternatives_, offset_;
   Json tokens_ = Json::array(), values_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
 };
 
-inline Json chat_log_prob(const TokenTexts& texts, data::TokenId id, float log_prob, std::int64_t beside,
+inline Json chat_log_prob(const TokenTexts& texts, data::TokenId id, float log_prob, std::int64_t alternatives,
                           std::span<const TokenLogProb> top) {
   Json tops = Json::array();
-  for (const TokenLogProb& one : top.first(std::min(static_cast<std::size_t>(beside), top.size())))
+  for (const TokenLogProb& one : top.first(std::min(static_cast<std::size_t>(alternatives), top.size())))
     tops.push_back({{"token", texts(one.id)}, {"logprob", shown(one.log_prob)}, {"bytes", texts.bytes(one.id)}});
   return {{"token", texts(id)},
           {"logprob", shown(log_prob)},
@@ -114,8 +114,9 @@ inline Json chat_log_prob(const TokenTexts& texts, data::TokenId id, float log_p
           {"top_logprobs", std::move(tops)}};
 }
 
-// `beside`: so many of the most likely ids.
-inline Json prompt_log_probs(const TokenTexts& texts, const inference::RequestResult& result, std::int64_t beside) {
+// `alternatives`: so many of the most likely ids.
+inline Json prompt_log_probs(const TokenTexts& texts, const inference::RequestResult& result,
+                             std::int64_t alternatives) {
   Json out = Json::array({nullptr});
   for (std::size_t i = 0; i < result.prompt_log_probs.size(); ++i) {
     const auto entry = [&](data::TokenId id, float log_prob, std::int64_t rank) {
@@ -123,9 +124,9 @@ inline Json prompt_log_probs(const TokenTexts& texts, const inference::RequestRe
     };
     const TokenLogProb& own = result.prompt_log_probs[i];
     Json tokens = {{std::to_string(own.id), entry(own.id, own.log_prob, result.prompt_ranks[i])}};
-    if (beside > 0) {
+    if (alternatives > 0) {
       const auto& top = result.prompt_top[i];
-      for (std::size_t k = 0; k < top.size() && k < static_cast<std::size_t>(beside); ++k)
+      for (std::size_t k = 0; k < top.size() && k < static_cast<std::size_t>(alternatives); ++k)
         if (top[k].id != own.id)
           tokens[std::to_string(top[k].id)] = entry(top[k].id, top[k].log_prob, static_cast<std::int64_t>(k) + 1);
     }

@@ -28,7 +28,7 @@ namespace rlalgo::serve::detail {
 struct OpenAiRequest {
   bool chat = false;
   std::string id, model;
-  std::string user;  // on whose behalf: whose turn it takes
+  std::string user;  // on whose behalf: whose place in the fair queue it takes
   std::int64_t created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   SamplingRequest sampling;

@@ -62,10 +62,10 @@ class OpenAiRoutes {
     const Json messages = checked_messages(fields.required("messages"), "messages");
     const auto weights = read_common(fields, request, "chatcmpl-", std::nullopt);
     const bool log_probs = fields.flag("logprobs", false);
-    const auto beside = fields.integer("top_logprobs", 0, service_.most_log_probs());
-    if (beside.value_or(0) > 0 && !log_probs)
-      fields.out_of_range("top_logprobs", std::to_string(*beside), "0 without \"logprobs\": true");
-    if (log_probs) request.log_probs = beside.value_or(0);
+    const auto alternatives = fields.integer("top_logprobs", 0, service_.most_log_probs());
+    if (alternatives.value_or(0) > 0 && !log_probs)
+      fields.out_of_range("top_logprobs", std::to_string(*alternatives), "0 without \"logprobs\": true");
+    if (log_probs) request.log_probs = alternatives.value_or(0);
     read_tools(fields, request);
     request.prompts.push_back(render_chat(fields, messages, service_.model));
     if (request.sampling.max_tokens == 0) fields.out_of_range("max_tokens", "0", "at least 1");
@@ -242,13 +242,14 @@ class OpenAiRoutes {
                    std::max<std::int64_t>(1, service_.model.length_limit() - static_cast<std::int64_t>(length))));
       out += answer_bytes({.tokens = drawn * static_cast<double>(request.sampling.spec.count),
                            .log_probs = request.log_probs ? form : AnswerForm::none,
-                           .beside = request.log_probs.value_or(0)}) +
+                           .alternatives = request.log_probs.value_or(0)}) +
              answer_bytes({.tokens = length});
       if (request.prompt_log_probs)
-        out += answer_bytes({.tokens = length, .log_probs = AnswerForm::chat, .beside = *request.prompt_log_probs});
+        out +=
+            answer_bytes({.tokens = length, .log_probs = AnswerForm::chat, .alternatives = *request.prompt_log_probs});
       if (request.echo && request.log_probs)
         out += static_cast<double>(request.sampling.spec.count) *
-               answer_bytes({.tokens = length, .log_probs = form, .beside = *request.log_probs});
+               answer_bytes({.tokens = length, .log_probs = form, .alternatives = *request.log_probs});
     }
     return out;
   }

@@ -66,7 +66,7 @@ RLALGO_INLINE void check_keywords(const Json& schema, const std::string& at) {
   for (const char* name : {"unevaluatedItems", "unevaluatedProperties"})
     if (schema.contains(name) && !schema[name].is_boolean()) refuse_schema(name, at + "/" + name);
   if (schema.contains("not") && !schema.contains("enum"))
-    refuse_schema("not", at + "/not", "say what may come; beside enum or const it may stand");
+    refuse_schema("not", at + "/not", "say what may come; next to enum or const it may stand");
   const auto lower = [](std::string text) {
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     return text;

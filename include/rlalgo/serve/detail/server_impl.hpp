@@ -380,7 +380,7 @@ struct GenerationServer::State {
     server.stop(0.0);
     service.pool.stop();
     service.broadcasts.stop();
-    service.errands.stop();
+    service.tasks.stop();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

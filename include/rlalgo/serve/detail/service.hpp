@@ -26,7 +26,6 @@
 #include <rlalgo/serve/constrained_tokens.hpp>
 #include <rlalgo/serve/detail/answers.hpp>
 #include <rlalgo/serve/engine.hpp>
-#include <rlalgo/serve/errands.hpp>
 #include <rlalgo/serve/fields.hpp>
 #include <rlalgo/serve/prompts.hpp>
 #include <rlalgo/serve/refusal.hpp>
@@ -35,6 +34,7 @@
 #include <rlalgo/serve/sampling_fields.hpp>
 #include <rlalgo/serve/served_model.hpp>
 #include <rlalgo/serve/server_config.hpp>
+#include <rlalgo/serve/task_queue.hpp>
 #include <rlalgo/serve/weight_store.hpp>
 
 namespace rlalgo::serve::detail {
@@ -55,7 +55,7 @@ class Service {
   const ServerConfig config;
   Engine engine;
   WeightStore store;
-  Errands errands;  // adapters and weights, one after the other
+  TaskQueue tasks;  // adapters and weights, one after the other
   Broadcasts broadcasts;
   const AnswerBudget answers;
   RequestPool pool;  // the last: its threads use the others
@@ -161,10 +161,10 @@ class Service {
   }
 
   // Work on adapters or weights, in the order given; what it throws is the answer of `exchange` (`detail`: answer_error).
-  void later(const SharedExchange& exchange, bool detail, std::function<void()> errand) {
-    errands.add([exchange, detail, errand = std::move(errand)] {
+  void later(const SharedExchange& exchange, bool detail, std::function<void()> task) {
+    tasks.add([exchange, detail, task = std::move(task)] {
       try {
-        errand();
+        task();
       } catch (const std::exception& error) {
         answer_error(*exchange, error, detail);
       }

@@ -31,7 +31,7 @@ namespace rlalgo::serve::detail {
 
 struct TokenRequest {
   std::string id;
-  std::optional<std::int64_t> beside, prompt_beside;  // log-probs beside a token's own
+  std::optional<std::int64_t> alternatives, prompt_alternatives;  // log-probs beside a token's own
   StreamFields streaming;
   std::int64_t count = 1, version = 0;
   std::size_t prompt = 0;                        // tokens
@@ -54,8 +54,8 @@ class TokenAnswer : public std::enable_shared_from_this<TokenAnswer> {
     ++drawn_[choice];
     ended_[choice] = event.finished.has_value();
     Json content = Json::array();
-    if (request_.beside)
-      content.push_back(chat_log_prob(texts_, event.id, event.log_prob, *request_.beside, event.top));
+    if (request_.alternatives)
+      content.push_back(chat_log_prob(texts_, event.id, event.log_prob, *request_.alternatives, event.top));
     write_choice(choice, Json::array({event.id}), std::move(content), event.finished);
   }
 
@@ -84,7 +84,7 @@ class TokenAnswer : public std::enable_shared_from_this<TokenAnswer> {
   void write_choice(std::size_t index, Json ids, Json content, const std::optional<data::Finish>& finish) {
     Json choice = {{"index", index},
                    {"token_ids", std::move(ids)},
-                   {"logprobs", request_.beside ? Json{{"content", std::move(content)}} : Json(nullptr)},
+                   {"logprobs", request_.alternatives ? Json{{"content", std::move(content)}} : Json(nullptr)},
                    {"finish_reason", finish ? Json(reason_of(*finish)) : Json(nullptr)}};
     if (finish) choice["weight_versions"] = span_of(request_.version, drawn_[index]);
     Json event = {{"request_id", request_.id}, {"choices", Json::array({std::move(choice)})}};
@@ -97,19 +97,20 @@ class TokenAnswer : public std::enable_shared_from_this<TokenAnswer> {
     for (const inference::CompletionResult& one : result.completions) {
       const data::Completion& completion = one.completion;
       Json content = Json::array();
-      for (std::size_t t = 0; request_.beside && t < completion.ids.size(); ++t)
-        content.push_back(
-            chat_log_prob(texts_, completion.ids[t], completion.log_probs[t], *request_.beside, top_at(one.top, t)));
+      for (std::size_t t = 0; request_.alternatives && t < completion.ids.size(); ++t)
+        content.push_back(chat_log_prob(texts_, completion.ids[t], completion.log_probs[t], *request_.alternatives,
+                                        top_at(one.top, t)));
       choices.push_back({{"index", choices.size()},
                          {"token_ids", completion.ids},
-                         {"logprobs", request_.beside ? Json{{"content", std::move(content)}} : Json(nullptr)},
+                         {"logprobs", request_.alternatives ? Json{{"content", std::move(content)}} : Json(nullptr)},
                          {"finish_reason", reason_of(completion.finish)},
                          {"weight_versions", span_of(completion.weights_version, completion.ids.size())}});
     }
     return {{"request_id", request_.id},
             {"choices", std::move(choices)},
-            {"prompt_logprobs",
-             request_.prompt_beside ? prompt_log_probs(texts_, result, *request_.prompt_beside) : Json(nullptr)}};
+            {"prompt_logprobs", request_.prompt_alternatives
+                                    ? prompt_log_probs(texts_, result, *request_.prompt_alternatives)
+                                    : Json(nullptr)}};
   }
 
   Service& service_;
@@ -144,9 +145,9 @@ class TokenRoutes {
     SamplingRequest sampling = read_sampling(inner, service_.limits(), 16, service_.model.sampling);
     if (sampling.max_tokens == 0) inner.out_of_range("max_tokens", "0", "at least 1");
     request.count = sampling.spec.count;
-    request.beside = inner.integer("logprobs", 0, service_.most_log_probs());
-    request.prompt_beside = inner.integer("prompt_logprobs", 0, service_.most_log_probs());
-    if (request.streaming.stream && request.prompt_beside)
+    request.alternatives = inner.integer("logprobs", 0, service_.most_log_probs());
+    request.prompt_alternatives = inner.integer("prompt_logprobs", 0, service_.most_log_probs());
+    if (request.streaming.stream && request.prompt_alternatives)
       inner.out_of_range("prompt_logprobs", "a number", "nothing with \"stream\": true");
     for (const char* ignored : {"detokenize", "output_kind"}) (void)inner.find(ignored);
     service_.check_unread(inner);
@@ -159,20 +160,20 @@ class TokenRoutes {
       spec.text_stream = service_.text_stream(spec, sampling.skip_special_tokens, sampling.include_stop_text);
     spec.log_probs =
         service_.config.drawn_log_probs ? inference::LogProbKind::drawn_from : inference::LogProbKind::model;
-    spec.top_log_probs = request.beside.value_or(0);
-    spec.prompt_log_probs = request.prompt_beside;
+    spec.top_log_probs = request.alternatives.value_or(0);
+    spec.prompt_log_probs = request.prompt_alternatives;
     Engine::Work work{.id = request.id, .requests = {}, .on_failed = {}};
     const bool stream = request.streaming.stream;
     double bytes =
         answer_bytes({.tokens = static_cast<double>(spec.count) * static_cast<double>(spec.sampling.max_new_tokens),
-                      .log_probs = !request.beside ? AnswerForm::none
-                                   : stream        ? AnswerForm::streamed
-                                                   : AnswerForm::chat,
-                      .beside = request.beside.value_or(0)});
-    if (request.prompt_beside)
+                      .log_probs = !request.alternatives ? AnswerForm::none
+                                   : stream              ? AnswerForm::streamed
+                                                         : AnswerForm::chat,
+                      .alternatives = request.alternatives.value_or(0)});
+    if (request.prompt_alternatives)
       bytes += answer_bytes({.tokens = static_cast<double>(request.prompt),
                              .log_probs = AnswerForm::chat,
-                             .beside = *request.prompt_beside});
+                             .alternatives = *request.prompt_alternatives});
     request.memory = service_.answers.hold(bytes, "sampling_params.n");
     const auto answer = std::make_shared<TokenAnswer>(service_, exchange, std::move(request));
     work.on_failed = [answer](const core::Error& error) { answer->on_failed(error); };

@@ -93,13 +93,13 @@ class SequenceAnswer : public std::enable_shared_from_this<SequenceAnswer> {
  public:
   SequenceAnswer(Service& service, std::shared_ptr<const void> memory, SharedExchange exchange,
                  std::vector<std::vector<data::TokenId>> sequences, std::vector<std::int64_t> prompt_lengths,
-                 std::int64_t beside, bool binary)
+                 std::int64_t alternatives, bool binary)
       : service_(service),
         memory_(std::move(memory)),
         exchange_(std::move(exchange)),
         sequences_(std::move(sequences)),
         prompt_lengths_(std::move(prompt_lengths)),
-        beside_(beside),
+        alternatives_(alternatives),
         binary_(binary),
         results_(sequences_.size()),
         left_(sequences_.size()) {}
@@ -174,7 +174,8 @@ class SequenceAnswer : public std::enable_shared_from_this<SequenceAnswer> {
       longest = std::max(longest, length(i));
       lengths.push_back(length(i));
     }
-    const auto rows = sequences_.size() * static_cast<std::size_t>(longest), k = static_cast<std::size_t>(beside_);
+    const auto rows = sequences_.size() * static_cast<std::size_t>(longest),
+               k = static_cast<std::size_t>(alternatives_);
     constexpr float none = -std::numeric_limits<float>::infinity();
     std::vector<float> values(rows * k, none), own(rows, none);
     std::vector<std::int32_t> ids(rows * k, 0), own_ids(rows, 0);
@@ -194,7 +195,7 @@ class SequenceAnswer : public std::enable_shared_from_this<SequenceAnswer> {
             {"token_ids_b64", encoded(ids)},
             {"actual_logprobs_b64", encoded(own)},
             {"actual_token_ids_b64", encoded(own_ids)},
-            {"shape", {sequences_.size(), longest, beside_}},
+            {"shape", {sequences_.size(), longest, alternatives_}},
             {"completion_lengths", std::move(lengths)}};
   }
 
@@ -203,7 +204,7 @@ class SequenceAnswer : public std::enable_shared_from_this<SequenceAnswer> {
   SharedExchange exchange_;
   std::vector<std::vector<data::TokenId>> sequences_;
   std::vector<std::int64_t> prompt_lengths_;
-  std::int64_t beside_;
+  std::int64_t alternatives_;
   bool binary_;
   std::vector<inference::RequestResult> results_;
   std::size_t left_;
@@ -242,7 +243,7 @@ class TrlRoutes {
     const Json& lengths = fields.required("prompt_lengths");
     if (!lengths.is_array() || lengths.size() != list.size())
       fields.wrong_type("prompt_lengths", lengths, std::to_string(list.size()) + " numbers, one for each sequence");
-    const std::int64_t beside =
+    const std::int64_t alternatives =
         fields.integer("top_logprobs", 1, service_.vocab()).value_or(std::min<std::int64_t>(100, service_.vocab()));
     const double temperature = fields.number("temperature", 0.0, any_number).value_or(1.0);
     if (temperature == 0.0) fields.out_of_range("temperature", "0", "above 0");
@@ -272,14 +273,14 @@ class TrlRoutes {
     auto memory = service_.answers.hold(
         answer_bytes({.tokens = tokens,
                       .log_probs = form == "binary" ? AnswerForm::streamed : AnswerForm::ranked,
-                      .beside = beside}) +
+                      .alternatives = alternatives}) +
             (form != "binary" ? 0.0
                               : answer_bytes({.tokens = longest * static_cast<double>(sequences.size()),
                                               .log_probs = AnswerForm::binary,
-                                              .beside = beside})),
+                                              .alternatives = alternatives})),
         "top_logprobs");
     const auto answer = std::make_shared<SequenceAnswer>(service_, std::move(memory), exchange, sequences,
-                                                         prompt_lengths, beside, form == "binary");
+                                                         prompt_lengths, alternatives, form == "binary");
     Engine::Work work{.id = service_.next_id("score-"),
                       .requests = {},
                       .on_failed = [answer](const core::Error& error) { answer->on_failed(error); }};
@@ -292,7 +293,7 @@ class TrlRoutes {
       const auto prompt = sequences[i].begin() + std::max<std::int64_t>(prompt_lengths[i], 1);
       inference::RequestSpec spec{.prompt = {sequences[i].begin(), prompt}, .given = {prompt, sequences[i].end()}};
       spec.sampling = {.temperature = temperature, .max_new_tokens = static_cast<std::int64_t>(spec.given.size())};
-      spec.top_log_probs = beside;
+      spec.top_log_probs = alternatives;
       spec.weights = weights;
       spec.on_end = [answer, i](inference::RequestId, inference::RequestResult&& result) {
         answer->on_end(i, std::move(result));
@@ -412,7 +413,7 @@ class TrlRoutes {
                answer_bytes({.tokens = static_cast<double>(sampling.spec.count) *
                                        static_cast<double>(std::min(sampling.spec.sampling.max_new_tokens, room)),
                              .log_probs = log_probs ? AnswerForm::ranked : AnswerForm::none,
-                             .beside = log_probs.value_or(0)});
+                             .alternatives = log_probs.value_or(0)});
     }
     auto memory = service_.answers.hold(bytes, "n");
     const auto answer =

@@ -422,9 +422,9 @@ class WeightRoutes {
     for (std::size_t i = 0; i < lists.names.size(); ++i)
       tensors.push_back(read_announced(lists.names[i].get<std::string>(), lists.types[i].get<std::string>(),
                                        lists.shapes[i], "update_info[" + std::to_string(i) + "]"));
-    const auto later = [this, exchange](const std::function<void()>& errand) {
+    const auto later = [this, exchange](const std::function<void()>& task) {
       try {
-        service_.later(exchange, false, errand);
+        service_.later(exchange, false, task);
       } catch (const std::exception& error) {
         answer_error(*exchange, error, false);
       }
@@ -469,7 +469,7 @@ class WeightRoutes {
   }
 
   Service& service_;
-  WeightTransfer transfer_;  // used by errands only
+  WeightTransfer transfer_;  // used by tasks only
   std::atomic<bool> asleep_ = false;
 };
 

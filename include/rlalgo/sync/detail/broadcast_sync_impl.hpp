@@ -138,7 +138,7 @@ struct BroadcastSync::State {
   // POST `path` while act() runs, which shares the wait with the server; `refused()` ends act() where the server
   // refuses. Whichever failed first is what is told; an act that fails gives the server's own answer a moment.
   template <class Act>
-  void beside(const std::string& path, const Json& body, const std::function<void()>& refused, const Act& act) {
+  void while_asking(const std::string& path, const Json& body, const std::function<void()>& refused, const Act& act) {
     std::stop_source cancel;
     const std::stop_callback passed_on(stop, [&] { cancel.request_stop(); });
     std::exception_ptr refusal, failure;
@@ -227,7 +227,7 @@ struct BroadcastSync::State {
     Json body = {{"init_info", std::move(info)}};
     if (routes().is_rlalgo()) body["session"] = session;
     std::atomic<bool> refused = false;
-    beside(
+    while_asking(
         "/init_weight_transfer_engine", body, [&] { refused = true; },
         [&] {
           store.wait_for_peer(settings.seconds, [&] { return refused || stop.stop_requested(); });
@@ -327,7 +327,7 @@ struct BroadcastSync::State {
     if (!own && routes().has("/start_weight_update"))
       acts.post("/start_weight_update", packed_when_met() ? Json::object() : Json{{"is_checkpoint_format", true}});
     std::int64_t sent = 0;
-    beside(
+    while_asking(
         "/update_weights", body, [this] { stop_group(); }, [&] { sent = broadcast_packed(tensors); });
     if (own)
       server.client.post("/finish_weight_update", last);

@@ -45,7 +45,7 @@ struct Bfloat16 {
       }
       pack<tile_rows>({x.at(0, j), x.rows, x.columns}, count, depth, pairs);
       for (int half = 0; half < 2; ++half)
-        avx512::turn<16>(pairs + 16 * half, tile_rows, out + 16 * half * whole_steps, whole_steps, 0xFFFF);
+        avx512::transpose<16>(pairs + 16 * half, tile_rows, out + 16 * half * whole_steps, whole_steps, 0xFFFF);
     }
   }
 

@@ -20,7 +20,7 @@ using tiles::Strided;
 
 // out[c · ldo + r] = in[r · ldi + c] for 8 columns of `Rows` (6 or 8) rows.
 template <int Rows>
-[[RLALGO_AVX2]] inline void turn(const float* in, std::int64_t ldi, float* out, std::int64_t ldo) {
+[[RLALGO_AVX2]] inline void transpose(const float* in, std::int64_t ldi, float* out, std::int64_t ldo) {
   static_assert(Rows == 6 || Rows == 8);
   __m256 r[8], t[8];
 #pragma GCC unroll 8
@@ -67,7 +67,7 @@ struct Float32 {
       for (; j < k; ++j) std::copy_n(x.at(0, j), Width, out + j * Width);
     else if (count == Width)
       for (; j + 8 <= k; j += 8)
-        for (int i = 0; i < Width; i += part) turn<part>(x.at(i, j), x.rows, out + j * Width + i, Width);
+        for (int i = 0; i < Width; i += part) transpose<part>(x.at(i, j), x.rows, out + j * Width + i, Width);
     for (; j < k; ++j)
       for (std::int64_t i = 0; i < Width; ++i) out[j * Width + i] = i < count ? *x.at(i, j) : 0.0f;
   }

@@ -23,7 +23,7 @@ struct Bfloat16 {
   // A step is the pair x[i, 2 s], x[i, 2 s + 1].
   template <int Width>
   [[RLALGO_AVX512_BF16]] static void pack(const Strided<Element>& x, std::int64_t count, std::int64_t k, float* out) {
-    if (x.rows != 1) return pack_turned<Bfloat16, Width>(x, count, k, out);
+    if (x.rows != 1) return pack_transposed<Bfloat16, Width>(x, count, k, out);
     for (std::int64_t j = 0; j < k; j += 2, out += Width)
       for (int part = 0; 16 * part < Width; ++part) {
         const __mmask16 some = first(count - 16 * part);
@@ -42,7 +42,7 @@ struct Bfloat16 {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i)
       r[i] = i < rows ? _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(some, x + i * ldx)) : _mm512_setzero_ps();
-    turn_some(r, (columns + 1) / 2, out, ldo, stored);
+    transpose_some(r, (columns + 1) / 2, out, ldo, stored);
   }
 
   template <int Rows>

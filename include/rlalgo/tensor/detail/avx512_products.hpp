@@ -10,7 +10,7 @@
 
 #include <rlalgo/tensor/detail/product_tiles.hpp>
 #include <rlalgo/tensor/lanes.hpp>
-#include <rlalgo/tensor/turned.hpp>
+#include <rlalgo/tensor/transpose.hpp>
 
 namespace rlalgo::tensor::avx512 {
 
@@ -23,19 +23,19 @@ using tiles::Strided;
 // out[c · ldo + r] = in[r · ldi + c] for 16 columns of four bytes of `Rows` rows; rows from `Rows` to 15 are zero. `some`: of each
 // row of out.
 template <int Rows, class T>
-[[RLALGO_AVX512]] inline void turn(const T* in, std::int64_t ldi, float* out, std::int64_t ldo, __mmask16 some) {
+[[RLALGO_AVX512]] inline void transpose(const T* in, std::int64_t ldi, float* out, std::int64_t ldo, __mmask16 some) {
   __m512 r[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) r[i] = i < Rows ? _mm512_loadu_ps(in + i * ldi) : _mm512_setzero_ps();
-  turn(r);
+  transpose(r);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
 }
 
-// Turns sixteen rows and writes the first `columns` of their columns.
-[[RLALGO_AVX512, gnu::always_inline]] inline void turn_some(__m512 (&r)[16], std::int64_t columns, float* out,
-                                                            std::int64_t ldo, __mmask16 some) {
-  turn(r);
+// Transposes sixteen rows and writes the first `columns` of their columns.
+[[RLALGO_AVX512, gnu::always_inline]] inline void transpose_some(__m512 (&r)[16], std::int64_t columns, float* out,
+                                                                 std::int64_t ldo, __mmask16 some) {
+  transpose(r);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i)
     if (i < columns) _mm512_mask_storeu_ps(out + i * ldo, some, r[i]);
@@ -43,15 +43,15 @@ template <int Rows, class T>
 
 // Kernel::pack of an x that lies in rows; Kernel::pack_some does what has fewer than sixteen rows or steps.
 template <class Kernel, int Width>
-[[RLALGO_AVX512]] inline void pack_turned(const Strided<typename Kernel::Element>& x, std::int64_t count,
-                                          std::int64_t k, float* out) {
+[[RLALGO_AVX512]] inline void pack_transposed(const Strided<typename Kernel::Element>& x, std::int64_t count,
+                                              std::int64_t k, float* out) {
   constexpr std::int64_t elements = 16 * Kernel::per_step;
   constexpr int rows = Width < 16 ? Width : 16;
   for (std::int64_t j = 0; j < k; j += elements, out += 16 * Width)
     for (int part = 0; 16 * part < Width; ++part) {
       const __mmask16 stored = first(Width - 16 * part);
       if (count - 16 * part >= rows && j + elements <= k)
-        turn<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
+        transpose<rows>(x.at(16 * part, j), x.rows, out + 16 * part, Width, stored);
       else
         Kernel::pack_some(x.at(16 * part, j), x.rows, count - 16 * part, k - j, out + 16 * part, Width, stored);
     }
@@ -64,7 +64,7 @@ struct Float32 {
 
   template <int Width>
   [[RLALGO_AVX512]] static void pack(const Strided<float>& x, std::int64_t count, std::int64_t k, float* out) {
-    if (x.rows != 1) return pack_turned<Float32, Width>(x, count, k, out);
+    if (x.rows != 1) return pack_transposed<Float32, Width>(x, count, k, out);
     const __mmask16 from[2] = {first(count), first(count - 16)};
     for (std::int64_t j = 0; j < k; ++j)
       for (int part = 0; 16 * part < Width; ++part)
@@ -79,7 +79,7 @@ struct Float32 {
     __m512 r[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) r[i] = i < rows ? _mm512_maskz_loadu_ps(some, x + i * ldx) : _mm512_setzero_ps();
-    turn_some(r, columns, out, ldo, stored);
+    transpose_some(r, columns, out, ldo, stored);
   }
 
   template <int Rows>

@@ -133,7 +133,8 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
   const std::int64_t stretch_panel = Blocks::width * Blocks::steps(stretch), stretch_floats = panels * stretch_panel;
   tiles::Room of_logits, weights_by_row, sums;
   auto* const slopes = reinterpret_cast<Number*>(of_logits.of(tile * stride / 2));
-  float* const turned = of_hidden ? weights_by_row.of(Blocks::up(tile, stretch) / stretch * stretch_floats) : nullptr;
+  float* const transposed =
+      of_hidden ? weights_by_row.of(Blocks::up(tile, stretch) / stretch * stretch_floats) : nullptr;
   float* const grad_hidden = of_hidden ? sums.of(tokens_ * width_) : nullptr;
 
   // ∂/∂l of a block of words from `word` on, number `at` of its tile, and what follows from it alone.
@@ -170,7 +171,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
     }
     if (of_hidden)
       Blocks::pack_panels(Blocks::strided(w + word * width_, 1, width_), width_, count, stretch_panel,
-                          turned + at / stretch * stretch_floats + Blocks::steps(at % stretch) * Blocks::width);
+                          transposed + at / stretch * stretch_floats + Blocks::steps(at % stretch) * Blocks::width);
     if (gradients.bias.defined())
       for (std::int64_t v = 0; v < count; ++v)
         gradients.bias.mutable_data_ptr<float>()[word + v] = logit_rows::total(own + v * stride, tokens_);
@@ -189,7 +190,7 @@ void Bfloat16Head::differentiate(const float* of_log_prob, const float* of_entro
       for (std::int64_t at = 0; at < end - begin; at += stretch) {
         const std::int64_t depth = std::min(stretch, end - begin - at);
         Blocks::multiply(Blocks::strided(slopes + at * stride + from, 1, stride), to - from,
-                         {turned + at / stretch * stretch_floats, stretch_panel}, width_, depth,
+                         {transposed + at / stretch * stretch_floats, stretch_panel}, width_, depth,
                          grad_hidden + from * width_, width_, begin + at > 0, left_room);
       }
     });

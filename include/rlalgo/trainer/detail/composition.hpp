@@ -54,7 +54,16 @@ struct Composition {
     else
       return true;
   }();
-  static constexpr bool fits = reached && loss::Loss<L> && sampler::Sampler<S> && sampler::SameRows<L, S> &&
+  // Of parts that fit, the optional members that they declare are there, and no others (core/hooks.hpp).
+  static constexpr bool hooked = [] {
+    if constexpr (loss::Loss<L>) (void)loss::hooks_of<L>();
+    if constexpr (sampler::Sampler<S>) (void)sampler::hooks_of<S>();
+    if constexpr (advantage::AdvantageEstimator<A>) (void)advantage::hooks_of<A>();
+    if constexpr (aggregation::AggregationFor<G, A>) (void)aggregation::hooks_of<G>();
+    if constexpr (sync::SyncPolicy<Y>) (void)sync::hooks_of<Y>();
+    return true;
+  }();
+  static constexpr bool fits = hooked && reached && loss::Loss<L> && sampler::Sampler<S> && sampler::SameRows<L, S> &&
                                AdvantageFor<A, G, S> && sync::SyncPolicy<Y>;
 };
 

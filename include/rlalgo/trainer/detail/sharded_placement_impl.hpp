@@ -1,4 +1,4 @@
-// Definitions of sharded_holding.hpp.
+// Definitions of sharded_placement.hpp.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@
 #include <rlalgo/core/compiled.hpp>
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/distributed/flat_unit.hpp>
-#include <rlalgo/trainer/detail/holding_impl.hpp>
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/detail/placement_impl.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 namespace rlalgo::trainer {
 
-RLALGO_INLINE void ShardedHolding::require_same_start() {
+RLALGO_INLINE void ShardedPlacement::require_same_start() {
   const std::vector<double>& own = weights_->sums();
   const std::vector<std::string> all = world_->gather("weights at the start", distributed::to_bytes(own));
   for (std::size_t r = 0; r < all.size(); ++r)
@@ -35,7 +35,7 @@ RLALGO_INLINE void ShardedHolding::require_same_start() {
                    .remedy = "give all ranks the same files, and the same kind of processor"});
 }
 
-RLALGO_INLINE double ShardedHolding::reduce_gradients(double max_norm, double factor) {
+RLALGO_INLINE double ShardedPlacement::reduce_gradients(double max_norm, double factor) {
   const c10::NoGradGuard no_grad;
   const double norm = std::abs(factor) * std::sqrt(weights_->reduce_gradients());
   double coefficient = factor;
@@ -46,12 +46,12 @@ RLALGO_INLINE double ShardedHolding::reduce_gradients(double max_norm, double fa
   return norm;
 }
 
-RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedHolding::seconds() {
+RLALGO_INLINE std::vector<std::pair<std::string, double>> ShardedPlacement::seconds() {
   const double busy = weights_->team().busy(), waited = weights_->waited();
   return {{"slices", busy - std::exchange(busy_, busy)}, {"slices_wait", waited - std::exchange(waited_, waited)}};
 }
 
-RLALGO_INLINE void ShardedHolding::load_weights(const std::filesystem::path& directory) {
+RLALGO_INLINE void ShardedPlacement::load_weights(const std::filesystem::path& directory) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   std::map<std::string, std::pair<const distributed::FlatUnit*, const distributed::FlatUnit::Entry*>> places;
   weights_->visit([&](const distributed::FlatUnit& unit) {
@@ -69,12 +69,12 @@ RLALGO_INLINE void ShardedHolding::load_weights(const std::filesystem::path& dir
   weights_->updated();
 }
 
-RLALGO_INLINE void ShardedHolding::save_model(const std::function<void()>& write) {
-  if (world_->rank() == 0) weights_->borrow(write);
+RLALGO_INLINE void ShardedPlacement::save_model(const std::function<void()>& write) {
+  if (world_->rank() == 0) weights_->fetch_within(write);
   world_->barrier("saving of the model");
 }
 
-RLALGO_INLINE ParameterRanges ShardedHolding::parts() {
+RLALGO_INLINE ParameterRanges ShardedPlacement::parts() {
   ParameterRanges out;
   weights_->visit([&](const distributed::FlatUnit& unit) {
     if (!unit.trained()) return;
@@ -84,10 +84,10 @@ RLALGO_INLINE ParameterRanges ShardedHolding::parts() {
   return out;
 }
 
-RLALGO_INLINE void ShardedHolding::require_holdable(const State& state, bool needs_whole) {
+RLALGO_INLINE void ShardedPlacement::require_divisible(const State& state, bool needs_whole) {
   if (needs_whole)
     core::raise("trainer", 43,
-                {.what = "the optimizer's updates are of whole matrices, and the weights lie in slices",
+                {.what = "the optimizer's updates are of whole matrices, and the weights are sharded",
                  .remedy = "take optim::AdamW or optim::Lion, or keep the whole policy on every rank"});
   const ParameterRanges own = parts();
   for (const auto& [name, tensor] : state) {
@@ -95,14 +95,14 @@ RLALGO_INLINE void ShardedHolding::require_holdable(const State& state, bool nee
     const auto* owner = detail::owner_of(name, own);
     if (owner != nullptr && tensor.numel() == owner->second.end - owner->second.begin) continue;
     core::raise("trainer", 43,
-                {.what = "the optimizer's state does not divide into slices as its parameters do",
+                {.what = "the optimizer's state does not divide into shards as its parameters do",
                  .found = name + " has " + std::to_string(tensor.numel()) + " elements",
                  .expected = "one for each element of a parameter, or no dimensions",
                  .remedy = "take optim::AdamW, or keep the whole policy on every rank"});
   }
 }
 
-RLALGO_INLINE void ShardedHolding::save_optimizer(const std::filesystem::path& directory, const State& state) {
+RLALGO_INLINE void ShardedPlacement::save_optimizer(const std::filesystem::path& directory, const State& state) {
   if (weights_->replicas().rank() == 0) {
     char name[64];
     std::snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", weights_->team().rank() + 1,
@@ -112,7 +112,7 @@ RLALGO_INLINE void ShardedHolding::save_optimizer(const std::filesystem::path& d
   world_->barrier("saving of the optimizer");
 }
 
-RLALGO_INLINE std::map<std::string, tensor::Tensor> ShardedHolding::load_optimizer(
+RLALGO_INLINE std::map<std::string, tensor::Tensor> ShardedPlacement::load_optimizer(
     const std::filesystem::path& directory, const State& own) {
   return read_optimizer_parts(directory, own, parts());
 }

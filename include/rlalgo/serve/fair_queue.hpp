@@ -1,4 +1,4 @@
-// Whose turn it is: clients one after the other, and of each its pieces of work one after the other.
+// A fair queue: clients are served one after the other (round robin), and the pieces of work of a client in their order.
 //
 //   push("a", 1) push("a", 2) push("b", 3)      pop() → 1, 3, 2
 //
@@ -14,7 +14,7 @@
 
 namespace rlalgo::serve {
 
-class Turns {
+class FairQueue {
  public:
   void push(const std::string& client, std::uint64_t piece) {
     std::deque<std::uint64_t>& own = pieces_[client];

@@ -1,4 +1,4 @@
-#include <rlalgo/sync/summoned_weights.hpp>
+#include <rlalgo/sync/gathered_weights.hpp>
 
 #include <string>
 
@@ -12,10 +12,10 @@ using namespace rlalgo;
 TEST_CASE("weights are made whole before every publish, and what moved is told") {
   std::string calls;
   bool whole = false;
-  sync::SummonedWeights sync(
+  sync::GatheredWeights sync(
       sync::SharedWeights([&] { calls += "new "; }, [&] { calls += "train "; }),
       [&] {
-        calls += "summon ";
+        calls += "gather ";
         return !std::exchange(whole, true);
       },
       [&] { calls += "moved "; });
@@ -23,12 +23,12 @@ TEST_CASE("weights are made whole before every publish, and what moved is told")
   static_assert(!decltype(sync)::reaches(inference::WeightSource::remote));
   const auto version = sync.version_source();
   CHECK(sync.publish(1).status == sync::Published::Status::in_place);
-  CHECK(calls == "summon moved new ");
+  CHECK(calls == "gather moved new ");
   CHECK(sync.publish(1).status == sync::Published::Status::unchanged);
-  CHECK(calls == "summon moved new summon ");
+  CHECK(calls == "gather moved new gather ");
   whole = false;  // training went on
   CHECK(sync.publish(1).version == 1);
-  CHECK(calls == "summon moved new summon summon moved ");
+  CHECK(calls == "gather moved new gather gather moved ");
   CHECK(version() == 1);
   sync.training_begins();
   CHECK(calls.ends_with("moved train "));

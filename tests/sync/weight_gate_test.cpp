@@ -1,4 +1,4 @@
-#include <rlalgo/sync/turns.hpp>
+#include <rlalgo/sync/weight_gate.hpp>
 
 #include <support/catch.hpp>
 #include <support/thread_world.hpp>
@@ -52,8 +52,8 @@ struct Watching {
   }
 };
 
-static_assert(inference::Generator<sync::TurnsGenerator<Slow>> && sync::SyncPolicy<sync::TurnsSync<Watching>>);
-static_assert(sync::SyncPolicyFor<sync::TurnsSync<Watching>, sync::TurnsGenerator<Slow>>);
+static_assert(inference::Generator<sync::GatedGenerator<Slow>> && sync::SyncPolicy<sync::GatedSync<Watching>>);
+static_assert(sync::SyncPolicyFor<sync::GatedSync<Watching>, sync::GatedGenerator<Slow>>);
 
 }  // namespace
 
@@ -61,9 +61,9 @@ TEST_CASE("a hand-over waits for the call under way, and completions have the ve
   for (const bool exclusive : {true, false}) {
     Slow slow;
     std::atomic<int> within{0};
-    const auto turns = std::make_shared<sync::Turns>();
-    sync::TurnsGenerator<Slow> generator(slow, turns);
-    sync::TurnsSync<Watching> policy({&slow, &within}, turns, exclusive);
+    const auto gate = std::make_shared<sync::WeightGate>();
+    sync::GatedGenerator<Slow> generator(slow, gate);
+    sync::GatedSync<Watching> policy({&slow, &within}, gate, exclusive);
     const auto version = policy.version_source();
     CHECK(version() == -1);
     policy.publish(3);
@@ -82,22 +82,22 @@ TEST_CASE("a hand-over waits for the call under way, and completions have the ve
   }
 }
 
-TEST_CASE("calls of several ranks beside training have one version, that of the rank that is furthest") {
+TEST_CASE("asynchronous calls of several ranks have one version, that of the rank that is furthest") {
   for (const bool holds : {true, false})
     support::on_ranks(3, [&](const std::shared_ptr<distributed::World>& world) {
       Slow slow;
       std::atomic<int> within{0};
-      const auto turns = std::make_shared<sync::Turns>();
-      turns->trainers = world;
-      turns->callers = world->beside("generation");
+      const auto gate = std::make_shared<sync::WeightGate>();
+      gate->trainers = world;
+      gate->callers = world->duplicate("generation");
       std::int64_t held = -1;
       if (holds)
-        turns->hold = [&] {
-          held = turns->version;
+        gate->hold = [&] {
+          held = gate->version;
           return held;
         };
-      sync::TurnsGenerator<Slow> generator(slow, turns);
-      sync::TurnsSync<Watching> policy({&slow, &within}, turns, !holds);
+      sync::GatedGenerator<Slow> generator(slow, gate);
+      sync::GatedSync<Watching> policy({&slow, &within}, gate, !holds);
       policy.publish(0);
       std::vector<std::int64_t> versions;
       std::thread producer([&] {
@@ -106,7 +106,7 @@ TEST_CASE("calls of several ranks beside training have one version, that of the 
         for (int call = 0; call < 8; ++call) {
           std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rewards: the trainer gets its turn
           const auto out = generator.generate(requests, {}, {});
-          versions.push_back(!out.empty() && !holds ? out[0][0].weights_version : holds ? held : turns->version.load());
+          versions.push_back(!out.empty() && !holds ? out[0][0].weights_version : holds ? held : gate->version.load());
         }
       });
       for (std::int64_t version = 1; version < 12; ++version) {
@@ -135,7 +135,7 @@ struct Server {
 struct Asking {
   static constexpr inference::WeightSource weights = inference::WeightSource::remote;
   Server* server;
-  std::shared_ptr<sync::Turns> turns;
+  std::shared_ptr<sync::WeightGate> gate;
   bool tells = true;          // the version
   int restarts = 0;           // in the next calls
   bool breaks = false;        // the call with it
@@ -146,7 +146,7 @@ struct Asking {
     if (restarts > 0) {
       --restarts;
       server->has = -1;
-      if (breaks_quiet || breaks) turns->doubt = true;
+      if (breaks_quiet || breaks) gate->doubt = true;
       if (breaks) core::raise("http", 1, {.what = "broken"});
     }
     std::vector<std::vector<data::Completion>> out(requests.size());
@@ -173,6 +173,7 @@ struct Handing {
     server->has = known = version;
     return {.version = version, .status = sync::Published::Status::sent};
   }
+  static constexpr sync::Hooks hooks{.forget = true};
   void forget() { known = -1; }
   [[nodiscard]] std::function<std::int64_t()> version_source() const {
     return [] { return std::int64_t{-7}; };
@@ -184,19 +185,19 @@ struct Handing {
 TEST_CASE("a server that was started anew gets its weights again before anything that it generates is used") {
   for (const bool erased : {false, true})
     for (const int how : {0, 1, 2})  // it says another version; its connection breaks; the client has asked again
-      for (const bool beside : {false, true}) {
-        INFO("how " << how << " beside " << beside);
+      for (const bool asynchronous : {false, true}) {
+        INFO("how " << how << " asynchronous " << asynchronous);
         Server server;
-        const auto turns = std::make_shared<sync::Turns>();
-        Asking asking{&server, turns, how == 0};
-        sync::TurnsGenerator<Asking> generator(asking, turns);
+        const auto gate = std::make_shared<sync::WeightGate>();
+        Asking asking{&server, gate, how == 0};
+        sync::GatedGenerator<Asking> generator(asking, gate);
         std::function<sync::Published(std::int64_t)> publish;
         if (erased) {
           publish = [policy =
-                         sync::AnySync(sync::TurnsSync<sync::AnySync>(sync::AnySync(Handing{&server}), turns, true))](
+                         sync::AnySync(sync::GatedSync<sync::AnySync>(sync::AnySync(Handing{&server}), gate, true))](
                         std::int64_t v) mutable { return policy.publish(v); };
         } else {
-          publish = [policy = std::make_shared<sync::TurnsSync<Handing>>(Handing{&server}, turns, true)](
+          publish = [policy = std::make_shared<sync::GatedSync<Handing>>(Handing{&server}, gate, true)](
                         std::int64_t v) { return policy->publish(v); };
         }
         publish(5);
@@ -211,12 +212,12 @@ TEST_CASE("a server that was started anew gets its weights again before anything
           out = generator.generate(requests, {}, {});
           done = true;
         };
-        if (beside) {
+        if (asynchronous) {
           std::thread producer(call);
           std::this_thread::sleep_for(std::chrono::milliseconds(60));
           CHECK_FALSE(done);  // the trainer's tensors are the trainer's
           CHECK(server.handed_over == 1);
-          while (!done) sync::restore_if_lost(*turns, 6);
+          while (!done) sync::restore_if_lost(*gate, 6);
           producer.join();
           CHECK(out[1][0].ids[0] == 6);
           CHECK(out[1][0].weights_version == 6);
@@ -225,35 +226,41 @@ TEST_CASE("a server that was started anew gets its weights again before anything
           CHECK(out[1][0].ids[0] == 5);
         }
         CHECK(server.handed_over == 2);
-        CHECK_FALSE(turns->lost);
+        CHECK_FALSE(gate->lost);
         publish(6);  // what is in force is not sent again
-        CHECK(server.handed_over == (beside ? 2 : 3));
+        CHECK(server.handed_over == (asynchronous ? 2 : 3));
       }
 }
 
+namespace {
+
+struct Late {
+  static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
+  Server* server;
+  sync::Published publish(std::int64_t) {
+    ++server->handed_over;
+    core::raise("http", 1, {.what = "the deadline passed"});
+  }
+  static constexpr sync::Hooks hooks{.forget = true};
+  void forget() {}
+  [[nodiscard]] std::function<std::int64_t()> version_source() const {
+    return [] { return std::int64_t{-7}; };
+  }
+};
+
+}  // namespace
+
 TEST_CASE("a server that lets a deadline pass was not started anew: nothing is repeated") {
-  struct Late {
-    static constexpr bool reaches(inference::WeightSource source) { return source == inference::WeightSource::remote; }
-    Server* server;
-    sync::Published publish(std::int64_t) {
-      ++server->handed_over;
-      core::raise("http", 1, {.what = "the deadline passed"});
-    }
-    void forget() {}
-    [[nodiscard]] std::function<std::int64_t()> version_source() const {
-      return [] { return std::int64_t{-7}; };
-    }
-  };
   Server server;
-  const auto turns = std::make_shared<sync::Turns>();
-  sync::TurnsSync<Late> policy(Late{&server}, turns, true);
-  turns->doubt = true;  // of a call before
+  const auto gate = std::make_shared<sync::WeightGate>();
+  sync::GatedSync<Late> policy(Late{&server}, gate, true);
+  gate->doubt = true;  // of a call before
   CHECK_THROWS_WITH(policy.publish(3), Catch::Contains("[rlalgo.http.1]"));
   CHECK(server.handed_over == 1);
 
-  const auto quiet = std::make_shared<sync::Turns>();
+  const auto quiet = std::make_shared<sync::WeightGate>();
   Server other;
-  sync::TurnsSync<Handing> handing(Handing{&other}, quiet, true);
+  sync::GatedSync<Handing> handing(Handing{&other}, quiet, true);
   handing.publish(5);
   struct Silent : Asking {
     std::vector<std::vector<data::Completion>> generate(std::span<const inference::Request>,
@@ -262,7 +269,7 @@ TEST_CASE("a server that lets a deadline pass was not started anew: nothing is r
     }
   };
   Silent silent{{&other, quiet}};
-  sync::TurnsGenerator<Silent> generator(silent, quiet);
+  sync::GatedGenerator<Silent> generator(silent, quiet);
   const std::vector<inference::Request> requests(1);
   CHECK_THROWS_WITH(generator.generate(requests, {}, {}), Catch::Contains("[rlalgo.http.1]"));
   CHECK(other.handed_over == 1);
@@ -272,8 +279,8 @@ TEST_CASE(
     "a server that is lost while weights are handed over gets them from the beginning, and a refusal that stays is "
     "told") {
   Server server;
-  const auto turns = std::make_shared<sync::Turns>();
-  sync::TurnsSync<Handing> policy(Handing{&server}, turns, true);
+  const auto gate = std::make_shared<sync::WeightGate>();
+  sync::GatedSync<Handing> policy(Handing{&server}, gate, true);
   server.refused = 1;
   policy.publish(3);
   CHECK(server.has == 3);
@@ -283,12 +290,12 @@ TEST_CASE(
 
 TEST_CASE("a server that loses its weights again and again ends the call, and a stop ends the wait for the trainer") {
   Server server;
-  const auto turns = std::make_shared<sync::Turns>();
+  const auto gate = std::make_shared<sync::WeightGate>();
   std::stop_source stop;
-  turns->stop = stop.get_token();
-  Asking asking{&server, turns};
-  sync::TurnsGenerator<Asking> generator(asking, turns);
-  sync::TurnsSync<Handing> policy(Handing{&server}, turns, true);
+  gate->stop = stop.get_token();
+  Asking asking{&server, gate};
+  sync::GatedGenerator<Asking> generator(asking, gate);
+  sync::GatedSync<Handing> policy(Handing{&server}, gate, true);
   policy.publish(1);
   const std::vector<inference::Request> requests(1);
   (void)generator.generate(requests, {}, {});
@@ -311,11 +318,11 @@ TEST_CASE("a server that loses its weights again and again ends the call, and a 
   CHECK(given_up);
 }
 
-TEST_CASE("turns around an erased policy serve what it serves") {
+TEST_CASE("a gate around an erased policy serves what it serves") {
   Slow slow;
   std::atomic<int> within{0};
-  const sync::TurnsSync<sync::AnySync> policy(sync::AnySync(Watching{&slow, &within}), std::make_shared<sync::Turns>(),
-                                              true);
+  const sync::GatedSync<sync::AnySync> policy(sync::AnySync(Watching{&slow, &within}),
+                                              std::make_shared<sync::WeightGate>(), true);
   CHECK(policy.serves(inference::WeightSource::remote));
   CHECK_FALSE(policy.serves(inference::WeightSource::shared));
 }

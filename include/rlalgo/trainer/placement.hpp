@@ -1,4 +1,4 @@
-// How the trained parameters of a run lie on its ranks: whole on each, or in slices (sharded_holding.hpp). What the trainer
+// How the trained parameters of a run lie on its ranks: whole on each, or sharded (sharded_placement.hpp). What the trainer
 // does with them between the passes is asked here; what happens within a pass is the layer gate's.
 //
 // All ranks call the same functions together.
@@ -23,14 +23,14 @@
 
 namespace rlalgo::trainer {
 
-class Holding {
+class Placement {
  public:
   using State = std::vector<std::pair<std::string, tensor::Tensor>>;  // of an optimizer (optim/concept.hpp)
 
-  Holding() = default;
-  Holding(const Holding&) = delete;
-  Holding& operator=(const Holding&) = delete;
-  virtual ~Holding() = default;
+  Placement() = default;
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
+  virtual ~Placement() = default;
 
   // What the optimizer of this rank updates; the same at every call.
   [[nodiscard]] virtual std::vector<model::Parameter> parameters() = 0;
@@ -55,9 +55,9 @@ class Holding {
   virtual void save_model(const std::function<void()>& write) { write(); }
   // Raises where the state of an optimizer of parameters() cannot lie on the ranks as they do.
   // `needs_whole`: its updates are of whole parameters.
-  virtual void require_holdable(const State& /*state*/, bool /*needs_whole*/ = false) {}
+  virtual void require_divisible(const State& /*state*/, bool /*needs_whole*/ = false) {}
   RLALGO_INLINE virtual void save_optimizer(const std::filesystem::path& directory, const State& state);
-  // The state that goes with parameters(), whoever saved it on however many ranks; `own` names it.
+  // The state that goes with parameters(), by whichever number of ranks it was saved; `own` names it.
   [[nodiscard]] RLALGO_INLINE virtual std::map<std::string, tensor::Tensor> load_optimizer(
       const std::filesystem::path& directory, const State& own);
 };
@@ -65,18 +65,18 @@ class Holding {
 inline constexpr const char* optimizer_file = "optimizer.safetensors";
 
 // Whole on every rank.
-class WholeHolding final : public Holding {
+class WholePlacement final : public Placement {
  public:
   // Of a policy with layers on one device, and no gate of somebody else's, gradients are summed while its backward pass goes on (distributed/gradient_sums.hpp),
   // else after it. All ranks together.
-  RLALGO_INLINE WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world);
-  WholeHolding(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)
+  RLALGO_INLINE WholePlacement(model::Policy& policy, std::shared_ptr<distributed::World> world);
+  WholePlacement(std::vector<model::Parameter> parameters, std::shared_ptr<distributed::World> world)
       : parameters_(std::move(parameters)), world_(std::move(world)) {}
-  ~WholeHolding() override {
+  ~WholePlacement() override {
     if (sums_) sums_->leave();  // the policy may live longer than the ranks' world
   }
-  WholeHolding(const WholeHolding&) = delete;
-  WholeHolding& operator=(const WholeHolding&) = delete;
+  WholePlacement(const WholePlacement&) = delete;
+  WholePlacement& operator=(const WholePlacement&) = delete;
 
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return parameters_; }
   RLALGO_INLINE void require_same_start() override;
@@ -102,11 +102,12 @@ struct ParameterRange {
 using ParameterRanges = std::map<std::string, ParameterRange>;
 
 // An optimizer's state of parts of parameters in a file of its own; of what, it says in its metadata.
-void write_optimizer_part(const std::filesystem::path& file, const Holding::State& state, const ParameterRanges& parts);
+void write_optimizer_part(const std::filesystem::path& file, const Placement::State& state,
+                          const ParameterRanges& parts);
 // The state of these parts, gathered from what a directory has: optimizer.safetensors, or parts. A tensor of a state belongs to
 // the parameter that its name begins with, before a dot; one without dimensions is of all of its parts. [rlalgo.trainer.42]
 [[nodiscard]] std::map<std::string, tensor::Tensor> read_optimizer_parts(const std::filesystem::path& directory,
-                                                                         const Holding::State& own,
+                                                                         const Placement::State& own,
                                                                          const ParameterRanges& parts);
 
 // The trained parameters in a directory with safetensors: see(parameter, values of its whole shape). [rlalgo.trainer.21, .25]
@@ -117,5 +118,5 @@ void read_parameters(const std::filesystem::path& directory,
 }  // namespace rlalgo::trainer
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/trainer/detail/holding_impl.hpp>
+#include <rlalgo/trainer/detail/placement_impl.hpp>
 #endif

@@ -1,7 +1,7 @@
-// Weight sync where the trainer's weights lie in slices (distributed/sharded_weights.hpp) and the generator reads them where they
+// Weight sync where the trainer's weights are sharded (distributed/sharded_weights.hpp) and the generator reads them where they
 // are: before each publish they are made whole, on all ranks together, and stay so until training goes on.
 //
-// `summon` makes them whole; whether they were not. `moved` is called then: what the generator knows of their memory is void.
+// `gather` makes them whole and returns whether they were not. Then `moved` is called: the generator may use no address of theirs that it remembers.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@
 namespace rlalgo::sync {
 
 template <SyncPolicy Y>
-class SummonedWeights {
+class GatheredWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
+  static constexpr Hooks hooks{.training_begins = true};
 
-  SummonedWeights(Y inner, std::function<bool()> summon, std::function<void()> moved)
-      : inner_(std::move(inner)), summon_(std::move(summon)), moved_(std::move(moved)) {}
+  GatheredWeights(Y inner, std::function<bool()> gather, std::function<void()> moved)
+      : inner_(std::move(inner)), gather_(std::move(gather)), moved_(std::move(moved)) {}
 
   Published publish(std::int64_t version) {
     const core::Stopwatch watch;
-    if (!summon_()) return inner_.publish(version);
+    if (!gather_()) return inner_.publish(version);
     if (moved_) moved_();
     Published out = inner_.publish(version);
     out.seconds = watch.seconds();
     return out;
   }
   void training_begins() {
-    if constexpr (requires(Y inner) { inner.training_begins(); }) inner_.training_begins();
+    if constexpr (hooks_of<Y>().training_begins) inner_.training_begins();
   }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
 
  private:
   Y inner_;
-  std::function<bool()> summon_;
+  std::function<bool()> gather_;
   std::function<void()> moved_;
 };
 

@@ -1,4 +1,4 @@
-#include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/placement.hpp>
 
 #include <filesystem>
 #include <map>
@@ -21,17 +21,17 @@
 
 using namespace rlalgo;
 using tensor::Tensor;
-using trainer::Holding;
 using trainer::ParameterRange;
 using trainer::ParameterRanges;
+using trainer::Placement;
 
 namespace {
 
 Tensor numbers(std::int64_t begin, std::int64_t end) { return at::arange(begin, end, at::kFloat); }
 
 // The state of a.weight [3, 4] and b [5], whole, or these elements of it.
-Holding::State state(const ParameterRanges& parts, bool whole = false) {
-  Holding::State out;
+Placement::State state(const ParameterRanges& parts, bool whole = false) {
+  Placement::State out;
   for (const auto& [name, range] : parts) {
     const std::int64_t base = name == "b" ? 100 : 0;
     Tensor values = numbers(base + range.begin, base + range.end);
@@ -95,28 +95,28 @@ TEST_CASE("a whole state is read in parts") {
 TEST_CASE("whole parameters: gradients clipped, weights and states read from files") {
   const support::ScratchDirectory scratch;
   const Tensor weight = at::zeros({2, 2}, at::kFloat).requires_grad_(true);
-  trainer::WholeHolding holding({{"w", weight}}, std::make_shared<distributed::World>());
-  holding.require_same_start();
-  CHECK_FALSE(holding.saves_together());
+  trainer::WholePlacement placement({{"w", weight}}, std::make_shared<distributed::World>());
+  placement.require_same_start();
+  CHECK_FALSE(placement.saves_together());
   weight.mutable_grad() = at::full({2, 2}, 3.0, at::kFloat);
-  CHECK(holding.reduce_gradients(1.0) == 6.0);
+  CHECK(placement.reduce_gradients(1.0) == 6.0);
   CHECK(weight.grad()[0][0].item<float>() == Approx(0.5));
   model::write_safetensors(scratch.path() / "model.safetensors", {{"w", numbers(0, 4).view({2, 2})}});
-  holding.load_weights(scratch.path());
+  placement.load_weights(scratch.path());
   CHECK(weight.detach()[1][1].item<float>() == 3.0F);
-  const Holding::State own = {{"w.exp_avg", numbers(0, 4).view({2, 2})}};
-  holding.save_optimizer(scratch.path(), own);
-  CHECK(at::equal(holding.load_optimizer(scratch.path(), own).at("w.exp_avg"), own[0].second));
+  const Placement::State own = {{"w.exp_avg", numbers(0, 4).view({2, 2})}};
+  placement.save_optimizer(scratch.path(), own);
+  CHECK(at::equal(placement.load_optimizer(scratch.path(), own).at("w.exp_avg"), own[0].second));
   model::write_safetensors(scratch.path() / "model.safetensors", {{"w", numbers(0, 4)}});
-  CHECK(support::number_raised_by([&] { holding.load_weights(scratch.path()); }) == "trainer.25");
+  CHECK(support::number_raised_by([&] { placement.load_weights(scratch.path()); }) == "trainer.25");
   model::write_safetensors(scratch.path() / "model.safetensors", {{"v", numbers(0, 4)}});
-  CHECK(support::number_raised_by([&] { holding.load_weights(scratch.path()); }) == "trainer.21");
+  CHECK(support::number_raised_by([&] { placement.load_weights(scratch.path()); }) == "trainer.21");
 }
 
 TEST_CASE("gradients that are summed while the last backward pass goes on are those of sums after it, to the bit") {
   support::with_ranks(2, [&](const std::shared_ptr<distributed::World>& world) {
     const auto one = decoder(), other = decoder();
-    trainer::WholeHolding during(*one, world), after(other->parameters(), world);
+    trainer::WholePlacement during(*one, world), after(other->parameters(), world);
     const auto sums = std::dynamic_pointer_cast<distributed::GradientSums>(one->gate());
     RANK_CHECK(sums != nullptr);
     // Step 0: two micro-batches on rank 0, one on rank 1. Step 1: none on rank 0. Step 2: none at all.
@@ -148,25 +148,25 @@ TEST_CASE("gradients that are summed while the last backward pass goes on are th
 TEST_CASE("a policy without layers, or with a gate of somebody else's, is summed after its passes") {
   support::on_ranks(2, [](const std::shared_ptr<distributed::World>& world) {
     support::Bandit bandit(3);
-    trainer::WholeHolding holding(bandit, world);
-    holding.begin_last();
+    trainer::WholePlacement placement(bandit, world);
+    placement.begin_last();
     bandit.logits.mutable_grad() = at::ones({3}, at::kFloat);
-    RANK_CHECK(holding.reduce_gradients(0.0) > 3.4);
+    RANK_CHECK(placement.reduce_gradients(0.0) > 3.4);
     RANK_CHECK(at::equal(bandit.logits.grad(), at::full({3}, 2.0, at::kFloat)));
-    RANK_CHECK(holding.seconds().empty());
+    RANK_CHECK(placement.seconds().empty());
 
     const auto policy = decoder();
     const auto gate = std::make_shared<OwnGate>();
     policy->set_gate(gate);
-    trainer::WholeHolding beside(*policy, world);
+    trainer::WholePlacement beside(*policy, world);
     RANK_CHECK(policy->gate() == gate);
     backward(*policy, world->rank());
     RANK_CHECK(beside.reduce_gradients(0.0) > 0.0);
     policy->set_gate(nullptr);
-    const trainer::WholeHolding first(*policy, world), second(*policy, world);  // of two runs, one after the other
+    const trainer::WholePlacement first(*policy, world), second(*policy, world);  // of two runs, one after the other
     RANK_CHECK(std::dynamic_pointer_cast<distributed::GradientSums>(policy->gate()) != nullptr);
   });
   const auto alone = decoder();
-  const trainer::WholeHolding holding(*alone, std::make_shared<distributed::World>());
+  const trainer::WholePlacement placement(*alone, std::make_shared<distributed::World>());
   CHECK(alone->gate() == nullptr);
 }

@@ -1,11 +1,11 @@
-// Trained parameters in slices on the ranks of a team (distributed/sharded_weights.hpp). The optimizer of a rank updates the
-// parts of tensors that lie in its slices, one after the other in flat order, so its state is in slices, too.
+// Trained parameters sharded over the ranks of a team (distributed/sharded_weights.hpp). The optimizer of a rank updates the
+// parts of tensors that lie in its shards, one after the other in flat order, so its state is sharded, too.
 //
-// A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every slice, written by the first rank that holds it; it can be
-// resumed on any number of ranks, in slices or not. The model is written by rank 0, which gets it tensor
+// A checkpoint has a file optimizer-<i>-of-<n>.safetensors of every shard, written by the first rank that holds it; it can be
+// resumed on any number of ranks, sharded or not. The model is written by rank 0, which gets it tensor
 // by tensor.
 //
-// Errors: [rlalgo.trainer.43] an optimizer whose state is of whole tensors; those of holding.hpp.
+// Errors: [rlalgo.trainer.43] an optimizer whose state is of whole tensors; those of placement.hpp.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,13 @@
 
 #include <rlalgo/distributed/sharded_weights.hpp>
 #include <rlalgo/distributed/world.hpp>
-#include <rlalgo/trainer/holding.hpp>
+#include <rlalgo/trainer/placement.hpp>
 
 namespace rlalgo::trainer {
 
-class ShardedHolding final : public Holding {
+class ShardedPlacement final : public Placement {
  public:
-  ShardedHolding(std::shared_ptr<distributed::ShardedWeights> weights, std::shared_ptr<distributed::World> world)
+  ShardedPlacement(std::shared_ptr<distributed::ShardedWeights> weights, std::shared_ptr<distributed::World> world)
       : weights_(std::move(weights)), world_(std::move(world)) {}
 
   [[nodiscard]] std::vector<model::Parameter> parameters() override { return weights_->parameters(); }
@@ -36,7 +36,7 @@ class ShardedHolding final : public Holding {
   RLALGO_INLINE void load_weights(const std::filesystem::path& directory) override;
   [[nodiscard]] bool saves_together() const override { return true; }
   // What is not one number for each element would be another state on another number of ranks. [rlalgo.trainer.43]
-  RLALGO_INLINE void require_holdable(const State& state, bool needs_whole = false) override;
+  RLALGO_INLINE void require_divisible(const State& state, bool needs_whole = false) override;
   RLALGO_INLINE void save_model(const std::function<void()>& write) override;
   RLALGO_INLINE void save_optimizer(const std::filesystem::path& directory, const State& state) override;
   [[nodiscard]] RLALGO_INLINE std::map<std::string, tensor::Tensor> load_optimizer(
@@ -54,5 +54,5 @@ class ShardedHolding final : public Holding {
 }  // namespace rlalgo::trainer
 
 #ifndef RLALGO_COMPILED
-#include <rlalgo/trainer/detail/sharded_holding_impl.hpp>
+#include <rlalgo/trainer/detail/sharded_placement_impl.hpp>
 #endif

@@ -7,15 +7,15 @@
 
 #include <cstdint>
 
-#include <rlalgo/tensor/turned.hpp>
+#include <rlalgo/tensor/transpose.hpp>
 
 namespace rlalgo::inference::detail {
 
 #define RLALGO_AVX512 gnu::target("avx2,fma,avx512f,avx512bw,avx512vl")
 
 // y[i, n] = from[n, i] for `rows` (1 to 16) of i and `columns` (1 to 16) of n; from is 16 × 16, the row stride of y is `ldy`.
-[[RLALGO_AVX512]] inline void store_turned(const float* from, std::int64_t rows, std::int64_t columns, float* y,
-                                           std::int64_t ldy) {
+[[RLALGO_AVX512]] inline void store_transposed(const float* from, std::int64_t rows, std::int64_t columns, float* y,
+                                               std::int64_t ldy) {
   const auto some = static_cast<__mmask16>((1U << columns) - 1);
   if (rows == 1) {
     const __m512i stride =
@@ -25,7 +25,7 @@ namespace rlalgo::inference::detail {
   __m512 t[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) t[i] = _mm512_loadu_ps(from + 16 * i);
-  tensor::avx512::turn(t);
+  tensor::avx512::transpose(t);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i)
     if (i < rows) _mm512_mask_storeu_ps(y + i * ldy, some, t[i]);

@@ -1,4 +1,4 @@
-// What a step says of its own side where generation runs beside training; the sampler's side is sampler/prefetch.hpp's.
+// What a step says of its own side where generation is asynchronous; the sampler's side is sampler/prefetch.hpp's.
 //
 //   sync/seconds            of handing over the weights, in steps that do
 //   async/forward_s         seconds of the forward passes of the step; on a device, of asking for them
@@ -15,11 +15,12 @@
 
 #include <rlalgo/core/clock.hpp>
 #include <rlalgo/core/metrics.hpp>
+#include <rlalgo/sampler/concept.hpp>
 
 namespace rlalgo::trainer::detail {
 
 // Made when the step begins.
-struct BesideWatch {
+struct AsynchronousWatch {
   core::Stopwatch step;
   double forward = 0.0;    // seconds
   double published = 0.0;  // seconds
@@ -27,8 +28,8 @@ struct BesideWatch {
   template <class Rows, class S>
   void tell(const S& sampler, const std::vector<const typename Rows::Row*>& rows, double loss_tokens,
             core::Metrics& metrics) const {
-    if constexpr (requires { sampler.beside(); }) {
-      if (!sampler.beside()) return;
+    if constexpr (sampler::hooks_of<S>().asynchronous) {
+      if (!sampler.asynchronous()) return;
       if (published > 0) metrics.mean("sync/seconds", published, 1.0);
       std::int64_t longest = 0;
       for (const auto* row : rows) longest = std::max(longest, Rows::tokens(*row));

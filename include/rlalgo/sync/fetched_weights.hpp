@@ -1,7 +1,7 @@
-// Weight sync of a rank that hands over weights which lie in slices on several ranks (distributed/sharded_weights.hpp), where its
+// Weight sync of a rank that hands over weights which are sharded over several ranks (distributed/sharded_weights.hpp), where its
 // generator is in another process: what is published is fetched from the other ranks tensor by tensor.
 //
-// `borrow(use)` runs `use`, within which the inner policy may ask for weights (model::pending). The others
+// `fetch_within(use)` runs `use`, within which the inner policy may ask for weights (model::pending). The others
 // serve it when they next wait for each other.
 #pragma once
 
@@ -14,26 +14,26 @@
 namespace rlalgo::sync {
 
 template <SyncPolicy Y>
-class LentWeights {
+class FetchedWeights {
  public:
   static constexpr bool reaches(inference::WeightSource source) { return Y::reaches(source); }
-  using Borrow = std::function<void(const std::function<void()>& use)>;
+  static constexpr Hooks hooks{.forget = hooks_of<Y>().forget};
+  using Fetch = std::function<void(const std::function<void()>& use)>;
 
-  LentWeights(Y inner, Borrow borrow) : inner_(std::move(inner)), borrow_(std::move(borrow)) {}
+  FetchedWeights(Y inner, Fetch fetch) : inner_(std::move(inner)), fetch_(std::move(fetch)) {}
 
   Published publish(std::int64_t version) {
     if (inner_.version_source()() == version) return inner_.publish(version);  // no weights are asked for
     Published out;
-    borrow_([&] { out = inner_.publish(version); });
+    fetch_([&] { out = inner_.publish(version); });
     return out;
   }
-  void forget() requires requires(Y& inner) { inner.forget(); }
-  { inner_.forget(); }
+  void forget() requires(hooks_of<Y>().forget) { inner_.forget(); }
   [[nodiscard]] std::function<std::int64_t()> version_source() const { return inner_.version_source(); }
 
  private:
   Y inner_;
-  Borrow borrow_;
+  Fetch fetch_;
 };
 
 }  // namespace rlalgo::sync

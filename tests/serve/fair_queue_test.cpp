@@ -1,4 +1,4 @@
-#include <rlalgo/serve/turns.hpp>
+#include <rlalgo/serve/fair_queue.hpp>
 
 #include <cstdint>
 #include <string>
@@ -6,11 +6,11 @@
 
 #include <support/catch.hpp>
 
-using rlalgo::serve::Turns;
+using rlalgo::serve::FairQueue;
 
 namespace {
 
-std::vector<std::uint64_t> rest(Turns& turns) {
+std::vector<std::uint64_t> rest(FairQueue& turns) {
   std::vector<std::uint64_t> out;
   while (!turns.empty()) out.push_back(turns.pop());
   return out;
@@ -19,7 +19,7 @@ std::vector<std::uint64_t> rest(Turns& turns) {
 }  // namespace
 
 TEST_CASE("clients take turns, and each one's work does") {
-  Turns turns;
+  FairQueue turns;
   CHECK(turns.empty());
   for (std::uint64_t i = 0; i < 4; ++i) turns.push("many", i);
   turns.push("one", 10);
@@ -30,7 +30,7 @@ TEST_CASE("clients take turns, and each one's work does") {
 }
 
 TEST_CASE("what is pushed again goes behind its client's other work, and a client that comes back behind the others") {
-  Turns turns;
+  FairQueue turns;
   turns.push("a", 1);
   turns.push("a", 2);
   turns.push("b", 3);

@@ -1,6 +1,6 @@
-// A thread for what takes too long for a thread of the HTTP server: one errand after the other, in the order given.
+// A queue of tasks with one thread, for what takes too long for a thread of the HTTP server: tasks run in the order given.
 //
-// Errors: [rlalgo.serve.9] too many errands wait (429); [.10] the thread has ended (503).
+// Errors: [rlalgo.serve.9] too many tasks wait (429); [.10] the thread has ended (503).
 #pragma once
 
 #include <condition_variable>
@@ -16,16 +16,16 @@
 
 namespace rlalgo::serve {
 
-class Errands {
+class TaskQueue {
  public:
-  using Errand = std::function<void()>;  // must not throw
+  using Task = std::function<void()>;  // must not throw
 
-  explicit Errands(std::size_t most_waiting = 64) : most_waiting_(most_waiting), thread_([this] { loop(); }) {}
-  ~Errands() { stop(); }
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
+  explicit TaskQueue(std::size_t most_waiting = 64) : most_waiting_(most_waiting), thread_([this] { loop(); }) {}
+  ~TaskQueue() { stop(); }
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
 
-  void add(Errand errand) {
+  void add(Task task) {
     {
       const std::lock_guard lock(mutex_);
       if (over_) refuse_request(503, 10, {.what = "the server is shutting down", .remedy = "ask another one"});
@@ -34,7 +34,7 @@ class Errands {
                        {.what = "too many requests wait",
                         .found = std::to_string(waiting_.size()) + " that change weights",
                         .remedy = "wait for the answer of one before the next"});
-      waiting_.push_back(std::move(errand));
+      waiting_.push_back(std::move(task));
     }
     changed_.notify_all();
   }
@@ -52,22 +52,22 @@ class Errands {
  private:
   void loop() {
     for (;;) {
-      Errand errand;
+      Task task;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return over_ || !waiting_.empty(); });
         if (waiting_.empty()) return;
-        errand = std::move(waiting_.front());
+        task = std::move(waiting_.front());
         waiting_.pop_front();
       }
-      errand();
+      task();
     }
   }
 
   std::size_t most_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Errand> waiting_;
+  std::deque<Task> waiting_;
   bool over_ = false;
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-// Decoders in slices on the ranks of a test.
+// Decoders sharded over the ranks of a test.
 #pragma once
 
 #include <map>
@@ -14,10 +14,10 @@
 
 namespace rlalgo::support {
 
-// On `shards` neighbouring ranks each; those at the same place of their neighbours hold the same slices. `device`: of the teams.
-inline std::shared_ptr<distributed::ShardedWeights> held_in_slices(model::Decoder& policy, distributed::World& world,
-                                                                   distributed::ShardConfig config, int shards,
-                                                                   at::Device device = at::Device(at::kCPU)) {
+// On `shards` neighbouring ranks each; those at the same place of their neighbours hold the same shards. `device`: of the teams.
+inline std::shared_ptr<distributed::ShardedWeights> sharded(model::Decoder& policy, distributed::World& world,
+                                                            distributed::ShardConfig config, int shards,
+                                                            at::Device device = at::Device(at::kCPU)) {
   std::vector<int> own, alike;
   for (int r = 0; r < world.size(); ++r) {
     if (r / shards == world.rank() / shards) own.push_back(r);

@@ -1,4 +1,4 @@
-// Definitions of holding.hpp.
+// Definitions of placement.hpp.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 #include <rlalgo/model/safetensors.hpp>
 #include <rlalgo/optim/clip.hpp>
 #include <rlalgo/run/step.hpp>
-#include <rlalgo/trainer/holding.hpp>
 #include <rlalgo/trainer/led_run.hpp>
+#include <rlalgo/trainer/placement.hpp>
 #include <rlalgo/trainer/streaming.hpp>
 
 namespace rlalgo::trainer {
@@ -76,7 +76,7 @@ inline std::vector<StatePart> state_parts(const std::filesystem::path& directory
 
 }  // namespace detail
 
-RLALGO_INLINE void write_optimizer_part(const std::filesystem::path& file, const Holding::State& state,
+RLALGO_INLINE void write_optimizer_part(const std::filesystem::path& file, const Placement::State& state,
                                         const ParameterRanges& parts) {
   run::Json pieces = run::Json::object();
   for (const auto& [name, range] : parts) pieces[name] = {range.begin, range.end};
@@ -84,7 +84,7 @@ RLALGO_INLINE void write_optimizer_part(const std::filesystem::path& file, const
 }
 
 RLALGO_INLINE std::map<std::string, tensor::Tensor> read_optimizer_parts(const std::filesystem::path& directory,
-                                                                         const Holding::State& own,
+                                                                         const Placement::State& own,
                                                                          const ParameterRanges& parts) {
   const c10::NoGradGuard no_grad;
   const std::vector<detail::StatePart> files = detail::state_parts(directory);
@@ -148,22 +148,22 @@ RLALGO_INLINE void read_parameters(const std::filesystem::path& directory,
   for (const auto& [name, shape] : shapes) see(name, files.map(name));
 }
 
-RLALGO_INLINE void Holding::save_optimizer(const std::filesystem::path& directory, const State& state) {
+RLALGO_INLINE void Placement::save_optimizer(const std::filesystem::path& directory, const State& state) {
   model::write_safetensors(directory / optimizer_file, state);
 }
 
-RLALGO_INLINE std::map<std::string, tensor::Tensor> Holding::load_optimizer(const std::filesystem::path& directory,
-                                                                            const State& own) {
+RLALGO_INLINE std::map<std::string, tensor::Tensor> Placement::load_optimizer(const std::filesystem::path& directory,
+                                                                              const State& own) {
   if (std::filesystem::exists(directory / optimizer_file)) return model::read_safetensors(directory / optimizer_file);
   ParameterRanges whole;
   for (const model::Parameter& p : parameters()) whole[p.name] = {0, p.value.numel()};
   return read_optimizer_parts(directory, own, whole);
 }
 
-RLALGO_INLINE void WholeHolding::require_same_start() { trainer::require_same_start(*world_, parameters_); }
+RLALGO_INLINE void WholePlacement::require_same_start() { trainer::require_same_start(*world_, parameters_); }
 
-RLALGO_INLINE WholeHolding::WholeHolding(model::Policy& policy, std::shared_ptr<distributed::World> world)
-    : WholeHolding(policy.parameters(), std::move(world)) {
+RLALGO_INLINE WholePlacement::WholePlacement(model::Policy& policy, std::shared_ptr<distributed::World> world)
+    : WholePlacement(policy.parameters(), std::move(world)) {
   if (world_->size() == 1) return;
   const auto gate = policy.gate();
   if (gate != nullptr && std::dynamic_pointer_cast<distributed::GradientSums>(gate) == nullptr) return;
@@ -177,7 +177,7 @@ RLALGO_INLINE WholeHolding::WholeHolding(model::Policy& policy, std::shared_ptr<
   policy.set_gate(sums_);
 }
 
-RLALGO_INLINE double WholeHolding::reduce_gradients(double max_norm, double factor) {
+RLALGO_INLINE double WholePlacement::reduce_gradients(double max_norm, double factor) {
   scale_gradients(parameters_, factor);
   std::vector<tensor::Tensor> gradients;
   if (sums_ != nullptr) {
@@ -189,13 +189,13 @@ RLALGO_INLINE double WholeHolding::reduce_gradients(double max_norm, double fact
   return optim::clip_grad_norm(gradients, max_norm);
 }
 
-RLALGO_INLINE std::vector<std::pair<std::string, double>> WholeHolding::seconds() {
+RLALGO_INLINE std::vector<std::pair<std::string, double>> WholePlacement::seconds() {
   if (sums_ == nullptr) return {};
   const double busy = sums_->busy(), waited = sums_->waited();
   return {{"sums", busy - std::exchange(busy_, busy)}, {"sums_wait", waited - std::exchange(waited_, waited)}};
 }
 
-RLALGO_INLINE void WholeHolding::load_weights(const std::filesystem::path& directory) {
+RLALGO_INLINE void WholePlacement::load_weights(const std::filesystem::path& directory) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   std::map<std::string, tensor::Tensor> values;
   for (const model::Parameter& p : parameters_) {

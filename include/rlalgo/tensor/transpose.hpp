@@ -1,4 +1,4 @@
-// Sixteen rows of sixteen elements of four bytes, turned in registers of AVX-512.
+// Sixteen rows of sixteen elements of four bytes, transposed in registers of AVX-512.
 #pragma once
 
 #if defined(__x86_64__)
@@ -8,7 +8,7 @@
 namespace rlalgo::tensor::avx512 {
 
 // Lane n of rows[i] becomes lane i of rows[n].
-[[gnu::target("avx512f"), gnu::always_inline]] inline void turn(__m512 (&rows)[16]) {
+[[gnu::target("avx512f"), gnu::always_inline]] inline void transpose(__m512 (&rows)[16]) {
   constexpr __mmask16 all = 0xFFFF;  // (maskz: g++ 12 warns of its own header in the forms without.)
   constexpr __mmask8 pairs = 0xFF;
   __m512 t[16];

@@ -1,4 +1,4 @@
-#include <rlalgo/trainer/sharded_holding.hpp>
+#include <rlalgo/trainer/sharded_placement.hpp>
 
 #include <cmath>
 #include <filesystem>
@@ -43,15 +43,16 @@ void backward(model::Decoder& policy, int number) {
 }
 
 // Two updates from number `first` on; of several ranks each has a half.
-void train(trainer::Holding& holding, optim::AdamW& optimizer, model::Decoder& policy, int first, int rank, int ranks) {
+void train(trainer::Placement& placement, optim::AdamW& optimizer, model::Decoder& policy, int first, int rank,
+           int ranks) {
   for (int step = first; step < first + 2; ++step) {
     for (int half = 0; half < 2; ++half)
       if (ranks == 1 || half == rank) backward(policy, 2 * step + half);
-    const double norm = holding.reduce_gradients(0.5);
+    const double norm = placement.reduce_gradients(0.5);
     RANK_CHECK(std::isfinite(norm) && norm > 0.5);
     optimizer.step(1e-2);
     optimizer.zero_grad();
-    holding.updated();
+    placement.updated();
   }
 }
 
@@ -63,16 +64,16 @@ std::shared_ptr<ShardedWeights> held(model::Decoder& policy, World& world, Shard
 
 }  // namespace
 
-TEST_CASE("a run in slices ends with the weights of a whole one, and both go on from each other's checkpoints") {
+TEST_CASE("a sharded run ends with the weights of a whole one, and both go on from each other's checkpoints") {
   for (const auto type : {at::kDouble, at::kFloat})
     for (const ShardStage stage : {ShardStage::weights, ShardStage::gradients, ShardStage::optimizer_states}) {
       CAPTURE(static_cast<int>(stage));
       const support::ScratchDirectory scratch;
       const auto whole = decoder(type);
-      trainer::WholeHolding one(whole->parameters(), std::make_shared<World>());
+      trainer::WholePlacement one(whole->parameters(), std::make_shared<World>());
       optim::AdamW optimizer(one.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
       train(one, optimizer, *whole, 0, 0, 1);
-      const auto first = scratch.path() / "whole", second = scratch.path() / "slices";
+      const auto first = scratch.path() / "whole", second = scratch.path() / "shards";
       std::filesystem::create_directories(first);
       std::filesystem::create_directories(second);
       model::save_decoder(*whole, first);
@@ -91,30 +92,30 @@ TEST_CASE("a run in slices ends with the weights of a whole one, and both go on 
       support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
         const auto policy = decoder(type);
         const auto weights = held(*policy, *world, stage);
-        trainer::ShardedHolding holding(weights, world);
-        RANK_CHECK(holding.saves_together());
-        holding.require_same_start();
-        optim::AdamW own(holding.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
-        train(holding, own, *policy, 0, world->rank(), 2);
-        holding.save_model([&] { model::save_decoder(*policy, second); });
-        holding.save_optimizer(second, own.state());
-        train(holding, own, *policy, 2, world->rank(), 2);
+        trainer::ShardedPlacement placement(weights, world);
+        RANK_CHECK(placement.saves_together());
+        placement.require_same_start();
+        optim::AdamW own(placement.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
+        train(placement, own, *policy, 0, world->rank(), 2);
+        placement.save_model([&] { model::save_decoder(*policy, second); });
+        placement.save_optimizer(second, own.state());
+        train(placement, own, *policy, 2, world->rank(), 2);
         same(*weights);
       });
       CHECK_FALSE(std::filesystem::exists(second / trainer::optimizer_file));
-      // In slices from the whole one's, and whole from the slices'.
+      // Sharded from the whole one's, and whole from the shards'.
       support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
         const auto policy = decoder(type);
         const auto weights = held(*policy, *world, stage);
-        trainer::ShardedHolding holding(weights, world);
-        optim::AdamW own(holding.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
-        holding.load_weights(first);
-        own.load_state(holding.load_optimizer(first, own.state()));
-        train(holding, own, *policy, 2, world->rank(), 2);
+        trainer::ShardedPlacement placement(weights, world);
+        optim::AdamW own(placement.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
+        placement.load_weights(first);
+        own.load_state(placement.load_optimizer(first, own.state()));
+        train(placement, own, *policy, 2, world->rank(), 2);
         same(*weights);
       });
       const auto again = decoder(type);
-      trainer::WholeHolding other(again->parameters(), std::make_shared<World>());
+      trainer::WholePlacement other(again->parameters(), std::make_shared<World>());
       optim::AdamW resumed(other.parameters(), {.epsilon = 1e-3, .weight_decay = 0.1});
       other.load_weights(second);
       resumed.load_state(other.load_optimizer(second, resumed.state()));
@@ -124,17 +125,17 @@ TEST_CASE("a run in slices ends with the weights of a whole one, and both go on 
     }
 }
 
-TEST_CASE("a state in blocks of whole tensors is refused in slices") {
+TEST_CASE("a state in blocks of whole tensors is refused where they are sharded") {
   support::with_ranks(2, [&](const std::shared_ptr<World>& world) {
     const auto policy = decoder(at::kFloat);
-    trainer::ShardedHolding holding(held(*policy, *world, ShardStage::optimizer_states), world);
-    holding.require_holdable(optim::AdamW(holding.parameters()).state());
-    const optim::AdamW8bit blocks(holding.parameters(), {.adam = {}, .min_elements = 1, .whole = {}});
-    RANK_CHECK(support::number_raised_by([&] { holding.require_holdable(blocks.state()); }) == "trainer.43");
+    trainer::ShardedPlacement placement(held(*policy, *world, ShardStage::optimizer_states), world);
+    placement.require_divisible(optim::AdamW(placement.parameters()).state());
+    const optim::AdamW8bit blocks(placement.parameters(), {.adam = {}, .min_elements = 1, .whole = {}});
+    RANK_CHECK(support::number_raised_by([&] { placement.require_divisible(blocks.state()); }) == "trainer.43");
   });
   const auto policy = decoder(at::kFloat);
-  trainer::WholeHolding whole(policy->parameters(), std::make_shared<World>());
-  CHECK_NOTHROW(whole.require_holdable(optim::AdamW8bit(whole.parameters(), {.min_elements = 1}).state()));
+  trainer::WholePlacement whole(policy->parameters(), std::make_shared<World>());
+  CHECK_NOTHROW(whole.require_divisible(optim::AdamW8bit(whole.parameters(), {.min_elements = 1}).state()));
 }
 
 TEST_CASE("ranks that begin with other weights are refused") {
@@ -144,7 +145,7 @@ TEST_CASE("ranks that begin with other weights are refused") {
       const c10::NoGradGuard no_grad;
       policy->parameters().front().value.mul_(2.0);
     }
-    trainer::ShardedHolding holding(held(*policy, *world, ShardStage::weights), world);
-    RANK_CHECK(support::number_raised_by([&] { holding.require_same_start(); }) == "trainer.40");
+    trainer::ShardedPlacement placement(held(*policy, *world, ShardStage::weights), world);
+    RANK_CHECK(support::number_raised_by([&] { placement.require_same_start(); }) == "trainer.40");
   });
 }
