@@ -62,8 +62,7 @@ at::Tensor reference(const at::Tensor& x, const model::LayerWeights& w, const mo
     at::Tensor y = at::zeros({hidden}, at::kDouble);
     for (std::int64_t j = 0; j < spec.experts.chosen; ++j)
       y = y + c[j] * mlp(x[i], w.experts[static_cast<std::size_t>(index[j].item<std::int64_t>())]);
-    if (spec.experts.shared_width > 0)
-      y = y + at::linear(x[i], w.shared_gate.weight).sigmoid() * mlp(x[i], w.shared);
+    if (spec.experts.shared_width > 0) y = y + at::linear(x[i], w.shared_gate.weight).sigmoid() * mlp(x[i], w.shared);
     rows.push_back(y);
   }
   return at::stack(rows);

@@ -75,12 +75,13 @@ TEST_CASE("the load-balancing loss and its gradient are those of transformers") 
       const auto expected = model::read_safetensors(folder / "expected.safetensors");
       const at::Tensor ids = expected.at("ids.1");
       Ids all;
-      for (std::int64_t i = 0; i < ids.numel(); ++i) all.push_back(static_cast<std::int32_t>(ids[i].item<std::int64_t>()));
+      for (std::int64_t i = 0; i < ids.numel(); ++i)
+        all.push_back(static_cast<std::int32_t>(ids[i].item<std::int64_t>()));
       Ids other(all.begin() + 3, all.begin() + 11);
       other.push_back(60);
       const Ids prompt(all.begin(), all.begin() + 3);
-      const auto scores = policy->score(tree_of({{prompt, {all.begin() + 3, all.end()}}, {prompt, other}}),
-                                        {.balance_weight = 0.25});
+      const auto scores =
+          policy->score(tree_of({{prompt, {all.begin() + 3, all.end()}}, {prompt, other}}), {.balance_weight = 0.25});
       REQUIRE(scores.balance.defined());
       CHECK(scores.balance.item<double>() == Approx(expected.at("aux_loss").item<double>()));
       (scores.log_prob.sum() * 0.0).backward();
@@ -113,8 +114,7 @@ TEST_CASE("balance does not depend on what a tree shares, and changes no log-pro
       }
     }
     CHECK(balance[0] == Approx(balance[1]).epsilon(1e-6));
-    for (std::size_t i = 0; i < gradients[0].size(); ++i)
-      CHECK(gradients[0][i].allclose(gradients[1][i], 1e-5, 1e-7));
+    for (std::size_t i = 0; i < gradients[0].size(); ++i) CHECK(gradients[0][i].allclose(gradients[1][i], 1e-5, 1e-7));
     CHECK(policy->score(tree_of(shared_rows), {}).log_prob.allclose(log_prob, 1e-9, 1e-9));
     CHECK_FALSE(policy->score(tree_of(shared_rows), {}).balance.defined());
   }

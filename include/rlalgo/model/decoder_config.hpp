@@ -49,8 +49,9 @@ struct DecoderConfig {
   double logit_scale = 1.0;             // logits are multiplied by it
   double logit_cap = 0.0;               // c: a logit l becomes c·tanh(l/c); 0 = it stays
   bool tied_embeddings = false;
-  std::int64_t padding_id = -1;          // what this token feeds in trains no row of the input embedding; −1 = none
-  double router_aux_loss_coef = 0.0;     // of models with experts: how much a method's loss asks for balance (router_load.hpp)
+  std::int64_t padding_id = -1;  // what this token feeds in trains no row of the input embedding; −1 = none
+  double router_aux_loss_coef =
+      0.0;  // of models with experts: how much a method's loss asks for balance (router_load.hpp)
   bool output_router_logits = false;     // …, and whether those that do not ask by themselves are to ask, too
   std::vector<RopeConfig> ropes = {{}};  // the rotations that layers name
   std::vector<LayerSpec> specs = {{}};   // of each layer, or one for all

@@ -40,8 +40,8 @@ class DecoderPass {
     std::shared_ptr<LayerGate> gate = {};  // or null
     DropoutDraw dropout = {};
     std::shared_ptr<RouterLoad> load = {};  // or null; then all rows of the last layer are wanted
-    bool graph = false;         // a backward pass follows
-    bool checkpointed = false;  // …, which computes the layers again
+    bool graph = false;                     // a backward pass follows
+    bool checkpointed = false;              // …, which computes the layers again
   };
 
   // Holds handles to the weights: a backward pass may outlive the decoder. `frequencies`: rope_frequencies() of each rotation.

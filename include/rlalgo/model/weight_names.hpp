@@ -61,7 +61,7 @@ void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Ro
   };
   const auto count = static_cast<std::size_t>(e.count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto of = [i, count](auto& layer) -> auto& {
+    const auto of = [ i, count ](auto& layer) -> auto& {
       if constexpr (!std::is_const_v<std::remove_reference_t<decltype(layer)>>)
         if (layer.experts.size() != count) layer.experts.resize(count);
       return layer.experts[i];

@@ -35,7 +35,8 @@ namespace rlalgo::config::detail {
                                                                        : c.rl != "ebft" && !matches_features(c);
   const double used = c.trl.router_aux_loss_coef.value_or(asks ? model.router_aux_loss_coef : 0.0);
   if (used != 0.0 && c.trl.groups_in_a_piece() > 0)
-    refuse("the use of experts cannot be balanced where a step is trained on in pieces (streaming_partial_batch)", used);
+    refuse("the use of experts cannot be balanced where a step is trained on in pieces (streaming_partial_batch)",
+           used);
   return used;
 }
 

@@ -478,9 +478,9 @@ class DecoderForward final : public Forward {
   Activations attended_;                // [max_rows, heads · d]
   Activations gate_, up_;               // [max_rows, I]
   ExpertPass experts_;
-  Activations rank_;                    // [max_rows, most adapter columns of one input]
-  Activations selected_;                // [max_logits, H]
-  std::vector<float> logits_;           // [max_logits, V]
+  Activations rank_;           // [max_rows, most adapter columns of one input]
+  Activations selected_;       // [max_logits, H]
+  std::vector<float> logits_;  // [max_logits, V]
   std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
   bool alone_ = false;   // rows of this pass are of different sequences: none reads what another one stores
   bool rounds_ = false;  // this pass's products read rows as bfloat16

@@ -100,9 +100,8 @@ class ExpertPass {
       for (std::size_t j = 0; j < count; ++j) sum += p[j] = std::exp(p[j] - most);
       for (std::size_t j = 0; j < count; ++j) p[j] /= sum;
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::partial_sort(order.begin(), order.begin() + e.chosen, order.end(), [&](std::size_t a, std::size_t b) {
-        return p[a] > p[b] || (p[a] == p[b] && a < b);
-      });
+      std::partial_sort(order.begin(), order.begin() + e.chosen, order.end(),
+                        [&](std::size_t a, std::size_t b) { return p[a] > p[b] || (p[a] == p[b] && a < b); });
       const std::size_t first = static_cast<std::size_t>(i) * chosen;
       float total = e.normalised ? 0.0F : 1.0F;
       for (std::size_t j = 0; j < chosen && e.normalised; ++j) total += p[order[j]];
@@ -130,7 +129,8 @@ class ExpertPass {
   template <class F>
   void each_part(Phases& phases, std::int64_t width, std::int64_t flops, F&& f) {
     const auto busy = static_cast<std::int64_t>(busy_.size());
-    const std::int64_t rows_each = (static_cast<std::int64_t>(token_.size()) + busy - 1) / std::max<std::int64_t>(1, busy);
+    const std::int64_t rows_each =
+        (static_cast<std::int64_t>(token_.size()) + busy - 1) / std::max<std::int64_t>(1, busy);
     phases.run(1, {.columns = busy * width, .flops = flops * rows_each},
                [&](PhaseRows, std::int64_t begin, std::int64_t end, int) {
                  while (begin < end) {
@@ -176,20 +176,19 @@ class ExpertPass {
                  pass.multiply(shared.down_proj, shared_gate_, rows, begin, end, given_.row(rows.first) + begin,
                                given_.stride());
                  for (std::int64_t i = rows.first; i < rows.first + rows.count; ++i)
-                   for (std::int64_t n = begin; n < end; ++n)
-                     out.row(i)[n] += strength_.row(i)[0] * given_.row(i)[n];
+                   for (std::int64_t n = begin; n < end; ++n) out.row(i)[n] += strength_.row(i)[0] * given_.row(i)[n];
                });
   }
 
   std::int64_t hidden_;
-  Activations logits_{0, 0};                          // [max_rows, E]
-  Activations rows_{0, 0}, given_{0, 0};              // [max_rows · k, H]
-  Activations gate_{0, 0}, up_{0, 0};                 // [max_rows · k, I]
-  Activations shared_gate_{0, 0}, shared_up_{0, 0};   // [max_rows, I']
-  Activations strength_{0, 0};                        // [max_rows, 1]
-  std::vector<float> weight_;                         // of each pair
-  std::vector<std::int64_t> begin_, token_, place_;   // as in model::ExpertGroups
-  std::vector<std::size_t> busy_;                     // experts that have rows
+  Activations logits_{0, 0};                         // [max_rows, E]
+  Activations rows_{0, 0}, given_{0, 0};             // [max_rows · k, H]
+  Activations gate_{0, 0}, up_{0, 0};                // [max_rows · k, I]
+  Activations shared_gate_{0, 0}, shared_up_{0, 0};  // [max_rows, I']
+  Activations strength_{0, 0};                       // [max_rows, 1]
+  std::vector<float> weight_;                        // of each pair
+  std::vector<std::int64_t> begin_, token_, place_;  // as in model::ExpertGroups
+  std::vector<std::size_t> busy_;                    // experts that have rows
 };
 
 }  // namespace rlalgo::inference::detail

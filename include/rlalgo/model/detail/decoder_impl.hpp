@@ -53,11 +53,10 @@ RLALGO_INLINE void Decoder::share_context(ContextSharing sharing) { context_ = s
 
 RLALGO_INLINE Scores Decoder::score_balanced(const TokenTree& tree, const ScoreOptions& options) {
   if (context_.shares())
-    core::raise_usage(
-        "model", 39,
-        {.what = "the use of experts cannot be balanced where ranks share the tokens of a row",
-         .found = "a weight of " + std::to_string(options.balance_weight) + " of the load-balancing loss",
-         .remedy = "set trl.router_aux_loss_coef: 0, or context_parallel_size: 1"});
+    core::raise_usage("model", 39,
+                      {.what = "the use of experts cannot be balanced where ranks share the tokens of a row",
+                       .found = "a weight of " + std::to_string(options.balance_weight) + " of the load-balancing loss",
+                       .remedy = "set trl.router_aux_loss_coef: 0, or context_parallel_size: 1"});
   const TokenTree whole = with_last_tokens(tree);
   const Tensor weights =
       tensor::from_values(rows_of_tokens(whole), at::TensorOptions().dtype(at::kFloat).device(device()));

@@ -173,15 +173,17 @@ RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<s
   const auto is_expert = [](const std::string& path) { return path.find(".experts.") != std::string::npos; };
   if (std::none_of(modules.begin(), modules.end(), is_expert)) return;
   const auto refuse = [&](const std::string& found) {
-    core::raise_usage("model", 40,
-                      {.what = "an adapter is to be put on experts or their router, which are trained whole or not at all",
-                       .found = found,
-                       .expected = "linear maps outside of them: q_proj, k_proj, v_proj, o_proj, or the end of a longer path",
-                       .remedy = "name those in lora_target_modules, or set lora_target_linear: true"});
+    core::raise_usage(
+        "model", 40,
+        {.what = "an adapter is to be put on experts or their router, which are trained whole or not at all",
+         .found = found,
+         .expected = "linear maps outside of them: q_proj, k_proj, v_proj, o_proj, or the end of a longer path",
+         .remedy = "name those in lora_target_modules, or set lora_target_linear: true"});
   };
   for (const std::string& entry : c.modules_to_save)
     for (const std::string& path : modules)
-      if (!modules_around(entry, path).empty() && (is_expert(path) || path.find(".block_sparse_moe.") != std::string::npos))
+      if (!modules_around(entry, path).empty() &&
+          (is_expert(path) || path.find(".block_sparse_moe.") != std::string::npos))
         refuse("modules_to_save: " + entry);
   if (std::any_of(linears.begin(), linears.end(), of_mlp)) return;
   if (c.target_modules.empty() && c.target_pattern == "all-linear") refuse("target_modules: all-linear");

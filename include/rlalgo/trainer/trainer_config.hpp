@@ -1,0 +1,42 @@
+// What a trainer is told that does not depend on the method: its loop, optimizer and schedule, and how a step is computed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <rlalgo/model/context_split.hpp>
+#include <rlalgo/optim/adamw.hpp>
+#include <rlalgo/optim/concept.hpp>
+#include <rlalgo/optim/schedule.hpp>
+#include <rlalgo/run/loop.hpp>
+
+namespace rlalgo::trainer {
+
+// What is independent of the method. O: the optimizer (optim/concept.hpp).
+template <class O = optim::AdamW>
+struct BasicTrainerConfig {
+  static_assert(
+      optim::Optimizer<O>,
+      "trainer::BasicTrainerConfig: this is not an Optimizer; it needs a Config, a constructor from the "
+      "parameters and it, `step(double learning_rate)`, `zero_grad()`, `state() const` and `load_state(state)` "
+      "(optim::AdamW is one)");
+
+  double temperature = 1.0;    // of the scored distribution; the generator's, so that the ratio compares like with like
+  double max_grad_norm = 1.0;  // global L2 norm; 0 = no clipping
+  double steps_per_epoch = 0.0;  // optimizer steps that make one pass over the data; 0 = unknown, epoch stays 0
+  std::int64_t score_rows = 8;   // rows per forward pass when scoring without gradient
+  // Rows of advantage 0 are not computed. For losses that are a surrogate and nothing else (no KL, no entropy bonus)
+  // and divide by counts of the step: their gradient is the same. Metrics of the loss are then of the other rows.
+  bool skip_zero_advantages = false;
+  // Of models with experts: this much of the load-balancing loss (model/router_load.hpp), the mean over the micro-batches of
+  // the step, is added to the loss; each is balanced by itself, as in TRL.
+  double router_aux_loss_coef = 0.0;
+  model::Dealing dealing = model::Dealing::balanced;  // of the tokens of a batch among the ranks of a context group
+  typename O::Config optimizer;
+  optim::ScheduleConfig schedule;
+  std::string schedule_metric = "loss";  // of evaluations, which reduce_lr_on_plateau observes
+  run::LoopConfig loop;
+};
+using TrainerConfig = BasicTrainerConfig<>;
+
+}  // namespace rlalgo::trainer
