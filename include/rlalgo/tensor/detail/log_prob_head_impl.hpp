@@ -202,7 +202,7 @@ RLALGO_INLINE void LogProbTiles::forward_tiles(Tensor& out) {
       const Tensor raw = kept_.back().defined() ? kept_.back() : tile;
       logits(raw, n, v, w);
       const auto [index, inside] = target_in(n, v);
-      chosen.narrow(0, n.begin, n.size).add_(raw.gather(1, index).masked_fill_(inside.logical_not(), 0.0));
+      chosen.narrow(0, n.begin, n.size).add_(raw.gather(1, index).masked_fill_(inside.eq(0), 0.0));
       // Move the running sums to the new maximum.
       Tensor m = maximum.narrow(0, n.begin, n.size), z = sum.narrow(0, n.begin, n.size);
       Tensor e = options_.entropy ? moment.narrow(0, n.begin, n.size) : Tensor();
