@@ -124,7 +124,7 @@ def a_resumed_run_is_the_run(c):
 @case
 def adapters_stand_outside_of_experts(c):
     rows(c)
-    base = {**PAIRS, "base_model": model(c), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4}
+    base = {**PAIRS, "base_model": model(c), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4, "output_dir": "out"}
     c.run("train", write(c, base, "lora.yaml", lora_target_linear=True)).expect(0)
     targets = json.loads((c.folder / "out/adapter_config.json").read_text())["target_modules"]
     assert sorted(targets) == ["k_proj", "o_proj", "q_proj", "v_proj"], targets
