@@ -183,3 +183,76 @@ TEST_CASE("OLMo 2, GLM-4 and Granite: what their layers are") {
   json["logits_scaling"] = 0;
   CHECK(support::lacks(error(json), {"model.9", "logits_scaling"}) == "");
 }
+
+TEST_CASE("Qwen's experts: which layers have them, how many, and both spellings of their number") {
+  Json json = support::small_config("qwen3_moe");
+  json["num_hidden_layers"] = 5;
+  json["decoder_sparse_step"] = 2;
+  json["mlp_only_layers"] = {3};
+  const auto c = parse(json);
+  for (std::int64_t i = 0; i < 5; ++i) CHECK(c.spec(i).experts.count == (i == 1 ? 5 : 0));
+  CHECK(c.spec(1).experts.chosen == 2);
+  CHECK(c.spec(1).experts.width == 6);
+  CHECK(c.spec(1).experts.normalised);
+  CHECK(c.spec(1).experts.shared_width == 0);
+  CHECK(c.router_aux_loss_coef == 0.001);
+  Json local = json;
+  local.erase("num_experts");
+  local["num_local_experts"] = 5;
+  CHECK((parse(local).specs == c.specs));
+  local["num_experts"] = 6;
+  CHECK(support::lacks(error(local), {"model.9", "num_local_experts", "6"}) == "");
+  json["num_experts_per_tok"] = 6;
+  CHECK(support::lacks(error(json), {"model.9", "num_experts_per_tok", "5"}) == "");
+  json["num_experts"] = 0;
+  for (std::int64_t i = 0; i < 5; ++i) CHECK(parse(json).spec(i).experts.count == 0);
+  // What config.json leaves out.
+  const Json bare = {{"model_type", "qwen3_moe"}, {"vocab_size", 9},        {"hidden_size", 8},
+                     {"intermediate_size", 4},    {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
+  const auto defaults = parse(bare);
+  CHECK(defaults.spec(0).experts.count == 128);
+  CHECK(defaults.spec(0).experts.chosen == 8);
+  CHECK(defaults.spec(0).experts.width == 768);
+  CHECK_FALSE(defaults.spec(0).experts.normalised);
+  CHECK(defaults.head_dim == 2);
+  Json windowed = bare;
+  windowed["use_sliding_window"] = true;
+  for (std::int64_t i = 0; i < 2; ++i) CHECK(parse(windowed).spec(i).window == 4096);
+}
+
+TEST_CASE("Qwen2 with experts has one that all tokens pass, and windows in every second of the first layers") {
+  Json json = support::small_config("qwen2_moe");
+  json["num_hidden_layers"] = 6;
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = 7;
+  json["max_window_layers"] = 4;
+  const auto c = parse(json);
+  CHECK(c.spec(0).experts.shared_width == 7);
+  CHECK(c.spec(1).experts.count == 0);
+  CHECK(c.spec(0).qkv_bias);
+  for (std::int64_t i = 0; i < 6; ++i) CHECK(c.spec(i).window == (i == 0 || i == 2 ? 7 : 0));
+  json["qkv_bias"] = false;
+  CHECK_FALSE(parse(json).spec(0).qkv_bias);
+}
+
+TEST_CASE("Mixtral's experts have names of their own, and a router that sees what they see") {
+  Json json = support::small_config("mixtral");
+  json["sliding_window"] = 6;
+  const auto c = parse(json);
+  CHECK(c.spec(1).experts.count == 4);
+  CHECK(c.spec(1).experts.width == 10);
+  CHECK(c.spec(1).experts.normalised);
+  CHECK(c.spec(1).window == 6);
+  json["router_jitter_noise"] = 0.1;
+  CHECK(support::lacks(error(json), {"model.11", "router_jitter_noise"}) == "");
+  json["router_jitter_noise"] = 0.0;
+  json["sliding_window"] = nullptr;
+  json["rms_norm_eps"] = nullptr;
+  CHECK(parse(json).spec(0).window == 0);
+  CHECK(parse(json).norm.epsilon == 1e-5);
+  const auto decoder = model::random_decoder(model::parse_hf_config(json, "test"), 1);
+  bool found = false;
+  for (const auto& [name, value] : decoder->named_tensors())
+    found = found || (name == "model.layers.1.block_sparse_moe.experts.3.w2.weight" && value.size(0) == 12);
+  CHECK(found);
+}

@@ -106,3 +106,37 @@ TEST_CASE("a pattern that never ends is stopped") {
   CHECK(lacks(raised_by([&] { (void)pattern.matches(std::string(60, 'a') + "b"); }), {"model.26", "steps"}) == "");
   CHECK(pattern.matches("aaa"));
 }
+
+TEST_CASE("experts and routers carry no adapter: what PEFT would take for them is refused, by name, pattern and all-linear") {
+  const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj", "lm_head"};
+  std::vector<std::string> modules = attention;
+  for (const char* one : {"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj",
+                          "model.layers.0.mlp.experts.0.up_proj", "model.layers.0.mlp.experts.0.down_proj"})
+    modules.emplace_back(one);
+  const auto chosen = [&](const model::LoraConfig& config) {
+    return model::lora_targets(config, attention, modules, model::TargetCheck::every).size();
+  };
+  CHECK(chosen({.target_modules = {"q_proj"}}) == 1);
+  CHECK(chosen({.target_pattern = ".*q_proj"}) == 1);
+  for (const char* name : {"gate", "gate_proj", "experts.0.down_proj", "mlp.experts.0.up_proj"})
+    CHECK(lacks(raised_by([&] { (void)chosen({.target_modules = {"q_proj", name}}); }), {"model.40", name}) == "");
+  for (const char* pattern : {"all-linear", ".*(q_proj|up_proj)", ".*\\.experts\\.gate_proj", ".*mlp\\.gate"})
+    CHECK(lacks(raised_by([&] { (void)chosen({.target_pattern = pattern}); }), {"model.40", pattern}) == "");
+  for (const char* name : {"mlp", "experts", "0.gate_proj"})
+    CHECK(lacks(raised_by([&] { (void)chosen({.target_modules = {"q_proj"}, .modules_to_save = {name}}); }),
+                {"model.40", name}) == "");
+  // Beside an expert that all tokens pass, names are those of its maps.
+  std::vector<std::string> shared = attention, all = modules;
+  for (auto* list : {&shared, &all}) list->emplace_back("model.layers.0.mlp.shared_expert.gate_proj");
+  CHECK(model::lora_targets({.target_modules = {"gate_proj"}}, shared, all, model::TargetCheck::every).size() == 1);
+  CHECK(model::lora_targets({.target_pattern = "all-linear"}, shared, all, model::TargetCheck::every).size() == 2);
+}
+
+TEST_CASE("all linear maps by name: those that the model has, whatever list was guessed") {
+  const std::vector<std::string> has = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.shared_expert_gate", "lm_head"};
+  const auto config = model::with_linear_targets({.target_modules = {"q_proj", "gate_proj"}, .target_linear = true}, has);
+  CHECK(config.target_modules == std::vector<std::string>{"q_proj", "shared_expert_gate"});
+  CHECK_FALSE(config.target_linear);
+  const model::LoraConfig named{.target_modules = {"q_proj", "gate_proj"}};
+  CHECK(model::with_linear_targets(named, has).target_modules == named.target_modules);
+}
