@@ -9,7 +9,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     "Name another compiler with -DCMAKE_CXX_COMPILER=…")
 endif()
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(range-v3 REQUIRED)  # 0.12: its version file accepts that one version alone
+find_package(range-v3 REQUIRED)  # (its version file accepts equal versions only)
+if(range-v3_VERSION VERSION_LESS 0.12)
+  message(FATAL_ERROR "range-v3 ${range-v3_VERSION} is too old: 0.12 or newer is needed")
+endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(RLALGO_PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
