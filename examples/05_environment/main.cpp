@@ -52,6 +52,7 @@ int main(int argc, char** argv) try {
     prompts.push_back({.row = row, .ids = tokenizer.encode(ask), .prompt = ask, .columns = {{"hidden", row + 1}}});
 
   inference::LocalEngine engine(decoder->config(), decoder->weights());
+  // What the environment said first stands in the prompt already.
   const auto open = [&](const data::Json& prompt) { return tokenizer.encode(prompt.get<std::string>()); };
   const auto read = [&](std::span<const data::TokenId> turn) {
     return data::Json{{"role", "assistant"}, {"content", tokenizer.decode(turn)}};
