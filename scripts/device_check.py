@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The parts of scripts/device_check.sh. Standard Python 3; parity with transformers where torch and transformers are there.
 
-    device_check.py --rlalgo PROGRAM --data QUICKSTART [--device cuda] [--out DIR] [--only PART,PART]
+    device_check.py --rlalgo PROGRAM --data QUICKSTART [--kernels PROGRAM] [--device cuda] [--out DIR] [--only PART,PART]
 """
 import argparse
 import importlib.util
@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import struct
@@ -41,6 +42,7 @@ class Check:
     def __init__(self, options):
         self.program, self.device = str(pathlib.Path(options.rlalgo).resolve()), options.device
         self.data = pathlib.Path(options.data).resolve()
+        self.kernels = pathlib.Path(options.kernels).resolve() if options.kernels else None
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rlalgo-device-"))
         self.deadline = 0.0
         self.number = 0
@@ -139,6 +141,44 @@ def versions(c):
         raise RuntimeError(text)
     smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], capture_output=True, text=True) if shutil.which("nvidia-smi") else None
     return {"rlalgo": text.splitlines(), "nvidia_smi": smi.stdout.strip() if smi else "not there"}
+
+
+def kernel_tests(c, *before):
+    """The tests of the kernels (tests/cuda), which were compiled by nvcc; `before`: a tool that they run under."""
+    if c.device == "cpu":
+        raise NotRun("a GPU is needed; on the host they are scripts/test.sh cuda")
+    if c.kernels is None or not c.kernels.exists():
+        raise NotRun("test_cuda_device was not built: scripts/setup.sh --preset cuda -- test_cuda_device")
+    done = subprocess.run([*before, str(c.kernels)], capture_output=True, text=True, timeout=c.left(), errors="replace")
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode != 0:
+        raise RuntimeError(said[-1200:])
+    passed = re.search(r"All tests passed \((\d+) assertions? in (\d+) test cases?\)", said)
+    if not passed:
+        raise RuntimeError(f"no test ran: {said[-400:]}")
+    return {"test cases": int(passed[2]), "assertions": int(passed[1])}
+
+
+def sanitizer():
+    for path in ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer", "/usr/local/cuda/compute-sanitizer/compute-sanitizer"):
+        if found := shutil.which(path):
+            return found
+    raise NotRun("there is no compute-sanitizer (it comes with the CUDA toolkit)")
+
+
+@part(60)
+def kernels(c):
+    return kernel_tests(c)
+
+
+@part(90)
+def kernels_memcheck(c):
+    return kernel_tests(c, sanitizer(), "--tool", "memcheck", "--error-exitcode", "9")
+
+
+@part(90)
+def kernels_racecheck(c):
+    return kernel_tests(c, sanitizer(), "--tool", "racecheck", "--error-exitcode", "9")
 
 
 @part(90)
@@ -361,6 +401,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rlalgo", required=True)
     parser.add_argument("--data", required=True)
+    parser.add_argument("--kernels", default="", help="the program with the tests of the kernels, if it is there")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", default="device-check")
     parser.add_argument("--only", default="")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks rlalgo on this machine's GPU: versions, the CPU's numbers, resume, a server, memory that is used up, timings.
+# Checks rlalgo on this machine's GPU: versions, its kernels, the CPU's numbers, resume, a server, memory that is used up, timings.
 #
 #   scripts/device_check.sh [--device cuda|cpu] [--out DIR] [--only PART,…] [--archive build/device.tar.xz]
 #
@@ -25,12 +25,13 @@ if [ -n "$archive" ]; then
   here=$place/device
 fi
 if [ -x "$here/rlalgo" ]; then
-  program=$here/rlalgo data=$here/quickstart
+  program=$here/rlalgo data=$here/quickstart kernels=$here/test_cuda_device
   # The PyTorch of this machine's python3 is the LibTorch.
   torch=$(python3 -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib")')
   export LD_LIBRARY_PATH=$torch:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   program=$here/../build/release/bin/rlalgo data=$here/../examples/quickstart
+  kernels=$here/../build/cuda/bin/test_cuda_device  # scripts/setup.sh --preset cuda -- test_cuda_device
   [ -x "$program" ] || { echo "device_check.sh: build the program first: scripts/setup.sh -- rlalgo" >&2; exit 1; }
 fi
-python3 "$here/device_check.py" --rlalgo "$program" --data "$data" ${rest[@]+"${rest[@]}"}
+python3 "$here/device_check.py" --rlalgo "$program" --data "$data" --kernels "$kernels" ${rest[@]+"${rest[@]}"}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the one archive that scripts/device_check.sh needs on a machine with a GPU, where nothing can be built or fetched:
-# the program (stripped), the libraries that it needs beside LibTorch, a small model, its data and the check itself.
+# the program (stripped) and, where nvcc is here, the tests of its kernels; the libraries that it needs beside LibTorch, a small
+# model, its data and the check itself.
 #
 #   scripts/device_pack.sh [ARCHIVE]     default: build/device.tar.xz; ends with its size, which must be 60 MB at most
 #
@@ -8,7 +9,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-case ${1:-} in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 archive=$(realpath -m "${1:-build/device.tar.xz}")
 
 scripts/setup.sh -- rlalgo
@@ -17,6 +18,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/device/lib" "$work/device/quickstart" "$(dirname "$archive")"
 strip -o "$work/device/rlalgo" "$program"
+if command -v nvcc >/dev/null; then
+  scripts/setup.sh --preset cuda -- test_cuda_device
+  strip -o "$work/device/test_cuda_device" build/cuda/bin/test_cuda_device
+else
+  echo "device_pack.sh: no nvcc here; the archive has no kernels" >&2
+fi
 # Debian's libraries; LibTorch's and the C library's are the machine's own.
 ldd "$program" | awk '$3 ~ /^\// && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|torch|torch_cpu|c10|cudart|cupti|gomp)[.-]/ {print $3}' |
   while read -r library; do cp -L "$library" "$work/device/lib/"; done
