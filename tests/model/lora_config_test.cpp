@@ -107,7 +107,8 @@ TEST_CASE("a pattern that never ends is stopped") {
   CHECK(pattern.matches("aaa"));
 }
 
-TEST_CASE("experts and routers carry no adapter: what PEFT would take for them is refused, by name, pattern and all-linear") {
+TEST_CASE(
+    "experts and routers carry no adapter: what PEFT would take for them is refused, by name, pattern and all-linear") {
   const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj", "lm_head"};
   std::vector<std::string> modules = attention;
   for (const char* one : {"model.layers.0.mlp.gate", "model.layers.0.mlp.experts.0.gate_proj",
@@ -133,8 +134,10 @@ TEST_CASE("experts and routers carry no adapter: what PEFT would take for them i
 }
 
 TEST_CASE("all linear maps by name: those that the model has, whatever list was guessed") {
-  const std::vector<std::string> has = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.shared_expert_gate", "lm_head"};
-  const auto config = model::with_linear_targets({.target_modules = {"q_proj", "gate_proj"}, .target_linear = true}, has);
+  const std::vector<std::string> has = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.shared_expert_gate",
+                                        "lm_head"};
+  const auto config =
+      model::with_linear_targets({.target_modules = {"q_proj", "gate_proj"}, .target_linear = true}, has);
   CHECK(config.target_modules == std::vector<std::string>{"q_proj", "shared_expert_gate"});
   CHECK_FALSE(config.target_linear);
   const model::LoraConfig named{.target_modules = {"q_proj", "gate_proj"}};
