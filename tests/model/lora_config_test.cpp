@@ -132,14 +132,3 @@ TEST_CASE(
   CHECK(model::lora_targets({.target_modules = {"gate_proj"}}, shared, all, model::TargetCheck::every).size() == 1);
   CHECK(model::lora_targets({.target_pattern = "all-linear"}, shared, all, model::TargetCheck::every).size() == 2);
 }
-
-TEST_CASE("all linear maps by name: those that the model has, whatever list was guessed") {
-  const std::vector<std::string> has = {"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.shared_expert_gate",
-                                        "lm_head"};
-  const auto config =
-      model::with_linear_targets({.target_modules = {"q_proj", "gate_proj"}, .target_linear = true}, has);
-  CHECK(config.target_modules == std::vector<std::string>{"q_proj", "shared_expert_gate"});
-  CHECK_FALSE(config.target_linear);
-  const model::LoraConfig named{.target_modules = {"q_proj", "gate_proj"}};
-  CHECK(model::with_linear_targets(named, has).target_modules == named.target_modules);
-}
