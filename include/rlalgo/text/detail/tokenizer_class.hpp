@@ -10,8 +10,8 @@
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
 // qwen2 are always Qwen2Tokenizer's, and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
-// GemmaTokenizer's; mistral's, mixtral's and phi3's take tokenizer.json as it is; so does
-// LlamaTokenizer where tokenizer.json is byte-level.
+// GemmaTokenizer's; those of mistral, mixtral, phi3, olmo2, glm4 and granite take tokenizer.json as it is; so does LlamaTokenizer
+// where tokenizer.json is byte-level.
 //
 // Source: transformers 5.23 (AutoTokenizer, TokenizersBackend). Departures: a vocabulary of another kind than the class
 // reads (Unigram; no byte alphabet for Qwen2Tokenizer, one for CodeLlamaTokenizer), from which transformers makes
@@ -58,7 +58,8 @@ template <class ByteLevel>
   if (name.empty()) name = string_in(source.model, "tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (type == "qwen2") return TokenizerClass::qwen2;
-  if (type == "mistral" || type == "mixtral" || type == "phi3") return TokenizerClass::as_in_file;
+  for (const char* as_in_file : {"mistral", "mixtral", "phi3", "olmo2", "glm4", "granite"})
+    if (type == as_in_file) return TokenizerClass::as_in_file;
   if (name.empty()) {
     if (type == "qwen3" || type == "qwen2_moe" || type == "qwen3_moe") return TokenizerClass::qwen2;
     const bool gemma = type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text";
