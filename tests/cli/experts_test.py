@@ -7,8 +7,10 @@ import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from cases import BASE, QUICKSTART, main, same_files  # noqa: E402
-from ranks_test import PAIRS, rows, same_run, write  # noqa: E402
+import sharded_test as sharded  # noqa: E402
+from cases import BASE, QUICKSTART, main, same_files, without_times  # noqa: E402
+from ranks_test import PAIRS, close, rows, same_run, write  # noqa: E402
+from serve_test import Server, remote  # noqa: E402
 
 CASES = {}
 SIZES = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -96,6 +98,33 @@ def ranks_have_the_numbers_of_one(c):
     base = {**json.loads(json.dumps(BASE)), "base_model": experts, "micro_batch_size": 4, "max_steps": 2, "logging_steps": 1,
             "learning_rate": 1e-4, "adam_epsilon": 1e-4}
     same_run(c, base, rl="grpo")
+
+
+@case
+def weights_and_contexts_are_shared(c):
+    rows(c)
+    experts = model(c)
+    sharded.same_run(c, {**PAIRS, "base_model": experts}, [("fsdp", 2, sharded.FSDP)], rl="dpo")
+    same_run(c, {**PAIRS, "base_model": experts}, context=2, accumulation=1, rl="dpo", trl={"router_aux_loss_coef": 0})
+
+
+@case
+def a_server_draws_what_the_trainer_would(c):
+    experts = model(c)
+    trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
+           "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
+    base = {**json.loads(json.dumps(BASE)), "base_model": experts, "micro_batch_size": 4, "max_steps": 3, "logging_steps": 1}
+    c.run("train", write(c, base, "here.yaml", output_dir="here", trl=trl)).expect(0)
+    server = Server(c, "--port", "0", model=experts)
+    try:
+        there = write(c, base, "there.yaml", output_dir="there",
+                      trl={**trl, **remote(server.port, vllm_importance_sampling_correction=False)})
+        c.run("train", there).expect(0)
+    finally:
+        server.stop()
+    for a, b in zip(without_times(c.metrics("here")), without_times(c.metrics("there")), strict=True):
+        for name in a:
+            close(a[name], b[name], name)
 
 
 @case

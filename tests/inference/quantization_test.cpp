@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <rlalgo/inference/cpu_kernels.hpp>
@@ -91,7 +92,8 @@ TEST_CASE("log-probs of weights in 8 bits are near those of the weights themselv
       INFO(type << ' ' << dtype);
       CHECK(count > 300);
       CHECK(apart / count > 1e-4);  // another policy
-      CHECK(apart / count < 0.2);   // of a model of large random weights
+      // Of a model of large random weights; a token that is near the edge between two experts may pass the other one.
+      CHECK(apart / count < (std::string_view(type) == "experts" ? 0.4 : 0.2));
     }
 }
 
