@@ -353,11 +353,15 @@ TEST_CASE("a generation is drawn while the one before is scored, where there is 
 
 TEST_CASE("a score that fails is told while the next generation is drawn") {
   Bench bench;
+  std::atomic<bool> popped{false};  // generation 0
   const auto sampler = scored_by(bench, {.depth = 2}, [&](int call) {
-    if (call == 1) throw std::domain_error("the reward has burnt");
+    if (call != 1) return;
+    (void)within(5000, [&] { return popped.load(); });
+    throw std::domain_error("the reward has burnt");
   });
   bench.table.hangs_at = 2;
   (void)bench.step(*sampler, 0);
+  popped = true;
   const core::Stopwatch watch;
   CHECK_THROWS_WITH(bench.step(*sampler, 1), Catch::Contains("the reward has burnt"));
   CHECK(watch.seconds() < 5.0);

@@ -105,5 +105,5 @@ TEST_CASE("held-out documents are evaluated, every one, with draws of their own"
   const std::string metrics = read(directory.path() / "metrics.jsonl");
   CHECK(metrics.find("eval_ebft/alignment") != std::string::npos);
   CHECK(metrics.find("eval_loss") != std::string::npos);
-  CHECK(run.engine.seen == std::string(6, 't') + std::string(5, 'e'));  // (2 + 1) · 2 documents; five
+  CHECK(run.engine.seen == std::string(7, 't') + std::string(5, 'e'));  // an epoch of seven documents; five
 }
