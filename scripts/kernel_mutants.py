@@ -127,6 +127,12 @@ class Builder:
             made = self.folder / f"{name}.o"
             self.call([*FLAGS, f'-DRLALGO_TEST_DIR="{ROOT / "tests"}"', f"-I{ROOT / 'tests'}", "-c", str(ROOT / "tests/support" / name), "-o", str(made)])
             self.objects.append(str(made))
+        # What every test includes first, precompiled: half of the time of a mutant.
+        for variant, flags in VARIANTS.items():
+            place = self.folder / variant / "support"
+            place.mkdir(parents=True)
+            (place / "catch.hpp").write_text(f'#pragma once\n#include "{ROOT / "tests/support/catch.hpp"}"\n#include <support/on_host.hpp>\n')
+            self.call([*FLAGS, *flags, f"-I{ROOT / 'tests'}", "-x", "c++-header", str(place / "catch.hpp"), "-o", str(place / "catch.hpp.gch")])
 
     def call(self, words):
         done = subprocess.run([self.compiler, *words], capture_output=True, text=True)
@@ -140,7 +146,7 @@ class Builder:
         (place / f"rlalgo/cuda/{header}.cuh").write_text(text, encoding="utf-8")
         flags = VARIANTS[variant]
         try:
-            self.call([*FLAGS, *flags, f"-I{place}", f"-I{ROOT / 'include'}", f"-I{ROOT / 'tests'}", "-c",
+            self.call([*FLAGS, *flags, f"-I{self.folder / variant}", f"-I{place}", f"-I{ROOT / 'include'}", f"-I{ROOT / 'tests'}", "-c",
                        str(ROOT / f"tests/cuda/{header}_test.cpp"), "-o", str(place / "test.o")])
             self.call([*(flags if variant == "sanitizers" else []), str(place / "test.o"), *self.objects, "-o", str(place / "test")])
             done = subprocess.run([str(place / "test")], capture_output=True, text=True, timeout=SECONDS, errors="replace")
