@@ -27,7 +27,10 @@ fi
 if [ -x "$here/rlalgo" ]; then
   program=$here/rlalgo data=$here/quickstart kernels=$here/test_cuda_device
   # The PyTorch of this machine's python3 is the LibTorch.
-  torch=$(python3 -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("torch").origin).parent / "lib")')
+  torch=$(python3 -c 'import importlib.util, pathlib
+spec = importlib.util.find_spec("torch")
+print(pathlib.Path(spec.origin).parent / "lib" if spec else "")')
+  [ -n "$torch" ] || { echo "device_check.sh: $(command -v python3) has no torch: install PyTorch 2.11, or put a Python that has it first on PATH" >&2; exit 1; }
   export LD_LIBRARY_PATH=$torch:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   program=$here/../build/release/bin/rlalgo data=$here/../examples/quickstart
