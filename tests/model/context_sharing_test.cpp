@@ -118,11 +118,17 @@ TEST_CASE("ranks that share the tokens of a batch score as one, and the sum of t
   check("qwen3", false, false, 3, Dealing::balanced);
   check("qwen2", false, true, 4, Dealing::stripes);
   check("llama", false, false, 2, Dealing::neighbours);
+  // Windows, scales and caps of scores, rotations by kind of layer, fused maps.
+  check("gemma2", false, true, 3, Dealing::balanced);
+  check("gemma3_text", false, false, 2, Dealing::stripes);
+  check("phi3", false, false, 2, Dealing::balanced);
 }
 
 TEST_CASE("with an adapter and dropout, whose masks are those of one rank") {
   check("llama", true, false, 2, Dealing::balanced);
   check("qwen3", true, true, 3, Dealing::neighbours);
+  check("gemma2", true, false, 2, Dealing::balanced);
+  check("phi3", true, true, 2, Dealing::neighbours);
 }
 
 TEST_CASE("without gradients nothing is kept, and copies and features share nothing") {
