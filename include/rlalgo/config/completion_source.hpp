@@ -145,24 +145,24 @@ class CompletionSource {
     generator_ = inference::AnyGenerator(*in_turns_);
     sync_ = sync::AnySync(sync::GatedSync<sync::AnySync>(std::move(sync_), turns, exclusive));
   }
-  // From here on the weights lie in `slices`, and are whole only while they are published: all of them for an engine that reads
+  // From here on the weights lie in `shards`, and are whole only while they are published: all of them for an engine that reads
   // them, a layer for one with a copy of its own, a tensor for a server. Before beside_training().
-  void hold_in(const std::shared_ptr<distributed::ShardedWeights>& slices, std::shared_ptr<distributed::World> world) {
+  void hold_in(const std::shared_ptr<distributed::ShardedWeights>& shards, std::shared_ptr<distributed::World> world) {
     if (snapshots_ != nullptr)
-      return snapshots_->fetch_by([slices](const inference::WeightSnapshots::See& see) {
-        slices->each_whole([&](const distributed::FlatUnit& unit) {
+      return snapshots_->fetch_by([shards](const inference::WeightSnapshots::See& see) {
+        shards->each_whole([&](const distributed::FlatUnit& unit) {
           for (const auto& entry : unit.entries()) see(entry.value);
         });
       });
     if (generator_.source() != inference::WeightSource::remote) {
       sync_ = sync::AnySync(sync::GatheredWeights(
-          std::move(sync_), [slices] { return slices->gather_all(); }, moved_));
+          std::move(sync_), [shards] { return shards->gather_all(); }, moved_));
       return;
     }
     hand_overs_->sources = std::move(world);
     if (!hands_over_) return;
     sync_ = sync::AnySync(sync::FetchedWeights(
-        std::move(sync_), [slices](const std::function<void()>& use) { slices->fetch_within(use); }));
+        std::move(sync_), [shards](const std::function<void()>& use) { shards->fetch_within(use); }));
   }
   // Asked to stop, ends what generator() is doing; an interruption of the run asks it to.
   [[nodiscard]] const std::stop_source& stop() const { return stop_; }

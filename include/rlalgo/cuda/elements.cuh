@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <rlalgo/cuda/kernels.hpp>
 #include <rlalgo/cuda/language.cuh>
 
 namespace rlalgo::cuda {
@@ -41,6 +42,16 @@ inline constexpr int sixteen_bytes = 16 / static_cast<int>(sizeof(T));
 template <class T, class... P>
 inline bool in_sixteens(std::int64_t width, const P*... memory) {
   return width % sixteen_bytes<T> == 0 && ((reinterpret_cast<std::uintptr_t>(memory) % 16 == 0) && ...);
+}
+
+// use.operator()<T, N>() for the type of `element` and as many neighbours N as these addresses allow: sixteen bytes, or one.
+template <class Use, class... P>
+inline cudaError_t in_runs(Element element, std::int64_t width, const Use& use, const P*... memory) {
+  const auto of = [&]<class T>() {
+    return in_sixteens<T>(width, memory...) ? use.template operator()<T, sixteen_bytes<T>>()
+                                            : use.template operator()<T, 1>();
+  };
+  return element == Element::float32 ? of.template operator()<float>() : of.template operator()<Bfloat16>();
 }
 
 }  // namespace rlalgo::cuda

@@ -70,26 +70,18 @@ inline dim3 gated_grid(std::int64_t count) {
 
 inline cudaError_t gated(const Gated& a, cudaStream_t stream) {
   if (a.count == 0) return cudaSuccess;
-  const dim3 block(gated_threads);
-  if (a.element == Element::float32)
-    return in_sixteens<float>(a.count, a.gate, a.up, a.out)
-               ? launch(gated_kernel<float, 4>, detail::gated_grid<4>(a.count), block, stream, a)
-               : launch(gated_kernel<float, 1>, detail::gated_grid<1>(a.count), block, stream, a);
-  return in_sixteens<Bfloat16>(a.count, a.gate, a.up, a.out)
-             ? launch(gated_kernel<Bfloat16, 8>, detail::gated_grid<8>(a.count), block, stream, a)
-             : launch(gated_kernel<Bfloat16, 1>, detail::gated_grid<1>(a.count), block, stream, a);
+  const auto kernel = [&]<class T, int N>() {
+    return launch(gated_kernel<T, N>, detail::gated_grid<N>(a.count), dim3(gated_threads), stream, a);
+  };
+  return in_runs(a.element, a.count, kernel, a.gate, a.up, a.out);
 }
 
 inline cudaError_t gated_gradient(const GatedGradient& a, cudaStream_t stream) {
   if (a.count == 0) return cudaSuccess;
-  const dim3 block(gated_threads);
-  if (a.element == Element::float32)
-    return in_sixteens<float>(a.count, a.gate, a.up, a.grad)
-               ? launch(gated_gradient_kernel<float, 4>, detail::gated_grid<4>(a.count), block, stream, a)
-               : launch(gated_gradient_kernel<float, 1>, detail::gated_grid<1>(a.count), block, stream, a);
-  return in_sixteens<Bfloat16>(a.count, a.gate, a.up, a.grad)
-             ? launch(gated_gradient_kernel<Bfloat16, 8>, detail::gated_grid<8>(a.count), block, stream, a)
-             : launch(gated_gradient_kernel<Bfloat16, 1>, detail::gated_grid<1>(a.count), block, stream, a);
+  const auto kernel = [&]<class T, int N>() {
+    return launch(gated_gradient_kernel<T, N>, detail::gated_grid<N>(a.count), dim3(gated_threads), stream, a);
+  };
+  return in_runs(a.element, a.count, kernel, a.gate, a.up, a.grad);
 }
 
 }  // namespace rlalgo::cuda

@@ -171,22 +171,14 @@ inline cudaError_t rms_norm_gradient_of(const RmsNormGradient& a, cudaStream_t s
 
 inline cudaError_t rms_norm(const RmsNorm& a, cudaStream_t stream) {
   if (a.rows == 0 || a.width == 0) return cudaSuccess;
-  if (a.element == Element::float32)
-    return in_sixteens<float>(a.width, a.x, a.residual, a.weight, a.y) ? detail::rms_norm_of<float, 4>(a, stream)
-                                                                       : detail::rms_norm_of<float, 1>(a, stream);
-  return in_sixteens<Bfloat16>(a.width, a.x, a.residual, a.weight, a.y) ? detail::rms_norm_of<Bfloat16, 8>(a, stream)
-                                                                        : detail::rms_norm_of<Bfloat16, 1>(a, stream);
+  const auto kernel = [&]<class T, int N>() { return detail::rms_norm_of<T, N>(a, stream); };
+  return in_runs(a.element, a.width, kernel, a.x, a.residual, a.weight, a.y);
 }
 
 inline cudaError_t rms_norm_gradient(const RmsNormGradient& a, cudaStream_t stream) {
   if (a.rows == 0 || a.width == 0) return cudaSuccess;
-  if (a.element == Element::float32)
-    return in_sixteens<float>(a.width, a.x, a.grad_y, a.weight, a.grad_x)
-               ? detail::rms_norm_gradient_of<float, 4>(a, stream)
-               : detail::rms_norm_gradient_of<float, 1>(a, stream);
-  return in_sixteens<Bfloat16>(a.width, a.x, a.grad_y, a.weight, a.grad_x)
-             ? detail::rms_norm_gradient_of<Bfloat16, 8>(a, stream)
-             : detail::rms_norm_gradient_of<Bfloat16, 1>(a, stream);
+  const auto kernels = [&]<class T, int N>() { return detail::rms_norm_gradient_of<T, N>(a, stream); };
+  return in_runs(a.element, a.width, kernels, a.x, a.grad_y, a.weight, a.grad_x);
 }
 
 }  // namespace rlalgo::cuda

@@ -2,7 +2,7 @@
 //
 // An episode is played by its row's environment alone: with the tools and the rewards of that one. Its `reset` gets the
 // row without the column. Environments of one kind (of one class) have one reward between them, in the order in which
-// they are listed; two kinds whose rewards have one name are told apart by the kind.
+// they are listed; where rewards of two kinds have the same name, each bears its kind's name instead.
 //
 // Source: TRL 1.16 `GRPOTrainer(environment_factory={name: factory})`.
 // Departure: TRL looks at a row's name when the row is drawn; config/environment.hpp asks of all rows before training.
