@@ -1,4 +1,4 @@
-# Install: headers, floor targets, rlalgoConfig.cmake. Component `Development`; the CLI is in `Runtime`.
+# Install: headers, floor targets, rlalgoConfig.cmake. Component `Development`; the program is in `Runtime` (RlalgoProgram.cmake).
 # Every component of find_package(rlalgo) has an export file of its own, so that one can be used where the dependencies
 # of another are missing.
 include(GNUInstallDirs)
@@ -24,4 +24,4 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/rlalgoConfig.cmake.in rl
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlalgoConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlalgoConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/RlalgoLibTorch.cmake
   DESTINATION ${_rlalgo_package} COMPONENT Development)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT Development)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/rlalgo COMPONENT Development)

@@ -4,7 +4,6 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 # ccache caches users of a precompiled header only when it is told not to compare what GCC's own .gch check compares
 # (macros, time stamps), and when -fpch-preprocess keeps the header's name in the preprocessed text. Paths are hashed

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Prepares this machine and builds. Used by scripts/quickstart.sh, scripts/test.sh and .ci/run; may be run by hand.
 #
-#   scripts/setup.sh [--preset NAME] [--cuda] [--format] [--clang] [--keep-going] [--] [TARGET …]
+#   scripts/setup.sh [--preset NAME] [--cuda] [--format] [--clang] [--packaging] [--keep-going] [--] [TARGET …]
 #     --cuda: what a machine with an NVIDIA GPU needs, too: the CUDA libraries that LibTorch names (1.8 GB to fetch, 4 GB on disk)
-#     --format: clang-format, too   --clang: clang, too   --keep-going: build what can be built after an error
+#     --format: clang-format, too   --clang: clang, too   --packaging: what scripts/package.sh needs (scikit-build-core), too
+#     --keep-going: build what can be built after an error
 #
 # Installs the Debian packages (when it may), unpacks LibTorch into a private Python environment, configures the CMake
 # preset (default: release) and builds the named targets (none named: configures only). Each part is skipped when done.
@@ -24,6 +25,7 @@ tools=(g++ cmake ninja pkg-config python3)
 
 preset=release
 cuda=no
+packaging=no
 extra=()
 keep_going=()
 while [ $# -gt 0 ]; do
@@ -32,9 +34,10 @@ while [ $# -gt 0 ]; do
     --cuda) cuda=yes; shift ;;
     --format) extra+=(clang-format-14); shift ;;
     --clang) extra+=(clang-16); shift ;;
+    --packaging) packaging=yes; shift ;;
     --keep-going) keep_going=(-k 0); shift ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) echo "setup.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     *) break ;;
   esac
@@ -132,6 +135,16 @@ unpack_cuda() {
   printf '%s\n' "${wanted[@]}" >"$torch_home/cuda.stamp"
 }
 
+# Beside LibTorch, so that a wheel is made without the network from then on.
+unpack_packaging() {
+  local python=${RLALGO_DEPS_DIR:-$HOME/.cache/rlalgo}/packaging
+  "$python/bin/python" -c 'import scikit_build_core, wheel' 2>/dev/null && return
+  say "unpacking scikit-build-core into $python (1 MB)"
+  python3 -m venv "$python" || stop "python3 cannot make a virtual environment (Debian: python3-venv)"
+  "$python/bin/pip" install -q --no-cache-dir --disable-pip-version-check 'scikit-build-core>=1.1' wheel >&2 ||
+    stop "pip could not fetch scikit-build-core and wheel. Check the network and pip's configuration."
+}
+
 # --- Build ---------------------------------------------------------------------------------------------------------
 jobs_by_memory() {
   local processors kilobytes limit
@@ -157,6 +170,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$facts" ] || ! torch_there; then
   printf '%s\n' "$facts" >"$stamp"
 fi
 if [ "$cuda" = yes ]; then unpack_cuda; fi
+if [ "$packaging" = yes ]; then unpack_packaging; fi
 if [ ${#extra[@]} -gt 0 ]; then install_packages "${extra[@]}"; fi
 if [ ! -e "$build/build.ninja" ]; then
   cmake --preset "$preset" >"$build/configure.log" 2>&1 || {

@@ -1,4 +1,6 @@
 #include <torch/headeronly/version.h>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <rlalgo/core/error.hpp>
@@ -7,13 +9,26 @@
 #include <rlalgo/inference/cpu_kernels.hpp>
 #include <rlalgo/tensor/cuda_library.hpp>
 #include <rlalgo/tensor/products.hpp>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "verbs.hpp"
 
 namespace rlalgo::cli {
 
 namespace {
+
+// The commit that an installed program was built from (cmake/bundle.cmake writes it down); empty in a build tree.
+std::string commit() {
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  std::ifstream file(program.parent_path().parent_path() / "share/rlalgo/build.json");
+  const nlohmann::json build = nlohmann::json::parse(file, nullptr, false);
+  if (!build.is_object() || !build.contains("commit") || !build["commit"].is_string()) return "";
+  const bool changed = build.contains("changed_since_commit") && build["changed_since_commit"] == true;
+  return build["commit"].get<std::string>() + (changed ? ", changed" : "");
+}
 
 // The driver, the GPUs and the libraries for them; nothing is started on a GPU.
 void print_devices(std::ostream& out) {
@@ -56,7 +71,9 @@ Run version(CLI::App&) {
     const std::string_view generation = inference::cpu_kernels(),
                            float32 = tensor::name_of(tensor::product_kernels(at::kFloat)),
                            bfloat16 = tensor::name_of(tensor::product_kernels(at::kBFloat16));
+    const std::string built_from = commit();
     std::cout << "rlalgo " << rlalgo::version << "\n"
+              << (built_from.empty() ? "" : "  commit " + built_from + "\n")
               << "  LibTorch " << TORCH_VERSION << "\n"
               << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
               << NLOHMANN_JSON_VERSION_PATCH << "\n"

@@ -1,0 +1,7 @@
+"""python -m rlalgo"""
+
+import sys
+
+from . import main
+
+sys.exit(main())
