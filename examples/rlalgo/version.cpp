@@ -73,8 +73,7 @@ Run version(CLI::App&) {
                            bfloat16 = tensor::name_of(tensor::product_kernels(at::kBFloat16));
     const std::string built_from = commit();
     std::cout << "rlalgo " << rlalgo::version << "\n"
-              << (built_from.empty() ? "" : "  commit " + built_from + "\n")
-              << "  LibTorch " << TORCH_VERSION << "\n"
+              << (built_from.empty() ? "" : "  commit " + built_from + "\n") << "  LibTorch " << TORCH_VERSION << "\n"
               << "  nlohmann/json " << NLOHMANN_JSON_VERSION_MAJOR << "." << NLOHMANN_JSON_VERSION_MINOR << "."
               << NLOHMANN_JSON_VERSION_PATCH << "\n"
               << "  compiler " << __VERSION__ << "\n"
