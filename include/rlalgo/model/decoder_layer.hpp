@@ -2,7 +2,8 @@
 //
 //   q, k, v = projections of norm(x)            (q, k normalised per head where the layer has head norms)
 //   m = x + norm(o_proj(attention(rope(q), rope(k), v)))         (branches times a residual scale where there is one)
-//   y = m + norm(down_proj(act(gate_proj(u)) · up_proj(u))),   u = norm(m);   norms that the layer lacks leave out
+//   y = m + norm(down_proj(act(gate_proj(u)) · up_proj(u))),   u = norm(m);   norms that the layer lacks leave out; in a
+//                                                              parallel layer u = norm(x)
 //
 // Source: Touvron et al., arXiv 2302.13971; Qwen2, arXiv 2407.10671; Qwen3, arXiv 2505.09388; Gemma 3, arXiv 2503.19786, as
 // transformers computes them.
@@ -20,6 +21,7 @@
 #include <rlalgo/model/ring_attention.hpp>
 #include <rlalgo/model/rope.hpp>
 #include <rlalgo/model/router_load.hpp>
+#include <rlalgo/model/sinks.hpp>
 #include <rlalgo/model/weights.hpp>
 #include <rlalgo/tensor/functions.hpp>
 #include <rlalgo/tensor/tensor.hpp>
@@ -39,11 +41,15 @@ struct LayerContext {
   DropoutDraw row_dropout = {};  // where only `rows` are wanted
   RouterLoad* load = nullptr;    // counts what routers do, and gives its gradient; then all rows are wanted
 
-  [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
-    return ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
+  // `sinks` may be undefined: there are none.
+  [[nodiscard]] AttentionOutput attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sinks) const {
+    AttentionOutput out = ring != nullptr ? ring->forward(q, k, v) : operations.attention(q, k, v, layout);
+    return sinks.defined() ? with_sinks(out, sinks) : out;
   }
   [[nodiscard]] AttentionGradient attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                  const AttentionOutput& out) const {
+                                                  const AttentionOutput& out, const Tensor& sinks) const {
+    if (const Tensor gradient = gradient_buffer(sinks); gradient.defined())
+      add_sink_gradient(gradient, grad, out, sinks);
     return ring != nullptr ? ring->backward(grad, q, k, v, out)
                            : operations.attention_backward(grad, q, k, v, out, layout);
   }
@@ -188,7 +194,7 @@ template <class Input>
     ops.rotate(q, *context.rope, Rotation::forward);
     ops.rotate(k, *context.rope, Rotation::forward);
   }
-  const AttentionOutput attention = context.attend(q, k, v);
+  const AttentionOutput attention = context.attend(q, k, v, w.sinks);
   Tensor attended = attention.value.view({tokens, c.heads * c.head_dim}), residual = x;
   if (rows.defined()) {
     attended = ops.rows(attended, rows);
@@ -198,7 +204,10 @@ template <class Input>
   const Tensor middle = detail::add_branch(context, residual, attended, w.o_proj, w.attention_output_norm, row_drop,
                                            tape != nullptr ? &tape->attention_branch : nullptr,
                                            tape != nullptr ? &tape->attention_branch_scale : nullptr);
-  const RmsNormOutput middle_normed = context.norm(middle, w.mlp_norm);
+  const bool parallel = context.spec.parallel;
+  const RmsNormOutput middle_normed =
+      parallel ? RmsNormOutput{rows.defined() ? ops.rows(normed.value, rows) : normed.value, {}}
+               : context.norm(middle, w.mlp_norm);
   if (tape != nullptr) {
     tape->input = x;
     tape->input_scale = normed.scale;
@@ -208,7 +217,7 @@ template <class Input>
     tape->attention = attention;
     tape->rows = rows;
     tape->attended = attended;
-    tape->middle = middle;
+    if (!parallel) tape->middle = middle;
     tape->middle_scale = middle_normed.scale;
   }
   Tensor* const branch = tape != nullptr ? &tape->mlp_branch : nullptr;
@@ -238,13 +247,29 @@ template <class Input>
   const Activation act = context.spec.activation;
   const std::int64_t tokens = tape.input.size(0);
   const DropoutDraw& row_drop = tape.rows.defined() ? context.row_dropout : context.dropout;
+  Tensor read;  // norm(x), once something asks for it
+  const auto read_by_attention = [&] {
+    if (!read.defined()) read = context.norm(tape.input, w.attention_norm).value;
+    return read;
+  };
+  const auto read_by_mlp = [&] {
+    if (!context.spec.parallel) return context.norm(tape.middle, w.mlp_norm).value;
+    return tape.rows.defined() ? ops.rows(read_by_attention(), tape.rows) : read_by_attention();
+  };
+  Tensor grad_read;  // ∂norm(x) of a parallel layer's MLP
+  const auto leave_mlp = [&](const Tensor& grad_normed) {
+    if (!context.spec.parallel)
+      grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
+    else
+      grad_read = tape.rows.defined()
+                      ? grad_normed.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad_normed)
+                      : grad_normed;
+    tape.middle = tape.mlp_branch = Tensor();
+  };
   if (context.spec.experts.count > 0) {
     const Tensor grad_branch = context.branch_backward(grad, tape.mlp_branch, w.mlp_output_norm, tape.mlp_branch_scale);
-    const Tensor grad_normed =
-        experts_backward(ops, context.spec, w, context.norm(tape.middle, w.mlp_norm).value, std::move(tape.experts),
-                         grad_branch, row_drop, context.load != nullptr ? context.load->gradient() : Tensor());
-    grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
-    tape.middle = tape.mlp_branch = Tensor();
+    leave_mlp(experts_backward(ops, context.spec, w, read_by_mlp(), std::move(tape.experts), grad_branch, row_drop,
+                               context.load != nullptr ? context.load->gradient() : Tensor()));
   } else {
     Tensor active;
     if (wants_input(w.down_proj)) {
@@ -256,10 +281,7 @@ template <class Input>
                        tape.up);
     const detail::GateUp grads{std::exchange(tape.gate, Tensor()), std::exchange(tape.up, Tensor())};
     active = tape.mlp_branch = Tensor();
-    const Tensor grad_normed = detail::gate_up_backward(
-        context, w, grads, [&] { return context.norm(tape.middle, w.mlp_norm).value; }, row_drop);
-    grad = context.norm_backward(grad_normed, tape.middle, w.mlp_norm, tape.middle_scale, std::move(grad));
-    tape.middle = Tensor();
+    leave_mlp(detail::gate_up_backward(context, w, grads, read_by_mlp, row_drop));
   }
   Tensor grad_attended = linear_backward(
       w.o_proj,
@@ -271,7 +293,7 @@ template <class Input>
     grad = grad.new_zeros({tokens, c.hidden_size}).index_copy_(0, tape.rows, grad);
   }
   AttentionGradient g = context.attend_backward(grad_attended.view({tokens, c.heads, c.head_dim}), tape.q, tape.k,
-                                                tape.v, tape.attention);
+                                                tape.v, tape.attention, w.sinks);
   tape.attention = AttentionOutput();
   if (context.spec.rotary()) {
     ops.rotate(g.q, *context.rope, Rotation::backward);
@@ -283,8 +305,8 @@ template <class Input>
   }
   const detail::Projections grads{g.q.view({tokens, c.heads * c.head_dim}), g.k.view({tokens, c.kv_heads * c.head_dim}),
                                   g.v.view({tokens, c.kv_heads * c.head_dim})};
-  const Tensor grad_normed =
-      detail::project_backward(context, w, grads, [&] { return context.norm(tape.input, w.attention_norm).value; });
+  Tensor grad_normed = detail::project_backward(context, w, grads, read_by_attention);
+  if (grad_read.defined()) grad_normed.add_(grad_read);
   return context.norm_backward(grad_normed, tape.input, w.attention_norm, tape.input_scale, std::move(grad));
 }
 

@@ -3,15 +3,18 @@
 //   l = R x,   p = softmax(l),   C = the k experts of the largest p (of equal ones the first)
 //   c_e = p_e, or p_e / Σ_C p where the weights are normalised
 //   y = Σ_{e ∈ C} c_e · down_e(act(gate_e x) · up_e x)  [ + σ(s·x) · down(act(gate x) · up x) ]
+//   of clamped gates (gpt-oss) g·σ(αg)·(u + 1) stands for act(gate_e x)·up_e x, with g = min(gate_e x, L), u = up_e x within ±L;
+//   that is silu(αg)·(u + 1)/α. Maps may have biases.
 //
 // Source: Shazeer et al., arXiv 1701.06538; Mixtral, Jiang et al., arXiv 2401.04088, section 2.1; Qwen2, arXiv 2407.10671,
-// section 2.2.2 (the shared expert); as transformers computes them. No token is dropped, whatever the load.
+// section 2.2.2 (the shared expert); gpt-oss, arXiv 2508.10925, section 2 (biases, clamped gates); as transformers computes them. No token is dropped, whatever the load.
 // Symbols: R router [E, H], E experts of width I, k = ExpertSpec::chosen, s shared_gate [1, H].
 // Shapes: x and y [S, H]. Of each token k pairs (token, expert), P = S·k; they are sorted by expert, then by token, so that an
 // expert is one product over neighbouring rows. Which rows those are the host must know: one copy of [S, k] numbers a layer.
 // Dtypes: l in that of x; softmax, weights and the sum over experts in float32 (float64 for float64). transformers rounds
 // the weights of Qwen's models to bfloat16; they are not rounded here.
-// Backward, with ∂y_e = ∂y of the pair's token and h = act(gate_e x)·up_e x:  ∂h = c_e·down_eᵀ∂y_e,  ∂c_e = h·down_eᵀ∂y_e,
+// Backward, with ∂y_e = ∂y of the pair's token, h = act(gate_e x)·up_e x and b the bias of down_e:  ∂h = c_e·down_eᵀ∂y_e,
+//   ∂c_e = h·down_eᵀ∂y_e + b·∂y_e,  ∂b = Σ c_e ∂y_e,
 //   ∂l = p ⊙ (∂p − p·∂p),  where ∂p is that of the chosen and 0 elsewhere, and ∂p_e = (∂c_e − Σ_C c ∂c)/Σ_C p if normalised.
 #pragma once
 
@@ -105,6 +108,38 @@ void each_group(const ExpertGroups& groups, F&& f) {
   return active;
 }
 
+// Of gate and up, or their gradients.
+struct Gates {
+  Tensor gate, up;
+};
+
+// What act(gate)·up reads where gates are clamped: α·min(gate, L) and (up within ±L + 1)/α. Else the same tensors.
+[[nodiscard]] inline Gates clamped(const ExpertSpec& e, const Tensor& gate, const Tensor& up) {
+  if (e.gate_limit == 0.0) return {gate, up};
+  return {gate.clamp_max(e.gate_limit).mul_(e.gate_slope),
+          up.clamp(-e.gate_limit, e.gate_limit).add_(1.0).div_(e.gate_slope)};
+}
+
+// ∂gate and ∂up of the gradients of what clamped() gave, which are given up.
+[[nodiscard]] inline Gates clamped_backward(const ExpertSpec& e, const Tensor& gate, const Tensor& up, Gates grad) {
+  if (e.gate_limit == 0.0) return grad;
+  grad.gate.mul_(e.gate_slope).masked_fill_(gate.gt(e.gate_limit), 0.0);
+  grad.up.div_(e.gate_slope).masked_fill_(up.abs().gt(e.gate_limit), 0.0);
+  return grad;
+}
+
+// Of down_proj, for the rows of one expert: adds ∂W and ∂b, puts b·∂y into `along` [n], and returns Wᵀ∂y. `weighted` [n, I] is c·h,
+// `weight` [n, 1] is c.
+[[nodiscard]] inline Tensor down_backward(Linear map, const Tensor& grad, const Tensor& weighted, const Tensor& weight,
+                                          const Tensor& along, const DropoutDraw& drop) {
+  const Tensor bias = std::exchange(map.bias, Tensor());
+  if (bias.defined()) {
+    along.copy_(grad.mv(bias));
+    if (Tensor gradient = gradient_buffer(bias); gradient.defined()) gradient.add_(grad.mul(weight).sum(0));
+  }
+  return linear_backward(map, grad, weighted, {}, drop);
+}
+
 // Σ over the k pairs of a token, whose values [P, H] stand in the order of experts, each times its weight, where those are given.
 [[nodiscard]] inline Tensor add_pairs(const Tensor& values, const ExpertGroups& groups, std::int64_t chosen,
                                       const Tensor& weights = {}) {
@@ -116,7 +151,7 @@ void each_group(const ExpertGroups& groups, F&& f) {
 // A weight that is trained has a gradient even where no token has passed it: an optimizer treats all experts alike.
 inline void touch_gradients(const GatedParts<Linear>& expert) {
   for (const Linear* map : {&expert.gate_proj, &expert.up_proj, &expert.down_proj})
-    for (const Tensor* weight : {&map->weight, &map->lora.a, &map->lora.b}) (void)gradient_buffer(*weight);
+    for (const Tensor* weight : {&map->weight, &map->bias, &map->lora.a, &map->lora.b}) (void)gradient_buffer(*weight);
 }
 
 }  // namespace detail
@@ -134,7 +169,8 @@ inline void touch_gradients(const GatedParts<Linear>& expert) {
     gate.narrow(0, begin, n).copy_(linear(mine, w.experts[i].gate_proj, drop));
     up.narrow(0, begin, n).copy_(linear(mine, w.experts[i].up_proj, drop));
   });
-  const Tensor active = detail::gated_product(ops, spec.activation, gate, up, tape != nullptr);
+  const detail::Gates gates = detail::clamped(e, gate, up);
+  const Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, tape != nullptr);
   const Tensor given = tensor::empty_like(rows);  // [P, H]
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     given.narrow(0, begin, n).copy_(linear(active.narrow(0, begin, n), w.experts[i].down_proj, drop));
@@ -194,23 +230,30 @@ namespace detail {
   const ExpertGroups& groups = tape.groups;
   const at::ScalarType type = x.scalar_type();
   const Tensor grad_rows = ops.rows(grad, groups.token);  // [P, H]
-  Tensor active = detail::gated_product(ops, spec.activation, tape.gate, tape.up, true);
+  detail::Gates gates = detail::clamped(e, tape.gate, tape.up);
+  Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, true);
   const Tensor weight = tape.routing.weights.view({-1}).index_select(0, groups.pair).unsqueeze(1);  // [P, 1]
   Tensor weighted = active.mul(weight).to(type), given = tensor::empty_like(active);                // [P, I]
+  const Tensor along = tensor::zeros({grad_rows.size(0)}, weight.options());  // [P] b·∂y
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    given.narrow(0, begin, n)
-        .copy_(linear_backward(w.experts[i].down_proj, grad_rows.narrow(0, begin, n), weighted.narrow(0, begin, n), {},
-                               drop));
+    const auto mine = [&](const Tensor& x) { return x.narrow(0, begin, n); };
+    mine(given).copy_(detail::down_backward(w.experts[i].down_proj, mine(grad_rows), mine(weighted), mine(weight),
+                                            mine(along), drop));
   });
-  const Tensor grad_weights =
-      given.to(weight.scalar_type()).mul(active).sum(1).index_select(0, groups.place).view({-1, e.chosen});
-  ops.gated_backward(spec.activation, given.mul(weight).to(type), tape.gate, tape.up);
+  const Tensor grad_weights = given.to(weight.scalar_type())
+                                  .mul(active)
+                                  .sum(1)
+                                  .add_(along)
+                                  .index_select(0, groups.place)
+                                  .view({-1, e.chosen});
+  ops.gated_backward(spec.activation, given.mul(weight).to(type), gates.gate, gates.up);
+  gates = detail::clamped_backward(e, tape.gate, tape.up, std::move(gates));
   active = weighted = given = Tensor();
   const Tensor rows = ops.rows(x, groups.token), grad_pairs = tensor::empty_like(rows);
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     const Tensor mine = rows.narrow(0, begin, n);
-    Tensor grad_mine = linear_backward(w.experts[i].up_proj, tape.up.narrow(0, begin, n), mine, {}, drop);
-    grad_mine = linear_backward(w.experts[i].gate_proj, tape.gate.narrow(0, begin, n), mine, grad_mine, drop);
+    Tensor grad_mine = linear_backward(w.experts[i].up_proj, gates.up.narrow(0, begin, n), mine, {}, drop);
+    grad_mine = linear_backward(w.experts[i].gate_proj, gates.gate.narrow(0, begin, n), mine, grad_mine, drop);
     grad_pairs.narrow(0, begin, n).copy_(grad_mine);
   });
   for (const GatedParts<Linear>& expert : w.experts) detail::touch_gradients(expert);

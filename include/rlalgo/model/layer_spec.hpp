@@ -5,7 +5,8 @@
 //   m = x + norm_attention_output(a)
 //   y = m + norm_mlp_output(down_proj(act(gate_proj w) · up_proj w)),   w = norm_mlp(m)
 //
-// A norm without a name is not there: u is x then, and so on. Where the layer has experts, they stand for the MLP.
+// A norm without a name is not there: u is x then, and so on. In a parallel layer w = u: attention and MLP read the same (Cohere).
+// Where the layer has experts, they stand for the MLP.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,13 @@ namespace rlalgo::model {
 enum class Activation { silu, gelu_tanh };
 
 // Root-mean-square norm: x·r·w with r = (mean x² + epsilon)^(−½); with `unit_offset` x·r·(1 + w) (Gemma). x·r is rounded to the
-// dtype of x before the product, unless the norm is `rounded_once`; with a unit offset it always is.
+// dtype of x before the product, unless the norm is `rounded_once`; with a unit offset it always is. `centred`: x − mean x stands
+// for x, which is a layer norm without bias (Ba et al., arXiv 1607.06450, equation 4).
 struct NormSpec {
   double epsilon = 1e-6;
   bool unit_offset = false;
   bool rounded_once = false;
+  bool centred = false;
 
   [[nodiscard]] bool once() const { return unit_offset || rounded_once; }
 
@@ -47,8 +50,13 @@ struct ExpertSpec {
   std::int64_t width = 0;         // of an expert, where the one MLP has intermediate_size
   std::int64_t shared_width = 0;  // of the expert that every token passes besides; 0 = there is none
   bool normalised = false;        // the weights of a token's experts are divided by their sum
+  bool bias = false;              // of router and experts
+  double gate_limit = 0.0;        // L, of a clamped gate (experts.hpp); 0 = an expert is act(gate)·up
+  double gate_slope = 1.0;        // α of it
   // Names in the files, below model.layers.N.
-  std::string_view block = "mlp", gate_proj = "gate_proj", up_proj = "up_proj", down_proj = "down_proj";
+  std::string_view block = "mlp", router = "gate", gate_proj = "gate_proj", up_proj = "up_proj", down_proj = "down_proj";
+  // Files have one tensor for the maps of all experts: gate_up_proj [E, H, 2I], gate and up in turn, and down_proj [E, I, H].
+  bool joined_files = false;
 
   bool operator==(const ExpertSpec&) const = default;
 };
@@ -58,6 +66,8 @@ struct LayerSpec {
   HeadNorm head_norm = HeadNorm::none;
   bool fused_qkv = false;      // one map qkv_proj gives q, k and v side by side
   bool fused_gate_up = false;  // one map gate_up_proj gives gate and up side by side
+  bool parallel = false;       // the MLP reads what the attention reads, and has no norm of its own
+  bool sinks = false;          // every head has a score that no key stands for (sinks.hpp)
   bool qkv_bias = false;       // q_proj, k_proj, v_proj
   bool output_bias = false;    // o_proj
   bool mlp_bias = false;

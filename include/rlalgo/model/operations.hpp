@@ -5,7 +5,8 @@
 // operations_for.hpp chooses by device. Derive from one of the two to replace single operations.
 //
 //   rows            y_i = t_{index_i}
-//   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½);   1 + w_i in the place of w_i with a unit offset
+//   rms_norm        y_i = w_i · x_i · r,   r = (mean_j x_j² + ε)^(−½);   1 + w_i in the place of w_i with a unit offset,
+//                   x − mean x in the place of x in a centred one (and ∂x − mean ∂x in that of ∂x)
 //                   ∂x_i = r·w_i·∂y_i − x_i · r³/H · Σ_j w_j·∂y_j·x_j,   ∂w_i = Σ_rows ∂y_i·x_i·r
 //   rotate          (x_i, x_{i+R/2}) ← (x_i cos θ_i − x_{i+R/2} sin θ_i,  x_{i+R/2} cos θ_i + x_i sin θ_i),   i < R/2, of the first R
 //                   elements of a head; interleaved (x_{2i}, x_{2i+1}) in the place of (x_i, x_{i+R/2}); backward by −θ

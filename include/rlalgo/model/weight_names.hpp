@@ -49,15 +49,15 @@ inline constexpr auto shared_gate = [](auto& layer) -> auto& { return layer.shar
 template <class Map, class Routed>
 void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Routed&& routed) {
   const std::string block(e.block);
-  routed(block + ".gate", parts::router, e.count, c.hidden_size, false);
+  routed(block + "." + std::string(e.router), parts::router, e.count, c.hidden_size, e.bias);
   const auto gated = [&](const std::string& path, auto of, std::int64_t width, auto&& visit, std::string_view gate,
-                         std::string_view up, std::string_view down) {
+                         std::string_view up, std::string_view down, bool bias) {
     const auto gate_of = [of](auto& layer) -> auto& { return of(layer).gate_proj; };
     const auto up_of = [of](auto& layer) -> auto& { return of(layer).up_proj; };
     const auto down_of = [of](auto& layer) -> auto& { return of(layer).down_proj; };
-    visit(path + std::string(gate), gate_of, width, c.hidden_size, false);
-    visit(path + std::string(up), up_of, width, c.hidden_size, false);
-    visit(path + std::string(down), down_of, c.hidden_size, width, false);
+    visit(path + std::string(gate), gate_of, width, c.hidden_size, bias);
+    visit(path + std::string(up), up_of, width, c.hidden_size, bias);
+    visit(path + std::string(down), down_of, c.hidden_size, width, bias);
   };
   const auto count = static_cast<std::size_t>(e.count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -66,10 +66,11 @@ void visit_experts(const DecoderConfig& c, const ExpertSpec& e, Map&& linear, Ro
         if (layer.experts.size() != count) layer.experts.resize(count);
       return layer.experts[i];
     };
-    gated(block + ".experts." + std::to_string(i) + ".", of, e.width, routed, e.gate_proj, e.up_proj, e.down_proj);
+    gated(block + ".experts." + std::to_string(i) + ".", of, e.width, routed, e.gate_proj, e.up_proj, e.down_proj,
+          e.bias);
   }
   if (e.shared_width == 0) return;
-  gated(block + ".shared_expert.", parts::shared, e.shared_width, linear, "gate_proj", "up_proj", "down_proj");
+  gated(block + ".shared_expert.", parts::shared, e.shared_width, linear, "gate_proj", "up_proj", "down_proj", false);
   linear(block + ".shared_expert_gate", parts::shared_gate, 1, c.hidden_size, false);
 }
 
@@ -147,6 +148,8 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
           visit(prefix + std::string(path) + ".weight", part.weight, Shape{out, in}, WeightRole::matrix);
           if (bias) visit(prefix + std::string(path) + ".bias", part.bias, Shape{out}, WeightRole::bias);
         });
+    if (c.spec(static_cast<std::int64_t>(i)).sinks)
+      visit(prefix + "self_attn.sinks", layer.sinks, Shape{c.heads}, WeightRole::matrix);
   }
   visit(std::string("model.norm.weight"), weights.final_norm, Shape{c.hidden_size}, WeightRole::norm);
   if (!c.tied_embeddings) {

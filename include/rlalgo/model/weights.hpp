@@ -46,6 +46,7 @@ struct LayerParts {
   Norm attention_norm{};                       // [H]
   Map q_proj{}, k_proj{}, v_proj{}, o_proj{};  // [n·d, H], [k·d, H], [k·d, H], [H, n·d]
   Norm q_norm{}, k_norm{};                     // [d]
+  Norm sinks{};                                // [n]
   Norm attention_output_norm{};                // [H]
   Norm mlp_norm{};                             // [H]
   Map gate_proj{}, up_proj{}, down_proj{};     // [I, H], [I, H], [H, I]

@@ -139,10 +139,11 @@ template <int Heads, int Width>
 }
 
 // Scores of one head become weights; what their sum is to be divided by, inverted.
-[[gnu::target("avx2,fma")]] inline float weigh(const AttentionArgs& a, float* scores) {
+[[gnu::target("avx2,fma")]] inline float weigh(const AttentionArgs& a, std::int64_t head, float* scores) {
   std::fill_n(scores, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
   const float scale = bend_scores(a, scores);
-  return 1.0f / exp_sum(scores, maximum(scores, a.length).max, scale, scores, a.length);
+  const float shift = maximum(scores, a.length).max;
+  return 1.0f / (exp_sum(scores, shift, scale, scores, a.length) + of_sink(a, head, shift, scale));
 }
 
 template <int Heads>
@@ -154,7 +155,7 @@ template <int Heads>
                        lds, floats(a.pages[std::min(p + 1, pages - 1)], a.key_offset),
                        floats(a.pages[p], a.value_offset));
   float inverse[Heads];
-  for (int h = 0; h < Heads; ++h) inverse[h] = weigh(a, a.scores + h * lds);
+  for (int h = 0; h < Heads; ++h) inverse[h] = weigh(a, head + h, a.scores + h * lds);
   float* const out = a.out + head * a.ldo;
   std::int64_t column = 0;
   const auto next = [&] { return head + Heads == a.group && column == 0 ? floats(a.next, 0) : nullptr; };

@@ -89,7 +89,7 @@ template <int Heads>
                        lds, floats(a.pages[std::min(p + 1, pages - 1)], a.key_offset),
                        floats(a.pages[p], a.value_offset), bytes_of_values(a, p, sizeof(float)));
   float inverse[Heads];
-  for (int h = 0; h < Heads; ++h) inverse[h] = avx2::weigh(a, a.scores + h * lds);
+  for (int h = 0; h < Heads; ++h) inverse[h] = avx2::weigh(a, head + h, a.scores + h * lds);
   float* const out = a.out + head * a.ldo;
   std::int64_t column = 0;
   const auto next = [&] { return head + Heads == a.group && column == 0 ? floats(a.next, 0) : nullptr; };

@@ -29,8 +29,8 @@ namespace rlalgo::inference::detail::avx512_bf16 {
   return (length + page_positions - 1) / page_positions * page_positions;
 }
 
-// One head's scores become p̂, bfloat16, at the beginning of where they were, 0 behind `length`; 1 / Σ p.
-[[RLALGO_AVX512_BF16]] inline float weigh_pairs(const AttentionArgs& a, float* scores) {
+// One head's scores become p̂, bfloat16, at the beginning of where they were, 0 behind `length`; 1 / Σ p, the sink's among them.
+[[RLALGO_AVX512_BF16]] inline float weigh_pairs(const AttentionArgs& a, std::int64_t head, float* scores) {
   namespace lanes = tensor::lanes;
   const float lowest = -std::numeric_limits<float>::infinity();
   std::fill_n(scores, a.first, lowest);  // becomes a weight of 0
@@ -39,7 +39,8 @@ namespace rlalgo::inference::detail::avx512_bf16 {
   std::fill_n(scores + a.length, all - a.length, lowest);
   __m512 top = _mm512_set1_ps(lowest);
   for (std::int64_t t = 0; t < all; t += 16) top = _mm512_maskz_max_ps(0xFFFF, _mm512_loadu_ps(scores + t), top);
-  const __m512 shift = _mm512_set1_ps(lanes::largest(top)), scale = _mm512_set1_ps(factor);
+  const float largest = lanes::largest(top);
+  const __m512 shift = _mm512_set1_ps(largest), scale = _mm512_set1_ps(factor);
   auto* const out = reinterpret_cast<std::byte*>(scores);
   __m512 sum = _mm512_setzero_ps();
   for (std::int64_t t = 0; t < all; t += 16) {
@@ -48,7 +49,7 @@ namespace rlalgo::inference::detail::avx512_bf16 {
     // Behind what is read next: 2 bytes of every 4.
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * t), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(p)));
   }
-  return 1.0f / lanes::sum(sum);
+  return 1.0f / (lanes::sum(sum) + of_sink(a, head, largest, factor));
 }
 
 [[RLALGO_AVX512_BF16, gnu::always_inline]] inline __m512bh both_of(const std::uint16_t* pair) {
@@ -128,7 +129,7 @@ template <int Heads>
                        bytes_of_values(a, p, sizeof(std::uint16_t)));
   }
   float inverse[Heads];
-  for (int h = 0; h < Heads; ++h) inverse[h] = weigh_pairs(a, a.scores + h * lds);
+  for (int h = 0; h < Heads; ++h) inverse[h] = weigh_pairs(a, head + h, a.scores + h * lds);
   for (std::int64_t column = 0; column < a.d; column += pair_lane)
     mix_pairs<Heads>(a, a.scores, lds, inverse, column, a.out + head * a.ldo);
 }

@@ -96,9 +96,9 @@ class DecoderForward final : public Forward {
       else
         low_rank({&layer.q_proj, &layer.k_proj, &layer.v_proj}, normed_, m());
       project_heads(layer, l);
-      attend(l);
+      attend(layer, l);
       add_branch(layer.o_proj, attended_, layer.attention_output_norm, residual_scale);
-      norm(layer.mlp_norm);
+      if (!config_.spec(l).parallel) norm(layer.mlp_norm);
       if (config_.spec(l).experts.count > 0) {
         experts_.run(*this, phases_, kernels_, layer, config_.spec(l), normed_, m(), projected_);
         add_projected(layer.mlp_output_norm, residual_scale);
@@ -221,6 +221,18 @@ class DecoderForward final : public Forward {
     for (std::int64_t j = 0; j < table.columns; ++j) out[j] *= scale;
   }
 
+  // out may be x.
+  void normalise(const float* x, const float* weight, float* out, std::int64_t n) const {
+    if (config_.norm.centred) {
+      double sum = 0.0;
+      for (std::int64_t j = 0; j < n; ++j) sum += static_cast<double>(x[j]);
+      const auto mean = static_cast<float>(sum / static_cast<double>(n));
+      for (std::int64_t j = 0; j < n; ++j) out[j] = x[j] - mean;
+      x = out;
+    }
+    kernels_.rms_norm(x, weight, epsilon(), out, n);
+  }
+
   // The rows that the products of a branch read: normalised, or as they are.
   void norm(const float* weight) {
     // An element takes as long as thirteen operations of a product do.
@@ -228,7 +240,7 @@ class DecoderForward final : public Forward {
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
         if (weight != nullptr)
-          kernels_.rms_norm(x_.row(i), weight, epsilon(), normed_.row(i), config_.hidden_size);
+          normalise(x_.row(i), weight, normed_.row(i), config_.hidden_size);
         else
           std::copy_n(x_.row(i), config_.hidden_size, normed_.row(i));
         round(normed_, i, 0, config_.hidden_size);
@@ -297,7 +309,7 @@ class DecoderForward final : public Forward {
   void normalise_together(float* row, std::int64_t count, const float* weight, std::vector<float>& joined) const {
     const std::int64_t d = config_.head_dim;
     for (std::int64_t h = 0; h < count; ++h) std::copy_n(row + h * d_, d, joined.data() + h * d);
-    kernels_.rms_norm(joined.data(), weight, epsilon(), joined.data(), count * d);
+    normalise(joined.data(), weight, joined.data(), count * d);
     for (std::int64_t h = 0; h < count; ++h) std::copy_n(joined.data() + h * d, d, row + h * d_);
   }
 
@@ -311,7 +323,7 @@ class DecoderForward final : public Forward {
                    const HeadFinish& finish) {
     const std::int64_t d = config_.head_dim;
     float* const x = out.row(i) + column;
-    if (norm_weight != nullptr) kernels_.rms_norm(x, norm_weight, epsilon(), x, d);
+    if (norm_weight != nullptr) normalise(x, norm_weight, x, d);
     if (finish.rotary != nullptr) {
       const std::int64_t position = row(i).position, half = finish.rotary->half();
       const float *const cosines = finish.rotary->cosines(position), *const sines = finish.rotary->sines(position);
@@ -363,7 +375,7 @@ class DecoderForward final : public Forward {
   [[nodiscard]] std::int64_t key_rows() const { return pairs_ ? d_ / 2 : d_; }
 
   // Items are (kv head, row), rows innermost: rows of one group read the same prompt pages one after the other.
-  void attend(std::int64_t l) {
+  void attend(const LayerView& layer, std::int64_t l) {
     const std::int64_t kv_heads = config_.kv_heads, group = config_.heads / kv_heads, d = config_.head_dim;
     const model::LayerSpec& spec = config_.spec(l);
     const std::int64_t window = spec.window;
@@ -405,6 +417,7 @@ class DecoderForward final : public Forward {
                    .first = hidden - pages * page_positions,
                    .scale = scale,
                    .cap = static_cast<float>(spec.score_cap),
+                   .sinks = layer.sinks != nullptr ? layer.sinks + h * group : nullptr,
                    .scores = scratch.scores.data()->elements.data(),
                    .out = direct ? out : scratch.out.data(),
                    .ldo = d_,
@@ -423,7 +436,7 @@ class DecoderForward final : public Forward {
     phases_.run(m(), work, [&](PhaseRows rows, std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = rows.first + begin; i < rows.first + end; ++i) {
         float* const row = projected_.row(i);
-        if (norm_weight != nullptr) kernels_.rms_norm(row, norm_weight, epsilon(), row, config_.hidden_size);
+        if (norm_weight != nullptr) normalise(row, norm_weight, row, config_.hidden_size);
         add_scaled(x_.row(i), row, config_.hidden_size, scale);
       }
     });

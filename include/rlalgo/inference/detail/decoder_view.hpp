@@ -85,6 +85,7 @@ class DecoderViewer {
             member(layer) = matrix(view, member(w), prefix + std::string(path), out, in);
           });
       const model::LayerSpec& spec = config_.spec(static_cast<std::int64_t>(i));
+      if (spec.sinks) layer.sinks = vector(view, w.sinks, prefix + "self_attn.sinks", config_.heads);
       if (spec.fused_qkv) {
         place(view, {&layer.qkv_proj});
         const std::int64_t queries = config_.heads * config_.head_dim, keys = config_.kv_heads * config_.head_dim;

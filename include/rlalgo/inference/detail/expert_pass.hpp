@@ -69,6 +69,7 @@ class ExpertPass {
       pass.multiply(expert.gate_proj, rows_, rows, begin, end, gate_.row(rows.first) + begin, gate_.stride());
       pass.multiply(expert.up_proj, rows_, rows, begin, end, up_.row(rows.first) + begin, up_.stride());
       for (std::int64_t at = rows.first; at < rows.first + rows.count; ++at) {
+        if (e.gate_limit > 0.0) clamp(e, gate_.row(at) + begin, up_.row(at) + begin, end - begin);
         act_multiply(gate_.row(at) + begin, up_.row(at) + begin, end - begin);
         pass.round(gate_, at, begin, end);
       }
@@ -86,6 +87,15 @@ class ExpertPass {
   }
 
  private:
+  // What act(gate)·up reads of clamped gates (model/experts.hpp).
+  static void clamp(const model::ExpertSpec& e, float* gate, float* up, std::int64_t n) {
+    const auto limit = static_cast<float>(e.gate_limit), slope = static_cast<float>(e.gate_slope);
+    for (std::int64_t j = 0; j < n; ++j) {
+      gate[j] = slope * std::min(gate[j], limit);
+      up[j] = (std::clamp(up[j], -limit, limit) + 1.0F) / slope;
+    }
+  }
+
   // The experts of each row, sorted as model::ExpertGroups are. Logits of bfloat16 weights are rounded, as training has them.
   void choose(const model::ExpertSpec& e, std::int64_t m, bool rounded) {
     const auto count = static_cast<std::size_t>(e.count), chosen = static_cast<std::size_t>(e.chosen);

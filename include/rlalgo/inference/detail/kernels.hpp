@@ -46,6 +46,7 @@ struct AttentionArgs {
   std::int64_t first;  // in the first page: positions before it are not seen
   float scale;
   float cap = 0.0F;  // a score s becomes cap·tanh(s / cap) before the softmax; 0 = it stays
+  const float* sinks = nullptr;  // [group]: a score of each head that no key stands for; null = none
   float* scores;     // scratch [group, ceil(length / page_positions) · page_positions]
   float* out;        // [group, d], row stride ldo
   std::int64_t ldo;
@@ -59,6 +60,11 @@ struct AttentionArgs {
   const float inner = a.scale / a.cap;
   for (std::int64_t t = a.first; t < a.length; ++t) scores[t] = a.cap * std::tanh(scores[t] * inner);
   return 1.0F;
+}
+
+// What the sink of a head adds to Σ exp((s − shift)·scale).
+[[nodiscard]] inline float of_sink(const AttentionArgs& a, std::int64_t head, float shift, float scale) {
+  return a.sinks == nullptr ? 0.0F : std::exp(a.sinks[head] - shift * scale);
 }
 
 // Bytes of the values of page p that are seen, in rows of one position or two.

@@ -85,7 +85,7 @@ inline void attention(const AttentionArgs& a) {
     }
     std::fill_n(s, a.first, -std::numeric_limits<float>::infinity());  // becomes a weight of 0
     const float scale = bend_scores(a, s), shift = maximum(s, a.length).max;
-    const float inverse = 1.0f / exp_sum(s, shift, scale, s, a.length);
+    const float inverse = 1.0f / (exp_sum(s, shift, scale, s, a.length) + of_sink(a, h, shift, scale));
     float* out = a.out + h * a.ldo;
     for (std::int64_t j = 0; j < a.d; ++j) out[j] = 0.0f;
     for (std::int64_t t = 0; t < a.length; ++t) {

@@ -64,7 +64,7 @@ class PagedOperations final : public model::AtenOperations {
   void begin(const PagedRows& rows) { rows_ = &rows; }
   void enter_layer(std::int64_t layer) { layer_ = layer; }
 
-  // Stores k and v, then attends to the pages. There is no log-sum: nothing is differentiated.
+  // Stores k and v, then attends to the pages. There is a log-sum where sinks want it; nothing is differentiated.
   [[nodiscard]] model::AttentionOutput attention(const tensor::Tensor& q, const tensor::Tensor& k,
                                                  const tensor::Tensor& v,
                                                  const model::AttentionLayout& /*layout*/) const override {
@@ -75,18 +75,21 @@ class PagedOperations final : public model::AtenOperations {
                                      .narrow(4, 0, config_.head_dim);  // [N, 2, 32, kv, D]
     tensor::put(layer.select(1, 0), rows_->page, rows_->place, k);
     tensor::put(layer.select(1, 1), rows_->page, rows_->place, v);
-    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined())
-      return {attend(rows_->runs.front(), q, layer), {}};
-    const tensor::Tensor out = tensor::empty_like(q);
-    for (const PagedRows::Run& run : rows_->runs)
-      out.index_copy_(0, run.rows, attend(run, q.index_select(0, run.rows), layer));
-    return {out, {}};
+    if (rows_->runs.size() == 1 && !rows_->runs.front().rows.defined()) return attend(rows_->runs.front(), q, layer);
+    model::AttentionOutput out{tensor::empty_like(q), {}};
+    if (config_.spec(layer_).sinks) out.log_sum = q.new_empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat));
+    for (const PagedRows::Run& run : rows_->runs) {
+      const model::AttentionOutput part = attend(run, q.index_select(0, run.rows), layer);
+      out.value.index_copy_(0, run.rows, part.value);
+      if (part.log_sum.defined()) out.log_sum.index_copy_(0, run.rows, part.log_sum);
+    }
+    return out;
   }
 
  private:
-  // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D].
-  [[nodiscard]] tensor::Tensor attend(const PagedRows::Run& run, const tensor::Tensor& q,
-                                      const tensor::Tensor& layer) const {
+  // q [B·M, n, D], layer [N, 2, 32, kv, D] → [B·M, n, D], and [B·M, n] where the layer has sinks.
+  [[nodiscard]] model::AttentionOutput attend(const PagedRows::Run& run, const tensor::Tensor& q,
+                                              const tensor::Tensor& layer) const {
     const std::int64_t b = run.sequences, m = run.rows_each, s = run.pages_each * page_positions, kv = config_.kv_heads,
                        group = config_.heads / kv, d = config_.head_dim;
     const double scale = config_.spec(layer_).score_scale;
@@ -103,12 +106,16 @@ class PagedOperations final : public model::AtenOperations {
     if (const double cap = config_.spec(layer_).score_cap; cap > 0.0) scores.div_(cap).tanh_().mul_(cap);
     scores.masked_fill_(hidden(run, s).view({b, 1, 1, m, s}), -std::numeric_limits<double>::infinity());
     const tensor::Tensor weights = scores.softmax(-1).view({b, kv, group * m, s});
-    return weights.matmul(values)
-        .view({b, kv, group, m, d})
-        .permute({0, 3, 1, 2, 4})
-        .reshape({b * m, config_.heads, d})
-        .to(q.scalar_type())
-        .contiguous();
+    tensor::Tensor log_sum;
+    if (config_.spec(layer_).sinks)
+      log_sum = scores.logsumexp(-1).permute({0, 3, 1, 2}).reshape({b * m, config_.heads}).contiguous();
+    return {weights.matmul(values)
+                .view({b, kv, group, m, d})
+                .permute({0, 3, 1, 2, 4})
+                .reshape({b * m, config_.heads, d})
+                .to(q.scalar_type())
+                .contiguous(),
+            log_sum};
   }
 
   // [B, M, S]: positions that a row does not see.

@@ -23,13 +23,20 @@
 
 namespace rlalgo::model {
 
+namespace detail {
+
+// x − mean x of each row, where the norm asks for it.
+inline Tensor centred(const Tensor& x, const NormSpec& norm) { return norm.centred ? x.sub(x.mean(-1, true)) : x; }
+
+}  // namespace detail
+
 RLALGO_INLINE void AtenOperations::add_rows(Tensor& gradient, const Tensor& index, const Tensor& grad) const {
   gradient.index_add_(0, index, grad);
 }
 
 RLALGO_INLINE RmsNormOutput AtenOperations::rms_norm(const Tensor& x, const Tensor& weight,
                                                      const NormSpec& norm) const {
-  const Tensor wide = flat(x, weight).to(detail::accumulator_type(x.scalar_type()));  // [R, H]
+  const Tensor wide = detail::centred(flat(x, weight).to(detail::accumulator_type(x.scalar_type())), norm);  // [R, H]
   const Tensor scale = wide.square().mean(-1).add_(norm.epsilon).rsqrt_();            // [R]
   const Tensor unit = wide.mul(scale.unsqueeze(1));
   if (norm.once()) {
@@ -43,11 +50,11 @@ RLALGO_INLINE Tensor AtenOperations::rms_norm_backward(const Tensor& grad_y, con
                                                        const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                        Tensor grad_weight) const {
   const at::ScalarType type = detail::accumulator_type(x.scalar_type());
-  const Tensor g = flat(grad_y, weight).to(type), wide = flat(x, weight).to(type);  // [R, H]
+  const Tensor g = flat(grad_y, weight).to(type), wide = detail::centred(flat(x, weight).to(type), norm);  // [R, H]
   const Tensor factor = norm.unit_offset ? weight.to(type).add(1.0) : weight.to(type);
   const Tensor weighted = g.mul(factor), r = scale.unsqueeze(1);
   const Tensor pull = weighted.mul(wide).sum(-1, true).mul_(r.pow(3)).div_(weight.size(0));  // [R, 1]
-  Tensor change = weighted.mul(r).sub_(wide.mul(pull)).view(x.sizes());
+  Tensor change = detail::centred(weighted.mul(r).sub_(wide.mul(pull)), norm).view(x.sizes());
   if (grad_weight.defined()) grad_weight.copy_(grad_weight.to(type).add_(g.mul(wide).mul_(r).sum(0)));
   if (!grad_x.defined()) return change.to(x.scalar_type());
   return grad_x.copy_(change.add_(grad_x));

@@ -34,13 +34,27 @@ RLALGO_INLINE void CpuOperations::add_rows(Tensor& gradient, const Tensor& index
   });
 }
 
+namespace detail {
+
+// For what has no loop of its own here.
+[[nodiscard]] inline const AtenOperations& by_aten() {
+  static const AtenOperations operations;
+  return operations;
+}
+
+}  // namespace detail
+
 RLALGO_INLINE RmsNormOutput CpuOperations::rms_norm(const Tensor& x, const Tensor& weight, const NormSpec& norm) const {
+  if (norm.centred) return detail::by_aten().rms_norm(x, weight, norm);
   return detail::rms_norm(x, weight, norm);
 }
 
 RLALGO_INLINE Tensor CpuOperations::rms_norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
                                                       const NormSpec& norm, const Tensor& scale, Tensor grad_x,
                                                       Tensor grad_weight) const {
+  if (norm.centred)
+    return detail::by_aten().rms_norm_backward(grad_y, x, weight, norm, scale, std::move(grad_x),
+                                               std::move(grad_weight));
   return detail::rms_norm_backward(grad_y, x, weight, norm, scale, std::move(grad_x), std::move(grad_weight));
 }
 
@@ -129,13 +143,8 @@ namespace detail {
   return layout.cap > 0.0 && !tensor::has_attention(q.scalar_type());
 }
 
-[[nodiscard]] inline const AtenOperations& capped() {
-  static const AtenOperations operations;
-  return operations;
-}
-
 [[nodiscard]] inline AttentionLayout laid_out(const AttentionLayout& layout) {
-  AttentionLayout out = capped().lay_out(layout.plan, at::kCPU);
+  AttentionLayout out = by_aten().lay_out(layout.plan, at::kCPU);
   out.scale = layout.scale;
   out.cap = layout.cap;
   return out;
@@ -145,7 +154,7 @@ namespace detail {
 
 RLALGO_INLINE AttentionOutput CpuOperations::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                                        const AttentionLayout& layout) const {
-  if (detail::lacks_cap(q, layout)) return detail::capped().attention(q, k, v, detail::laid_out(layout));
+  if (detail::lacks_cap(q, layout)) return detail::by_aten().attention(q, k, v, detail::laid_out(layout));
   return detail::attention_forward(q, k, v, layout);
 }
 
@@ -153,13 +162,13 @@ RLALGO_INLINE AttentionGradient CpuOperations::attention_backward(const Tensor& 
                                                                   const Tensor& v, const AttentionOutput& out,
                                                                   const AttentionLayout& layout) const {
   if (detail::lacks_cap(q, layout))
-    return detail::capped().attention_backward(grad, q, k, v, out, detail::laid_out(layout));
+    return detail::by_aten().attention_backward(grad, q, k, v, out, detail::laid_out(layout));
   return detail::attention_backward(grad, q, k, v, out, layout);
 }
 
 RLALGO_INLINE void CpuOperations::attend_further(const Tensor& q, const Tensor& k, const Tensor& v,
                                                  const AttentionLayout& layout, AttentionOutput& out) const {
-  if (detail::lacks_cap(q, layout)) return detail::capped().attend_further(q, k, v, detail::laid_out(layout), out);
+  if (detail::lacks_cap(q, layout)) return detail::by_aten().attend_further(q, k, v, detail::laid_out(layout), out);
   detail::merge_cross_pieces(q, k, v, layout, out);
 }
 
@@ -167,7 +176,7 @@ RLALGO_INLINE void CpuOperations::attend_further_backward(const Tensor& grad, co
                                                           const Tensor& v, const AttentionOutput& out,
                                                           const AttentionLayout& layout, AttentionGradient& sum) const {
   if (detail::lacks_cap(q, layout))
-    return detail::capped().attend_further_backward(grad, q, k, v, out, detail::laid_out(layout), sum);
+    return detail::by_aten().attend_further_backward(grad, q, k, v, out, detail::laid_out(layout), sum);
   detail::add_cross_gradients(grad, q, k, v, out, layout, sum);
 }
 

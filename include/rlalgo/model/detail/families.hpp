@@ -290,6 +290,29 @@ inline void describe_granite(const JsonFields& fields, DecoderConfig& c) {
   });
 }
 
+// Command R7B, Command A (Cohere 2): one layer norm for both branches, interleaved pairs; layers that slide rotate, the others do not.
+inline void describe_cohere2(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.max_positions = 8192, .tied = true, .padding = 0}, c);
+  if (c.head_dim != c.hidden_size / c.heads)
+    fields.wrong("head_dim", Json(c.head_dim), "hidden_size / num_attention_heads, as transformers takes it");
+  c.norm = {.epsilon = fields.number("layer_norm_eps").value_or(1e-5), .rounded_once = true, .centred = true};
+  c.logit_scale = fields.number("logit_scale").value_or(0.0625);
+  if (!(c.logit_scale > 0)) fields.wrong("logit_scale", Json(c.logit_scale), "a positive number");
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 10000.0, {.interleaved = true})};
+  const bool bias = fields.boolean("attention_bias").value_or(false);
+  const std::int64_t pattern = fields.positive("sliding_window_pattern", 4);
+  const std::int64_t window = fields.positive("sliding_window", 4096);
+  if (fields.has_null("sliding_window")) fields.wrong("sliding_window", Json(nullptr), "a number of tokens");
+  read_windows(
+      fields, window, true, [&](const LayerSpec&, std::int64_t layer) { return (layer + 1) % pattern != 0; }, c);
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.norms.mlp = "";
+    spec.parallel = true;
+    spec.qkv_bias = spec.output_bias = bias;
+    if (spec.window == 0) spec.rope = LayerSpec::no_rope;
+  });
+}
+
 // Qwen3 with experts. Where there is a window, all layers have it.
 inline void describe_qwen3_moe(const JsonFields& fields, DecoderConfig& c) {
   read_shape(fields, {.kv_heads = 4}, c);
@@ -369,6 +392,7 @@ inline constexpr Family families[] = {
     {"phi3", "Phi3ForCausalLM", "Phi-3, Phi-3.5, Phi-4", describe_phi3},
     {"glm4", "Glm4ForCausalLM", "GLM-4 0414", describe_glm4},
     {"granite", "GraniteForCausalLM", "Granite 3", describe_granite},
+    {"cohere2", "Cohere2ForCausalLM", "Command R7B, Command A", describe_cohere2},
 };
 
 }  // namespace rlalgo::model::detail

@@ -8,6 +8,7 @@
 //   GemmaTokenizer                       spaces become ▁, each word keeps the one behind it
 //   Qwen2Tokenizer, Qwen3_5Tokenizer     NFC, their splitting pattern
 //   GPT2Tokenizer, GPTNeoXTokenizer      GPT-2's splitting pattern; the second with NFC and without post-processor
+//   CohereTokenizer                      NFC, digits apart, then GPT-2's splitting pattern
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
 // qwen2 are always Qwen2Tokenizer's, and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
 // GemmaTokenizer's; those of mistral, mixtral, phi3, olmo2, glm4 and granite take tokenizer.json as it is; so does LlamaTokenizer
@@ -27,7 +28,7 @@
 
 namespace rlalgo::text::detail {
 
-enum class TokenizerClass { as_in_file, llama, code_llama, gemma, qwen2, qwen3_5, gpt2, gpt_neox };
+enum class TokenizerClass { as_in_file, llama, code_llama, gemma, qwen2, qwen3_5, gpt2, gpt_neox, cohere };
 
 // The files beside tokenizer.json; null where one is absent.
 struct TokenizerSource {
@@ -72,6 +73,7 @@ template <class ByteLevel>
   if (name == "Qwen3_5Tokenizer") return TokenizerClass::qwen3_5;
   if (name == "GPT2Tokenizer") return TokenizerClass::gpt2;
   if (name == "GPTNeoXTokenizer") return TokenizerClass::gpt_neox;
+  if (name == "CohereTokenizer") return TokenizerClass::cohere;
   return TokenizerClass::as_in_file;
 }
 
@@ -92,6 +94,8 @@ template <class ByteLevel>
       return "GPT2Tokenizer";
     case TokenizerClass::gpt_neox:
       return "GPTNeoXTokenizer";
+    case TokenizerClass::cohere:
+      return "CohereTokenizer";
     case TokenizerClass::as_in_file:
       break;
   }
@@ -121,6 +125,10 @@ template <class ByteLevel>
       return {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}};
     case TokenizerClass::gpt_neox:
       return {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}, {"pad_token", "<|padding|>"}};
+    case TokenizerClass::cohere:
+      return {{"bos_token", "<BOS_TOKEN>"}, {"eos_token", "<|END_OF_TURN_TOKEN|>"}, {"unk_token", "<UNK>"},
+              {"pad_token", "<PAD>"},       {"cls_token", "<CLS>"},                 {"sep_token", "<SEP>"},
+              {"mask_token", "<MASK_TOKEN>"}};
     case TokenizerClass::as_in_file:
       break;
   }
@@ -215,6 +223,13 @@ inline void rebuild(TokenizerClass which, const Json& config, const std::string&
     case TokenizerClass::gpt_neox:
       if (which == TokenizerClass::gpt_neox) rest["normalizer"] = nfc;
       rest["pre_tokenizer"] = pipelines::byte_level(space, true);
+      break;
+    case TokenizerClass::cohere:
+      rest["normalizer"] = nfc;
+      rest["pre_tokenizer"] = {
+          {"type", "Sequence"},
+          {"pretokenizers",
+           Json::array({{{"type", "Digits"}, {"individual_digits", true}}, pipelines::byte_level(space, true)})}};
       break;
     case TokenizerClass::as_in_file:
       break;
