@@ -1,6 +1,7 @@
 // The definitions of model/'s files, compiled once (RlalgoCompiled.cmake).
 #include <rlalgo/model/detail/safetensors_impl.hpp>
 #include <rlalgo/model/detail/checkpoint_names_impl.hpp>
+#include <rlalgo/model/detail/joined_experts_impl.hpp>
 #include <rlalgo/model/detail/checkpoint_files_impl.hpp>
 #include <rlalgo/model/detail/hf_config_impl.hpp>
 #include <rlalgo/model/detail/adapter_files_impl.hpp>

@@ -3,7 +3,8 @@
 //
 //   index: {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}
 //
-// Tensors have the names of this library, whatever program wrote them (checkpoint_names.hpp). As in transformers
+// Tensors have the names of this library, whatever program wrote them (checkpoint_names.hpp); where one tensor of a file is that of
+// all experts, each expert's part of it is a tensor here (joined_experts.hpp; config.json says which). As in transformers
 // model.safetensors is read where there are shards, too; but only if they hold no tensor that it lacks. The same goes for
 // model-*.safetensors that the index does not name.
 //
@@ -12,7 +13,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,18 +35,20 @@ class CheckpointFiles {
     const SafetensorsFile* file;
     const SafetensorsFile::Entry* entry;
     std::string name;  // in the file
+    std::function<Tensor()> part = {};  // what is read of that tensor; empty: all of it
   };
 
   explicit CheckpointFiles(const std::filesystem::path& directory);
 
   [[nodiscard]] const std::map<std::string, Place>& places() const { return places_; }
   [[nodiscard]] bool contains(const std::string& name) const { return places_.contains(name); }
-  [[nodiscard]] Tensor read(const std::string& name) const { return at(name).file->read(at(name).name); }
-  [[nodiscard]] Tensor map(const std::string& name) const { return at(name).file->map(at(name).name); }
+  [[nodiscard]] Tensor read(const std::string& name) const;
+  // In the memory of the file, unless it is a part of what the file has.
+  [[nodiscard]] Tensor map(const std::string& name) const;
   // In `dtype`; in the memory of the file where that is its dtype.
   [[nodiscard]] Tensor convert(const std::string& name, at::ScalarType dtype) const;
   // Copied into `out`, of its shape and any dtype.
-  void fill(const std::string& name, const Tensor& out) const { at(name).file->fill(at(name).name, out); }
+  void fill(const std::string& name, const Tensor& out) const;
 
  private:
   [[nodiscard]] const Place& at(const std::string& name) const { return places_.at(name); }
@@ -55,10 +60,14 @@ class CheckpointFiles {
 
   void rename(const std::filesystem::path& directory);
 
+  // The parts of tensors of all experts in the place of those.
+  void split_experts(const std::filesystem::path& directory);
+
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path);
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place> places_;
+  std::deque<SafetensorsFile::Entry> parts_;  // of places that are a part
 };
 
 inline constexpr std::uint64_t default_shard_limit = 5'000'000'000;  // bytes of tensor data in one file

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <rlalgo/model/expert_adapter.hpp>
 #include <rlalgo/model/layer_spec.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/operations.hpp>
@@ -149,9 +150,12 @@ struct Gates {
 }
 
 // A weight that is trained has a gradient even where no token has passed it: an optimizer treats all experts alike.
-inline void touch_gradients(const GatedParts<Linear>& expert) {
-  for (const Linear* map : {&expert.gate_proj, &expert.up_proj, &expert.down_proj})
-    for (const Tensor* weight : {&map->weight, &map->bias, &map->lora.a, &map->lora.b}) (void)gradient_buffer(*weight);
+inline void touch_gradients(const LayerWeights& w) {
+  for (const GatedParts<Linear>& expert : w.experts)
+    for (const Linear* map : {&expert.gate_proj, &expert.up_proj, &expert.down_proj})
+      for (const Tensor* weight : {&map->weight, &map->bias}) (void)gradient_buffer(*weight);
+  for (const Lora* lora : {&w.all_gate_up.lora, &w.all_down.lora})
+    for (const Tensor* weight : {&lora->a, &lora->b}) (void)gradient_buffer(*weight);
 }
 
 }  // namespace detail
@@ -164,16 +168,17 @@ inline void touch_gradients(const GatedParts<Linear>& expert) {
   const ExpertGroups groups = group_by_expert(routing.experts, e.count);
   const Tensor rows = ops.rows(x, groups.token);  // [P, H]
   const Tensor gate = tensor::empty({rows.size(0), e.width}, x.options()), up = tensor::empty_like(gate);
+  const AdaptedExperts experts(e, w);
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     const Tensor mine = rows.narrow(0, begin, n);
-    gate.narrow(0, begin, n).copy_(linear(mine, w.experts[i].gate_proj, drop));
-    up.narrow(0, begin, n).copy_(linear(mine, w.experts[i].up_proj, drop));
+    gate.narrow(0, begin, n).copy_(linear(mine, experts.gate(i), drop));
+    up.narrow(0, begin, n).copy_(linear(mine, experts.up(i), drop));
   });
   const detail::Gates gates = detail::clamped(e, gate, up);
   const Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, tape != nullptr);
   const Tensor given = tensor::empty_like(rows);  // [P, H]
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
-    given.narrow(0, begin, n).copy_(linear(active.narrow(0, begin, n), w.experts[i].down_proj, drop));
+    given.narrow(0, begin, n).copy_(linear(active.narrow(0, begin, n), experts.down(i), drop));
   });
   Tensor y = detail::add_pairs(given, groups, e.chosen, routing.weights);
   if (tape != nullptr) *tape = {.routing = routing, .groups = groups, .gate = gate, .up = up};
@@ -230,6 +235,7 @@ namespace detail {
   const ExpertGroups& groups = tape.groups;
   const at::ScalarType type = x.scalar_type();
   const Tensor grad_rows = ops.rows(grad, groups.token);  // [P, H]
+  const AdaptedExperts experts(e, w);
   detail::Gates gates = detail::clamped(e, tape.gate, tape.up);
   Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, true);
   const Tensor weight = tape.routing.weights.view({-1}).index_select(0, groups.pair).unsqueeze(1);  // [P, 1]
@@ -237,7 +243,7 @@ namespace detail {
   const Tensor along = tensor::zeros({grad_rows.size(0)}, weight.options());  // [P] b·∂y
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     const auto mine = [&](const Tensor& x) { return x.narrow(0, begin, n); };
-    mine(given).copy_(detail::down_backward(w.experts[i].down_proj, mine(grad_rows), mine(weighted), mine(weight),
+    mine(given).copy_(detail::down_backward(experts.down(i), mine(grad_rows), mine(weighted), mine(weight),
                                             mine(along), drop));
   });
   const Tensor grad_weights = given.to(weight.scalar_type())
@@ -252,11 +258,11 @@ namespace detail {
   const Tensor rows = ops.rows(x, groups.token), grad_pairs = tensor::empty_like(rows);
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     const Tensor mine = rows.narrow(0, begin, n);
-    Tensor grad_mine = linear_backward(w.experts[i].up_proj, gates.up.narrow(0, begin, n), mine, {}, drop);
-    grad_mine = linear_backward(w.experts[i].gate_proj, gates.gate.narrow(0, begin, n), mine, grad_mine, drop);
+    Tensor grad_mine = linear_backward(experts.up(i), gates.up.narrow(0, begin, n), mine, {}, drop);
+    grad_mine = linear_backward(experts.gate(i), gates.gate.narrow(0, begin, n), mine, grad_mine, drop);
     grad_pairs.narrow(0, begin, n).copy_(grad_mine);
   });
-  for (const GatedParts<Linear>& expert : w.experts) detail::touch_gradients(expert);
+  detail::touch_gradients(w);
   Tensor grad_x = detail::add_pairs(grad_pairs, groups, e.chosen);
   const Tensor grad_logits = detail::route_backward(e, tape.routing, grad_weights, grad_probabilities).to(type);
   grad_x = linear_backward(w.router, grad_logits, x, std::move(grad_x));

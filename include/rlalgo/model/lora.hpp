@@ -60,9 +60,9 @@ void initialise_lora(LoraInit init, LoraDraw draw, std::int64_t r, Lora& lora, T
 
 }  // namespace detail
 
-// Paths of the linear maps that an adapter can be put on, and of all modules with weights.
+// Paths of the linear maps that an adapter can be put on, of all modules with weights, and of the parameters of all experts.
 struct DecoderModules {
-  std::vector<std::string> linears, all;
+  std::vector<std::string> linears, all, parameters;
 };
 [[nodiscard]] DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights);
 

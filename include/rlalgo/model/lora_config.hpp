@@ -3,6 +3,7 @@
 //   target list   an entry is a module's path or what follows a dot in it: "q_proj", "self_attn.q_proj"
 //   target text   a regular expression that covers the path; "all-linear" = every linear map but lm_head
 //   pattern keys  regular expressions for the end of a path; the first that fits gives rank or alpha
+//   parameters    an entry is the path of a parameter of all experts or what follows a dot in it: "experts.down_proj"
 //   to save       an entry names every module whose path ends with its letters, with all that is in it: "norm" is every
 //                 norm of the model, "model.norm" the last one, "mlp" the three maps of every layer
 //
@@ -13,7 +14,7 @@
 // Errors (usage): [rlalgo.model.23] a target or module to save that does not exist; [.24] a setting out of range; [.25]
 // a target that is no linear map; [.26] see detail/module_pattern.hpp; [.36] a module to save that PEFT cannot have a copy
 // of: the list of layers, an attention, one that gets the adapter, one inside another; [.40] experts or their router are to
-// carry an adapter.
+// carry an adapter by the names of modules; [.43] a setting that PEFT does not have for the parameters of experts.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ struct LoraConfig {
   bool every_linear = false;                 // all linear maps of the layers, too: with_every_linear() names them
   std::vector<std::string> exclude_modules;  // as target_modules
   std::string exclude_pattern;               // a regular expression that covers a path; used when the list is empty
-  std::vector<std::string> modules_to_save;  // trained whole, in copies of their own
+  std::vector<std::string> target_parameters;  // of experts: the ends of paths like model.layers.0.mlp.experts.down_proj
+  std::vector<std::string> modules_to_save;    // trained whole, in copies of their own
   std::vector<std::int64_t> layers_to_transform;  // empty: all; only with a list of targets
   std::vector<std::string> layers_pattern;        // names of the list of layers in a path; empty: any; only with layers
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
@@ -94,6 +96,12 @@ template <class Value>
 void check_lora(const LoraConfig& c);
 
 [[nodiscard]] LoraShape lora_shape(const LoraConfig& c, const std::string& path);
+
+// True if the parameter of all experts at `path` gets an adapter.
+[[nodiscard]] bool is_target_parameter(const LoraConfig& c, const std::string& path);
+
+// Every entry of target_parameters names one of `parameters`, and the settings are such that experts can have an adapter.
+void check_target_parameters(const LoraConfig& c, const std::vector<std::string>& parameters);
 
 // True if the weights of the module at `path` are trained whole, in a copy.
 [[nodiscard]] bool is_saved_module(const LoraConfig& c, const std::string& path);

@@ -12,7 +12,9 @@
 // adapter directory; and those of adapter_files.hpp and checkpoint_files.hpp.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
+#include <rlalgo/model/detail/expert_maps.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/lora_config.hpp>
@@ -40,6 +43,16 @@ class AdapterMerger {
  private:
   [[nodiscard]] std::string key(const std::string& path, const std::string& part) const;
   [[nodiscard]] bool holds(const std::string& name) const { return adapter_.contains(name); }
+
+  // What an adapter of all experts adds to a map of one.
+  struct ExpertDelta {
+    std::string path;  // of the adapter
+    std::int64_t expert, count;
+    ExpertRows rows;
+    double scale;
+  };
+  void find_expert_parts();
+  [[nodiscard]] Tensor merged_expert(const Tensor& weight, const ExpertDelta& delta) const;
 
   // The base ties its embeddings and the adapter makes them differ.
   [[nodiscard]] bool untied() const;
@@ -61,6 +74,7 @@ class AdapterMerger {
   HfConfig hf_;
   LoraConfig config_;
   CheckpointFiles files_;
+  std::map<std::string, ExpertDelta> expert_parts_;  // by the name of what is changed
   AdapterTensors adapter_;
   AdapterEmbeddings own_;  // undefined: the base's
   std::set<std::string> used_;

@@ -12,12 +12,45 @@
 #include <c10/core/GradMode.h>
 
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/detail/expert_maps.hpp>
+#include <rlalgo/model/expert_adapter.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/tensor/functions.hpp>
 
 namespace rlalgo::model {
+
+namespace detail {
+
+// The maps of every expert of a layer that `lora`, at `path`, is an adapter of.
+inline void add_merged_experts(const Decoder& decoder, const std::string& path, const Lora& lora, std::size_t layer,
+                               PendingTensors& out) {
+  const ExpertSpec& e = decoder.config().spec(static_cast<std::int64_t>(layer)).experts;
+  const auto& experts = decoder.weights().layers[layer].experts;
+  const std::string prefix = layer_prefix(layer) + std::string(e.block) + ".experts.";
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    const Linear* const linears[] = {&experts[i].gate_proj, &experts[i].up_proj, &experts[i].down_proj};
+    std::size_t which = 0;
+    for (const ExpertMap& map : expert_maps(e, decoder.config().hidden_size)) {
+      const Tensor weight = linears[which++]->weight;
+      if (!path.ends_with("." + std::string(map.joined))) continue;
+      out.push_back({prefix + std::to_string(i) + "." + std::string(map.name) + ".weight", weight.scalar_type(),
+                     weight.sizes().vec(),
+                     [gate = decoder.gate(), lora, weight, i, count = e.count, rows = map.rows] {
+                       const c10::NoGradGuard no_grad;
+                       Lora there = lora;
+                       for (Tensor* one : {&there.a, &there.b}) *one = whole(gate, *one).detach();
+                       there = expert_lora(there, static_cast<std::int64_t>(i), count, rows);
+                       const Tensor base = whole(gate, weight);
+                       return tensor::addmm(base.to(there.a.scalar_type()), there.b, there.a, 1.0, there.scale)
+                           .to(base.scalar_type());
+                     }});
+    }
+  }
+}
+
+}  // namespace detail
 
 [[nodiscard]] inline PendingTensors merged_weights(const Decoder& decoder) {
   PendingTensors out;
@@ -40,6 +73,9 @@ namespace rlalgo::model {
                if (there.magnitude.defined()) merged.mul_(there.magnitude.div(adapted_norm(base, there)).unsqueeze(1));
                return merged.to(base.scalar_type());
              }});
+      },
+      [&](const std::string& path, const Lora& lora, std::size_t layer) {
+        if (lora.defined()) detail::add_merged_experts(decoder, path, lora, layer, out);
       });
   return out;
 }

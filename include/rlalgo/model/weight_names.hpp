@@ -41,6 +41,8 @@ inline constexpr auto mlp_output_norm = [](auto& layer) -> auto& { return layer.
 inline constexpr auto router = [](auto& layer) -> auto& { return layer.router; };
 inline constexpr auto shared = [](auto& layer) -> auto& { return layer.shared; };
 inline constexpr auto shared_gate = [](auto& layer) -> auto& { return layer.shared_gate; };
+inline constexpr auto all_gate_up = [](auto& layer) -> auto& { return layer.all_gate_up; };
+inline constexpr auto all_down = [](auto& layer) -> auto& { return layer.all_down; };
 
 }  // namespace parts
 
@@ -158,9 +160,10 @@ void visit_weights(const DecoderConfig& c, Weights& weights, Visit&& visit) {
 }
 
 // Calls visit(path, lora, weight) for every linear map that can carry an adapter, in the order of the file, lm_head
-// last (tied or not).
-template <class Weights, class Visit>
-void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit) {
+// last (tied or not); and, for the maps of all experts of a layer, `joined`(path, lora, layer), whose path is that of the parameter in
+// transformers: P mlp.experts.gate_up_proj, P mlp.experts.down_proj.
+template <class Weights, class Visit, class Joined>
+void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit, Joined&& joined) {
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     auto& layer = weights.layers[i];
     const std::string prefix = layer_prefix(i);
@@ -171,8 +174,28 @@ void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit) {
           visit(prefix + std::string(path), part.lora, part.weight);
         },
         [](auto&&...) {});
+    if (c.spec(static_cast<std::int64_t>(i)).experts.count == 0) continue;
+    joined(prefix + "mlp.experts.gate_up_proj", layer.all_gate_up.lora, i);
+    joined(prefix + "mlp.experts.down_proj", layer.all_down.lora, i);
   }
   visit(std::string("lm_head"), weights.lm_head_lora, weights.lm_head);
+}
+
+// Where PEFT keeps the adapter of such a parameter: of two on one module the first is wrapped by the second.
+[[nodiscard]] inline std::string joined_adapter_path(const std::string& parameter, bool both) {
+  const std::string module = parameter.substr(0, parameter.rfind('.'));
+  return both && parameter.ends_with(".gate_up_proj") ? module + ".base_layer" : module;
+}
+
+// The same with visit(path, lora, weight) for those of experts, too: the path is that of the adapter's file, and the weight that of
+// one expert.
+template <class Weights, class Visit>
+void visit_loras(const DecoderConfig& c, Weights& weights, Visit&& visit) {
+  visit_loras(c, weights, visit, [&](const std::string& parameter, auto& lora, std::size_t i) {
+    auto& layer = weights.layers[i];
+    const bool both = layer.all_gate_up.lora.defined() && layer.all_down.lora.defined();
+    visit(joined_adapter_path(parameter, both), lora, layer.experts.front().down_proj.weight);
+  });
 }
 
 }  // namespace rlalgo::model

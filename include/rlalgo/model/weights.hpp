@@ -56,6 +56,7 @@ struct LayerParts {
   std::vector<GatedParts<Map>> experts;  // [E]
   GatedParts<Map> shared{};              // of the expert of all tokens
   Map shared_gate{};                     // [1, H]
+  Map all_gate_up{}, all_down{};         // no weights: an adapter of all experts (expert_adapter.hpp)
 
   // What a fused layer has in the place of q, k and v, and of gate and up.
   Map qkv_proj{}, gate_up_proj{};  // [(n + 2k)·d, H], [2I, H]

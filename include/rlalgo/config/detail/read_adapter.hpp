@@ -90,6 +90,7 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   reader.read("lora_alpha", lora.alpha);
   reader.read("lora_dropout", lora.dropout);
   read_targets(reader, lora);
+  reader.read("lora_target_parameters", lora.target_parameters);
   reader.read("lora_modules_to_save", lora.modules_to_save);
   read_pattern(reader, "lora_rank_pattern", lora.rank_pattern);
   read_pattern(reader, "lora_alpha_pattern", lora.alpha_pattern);
@@ -100,7 +101,6 @@ inline void read_lora(Reader& reader, model::LoraConfig& lora) {
   read_initialisation(reader, lora);
   static constexpr RecognisedKey lacking[] = {
       {"lora_fan_in_fan_out", "the linear maps of these models keep their weights as [out, in]", false},
-      {"lora_target_parameters", "name linear maps in lora_target_modules"},
       {"peft", "LoftQ starts from quantized weights; remove the section"},
       {"peft_layer_replication", "every layer exists once"},
       {"peft_trainable_token_indices", "put embed_tokens into lora_modules_to_save"},
@@ -133,7 +133,7 @@ inline void judge_adapter(Reader& reader, const RunConfig& config, const std::st
       reader.refuse(7,
                     {.what = std::string(key) + " is missing", .expected = std::string(key) + ": 16", .where = where});
   if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora->every_linear &&
-      !config.lora_model_dir && !reader.findings().refusals.distrusts("lora_target_modules"))
+      config.lora->target_parameters.empty() && !config.lora_model_dir && !reader.findings().refusals.distrusts("lora_target_modules"))
     reader.refuse(7, {.what = "adapter: lora names no modules",
                       .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
                       .where = where});

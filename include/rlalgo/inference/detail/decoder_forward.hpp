@@ -85,7 +85,12 @@ class DecoderForward final : public Forward {
                                          : kernels_.rows_apart_f32);
     alone_ = std::adjacent_find(rows.begin(), rows.end(),
                                 [](const Row& a, const Row& b) { return a.pages == b.pages; }) == rows.end();
-    if (view.most_ranks > rank_columns_) rank_ = Activations(max_rows_, rank_columns_ = view.most_ranks);
+    if (const std::int64_t needed = view.adapted_experts ? std::max(max_rows_, experts_.most_pairs()) : max_rows_;
+        view.most_ranks > rank_columns_ || (view.most_ranks > 0 && needed > rank_rows_)) {
+      rank_columns_ = std::max(rank_columns_, view.most_ranks);
+      rank_rows_ = std::max(rank_rows_, needed);
+      rank_ = Activations(rank_rows_, rank_columns_);
+    }
     for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
@@ -494,7 +499,7 @@ class DecoderForward final : public Forward {
   Activations rank_;           // [max_rows, most adapter columns of one input]
   Activations selected_;       // [max_logits, H]
   std::vector<float> logits_;  // [max_logits, V]
-  std::int64_t max_rows_, max_logits_, rank_columns_ = 0;
+  std::int64_t max_rows_, max_logits_, rank_columns_ = 0, rank_rows_ = 0;
   bool alone_ = false;   // rows of this pass are of different sequences: none reads what another one stores
   bool rounds_ = false;  // this pass's products read rows as bfloat16
   void (*packed_linear_)(const LinearArgs&) = nullptr;  // of its packed weights

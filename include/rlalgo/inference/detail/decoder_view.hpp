@@ -13,11 +13,13 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/inference/detail/kernels.hpp>
 #include <rlalgo/model/decoder_config.hpp>
+#include <rlalgo/model/expert_adapter.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/model/weights.hpp>
@@ -49,6 +51,7 @@ struct DecoderView {
   const float* final_norm = nullptr;
   std::vector<LayerView> layers;
   std::int64_t most_ranks = 0;                         // adapter columns of one input
+  bool adapted_experts = false;                        // some expert has an adapter
   bool bf16 = false;                                   // of some matrix
   bool int8 = false;                                   // what is packed is in 8 bits
   void (*packed_linear)(const LinearArgs&) = nullptr;  // multiplies by it
@@ -106,6 +109,7 @@ class DecoderViewer {
       place(view, {&layer.down_proj});
       place(view, {&layer.shared.gate_proj, &layer.shared.up_proj, &layer.shared_gate});
       place(view, {&layer.shared.down_proj});
+      if (spec.experts.count > 0) adapt_experts(view, w, spec.experts, prefix, layer);
     }
     return view;
   }
@@ -174,6 +178,37 @@ class DecoderViewer {
     const tensor::Tensor ratio = lora.magnitude.detach().div(model::adapted_norm(linear.weight, lora).detach());
     const float* from = ratio.const_data_ptr<float>();
     out.row_scale = view.widened.emplace_back(from, from + out.rows).data();
+  }
+
+  // Every expert's part of an adapter of all of them: A in the memory of the whole, B copied.
+  void adapt_experts(DecoderView& view, const model::LayerWeights& w, const model::ExpertSpec& spec,
+                     const std::string& prefix, LayerView& layer) const {
+    std::size_t which = 0;
+    for (const model::detail::ExpertMap& map : model::detail::expert_maps(spec, config_.hidden_size)) {
+      const model::Lora& all = which < 2 ? w.all_gate_up.lora : w.all_down.lora;
+      const std::size_t part = which++;
+      if (!all.defined()) continue;
+      const std::string name = prefix + "mlp.experts." + std::string(map.joined);
+      for (const auto& [tensor, rows, columns] :
+           {std::tuple(&all.a, all.a.size(0), map.columns), std::tuple(&all.b, map.all_rows, all.b.size(1))})
+        if (!readable(*tensor) || tensor->scalar_type() != at::kFloat || tensor->size(0) != rows ||
+            tensor->size(1) != columns)
+          reject(name, describe(*tensor), "f32 [" + std::to_string(rows) + ", " + std::to_string(columns) + "]");
+      const std::int64_t rank = all.a.size(0) / spec.count;
+      for (std::int64_t e = 0; e < spec.count; ++e) {
+        auto& expert = layer.experts[static_cast<std::size_t>(e)];
+        Matrix& out = part == 0 ? expert.gate_proj : part == 1 ? expert.up_proj : expert.down_proj;
+        const tensor::Tensor b =
+            model::detail::expert_b(all.b.detach(), e, spec.count, map.rows).contiguous();
+        const float* const from = b.const_data_ptr<float>();
+        out.lora_a = all.a.const_data_ptr<float>() + e * rank * map.columns;
+        out.lora_b = view.widened.emplace_back(from, from + b.numel()).data();
+        out.rank = rank;
+        out.scale = static_cast<float>(all.scale);
+      }
+      view.most_ranks = std::max(view.most_ranks, rank);
+      view.adapted_experts = true;
+    }
   }
 
   // Gives maps of one input columns side by side for their A x.

@@ -35,6 +35,7 @@ class ExpertPass {
       shared = std::max(shared, e.shared_width);
     }
     if (count == 0) return;
+    most_pairs_ = pairs;
     logits_ = Activations(max_rows, count);
     rows_ = Activations(pairs, hidden_, rounded);
     gate_ = Activations(pairs, width, rounded);
@@ -45,6 +46,9 @@ class ExpertPass {
     shared_up_ = Activations(max_rows, shared);
     strength_ = Activations(max_rows, 1);
   }
+
+  // Rows that the products of experts have at most.
+  [[nodiscard]] std::int64_t most_pairs() const { return most_pairs_; }
 
   // out[i] = what the layer's experts make of x[i], for m rows. `pass` has what the products of a pass share:
   //   multiply(matrix, x, rows, begin, end, y, ldy), low_rank(maps, x, m), rows_anew(), and round(x, row, begin, end).
@@ -64,6 +68,7 @@ class ExpertPass {
       pass.round(rows_, static_cast<std::int64_t>(at), 0, hidden_);
     }
     pass.rows_anew();
+    low_rank(pass, phases, kernels, layer, rows_, [](const auto& expert) -> const Matrix& { return expert.gate_proj; });
     each_part(phases, e.width, 4 * hidden_, [&](std::size_t i, PhaseRows rows, std::int64_t begin, std::int64_t end) {
       const auto& expert = layer.experts[i];
       pass.multiply(expert.gate_proj, rows_, rows, begin, end, gate_.row(rows.first) + begin, gate_.stride());
@@ -75,6 +80,7 @@ class ExpertPass {
       }
     });
     pass.rows_anew();
+    low_rank(pass, phases, kernels, layer, gate_, [](const auto& expert) -> const Matrix& { return expert.down_proj; });
     each_part(phases, hidden_, 2 * e.width, [&](std::size_t i, PhaseRows rows, std::int64_t begin, std::int64_t end) {
       pass.multiply(layer.experts[i].down_proj, gate_, rows, begin, end, given_.row(rows.first) + begin,
                     given_.stride());
@@ -135,6 +141,26 @@ class ExpertPass {
       if (begin_[i + 1] > begin_[i]) busy_.push_back(i);
   }
 
+  // The A x of every expert's rows, where experts have an adapter; gate and up have one A.
+  template <class Pass, class Map>
+  void low_rank(Pass& pass, Phases& phases, const Kernels& kernels, const LayerView& layer, Activations& x, Map&& map) {
+    const Matrix& first = map(layer.experts.front());
+    if (first.rank == 0) return;
+    each_part(phases, first.rank, 2 * first.columns,
+              [&](std::size_t i, PhaseRows rows, std::int64_t begin, std::int64_t end) {
+                kernels.linear_f32({.x = x.row(rows.first),
+                                    .m = rows.count,
+                                    .k = first.columns,
+                                    .ldx = x.stride(),
+                                    .w = map(layer.experts[i]).lora_a,
+                                    .begin = begin,
+                                    .end = end,
+                                    .y = pass.rank_.row(rows.first) + begin,
+                                    .ldy = pass.rank_.stride(),
+                                    .x_version = pass.version_});
+              });
+  }
+
   // f(expert, its rows, begin, end) over columns [0, width) of every expert that has rows.
   template <class F>
   void each_part(Phases& phases, std::int64_t width, std::int64_t flops, F&& f) {
@@ -190,7 +216,7 @@ class ExpertPass {
                });
   }
 
-  std::int64_t hidden_;
+  std::int64_t hidden_, most_pairs_ = 0;
   Activations logits_{0, 0};                         // [max_rows, E]
   Activations rows_{0, 0}, given_{0, 0};             // [max_rows · k, H]
   Activations gate_{0, 0}, up_{0, 0};                // [max_rows · k, I]

@@ -76,13 +76,15 @@ RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& b
               {"megatron_core", "megatron.core"},
               {"modules_to_save", names(c.modules_to_save)},
               {"peft_type", "LORA"},
-              {"peft_version", "0.19.1"},
+              {"peft_version", c.target_parameters.empty() ? "0.19.1" : "0.21.2"},
               {"qalora_group_size", 16},
               {"r", c.r},
               {"rank_pattern", ranks},
               {"revision", nullptr},
-              {"target_modules", c.target_modules.empty() ? Json(c.target_pattern) : names(c.target_modules)},
-              {"target_parameters", nullptr},
+              {"target_modules", !c.target_modules.empty()     ? names(c.target_modules)
+                                 : !c.target_parameters.empty() ? Json::array()
+                                                                : Json(c.target_pattern)},
+              {"target_parameters", names(c.target_parameters)},
               {"task_type", "CAUSAL_LM"},
               {"trainable_token_indices", nullptr},
               {"use_bdlora", nullptr},
@@ -128,7 +130,7 @@ RLALGO_INLINE void refuse_adapter_features(const JsonFields& fields) {
     refuse("bias", Json(*bias), "train the adapter with bias: none");
   // Read here or above; or of the first values, of the training, or of layers that these models have not.
   static const std::set<std::string> known = {
-      "peft_type", "bias", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "modules_to_save",
+      "peft_type", "bias", "r", "lora_alpha", "lora_dropout", "target_modules", "target_parameters", "exclude_modules", "modules_to_save",
       "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
       "init_lora_weights", "base_model_name_or_path", "revision", "ensure_weight_tying",
       // first values; an initialisation that changes the base is refused by lora_init()
@@ -186,6 +188,7 @@ RLALGO_INLINE LoraConfig parse_adapter_config(const Json& json, const std::strin
     c.exclude_pattern = excluded->get<std::string>();
   else
     c.exclude_modules = detail::name_list_of(fields, "exclude_modules");
+  c.target_parameters = detail::name_list_of(fields, "target_parameters");
   c.modules_to_save = detail::name_list_of(fields, "modules_to_save");
   c.layers_to_transform = fields.integers("layers_to_transform");
   c.layers_pattern = detail::name_list_of(fields, "layers_pattern");

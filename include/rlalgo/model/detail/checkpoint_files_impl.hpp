@@ -19,6 +19,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/checkpoint_names.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/safetensors.hpp>
 
 namespace rlalgo::model {
@@ -100,10 +101,56 @@ RLALGO_INLINE CheckpointFiles::CheckpointFiles(const std::filesystem::path& dire
                  .remedy = pickled ? "convert it to safetensors" : "check base_model"});
   }
   rename(directory);
+  split_experts(directory);
+}
+
+RLALGO_INLINE Tensor CheckpointFiles::read(const std::string& name) const {
+  const Place& place = at(name);
+  return place.part ? place.part().to(place.entry->dtype).clone(at::MemoryFormat::Contiguous)
+                    : place.file->read(place.name);
+}
+
+RLALGO_INLINE Tensor CheckpointFiles::map(const std::string& name) const {
+  const Place& place = at(name);
+  return place.part ? place.part().to(place.entry->dtype).contiguous() : place.file->map(place.name);
 }
 
 RLALGO_INLINE Tensor CheckpointFiles::convert(const std::string& name, at::ScalarType dtype) const {
-  return at(name).file->convert(at(name).name, dtype);
+  const Place& place = at(name);
+  return place.part ? place.part().to(dtype).contiguous() : place.file->convert(place.name, dtype);
+}
+
+RLALGO_INLINE void CheckpointFiles::fill(const std::string& name, const Tensor& out) const {
+  const Place& place = at(name);
+  if (place.part)
+    out.copy_(place.part());
+  else
+    place.file->fill(place.name, out);
+}
+
+RLALGO_INLINE void CheckpointFiles::split_experts(const std::filesystem::path& directory) {
+  const bool joined = std::any_of(places_.begin(), places_.end(), [](const auto& place) {
+    return place.first.ends_with(".mlp.experts.down_proj") || place.first.ends_with(".mlp.experts.down_proj_blocks");
+  });
+  if (!joined || !core::exists(directory / "config.json")) return;
+  const DecoderConfig config = read_hf_config(directory).decoder;
+  const JoinedSource source{[this](const std::string& name) { return contains(name); },
+                            [this](const std::string& name) { return map(name); }};
+  std::map<std::string, Place> renamed;
+  std::vector<std::string> used;
+  for (ExpertPart& part : parts_of_joined(config, source, directory.string())) {
+    const Place& from = at(part.sources.front());
+    parts_.push_back({part.dtype, std::move(part.shape), from.entry->begin, from.entry->end});
+    renamed.emplace(part.name, Place{from.file, &parts_.back(), from.name, std::move(part.make)});
+    used.insert(used.end(), part.sources.begin(), part.sources.end());
+  }
+  for (const auto& [there, here] : routers_beside_joined(config))
+    if (contains(there)) {
+      renamed.emplace(here, at(there));
+      used.push_back(there);
+    }
+  for (const std::string& name : used) places_.erase(name);
+  places_.merge(renamed);
 }
 
 RLALGO_INLINE void CheckpointFiles::rename(const std::filesystem::path& directory) {

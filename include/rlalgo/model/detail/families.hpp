@@ -372,6 +372,49 @@ inline void describe_mixtral(const JsonFields& fields, DecoderConfig& c) {
     fields.unsupported("router_jitter_noise", Json(*noise), "0: a router sees what the experts see");
 }
 
+// gpt-oss (arXiv 2508.10925): sinks in every head, every other layer slides, biases everywhere, experts with clamped gates.
+inline void describe_gpt_oss(const JsonFields& fields, DecoderConfig& c) {
+  read_shape(fields, {.kv_heads = 8, .head_dim = 64, .max_positions = 131072, .epsilon = 1e-5}, c);
+  c.norm.rounded_once = true;
+  const bool bias = fields.boolean("attention_bias").value_or(true);
+  const bool says_rotation = fields.find("rope_parameters") != nullptr || fields.find("rope_scaling") != nullptr;
+  c.ropes = {parse_rope(fields, c.max_position_embeddings, 150000.0)};
+  if (!says_rotation) {
+    RopeConfig& rope = c.ropes.front();
+    rope.kind = RopeConfig::Kind::yarn;
+    rope.factor = 32.0;
+    rope.original_max_position_embeddings = 4096.0;
+    rope.truncate = false;
+    rope.attention_factor = 0.1 * std::log(rope.factor) + 1.0;
+  }
+  const std::int64_t window = fields.positive("sliding_window", 128);
+  read_windows(
+      fields, window, true, [](const LayerSpec&, std::int64_t layer) { return layer % 2 == 0; }, c);
+  const std::int64_t count = read_expert_count(fields, {.count = 128, .chosen = 4});
+  if (count == 0) fields.wrong("num_local_experts", Json(count), "1 or more");
+  const auto positive = [&](std::string_view key, double fallback) {
+    const double value = fields.number(key).value_or(fallback);
+    if (!(value > 0)) fields.wrong(key, Json(value), "a positive number");
+    return value;
+  };
+  const ExpertSpec experts{.count = count,
+                           .chosen = read_chosen(fields, 4, count),
+                           .width = c.intermediate_size,
+                           .normalised = true,
+                           .bias = true,
+                           .gate_limit = positive("swiglu_limit", 7.0),
+                           .gate_slope = positive("swiglu_alpha", 1.702),
+                           .router = "router",
+                           .joined_files = true};
+  each_spec(c, [&](LayerSpec& spec, std::int64_t) {
+    spec.sinks = true;
+    spec.qkv_bias = spec.output_bias = bias;
+    spec.experts = experts;
+    spec.mlp_adapters = false;
+  });
+  read_balance(fields, c);
+}
+
 struct Family {
   std::string_view model_type, architecture, who;
   void (*describe)(const JsonFields& fields, DecoderConfig& config);
@@ -393,6 +436,7 @@ inline constexpr Family families[] = {
     {"glm4", "Glm4ForCausalLM", "GLM-4 0414", describe_glm4},
     {"granite", "GraniteForCausalLM", "Granite 3", describe_granite},
     {"cohere2", "Cohere2ForCausalLM", "Command R7B, Command A", describe_cohere2},
+    {"gpt_oss", "GptOssForCausalLM", "gpt-oss", describe_gpt_oss},
 };
 
 }  // namespace rlalgo::model::detail

@@ -130,6 +130,33 @@ RLALGO_INLINE LoraShape lora_shape(const LoraConfig& c, const std::string& path)
   return {r, alpha / (c.use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r))};
 }
 
+RLALGO_INLINE bool is_target_parameter(const LoraConfig& c, const std::string& path) {
+  return std::any_of(c.target_parameters.begin(), c.target_parameters.end(),
+                     [&](const std::string& entry) { return detail::ends_path(path, entry); });
+}
+
+RLALGO_INLINE void check_target_parameters(const LoraConfig& c, const std::vector<std::string>& parameters) {
+  if (c.target_parameters.empty()) return;
+  for (const std::string& entry : c.target_parameters)
+    if (std::none_of(parameters.begin(), parameters.end(),
+                     [&](const std::string& path) { return detail::ends_path(path, entry); }))
+      core::raise_usage("model", 23,
+                        {.what = "target_parameters names no parameter of experts",
+                         .found = entry,
+                         .expected = parameters.empty()
+                                         ? "a model with experts; name linear maps in target_modules"
+                                         : "mlp.experts.gate_up_proj, mlp.experts.down_proj, or a path like " +
+                                               parameters.front()});
+  const auto refuse = [](const std::string& what, const std::string& remedy) {
+    core::raise_usage("model", 43,
+                      {.what = "an adapter on the parameters of experts has no such setting", .found = what, .remedy = remedy});
+  };
+  if (c.dropout != 0.0) refuse("dropout " + std::to_string(c.dropout), "set lora_dropout: 0, or take target_parameters out");
+  if (c.use_dora) refuse("DoRA", "set peft_use_dora: false, or take target_parameters out");
+  if (c.init != LoraInit::standard && c.init != LoraInit::gaussian)
+    refuse("an initialisation that looks at the weights, or is not zero", "set peft_init_lora_weights: true or gaussian");
+}
+
 RLALGO_INLINE bool is_saved_module(const LoraConfig& c, const std::string& path) {
   return std::any_of(c.modules_to_save.begin(), c.modules_to_save.end(),
                      [&](const std::string& entry) { return !detail::modules_around(entry, path).empty(); });
@@ -178,7 +205,8 @@ RLALGO_INLINE void check_expert_targets(const LoraConfig& c, const std::vector<s
         {.what = "an adapter is to be put on experts or their router, which are trained whole or not at all",
          .found = found,
          .expected = "linear maps outside of them: q_proj, k_proj, v_proj, o_proj, or the end of a longer path",
-         .remedy = "name those in lora_target_modules, or set lora_target_linear: true"});
+         .remedy = "name those in lora_target_modules, or set lora_target_linear: true; experts themselves by "
+                   "lora_target_parameters: [mlp.experts.gate_up_proj, mlp.experts.down_proj]"});
   };
   for (const std::string& entry : c.modules_to_save)
     for (const std::string& path : modules)
@@ -239,7 +267,8 @@ RLALGO_INLINE std::vector<std::string> lora_targets(const LoraConfig& c, const s
   std::vector<std::string> targets;
   for (const std::string& path : linears)
     if (is_lora_target(c, path)) targets.push_back(path);
-  if (targets.empty()) missing("target_modules", c.target_pattern.empty() ? std::string("nothing") : c.target_pattern);
+  if (targets.empty() && (c.target_parameters.empty() || !c.target_pattern.empty()))
+    missing("target_modules", c.target_pattern.empty() ? std::string("nothing") : c.target_pattern);
   return targets;
 }
 

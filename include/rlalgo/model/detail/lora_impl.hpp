@@ -14,6 +14,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/philox.hpp>
 #include <rlalgo/model/decoder.hpp>
+#include <rlalgo/model/detail/expert_maps.hpp>
 #include <rlalgo/model/lora.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/weight_names.hpp>
@@ -74,7 +75,9 @@ RLALGO_INLINE Tensor LoraDraw::normal(std::int64_t rows, std::int64_t columns, d
 
 RLALGO_INLINE DecoderModules decoder_modules(const DecoderConfig& config, const DecoderWeights& weights) {
   DecoderModules out;
-  visit_loras(config, weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); });
+  visit_loras(
+      config, weights, [&](const std::string& path, const auto&, const auto&) { out.linears.push_back(path); },
+      [&](const std::string& path, const auto&, std::size_t) { out.parameters.push_back(path); });
   DecoderConfig c = config;
   c.tied_embeddings = false;
   visit_weights(c, weights, [&](const std::string& name, const auto&, const auto&, WeightRole) {
@@ -97,6 +100,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
   const LoraConfig config = with_every_linear(given, modules.linears);
   const std::vector<std::string> targets = lora_targets(config, modules.linears, modules.all, check);
+  check_target_parameters(config, modules.parameters);
   decoder.set_trained(false);
   Decoder::Adapter adapter{config, continued, seed, {}};
   DecoderWeights weights = decoder.weights();
@@ -109,7 +113,7 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
   const at::ScalarType type = decoder.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   std::uint32_t index = 0;
   auto target = targets.begin();
-  visit_loras(decoder.config(), weights, [&](const std::string& path, Lora& lora, Tensor& weight) {
+  const auto on_map = [&](const std::string& path, Lora& lora, Tensor& weight) {
     const std::uint32_t number = index++;
     if (target == targets.end() || *target != path) return;
     ++target;
@@ -123,6 +127,23 @@ RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& given, std::u
     lora.a = lora.a.to(weight.device(), type).requires_grad_(true);
     lora.b = lora.b.to(weight.device(), type).requires_grad_(true);
     if (config.use_dora) lora.magnitude = adapted_norm(weight, lora).requires_grad_(true);
+  };
+  std::uint32_t joined = 1U << 20U;  // numbers of their own: those of other maps do not depend on them
+  visit_loras(decoder.config(), weights, on_map, [&](const std::string& path, Lora& lora, std::size_t layer) {
+    const std::uint32_t number = joined++;
+    if (!is_target_parameter(config, path)) return;
+    const ExpertSpec& e = decoder.config().spec(static_cast<std::int64_t>(layer)).experts;
+    const ExpertMap map = expert_maps(e, decoder.config().hidden_size)[path.ends_with(".gate_up_proj") ? 0 : 2];
+    const LoraShape shape = lora_shape(config, path);
+    lora.scale = shape.scale;
+    lora.index = number;
+    LoraDraw draw(seed, number);
+    lora.a = config.init == LoraInit::gaussian
+                 ? draw.normal(e.count * shape.r, map.columns, 1.0 / static_cast<double>(shape.r))
+                 : draw.uniform(e.count * shape.r, map.columns, 1.0 / std::sqrt(static_cast<double>(map.columns)));
+    lora.b = tensor::zeros({map.all_rows, shape.r * e.count}, at::TensorOptions().dtype(at::kFloat));
+    const at::Device device = weights.layers[layer].experts.front().down_proj.weight.device();
+    for (Tensor* one : {&lora.a, &lora.b}) *one = one->to(device, type).requires_grad_(true);
   });
   adapter.base = decoder.weights();
   if (config.init == LoraInit::pissa) {
@@ -139,6 +160,7 @@ RLALGO_INLINE void check_lora_targets(const Decoder& decoder, const LoraConfig& 
   check_lora(config);
   const DecoderModules modules = decoder_modules(decoder.config(), decoder.weights());
   (void)lora_targets(with_every_linear(config, modules.linears), modules.linears, modules.all, TargetCheck::every);
+  check_target_parameters(config, modules.parameters);
 }
 
 RLALGO_INLINE void attach_lora(Decoder& decoder, const LoraConfig& config, std::uint64_t seed) {

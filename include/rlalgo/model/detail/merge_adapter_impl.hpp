@@ -19,6 +19,8 @@
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
+#include <rlalgo/model/expert_adapter.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
 #include <rlalgo/model/hf_config.hpp>
 #include <rlalgo/model/linear.hpp>
@@ -76,8 +78,9 @@ RLALGO_INLINE Tensor AdapterMerger::base_tensor(const std::string& source) const
 
 RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   const c10::NoGradGuard no_grad;
+  find_expert_parts();
   // Shards in the order of their names; a tensor that the adapter adds goes into the last.
-  std::map<std::string, std::vector<PendingTensor>> shards;
+  std::map<std::string, PendingTensors> shards;
   for (const auto& [name, place] : files_.places())
     if (!(untied() && name == "lm_head.weight" && hf_.decoder.tied_embeddings))
       shards[place.file->path().filename().string()].push_back(pending(name, name));
@@ -96,6 +99,7 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   std::map<std::string, std::string> home;
   for (auto& [file, tensors] : shards) {
     core::stop_if_interrupted();
+    tensors = with_joined_experts(hf_.decoder, std::move(tensors));
     for (const PendingTensor& t : tensors) {
       total += t.bytes();
       home[t.name] = file;
@@ -111,6 +115,36 @@ RLALGO_INLINE void AdapterMerger::write(const std::filesystem::path& target) {
   if (untied()) json["tie_word_embeddings"] = false;
   if (own_.input.defined()) json["vocab_size"] = own_.input.size(0);
   core::write_file(target / "config.json", json.dump(2) + "\n");
+}
+
+RLALGO_INLINE void AdapterMerger::find_expert_parts() {
+  for (std::int64_t layer = 0; layer < hf_.decoder.layers; ++layer) {
+    const ExpertSpec& e = hf_.decoder.spec(layer).experts;
+    if (e.count == 0) continue;
+    const std::string prefix = layer_prefix(static_cast<std::size_t>(layer)), base = prefix + "mlp.experts.";
+    const auto named = [&](std::string_view map) { return is_target_parameter(config_, base + std::string(map)); };
+    const bool both = named("gate_up_proj") && named("down_proj");
+    for (const ExpertMap& map : expert_maps(e, hf_.decoder.hidden_size)) {
+      if (!named(map.joined)) continue;
+      const std::string parameter = base + std::string(map.joined), at = joined_adapter_path(parameter, both);
+      const LoraShape shape = lora_shape(config_, parameter);
+      expect(key(at, ".lora_A.weight"), {e.count * shape.r, map.columns});
+      expect(key(at, ".lora_B.weight"), {map.all_rows, shape.r * e.count});
+      for (std::int64_t i = 0; i < e.count; ++i)
+        expert_parts_.emplace(prefix + std::string(e.block) + ".experts." + std::to_string(i) + "." +
+                                  std::string(map.name) + ".weight",
+                              ExpertDelta{at, i, e.count, map.rows, shape.scale});
+    }
+  }
+}
+
+RLALGO_INLINE Tensor AdapterMerger::merged_expert(const Tensor& weight, const ExpertDelta& delta) const {
+  Lora all;
+  all.scale = delta.scale;
+  all.a = adapter_.map(key(delta.path, ".lora_A.weight")).to(at::kFloat);
+  all.b = adapter_.map(key(delta.path, ".lora_B.weight")).to(at::kFloat);
+  const Lora lora = expert_lora(all, delta.expert, delta.count, delta.rows);
+  return tensor::addmm(weight.to(at::kFloat), lora.b, lora.a, 1.0, lora.scale).to(weight.scalar_type());
 }
 
 RLALGO_INLINE std::string AdapterMerger::key(const std::string& path, const std::string& part) const {
@@ -140,6 +174,10 @@ RLALGO_INLINE PendingTensor AdapterMerger::pending(const std::string& name, cons
     if (config_.use_dora) expect(key(path, ".lora_magnitude_vector"), {shape.at(0)});
     out.make = [this, source, path, lora, dtype = entry.dtype] {
       return merged(base_tensor(source), path, lora).to(dtype);
+    };
+  } else if (const auto delta = expert_parts_.find(name); delta != expert_parts_.end()) {
+    out.make = [this, source, delta = delta->second, dtype = entry.dtype] {
+      return merged_expert(base_tensor(source), delta).to(dtype);
     };
   }
   return out;

@@ -15,6 +15,7 @@
 #include <rlalgo/model/checkpoint_files.hpp>
 #include <rlalgo/model/decoder.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/save.hpp>
 
@@ -84,7 +85,8 @@ RLALGO_INLINE void save_decoder(const Decoder& decoder, const std::filesystem::p
       tensors.back() = detail::rounded(std::move(tensors.back()), found->second);
   }
   const at::ScalarType type = detail::common_dtype(tensors);
-  write_checkpoint_files(directory, std::move(tensors), options.shard_limit, options.files);
+  write_checkpoint_files(directory, with_joined_experts(decoder.config(), std::move(tensors)), options.shard_limit,
+                         options.files);
   const Json& config = decoder.hf_config().json;
   const Json generation =
       options.generation_config ? *options.generation_config : detail::default_generation_config(config);
