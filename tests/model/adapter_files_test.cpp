@@ -29,7 +29,8 @@ struct Case {
   const char* base;
 };
 const std::vector<Case> cases = {{"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"},
-                                 {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"}};
+                                 {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"},
+                                 {"experts", "qwen3_moe"}, {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
 
 // Embeddings of a changed base beside the adapter, some with another vocabulary; every norm as a module to save.
 const std::vector<Case> beside = {{"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},
@@ -78,7 +79,7 @@ TEST_CASE("what we save of a PEFT adapter is what PEFT saved") {
              bytes_of(golden / "adapter" / name / "adapter_model.safetensors")));
     auto ours = model::Json::parse(bytes_of(scratch.path() / "adapter_config.json"));
     auto theirs = model::Json::parse(bytes_of(golden / "adapter" / name / "adapter_config.json"));
-    for (const char* list : {"target_modules", "modules_to_save"})  // a Python set: in any order
+    for (const char* list : {"target_modules", "modules_to_save", "target_parameters"})  // a Python set: in any order
       if (theirs[list].is_array()) {
         auto names = theirs[list].get<std::vector<std::string>>();
         std::sort(names.begin(), names.end());

@@ -68,6 +68,10 @@ at::Tensor attention(const Setup& s, const at::Tensor& q, const at::Tensor& k, c
   auto scores = heads(q).matmul(heads(k).transpose(1, 2)) * scale;
   if (spec.score_cap > 0) scores = at::tanh(scores / spec.score_cap) * spec.score_cap;
   scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  if (const auto& sinks = s.weights.layers[0].sinks; sinks.defined()) {
+    const auto more = at::cat({scores, sinks.view({-1, 1, 1}).expand({c.heads, tokens, 1})}, -1).softmax(-1);
+    return more.narrow(-1, 0, tokens).matmul(heads(v)).transpose(0, 1);
+  }
   return scores.softmax(-1).matmul(heads(v)).transpose(0, 1);
 }
 
@@ -78,6 +82,7 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   const auto& spec = c.spec(0);
   const auto norm = [&](const at::Tensor& t, const at::Tensor& weight) {
     if (!weight.defined()) return t;
+    if (c.norm.centred) return at::layer_norm(t, {t.size(-1)}, weight, {}, c.norm.epsilon);
     return t * (t.square().mean(-1, true) + c.norm.epsilon).rsqrt() * (c.norm.unit_offset ? weight + 1.0 : weight);
   };
   const auto map = [](const at::Tensor& t, const model::Linear& l) {
@@ -105,8 +110,12 @@ at::Tensor reference(const Setup& s, const at::Tensor& x) {
   if (spec.head_norm == model::HeadNorm::each) q = norm(q, w.q_norm), k = norm(k, w.k_norm);
   const auto attended = attention(s, rotate(q), rotate(k), v).reshape({-1, queries});
   const auto m = x + norm(map(attended, w.o_proj), w.attention_output_norm) * spec.residual_scale;
-  const auto u = norm(m, w.mlp_norm);
+  const auto u = spec.parallel ? n : norm(m, w.mlp_norm);
   const auto product = [&](const at::Tensor& gate, const at::Tensor& up, const model::Linear& down) {
+    if (const double limit = spec.experts.gate_limit; limit > 0) {
+      const auto g = gate.clamp_max(limit);
+      return map(g * at::sigmoid(g * spec.experts.gate_slope) * (up.clamp(-limit, limit) + 1.0), down);
+    }
     const auto active = spec.activation == model::Activation::silu ? at::silu(gate) : at::gelu(gate, "tanh");
     return map(active * up, down);
   };
@@ -136,7 +145,7 @@ TEST_CASE("a layer equals its formula in every architecture, values and gradient
   const model::AtenOperations aten;
   const model::Operations* const versions[] = {&model::operations_for(at::kCPU), &aten};
   for (const char* type : {"llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "phi3", "glm4", "granite",
-                           "qwen3_moe", "qwen2_moe", "mixtral"}) {
+                           "qwen3_moe", "qwen2_moe", "mixtral", "cohere2", "gpt_oss"}) {
     for (const auto& [some, version] : {std::pair{false, 0}, {true, 0}, {true, 1}}) {
       Setup s(type, *versions[version]);
       const auto x = at::randn({9, 12}, at::kDouble).requires_grad_();

@@ -29,7 +29,8 @@ namespace {
 const std::vector<std::string> architectures = {
     "llama",         "llama3_rope", "qwen2",   "qwen3",     "mistral",   "smollm3", "qwen2_window",
     "llama_dynamic", "qwen3_yarn",  "gemma3",  "gemma3_v5", "gemma2",    "olmo2",   "phi3",
-    "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen2_moe", "mixtral"};
+    "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen2_moe", "mixtral",
+    "cohere2", "gpt_oss"};
 
 std::unique_ptr<model::Decoder> golden(const std::string& name, at::ScalarType type) {
   return model::load_decoder(std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name, type);
@@ -265,7 +266,7 @@ TEST_CASE("the whole decoder runs on a device without memory: forward, head, bac
 
 TEST_CASE("features are the residual stream of the full pass, in the order that was asked for") {
   const auto tree = shared_tree();
-  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window", "gemma3", "gemma2", "qwen2_moe"}) {
+  for (const auto& name : {"llama", "qwen3", "smollm3", "qwen2_window", "gemma3", "gemma2", "qwen2_moe", "cohere2"}) {
     const auto policy = golden(name, at::kDouble);
     const std::int64_t n = policy->config().layers;
     const auto expected = hidden_states(*policy, tree);

@@ -70,7 +70,8 @@ TEST_CASE("logits and gradients equal those of transformers for every architectu
   for (const std::string name :
        {"llama",         "llama3_rope", "qwen2",   "qwen3",     "mistral",      "smollm3",   "qwen2_window",
         "llama_dynamic", "qwen3_yarn",  "gemma3",  "gemma3_v5", "gemma2",       "olmo2",     "phi3",
-        "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral"}) {
+        "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral",
+        "cohere2", "gpt_oss", "gpt_oss_mxfp4", "qwen3_moe_joined", "mixtral_joined"}) {
     const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto policy = model::load_decoder(folder);
     const auto expected = model::read_safetensors(folder / "expected.safetensors");
@@ -107,7 +108,8 @@ TEST_CASE("bfloat16 logits are within bfloat16's rounding of those of transforme
   for (const std::string name :
        {"llama",         "llama3_rope", "qwen2",   "qwen3",     "mistral",      "smollm3",   "qwen2_window",
         "llama_dynamic", "qwen3_yarn",  "gemma3",  "gemma3_v5", "gemma2",       "olmo2",     "phi3",
-        "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral"}) {
+        "phi3_longrope", "glm4",        "granite", "qwen3_moe", "qwen3_moe_v5", "qwen2_moe", "mixtral",
+        "cohere2", "gpt_oss", "gpt_oss_mxfp4", "qwen3_moe_joined", "mixtral_joined"}) {
     const auto folder = std::filesystem::path(rlalgo::support::test_dir) / "golden/model" / name;
     const auto low = model::load_decoder(folder, at::kBFloat16), exact = model::load_decoder(folder, at::kDouble);
     {

@@ -184,6 +184,59 @@ TEST_CASE("OLMo 2, GLM-4 and Granite: what their layers are") {
   CHECK(support::lacks(error(json), {"model.9", "logits_scaling"}) == "");
 }
 
+TEST_CASE("Cohere 2: one centred norm for both branches; layers that slide rotate, in interleaved pairs") {
+  Json json = support::small_config("cohere2");
+  json["num_hidden_layers"] = 4;
+  json["sliding_window"] = 5;
+  const auto c = parse(json);
+  CHECK((c.norm.centred && c.norm.rounded_once));
+  CHECK(c.norm.epsilon == 1e-5);
+  CHECK(c.logit_scale == 0.7);
+  CHECK(c.ropes[0].interleaved);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    CHECK(c.spec(i).parallel);
+    CHECK(c.spec(i).norms.mlp.empty());
+    CHECK(c.spec(i).window == (i == 3 ? 0 : 5));
+    CHECK(c.spec(i).rotary() == (i != 3));
+  }
+  using support::lacks;
+  json["sliding_window"] = nullptr;
+  CHECK(lacks(error(json), {"model.9", "sliding_window"}) == "");
+  json.erase("sliding_window");
+  json["head_dim"] = 8;
+  CHECK(lacks(error(json), {"model.9", "head_dim"}) == "");
+  json["head_dim"] = 6;
+  json["logit_scale"] = -1;
+  CHECK(lacks(error(json), {"model.9", "logit_scale"}) == "");
+}
+
+TEST_CASE("gpt-oss: sinks, biases, clamped gates, a rotation by YaRN where nothing is said") {
+  Json json = support::small_config("gpt_oss");
+  const auto c = parse(json);
+  CHECK((c.spec(0).sinks && c.spec(0).qkv_bias && c.spec(0).output_bias));
+  CHECK(c.spec(0).window == 128);
+  CHECK(c.spec(1).window == 0);
+  CHECK((c.spec(0).experts.bias && c.spec(0).experts.normalised && c.spec(0).experts.joined_files));
+  CHECK(c.spec(0).experts.gate_limit == 0.4);
+  CHECK(c.spec(0).experts.gate_slope == 1.702);
+  CHECK(c.spec(0).experts.width == 10);
+  CHECK(c.ropes[0].kind == model::RopeConfig::Kind::yarn);
+  CHECK(c.ropes[0].theta == 100.0);
+  CHECK(c.ropes[0].factor == 32.0);
+  CHECK(c.ropes[0].attention_factor == Approx(0.1 * std::log(32.0) + 1.0));
+  using support::lacks;
+  json["quantization_config"] = {{"quant_method", "mxfp4"}};
+  CHECK(error(json) == "nothing");
+  json["quantization_config"] = {{"quant_method", "fp8"}};
+  CHECK(lacks(error(json), {"model.11", "quantization_config"}) == "");
+  json.erase("quantization_config");
+  json["swiglu_limit"] = 0.0;
+  CHECK(lacks(error(json), {"model.9", "swiglu_limit"}) == "");
+  Json llama = support::small_config("llama");
+  llama["quantization_config"] = {{"quant_method", "mxfp4"}};
+  CHECK(lacks(error(llama), {"model.11", "quantization_config"}) == "");
+}
+
 TEST_CASE("Qwen's experts: which layers have them, how many, and both spellings of their number") {
   Json json = support::small_config("qwen3_moe");
   json["num_hidden_layers"] = 5;

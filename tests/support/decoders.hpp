@@ -50,7 +50,12 @@ inline model::Json small_config(const std::string& model_type) {
     json["shared_expert_intermediate_size"] = 7;
     json["mlp_only_layers"] = {1};
   }
-  if (model_type == "mixtral") json["num_local_experts"] = 4;
+  if (model_type == "mixtral" || model_type == "gpt_oss") json["num_local_experts"] = 4;
+  if (model_type == "gpt_oss") json["num_experts_per_tok"] = 2, json["swiglu_limit"] = 0.4;
+  if (model_type == "cohere2")
+    for (const auto& [key, value] : {std::pair("num_attention_heads", 2), std::pair("num_key_value_heads", 1)})
+      json[key] = value;
+  if (model_type == "cohere2") json["logit_scale"] = 0.7, json["pad_token_id"] = nullptr;
   return json;
 }
 

@@ -3,7 +3,7 @@
 //   adapter_config.json         PEFT 0.19's keys, sorted, indent 2
 //   adapter_model.safetensors   base_model.model.<path>.lora_A.weight [r, in] · .lora_B.weight [out, r] ·
 //                               .lora_magnitude_vector [out] · of target_parameters P mlp.experts[.base_layer].lora_A.weight [E·r, in] and
-//                               .lora_B.weight [out, r·E] (expert_adapter.hpp; PEFT 0.21's layout) · base_model.model.<module>.weight of modules to save ·
+//                               .lora_B.weight [out, r·E] (expert_adapter.hpp) · base_model.model.<module>.weight of modules to save ·
 //                               embeddings of the base that was trained on (save_embedding_layers, a resized vocabulary):
 //                               base_model.model.{model.embed_tokens, lm_head}[.base_layer, .original_module].weight
 //

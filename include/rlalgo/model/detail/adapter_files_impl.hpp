@@ -76,7 +76,7 @@ RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& b
               {"megatron_core", "megatron.core"},
               {"modules_to_save", names(c.modules_to_save)},
               {"peft_type", "LORA"},
-              {"peft_version", c.target_parameters.empty() ? "0.19.1" : "0.21.2"},
+              {"peft_version", "0.19.1"},
               {"qalora_group_size", 16},
               {"r", c.r},
               {"rank_pattern", ranks},
