@@ -478,7 +478,7 @@ namespace {
 double bent(double score, float cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 }  // namespace
 
-TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length, capped or not") {
+TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length, capped or not, with sinks or without") {
   for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t d : {8, 40, 64})
       for (const std::int64_t group : {1, 2, 3, 4, 7})
@@ -499,6 +499,8 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
           std::vector<float> out(static_cast<std::size_t>(group * d)),
               scores(static_cast<std::size_t>(group * count * page_positions));
           const float cap = length % 2 == 0 ? 1.3f : 0.0f;
+          const std::vector<float> sinks = random(group, 6);
+          const bool sunk = length % 3 == 1;
           kernels->attention({.q = q.data(),
                               .ldq = d,
                               .group = group,
@@ -509,12 +511,13 @@ TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and lengt
                               .length = length,
                               .scale = 0.7f,
                               .cap = cap,
+                              .sinks = sunk ? sinks.data() : nullptr,
                               .scores = scores.data(),
                               .out = out.data(),
                               .ldo = d});
           for (std::int64_t h = 0; h < group; ++h) {
             std::vector<double> p, expected(static_cast<std::size_t>(d));
-            double total = 0;
+            double total = sunk ? std::exp(static_cast<double>(sinks[static_cast<std::size_t>(h)])) : 0.0;
             for (std::int64_t t = 0; t < length; ++t) {
               double score = 0;
               for (std::int64_t j = 0; j < d; ++j)
@@ -566,6 +569,8 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
             kernels->round(q.data(), group * d, q_bits.data());
             std::vector<float> scores(static_cast<std::size_t>(group * count * page_positions));
             const float cap = first == 1 ? 1.3f : 0.0f;
+            const std::vector<float> sinks = random(group, 7);
+            const bool sunk = first == 5;
             const auto attend = [&](std::int64_t head, std::int64_t heads) {
               std::vector<float> out(static_cast<std::size_t>(heads * d));
               kernels->attention_bf16({.q = nullptr,
@@ -579,6 +584,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
                                        .first = first,
                                        .scale = 0.7f,
                                        .cap = cap,
+                                       .sinks = sunk ? sinks.data() + head : nullptr,
                                        .scores = scores.data(),
                                        .out = out.data(),
                                        .ldo = d,
@@ -597,7 +603,7 @@ TEST_CASE("attention over bfloat16 is softmax(q·k)·v of what is rounded, each 
                 score.push_back(bent(0.7 * sum, cap));
               }
               const double top = *std::max_element(score.begin(), score.end());
-              double total = 0;
+              double total = sunk ? std::exp(static_cast<double>(sinks[static_cast<std::size_t>(h)]) - top) : 0.0;
               for (std::int64_t t = first; t < length; ++t) {
                 const double p = std::exp(score[static_cast<std::size_t>(t - first)] - top);
                 total += p;

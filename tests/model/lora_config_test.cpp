@@ -126,6 +126,24 @@ TEST_CASE(
   for (const char* name : {"mlp", "experts", "0.gate_proj"})
     CHECK(lacks(raised_by([&] { (void)chosen({.target_modules = {"q_proj"}, .modules_to_save = {name}}); }),
                 {"model.40", name}) == "");
+  // Parameters of all experts have names of their own.
+  const std::vector<std::string> parameters = {"model.layers.0.mlp.experts.gate_up_proj",
+                                               "model.layers.0.mlp.experts.down_proj"};
+  CHECK(chosen({.target_parameters = {"mlp.experts.down_proj"}}) == 0);
+  CHECK(model::is_target_parameter({.target_parameters = {"experts.down_proj"}}, parameters[1]));
+  CHECK_FALSE(model::is_target_parameter({.target_parameters = {"down_proj_bias", "proj"}}, parameters[1]));
+  const auto checked = [&](model::LoraConfig config) {
+    config.target_parameters = {"mlp.experts.gate_up_proj"};
+    return raised_by([&] { model::check_target_parameters(config, parameters); });
+  };
+  CHECK(checked({}) == "nothing");
+  CHECK(lacks(checked({.dropout = 0.1}), {"model.43", "dropout"}) == "");
+  CHECK(lacks(checked({.use_dora = true}), {"model.43", "DoRA"}) == "");
+  CHECK(lacks(checked({.init = model::LoraInit::pissa}), {"model.43", "initialisation"}) == "");
+  CHECK(lacks(raised_by([&] { model::check_target_parameters({.target_parameters = {"mlp.gate.weight"}}, parameters); }),
+              {"model.23", "mlp.gate.weight"}) == "");
+  CHECK(lacks(raised_by([&] { model::check_target_parameters({.target_parameters = {"experts.down_proj"}}, {}); }),
+              {"model.23", "a model with experts"}) == "");
   // Beside an expert that all tokens pass, names are those of its maps.
   std::vector<std::string> shared = attention, all = modules;
   for (auto* list : {&shared, &all}) list->emplace_back("model.layers.0.mlp.shared_expert.gate_proj");
