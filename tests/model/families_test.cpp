@@ -26,6 +26,16 @@ std::string error(const Json& json) {
 
 }  // namespace
 
+TEST_CASE("the table of the README is what the loader reads") {
+  std::ifstream file(std::filesystem::path(support::test_dir).parent_path() / "README.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  std::string table = "| `model_type` | models |\n|---|---|\n";
+  for (const model::detail::Family& family : model::detail::families)
+    table += "| `" + std::string(family.model_type) + "` | " + std::string(family.who) + " |\n";
+  INFO(table);
+  CHECK(page.find(table + "\n") != std::string::npos);
+}
+
 TEST_CASE("every family has its row in docs/models.md, and a small model of it scores") {
   std::ifstream file(std::filesystem::path(support::test_dir).parent_path() / "docs/models.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});

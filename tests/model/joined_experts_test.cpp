@@ -90,6 +90,27 @@ TEST_CASE("joined tensors of transformers are read by the names of each expert, 
   }
 }
 
+TEST_CASE("tensors are joined and taken apart again, and stay apart where some are missing") {
+  const auto decoder = model::load_decoder(golden / "gpt_oss");
+  const auto tensors = decoder->named_tensors();
+  std::vector<model::NamedTensor> joined, some;
+  for (const model::PendingTensor& one : model::with_joined_experts(decoder->config(), tensors)) {
+    const auto shape = model::joined_shape(decoder->config(), one.name);
+    if (one.name.find(".experts.") != std::string::npos) CHECK(shape == one.shape);
+    joined.emplace_back(one.name, one.make());
+  }
+  std::map<std::string, at::Tensor> again;
+  for (const auto& [name, value] : model::without_joined_experts(decoder->config(), joined)) again[name] = value;
+  REQUIRE(again.size() == tensors.size());
+  for (const auto& [name, value] : tensors) CHECK(again.at(name).equal(value));
+  for (const auto& one : tensors)
+    if (one.first.find(".experts.3.up_proj") == std::string::npos) some.push_back(one);
+  std::size_t apart = 0;
+  for (const model::PendingTensor& one : model::with_joined_experts(decoder->config(), some))
+    apart += one.name.find(".experts.2.gate_proj.weight") != std::string::npos ? 1 : 0;
+  CHECK(apart == 2);
+}
+
 TEST_CASE("a joined tensor of a wrong shape is refused by its name") {
   const rlalgo::support::ScratchDirectory scratch;
   std::filesystem::copy(golden / "qwen3_moe_joined", scratch.path(), std::filesystem::copy_options::recursive);

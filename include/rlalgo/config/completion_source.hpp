@@ -49,6 +49,7 @@
 #include <rlalgo/inference/text_streams.hpp>
 #include <rlalgo/inference/weight_snapshots.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/lent_weights.hpp>
 #include <rlalgo/model/lora_config.hpp>
 #include <rlalgo/model/merged_weights.hpp>
@@ -361,10 +362,12 @@ class CompletionSource {
               turns};
     }
     const auto weights = [decoder] {
-      if (decoder->adapter() != nullptr) return model::merged_weights(*decoder);
+      // By the names of the checkpoint, of which servers make theirs.
+      if (decoder->adapter() != nullptr)
+        return model::with_joined_experts(decoder->config(), model::merged_weights(*decoder));
       model::PendingTensors out;
       for (const model::Parameter& p : decoder->parameters()) out.push_back(model::pending(*decoder, p.name, p.value));
-      return out;
+      return model::with_joined_experts(decoder->config(), std::move(out));
     };
     return {client,
             generator,

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <rlalgo/model/decoder_config.hpp>
@@ -51,8 +52,15 @@ struct JoinedSource {
 // Expert e of blocks [E, R, G, 16] and scales [E, R, G]: [R, 32·G] float32.
 [[nodiscard]] Tensor from_mxfp4(const Tensor& blocks, const Tensor& scales, std::int64_t expert);
 
-// `tensors` as files have them: where a family's files join experts (ExpertSpec::joined_files), one tensor stands for the maps of all. Of
-// each map all experts are there, or none.
+// The shape of a joined tensor of that name, of 0 dimensions where the name is not that of one.
+[[nodiscard]] std::vector<std::int64_t> joined_shape(const DecoderConfig& config, const std::string& name);
+
+// `tensors` with those of each expert in the place of joined ones.
+[[nodiscard]] std::vector<NamedTensor> without_joined_experts(const DecoderConfig& config,
+                                                              const std::vector<NamedTensor>& tensors);
+
+// `tensors` as files have them: where a family's files join experts (ExpertSpec::joined_files), one tensor stands for the maps of all;
+// where not all of them are there, they stay as they are.
 [[nodiscard]] PendingTensors with_joined_experts(const DecoderConfig& config, PendingTensors tensors);
 
 }  // namespace rlalgo::model

@@ -114,6 +114,38 @@ RLALGO_INLINE std::vector<std::pair<std::string, std::string>> routers_beside_jo
   return out;
 }
 
+RLALGO_INLINE std::vector<std::int64_t> joined_shape(const DecoderConfig& config, const std::string& name) {
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const ExpertSpec& e = config.spec(layer).experts;
+    const std::string base = layer_prefix(static_cast<std::size_t>(layer)) + "mlp.experts.";
+    if (e.count == 0 || !name.starts_with(base)) continue;
+    for (const detail::ExpertMap& map : detail::expert_maps(e, config.hidden_size)) {
+      const std::string joined = base + std::string(map.joined);
+      if (name == joined && e.joined_files) return {e.count, map.columns, map.all_rows};
+      if (name == joined) return {e.count, map.all_rows, map.columns};
+      if (name == joined + "_bias" && e.bias) return {e.count, map.all_rows};
+    }
+  }
+  return {};
+}
+
+RLALGO_INLINE std::vector<NamedTensor> without_joined_experts(const DecoderConfig& config,
+                                                              const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, Tensor> joined;
+  std::vector<NamedTensor> out;
+  for (const auto& [name, value] : tensors)
+    if (joined_shape(config, name).empty())
+      out.emplace_back(name, value);
+    else
+      joined.emplace(name, value);
+  if (joined.empty()) return out;
+  const JoinedSource source{[&](const std::string& name) { return joined.contains(name); },
+                            [&](const std::string& name) { return joined.at(name); }};
+  for (const ExpertPart& part : parts_of_joined(config, source, "the update"))
+    out.emplace_back(part.name, part.make().contiguous());
+  return out;
+}
+
 RLALGO_INLINE PendingTensors with_joined_experts(const DecoderConfig& config, PendingTensors tensors) {
   std::map<std::string, std::size_t> at;
   for (std::size_t i = 0; i < tensors.size(); ++i) at.emplace(tensors[i].name, i);
@@ -130,7 +162,8 @@ RLALGO_INLINE PendingTensors with_joined_experts(const DecoderConfig& config, Pe
     };
     std::map<std::string, std::vector<Piece>> pieces;
     std::map<std::string, PendingTensor> made;
-    std::map<std::string, std::size_t> first;
+    std::map<std::string, std::vector<std::size_t>> places;
+    std::map<std::string, std::int64_t> filled;  // rows of all experts
     for (const detail::ExpertMap& map : detail::expert_maps(e, config.hidden_size))
       for (const char* end : {".weight", ".bias"})
         for (std::int64_t i = 0; i < e.count; ++i) {
@@ -139,22 +172,23 @@ RLALGO_INLINE PendingTensors with_joined_experts(const DecoderConfig& config, Pe
           const PendingTensor& part = tensors[found->second];
           const bool bias = end == std::string_view(".bias");
           const std::string name = prefix + "mlp.experts." + std::string(map.joined) + (bias ? "_bias" : "");
-          gone[found->second] = true;
+          places[name].push_back(found->second);
+          filled[name] += map.rows.count;
           pieces[name].push_back({part.make, i, map.rows});
           const std::vector<std::int64_t> shape = bias ? std::vector<std::int64_t>{e.count, map.all_rows}
                                                        : std::vector<std::int64_t>{e.count, map.columns, map.all_rows};
           made.try_emplace(name, PendingTensor{name, part.dtype, shape, {}});
-          const auto [where, fresh] = first.try_emplace(name, found->second);
-          if (!fresh) where->second = std::min(where->second, found->second);
         }
     for (auto& [name, whole] : made) {
+      if (filled[name] != e.count * whole.shape.back()) continue;
+      for (const std::size_t place : places[name]) gone[place] = true;
       whole.make = [pieces = std::move(pieces[name]), shape = whole.shape, dtype = whole.dtype] {
         Tensor out = tensor::empty(shape, at::TensorOptions().dtype(dtype));
         const Tensor maps = shape.size() == 3 ? out.transpose(1, 2) : out;
         for (const Piece& one : pieces) detail::rows_of(maps.select(0, one.expert), one.rows).copy_(one.make());
         return out;
       };
-      joined.emplace(first.at(name), std::move(whole));
+      joined.emplace(*std::min_element(places[name].begin(), places[name].end()), std::move(whole));
     }
   }
   if (joined.empty()) return tensors;

@@ -20,6 +20,7 @@
 #include <rlalgo/core/error.hpp>
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/weight_names.hpp>
 #include <rlalgo/serve/refusal.hpp>
 #include <rlalgo/serve/weight_store.hpp>
@@ -221,16 +222,24 @@ RLALGO_INLINE void WeightStore::check(const std::string& name, const std::vector
                                            .where = name});
                        });
   if (found) return;
+  if (const std::vector<std::int64_t> expected = model::joined_shape(untied_, name); !expected.empty()) {
+    if (expected == shape) return;
+    refuse_request(400, 19,
+                   {.what = "a tensor has another shape than the model's",
+                    .found = model::Json(shape).dump(),
+                    .expected = model::Json(expected).dump(),
+                    .where = name});
+  }
   refuse_request(400, 19,
                  {.what = "the model has no such tensor",
                   .found = name,
                   .remedy = "send the names of the checkpoint; the whole update was refused"});
 }
 
-RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& tensors, const std::string& name) {
+RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& sent, const std::string& name) {
   const std::lock_guard one_at_a_time(changing_);
   const c10::NoGradGuard no_grad;
-  for (const auto& [name, value] : tensors) {
+  for (const auto& [name, value] : sent) {
     check(name, value.sizes().vec());
     if (!value.is_floating_point())
       refuse_request(400, 19,
@@ -238,6 +247,7 @@ RLALGO_INLINE void WeightStore::update(const std::vector<model::NamedTensor>& te
                       .found = std::string(c10::toString(value.scalar_type())),
                       .where = name});
   }
+  const std::vector<model::NamedTensor> tensors = model::without_joined_experts(decoder_->config(), sent);
   Weights from;
   {
     const std::lock_guard lock(mutex_);

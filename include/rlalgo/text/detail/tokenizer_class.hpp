@@ -11,7 +11,7 @@
 //   CohereTokenizer                      NFC, digits apart, then GPT-2's splitting pattern
 // The class is the tokenizer_class of tokenizer_config.json, else of config.json, with these exceptions: models of type
 // qwen2 are always Qwen2Tokenizer's, and qwen3's and those of Qwen's experts where no class is named, as Gemma's are
-// GemmaTokenizer's; those of mistral, mixtral, phi3, olmo2, glm4 and granite take tokenizer.json as it is; so does LlamaTokenizer
+// GemmaTokenizer's and Cohere's CohereTokenizer's; those of mistral, mixtral, phi3, olmo2, glm4 and granite take tokenizer.json as it is; so does LlamaTokenizer
 // where tokenizer.json is byte-level.
 //
 // Source: transformers 5.23 (AutoTokenizer, TokenizersBackend). Departures: a vocabulary of another kind than the class
@@ -63,6 +63,7 @@ template <class ByteLevel>
     if (type == as_in_file) return TokenizerClass::as_in_file;
   if (name.empty()) {
     if (type == "qwen3" || type == "qwen2_moe" || type == "qwen3_moe") return TokenizerClass::qwen2;
+    if (type == "cohere" || type == "cohere2") return TokenizerClass::cohere;
     const bool gemma = type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text";
     return gemma ? TokenizerClass::gemma : TokenizerClass::as_in_file;
   }
