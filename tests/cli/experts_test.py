@@ -1,5 +1,6 @@
 """Models with experts as a user trains them: balance, several ranks, resume, adapters, saving, what is refused."""
 import json
+import math
 import pathlib
 import random
 import shutil
@@ -27,6 +28,7 @@ def shapes(config):
     h, v = config["hidden_size"], config["vocab_size"]
     heads, kv, d = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     out = {"model.embed_tokens.weight": [v, h], "model.norm.weight": [h]}
+    out |= {"lm_head.weight": [v, h]} if config["model_type"] == "gpt_oss" else {}
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         out |= {at + "input_layernorm.weight": [h], at + "post_attention_layernorm.weight": [h],
@@ -44,6 +46,14 @@ def shapes(config):
         if config["model_type"] == "mixtral":
             block, gate, up, down = at + "block_sparse_moe.", "w1", "w3", "w2"
             width, count = config["intermediate_size"], config["num_local_experts"]
+        if config["model_type"] == "gpt_oss":
+            width, count = config["intermediate_size"], config["num_local_experts"]
+            out |= {at + f"self_attn.{p}_proj.bias": [n * d] for p, n in (("q", heads), ("k", kv), ("v", kv))}
+            out |= {at + "self_attn.o_proj.bias": [h], at + "self_attn.sinks": [heads], block + "router.weight": [count, h],
+                    block + "router.bias": [count], block + "experts.gate_up_proj": [count, h, 2 * width],
+                    block + "experts.gate_up_proj_bias": [count, 2 * width], block + "experts.down_proj": [count, width, h],
+                    block + "experts.down_proj_bias": [count, h]}
+            continue
         out[block + "gate.weight"] = [count, h]
         for e in range(count):
             out |= {f"{block}experts.{e}.{gate}.weight": [width, h], f"{block}experts.{e}.{up}.weight": [width, h],
@@ -55,14 +65,15 @@ def model(c, kind="qwen3_moe", name="experts", **changes):
     folder = c.folder / name
     shutil.copytree(QUICKSTART / "model", folder)
     config = json.loads((folder / "config.json").read_text()) | SIZES
-    config |= {"model_type": kind, "architectures": [{"qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "mixtral": "Mixtral"}[kind] + "ForCausalLM"],
+    config |= {"model_type": kind, "architectures": [{"qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "mixtral": "Mixtral", "gpt_oss": "GptOss"}[kind] + "ForCausalLM"],
                "torch_dtype": "float32", "num_experts_per_tok": 2, "router_aux_loss_coef": 0.1}
-    config |= {"num_local_experts": 4} if kind == "mixtral" else {"num_experts": 5, "moe_intermediate_size": 12, "norm_topk_prob": True}
+    config |= {"num_local_experts": 4} if kind in ("mixtral", "gpt_oss") else {"num_experts": 5, "moe_intermediate_size": 12, "norm_topk_prob": True}
     config |= {"shared_expert_intermediate_size": 14} if kind == "qwen2_moe" else {}
+    config |= {"sliding_window": 16, "swiglu_limit": 0.5, "tie_word_embeddings": False} if kind == "gpt_oss" else {}
     config |= changes
     draw, header, data = random.Random(3), {}, b""
     for tensor, shape in shapes(config).items():
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        count = math.prod(shape)
         values = [1.0 if "norm" in tensor else draw.gauss(0.0, 0.15) for _ in range(count)]
         header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
         data += struct.pack(f"<{count}f", *values)
@@ -80,7 +91,7 @@ def names(path):
 @case
 def every_family_is_trained_balanced_and_saved(c):
     rows(c)
-    for kind in ("qwen3_moe", "qwen2_moe", "mixtral"):
+    for kind in ("qwen3_moe", "qwen2_moe", "mixtral", "gpt_oss"):
         base = {**PAIRS, "base_model": model(c, kind, kind), "rl": "dpo", "output_dir": kind + "-out"}
         c.run("train", write(c, base, "dpo.yaml")).expect(0)
         steps = [r for r in c.metrics(kind + "-out") if "aux_loss" in r]
@@ -109,8 +120,48 @@ def weights_and_contexts_are_shared(c):
 
 
 @case
+def adapters_stand_on_the_parameters_of_experts(c):
+    rows(c)
+    both = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    for kind in ("qwen3_moe", "gpt_oss"):
+        base = {**PAIRS, "base_model": model(c, kind, kind), "rl": "dpo", "adapter": "lora", "lora_r": 2, "lora_alpha": 4,
+                "output_dir": kind + "-out", "lora_target_parameters": both}
+        config = write(c, base, "lora.yaml")
+        c.run("train", config).expect(0)
+        saved = names(c.folder / (kind + "-out") / "adapter_model.safetensors")
+        first = "base_model.model.model.layers.0.mlp.experts."
+        count, width = (5, 12) if kind == "qwen3_moe" else (4, 40)
+        assert saved[first + "base_layer.lora_A.weight"] == [2 * count, 32], saved
+        assert saved[first + "base_layer.lora_B.weight"] == [2 * width, 2 * count], saved
+        assert saved[first + "lora_A.weight"] == [2 * count, width] and saved[first + "lora_B.weight"] == [32, 2 * count], saved
+        assert len(saved) == 8, saved
+        settings = json.loads((c.folder / (kind + "-out") / "adapter_config.json").read_text())
+        assert settings["target_modules"] == [] and settings["target_parameters"] == sorted(both), settings
+        c.run("merge-lora", config).expect(0)
+        assert names(c.folder / kind / "model.safetensors") == names(c.folder / (kind + "-out") / "merged/model.safetensors")
+        text = "".join(json.dumps({"ids": [3, 5, 9, 4, 8, 7, 6, 2, 5]}) + "\n" for _ in range(2))
+        score = lambda *more: [json.loads(x)["log_probs"] for x in c.run("score", "--dtype", "float32", *more, stdin=text).expect(0).out.splitlines()]  # noqa: E731
+        lora, bare = ("--lora-model-dir", kind + "-out"), ("--model", kind)
+        adapted, engine, merged = score(*bare, *lora), score(*bare, *lora, "--engine"), score("--model", kind + "-out/merged")
+        for a, b, m, plain in zip(adapted[0], engine[0], merged[0], score(*bare)[0], strict=True):
+            assert abs(a - b) < 1e-4 and abs(a - m) < 1e-4, (a, b, m)
+        assert any(abs(a - plain) > 1e-5 for a, plain in zip(adapted[0], score(*bare)[0])), adapted
+    c.run("train", write(c, base, "no.yaml", lora_dropout=0.1)).expect(2, "model.43", "dropout")
+    c.run("train", write(c, base, "no.yaml", lora_target_parameters=["mlp.gate.weight"])).expect(2, "model.23", "mlp.gate.weight")
+    same_run(c, {**base, "max_steps": 2}, rl="dpo")
+
+
+@case
+def a_server_takes_the_weights_of_joined_experts(c):
+    a_server_draws(c, model(c, "gpt_oss"))
+
+
+@case
 def a_server_draws_what_the_trainer_would(c):
-    experts = model(c)
+    a_server_draws(c, model(c))
+
+
+def a_server_draws(c, experts):
     trl = {"reward_funcs": ["soft_overlong_punishment_reward"], "max_completion_length": 30, "temperature": 1.5,
            "reward_kwargs": {"soft_overlong_punishment_reward": {"soft_punish_cache": 30}}}
     base = {**json.loads(json.dumps(BASE)), "base_model": experts, "micro_batch_size": 4, "max_steps": 3, "logging_steps": 1}

@@ -109,8 +109,8 @@ TEST_CASE("the engine's log-probs are those of the training path for every archi
 
 TEST_CASE("the engine computes with adapters") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"}, {"head", "llama"},
-      {"experts", "qwen3_moe"}, {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
+      {"plain", "llama3_rope"}, {"patterns", "qwen2"},    {"dora", "qwen3"},           {"pissa", "llama"},
+      {"head", "llama"},        {"experts", "qwen3_moe"}, {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
   for (const auto& [name, base] : cases) {
     const auto decoder = model::load_decoder(golden / "model" / base);
     model::load_adapter(*decoder, golden / "adapter" / name);

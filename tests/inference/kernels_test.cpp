@@ -478,7 +478,8 @@ namespace {
 double bent(double score, float cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 }  // namespace
 
-TEST_CASE("attention is softmax(q·k)·v over the pages, for any group and length, capped or not, with sinks or without") {
+TEST_CASE(
+    "attention is softmax(q·k)·v over the pages, for any group and length, capped or not, with sinks or without") {
   for (const Kernels* kernels : usable_kernels())
     for (const std::int64_t d : {8, 40, 64})
       for (const std::int64_t group : {1, 2, 3, 4, 7})

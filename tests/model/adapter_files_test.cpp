@@ -28,9 +28,10 @@ struct Case {
   const char* name;
   const char* base;
 };
-const std::vector<Case> cases = {{"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"},
-                                 {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"},
-                                 {"experts", "qwen3_moe"}, {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
+const std::vector<Case> cases = {{"plain", "llama3_rope"},     {"patterns", "qwen2"},    {"dora", "qwen3"},
+                                 {"pissa", "llama"},           {"head", "llama"},        {"norms", "qwen3"},
+                                 {"parts", "qwen2"},           {"experts", "qwen3_moe"}, {"experts_down", "mixtral"},
+                                 {"experts_joined", "gpt_oss"}};
 
 // Embeddings of a changed base beside the adapter, some with another vocabulary; every norm as a module to save.
 const std::vector<Case> beside = {{"stored_tied", "llama3_rope"},   {"stored_untied", "llama"},
@@ -278,7 +279,6 @@ TEST_CASE("every key of an adapter's configuration is used, harmless, or refused
                                {"lora_bias", true},
                                {"megatron_config", {{"tensor_model_parallel_size", 2}}},
                                {"monteclora_config", {{"num_samples", 2}}},
-                               {"target_parameters", {"mlp.experts"}},
                                {"trainable_token_indices", {{"embed_tokens", {1}}}},
                                {"use_bdlora", {{"nblocks", 2}}},
                                {"use_qalora", true},
@@ -289,6 +289,10 @@ TEST_CASE("every key of an adapter's configuration is used, harmless, or refused
     CHECK(parse({{key, nullptr}}) == "nothing");
     CHECK(parse({{key, false}}) == "nothing");
   }
+  auto json = model::adapter_config_json({.target_modules = {"q_proj"}}, "base");
+  json["target_parameters"] = {"mlp.experts.down_proj"};
+  CHECK(model::parse_adapter_config(json, "test").target_parameters ==
+        std::vector<std::string>{"mlp.experts.down_proj"});
   const model::Json harmless = {{"corda_config", {{"corda_method", "ipm"}}},
                                 {"eva_config", {{"rho", 2.0}}},
                                 {"fan_in_fan_out", true},

@@ -30,8 +30,8 @@ std::map<std::string, at::Tensor> tensors_of(const std::filesystem::path& direct
 
 TEST_CASE("MXFP4 by hand: low nibbles first, signs, a power of two for each block") {
   auto blocks = at::zeros({1, 1, 2, 16}, at::kByte), scales = at::zeros({1, 1, 2}, at::kByte);
-  blocks[0][0][0][0] = 0x21;  // ½, 1
-  blocks[0][0][0][1] = 0xF7;  // 6, −6
+  blocks[0][0][0][0] = 0x21;   // ½, 1
+  blocks[0][0][0][1] = 0xF7;   // 6, −6
   blocks[0][0][1][15] = 0x9C;  // −2, −½
   scales[0][0][0] = 127;
   scales[0][0][1] = 120;
@@ -59,14 +59,14 @@ TEST_CASE("files of gpt-oss are saved as they were: one tensor for the maps of a
 
 TEST_CASE("a model read from MXFP4 is saved in bfloat16, and its configuration does not speak of MXFP4") {
   const rlalgo::support::ScratchDirectory scratch;
-  const auto decoder = model::load_decoder(golden / "gpt_oss_mxfp4");
+  const auto decoder = model::load_decoder(golden / "gpt_oss_mxfp4", at::kBFloat16);
   model::save_decoder(*decoder, scratch.path());
   const auto after = tensors_of(scratch.path());
   CHECK(after.at("model.layers.0.mlp.experts.gate_up_proj").scalar_type() == at::kBFloat16);
   CHECK(after.at("model.layers.0.mlp.experts.gate_up_proj").sizes() == at::IntArrayRef{3, 32, 64});
   CHECK_FALSE(after.contains("model.layers.0.mlp.experts.gate_up_proj_blocks"));
   CHECK_FALSE(model::read_hf_config(scratch.path()).json.contains("quantization_config"));
-  const auto again = model::load_decoder(scratch.path());
+  const auto again = model::load_decoder(scratch.path(), at::kBFloat16);
   for (const auto& [name, value] : decoder->named_tensors())
     for (const auto& [other, kept] : again->named_tensors())
       if (name == other) CHECK(value.equal(kept));
@@ -76,7 +76,8 @@ TEST_CASE("joined tensors of transformers are read by the names of each expert, 
   for (const std::string name : {"qwen3_moe_joined", "mixtral_joined"}) {
     const model::CheckpointFiles files(golden / name);
     const std::string block = name == "mixtral_joined" ? "model.layers.0.block_sparse_moe." : "model.layers.0.mlp.";
-    const std::string up = name == "mixtral_joined" ? "w3" : "up_proj", down = name == "mixtral_joined" ? "w2" : "down_proj";
+    const std::string up = name == "mixtral_joined" ? "w3" : "up_proj",
+                      down = name == "mixtral_joined" ? "w2" : "down_proj";
     const auto stored = tensors_of(golden / name);
     const auto joined = stored.at("model.layers.0.mlp.experts.gate_up_proj");
     const auto read = files.read(block + "experts.2." + up + ".weight");

@@ -140,8 +140,9 @@ TEST_CASE(
   CHECK(lacks(checked({.dropout = 0.1}), {"model.43", "dropout"}) == "");
   CHECK(lacks(checked({.use_dora = true}), {"model.43", "DoRA"}) == "");
   CHECK(lacks(checked({.init = model::LoraInit::pissa}), {"model.43", "initialisation"}) == "");
-  CHECK(lacks(raised_by([&] { model::check_target_parameters({.target_parameters = {"mlp.gate.weight"}}, parameters); }),
-              {"model.23", "mlp.gate.weight"}) == "");
+  CHECK(
+      lacks(raised_by([&] { model::check_target_parameters({.target_parameters = {"mlp.gate.weight"}}, parameters); }),
+            {"model.23", "mlp.gate.weight"}) == "");
   CHECK(lacks(raised_by([&] { model::check_target_parameters({.target_parameters = {"experts.down_proj"}}, {}); }),
               {"model.23", "a model with experts"}) == "");
   // Beside an expert that all tokens pass, names are those of its maps.

@@ -35,9 +35,9 @@ at::Tensor logits(model::Decoder& decoder, const at::Tensor& ids) {
 
 TEST_CASE("a merged directory computes what base and adapter do, sharded, tied or not") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"plain", "llama3_rope"}, {"patterns", "qwen2"}, {"dora", "qwen3"}, {"pissa", "llama"},
-      {"head", "llama"},        {"norms", "qwen3"},    {"parts", "qwen2"},
-      {"experts", "qwen3_moe"}, {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
+      {"plain", "llama3_rope"},    {"patterns", "qwen2"},        {"dora", "qwen3"},  {"pissa", "llama"},
+      {"head", "llama"},           {"norms", "qwen3"},           {"parts", "qwen2"}, {"experts", "qwen3_moe"},
+      {"experts_down", "mixtral"}, {"experts_joined", "gpt_oss"}};
   for (const auto& [name, base] : cases) {
     const rlalgo::support::ScratchDirectory scratch;
     const auto target = scratch.path() / "merged";

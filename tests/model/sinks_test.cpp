@@ -34,17 +34,19 @@ TEST_CASE("attention with sinks is a softmax over one key more, values and gradi
     for (std::int64_t i = 0; i < 9; ++i)
       for (std::int64_t j = 0; j <= i; ++j) {
         const bool related = j < 4 || (i < 6) == (j < 6);
-        const std::int64_t far = tree.positions[static_cast<std::size_t>(i)] - tree.positions[static_cast<std::size_t>(j)];
+        const std::int64_t far =
+            tree.positions[static_cast<std::size_t>(i)] - tree.positions[static_cast<std::size_t>(j)];
         if (related && (window == 0 || far < window)) hidden[i][j] = false;
       }
-    const auto q = at::randn({9, 4, 6}, at::kDouble).requires_grad_(), k = at::randn({9, 2, 6}, at::kDouble).requires_grad_(),
+    const auto q = at::randn({9, 4, 6}, at::kDouble).requires_grad_(),
+               k = at::randn({9, 2, 6}, at::kDouble).requires_grad_(),
                v = at::randn({9, 2, 6}, at::kDouble).requires_grad_(), z = at::randn({4}, at::kDouble).requires_grad_();
     const auto heads = [](const at::Tensor& x) { return x.repeat_interleave(4 / x.size(1), 1).transpose(0, 1); };
     auto scores = heads(q).matmul(heads(k).transpose(1, 2)) / std::sqrt(6.0);
     scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     const auto weights = at::cat({scores, z.view({4, 1, 1}).expand({4, 9, 1})}, -1).softmax(-1).narrow(-1, 0, 9);
     const auto expected = weights.matmul(heads(v)).transpose(0, 1);
-    const auto grad = at::randn_like(expected);
+    const auto grad = at::randn(expected.sizes(), at::kDouble);
     expected.backward(grad);
 
     const c10::NoGradGuard no_grad;

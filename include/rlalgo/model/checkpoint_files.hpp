@@ -34,7 +34,7 @@ class CheckpointFiles {
   struct Place {
     const SafetensorsFile* file;
     const SafetensorsFile::Entry* entry;
-    std::string name;  // in the file
+    std::string name;                   // in the file
     std::function<Tensor()> part = {};  // what is read of that tensor; empty: all of it
   };
 

@@ -240,18 +240,14 @@ namespace detail {
   Tensor active = detail::gated_product(ops, spec.activation, gates.gate, gates.up, true);
   const Tensor weight = tape.routing.weights.view({-1}).index_select(0, groups.pair).unsqueeze(1);  // [P, 1]
   Tensor weighted = active.mul(weight).to(type), given = tensor::empty_like(active);                // [P, I]
-  const Tensor along = tensor::zeros({grad_rows.size(0)}, weight.options());  // [P] b·∂y
+  const Tensor along = tensor::zeros({grad_rows.size(0)}, weight.options());                        // [P] b·∂y
   detail::each_group(groups, [&](std::size_t i, std::int64_t begin, std::int64_t n) {
     const auto mine = [&](const Tensor& x) { return x.narrow(0, begin, n); };
-    mine(given).copy_(detail::down_backward(experts.down(i), mine(grad_rows), mine(weighted), mine(weight),
-                                            mine(along), drop));
+    mine(given).copy_(
+        detail::down_backward(experts.down(i), mine(grad_rows), mine(weighted), mine(weight), mine(along), drop));
   });
-  const Tensor grad_weights = given.to(weight.scalar_type())
-                                  .mul(active)
-                                  .sum(1)
-                                  .add_(along)
-                                  .index_select(0, groups.place)
-                                  .view({-1, e.chosen});
+  const Tensor grad_weights =
+      given.to(weight.scalar_type()).mul(active).sum(1).add_(along).index_select(0, groups.place).view({-1, e.chosen});
   ops.gated_backward(spec.activation, given.mul(weight).to(type), gates.gate, gates.up);
   gates = detail::clamped_backward(e, tape.gate, tape.up, std::move(gates));
   active = weighted = given = Tensor();

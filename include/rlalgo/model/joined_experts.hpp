@@ -29,11 +29,11 @@ namespace rlalgo::model {
 
 // A tensor of one expert that is a part of what files have.
 struct ExpertPart {
-  std::string name;                    // here
-  std::vector<std::string> sources;    // names in the files: one, or blocks and scales
+  std::string name;                  // here
+  std::vector<std::string> sources;  // names in the files: one, or blocks and scales
   std::vector<std::int64_t> shape;
   at::ScalarType dtype;
-  std::function<Tensor()> make;        // perhaps a view of the file's memory
+  std::function<Tensor()> make;  // perhaps a view of the file's memory
 };
 
 // What such files are asked for.

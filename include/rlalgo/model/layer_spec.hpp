@@ -54,7 +54,8 @@ struct ExpertSpec {
   double gate_limit = 0.0;        // L, of a clamped gate (experts.hpp); 0 = an expert is act(gate)·up
   double gate_slope = 1.0;        // α of it
   // Names in the files, below model.layers.N.
-  std::string_view block = "mlp", router = "gate", gate_proj = "gate_proj", up_proj = "up_proj", down_proj = "down_proj";
+  std::string_view block = "mlp", router = "gate", gate_proj = "gate_proj", up_proj = "up_proj",
+                   down_proj = "down_proj";
   // Files have one tensor for the maps of all experts: gate_up_proj [E, H, 2I], gate and up in turn, and down_proj [E, I, H].
   bool joined_files = false;
 

@@ -47,8 +47,9 @@ struct LoraConfig {
   bool every_linear = false;                 // all linear maps of the layers, too: with_every_linear() names them
   std::vector<std::string> exclude_modules;  // as target_modules
   std::string exclude_pattern;               // a regular expression that covers a path; used when the list is empty
-  std::vector<std::string> target_parameters;  // of experts: the ends of paths like model.layers.0.mlp.experts.down_proj
-  std::vector<std::string> modules_to_save;    // trained whole, in copies of their own
+  std::vector<std::string>
+      target_parameters;                     // of experts: the ends of paths like model.layers.0.mlp.experts.down_proj
+  std::vector<std::string> modules_to_save;  // trained whole, in copies of their own
   std::vector<std::int64_t> layers_to_transform;  // empty: all; only with a list of targets
   std::vector<std::string> layers_pattern;        // names of the list of layers in a path; empty: any; only with layers
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern;

@@ -36,8 +36,7 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
       const Tensor weight = linears[which++]->weight;
       if (!path.ends_with("." + std::string(map.joined))) continue;
       out.push_back({prefix + std::to_string(i) + "." + std::string(map.name) + ".weight", weight.scalar_type(),
-                     weight.sizes().vec(),
-                     [gate = decoder.gate(), lora, weight, i, count = e.count, rows = map.rows] {
+                     weight.sizes().vec(), [gate = decoder.gate(), lora, weight, i, count = e.count, rows = map.rows] {
                        const c10::NoGradGuard no_grad;
                        Lora there = lora;
                        for (Tensor* one : {&there.a, &there.b}) *one = whole(gate, *one).detach();
@@ -60,7 +59,8 @@ inline void add_merged_experts(const Decoder& decoder, const std::string& path, 
       out.push_back(pending(decoder, name, value));
   });
   visit_loras(
-      decoder.config(), decoder.weights(), [&](const std::string& path, const Lora& lora, const Tensor& weight) {
+      decoder.config(), decoder.weights(),
+      [&](const std::string& path, const Lora& lora, const Tensor& weight) {
         if (!lora.defined()) return;
         out.push_back(
             {path + ".weight", weight.scalar_type(), weight.sizes().vec(), [gate = decoder.gate(), lora, weight] {

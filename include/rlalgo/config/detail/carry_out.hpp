@@ -75,9 +75,8 @@ inline void require_adapter(const std::filesystem::path& weights, const model::D
   if (decoder.adapter() == nullptr || !model::is_adapter_directory(weights)) return;
   const data::Json own = model::adapter_config_json(decoder.adapter()->config, "");
   const data::Json other = model::adapter_config_json(model::read_adapter_config(weights), "");
-  for (const char* key :
-       {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "modules_to_save",
-        "target_parameters"})
+  for (const char* key : {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
+                          "modules_to_save", "target_parameters"})
     if (own.at(key) != other.at(key))
       raise_other_model(weights, std::string(key) + ": " + other.at(key).dump(), own.at(key).dump());
   std::set<std::string> names;

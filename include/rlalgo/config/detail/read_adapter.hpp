@@ -133,7 +133,8 @@ inline void judge_adapter(Reader& reader, const RunConfig& config, const std::st
       reader.refuse(7,
                     {.what = std::string(key) + " is missing", .expected = std::string(key) + ": 16", .where = where});
   if (config.lora->target_modules.empty() && config.lora->target_pattern.empty() && !config.lora->every_linear &&
-      config.lora->target_parameters.empty() && !config.lora_model_dir && !reader.findings().refusals.distrusts("lora_target_modules"))
+      config.lora->target_parameters.empty() && !config.lora_model_dir &&
+      !reader.findings().refusals.distrusts("lora_target_modules"))
     reader.refuse(7, {.what = "adapter: lora names no modules",
                       .expected = "lora_target_linear: true, or lora_target_modules: [q_proj, v_proj]",
                       .where = where});

@@ -32,7 +32,8 @@ class PairAttention {
   [[RLALGO_AMX]] void run() {
     const tensor::amx::Tiles tiles(heads_);
     for (std::int64_t p = 0; p < pages_; ++p) score(p);
-    for (std::int64_t h = 0; h < heads_; ++h) inverse_[h] = avx512_bf16::weigh_pairs(a_, head_ + h, a_.scores + h * lds_);
+    for (std::int64_t h = 0; h < heads_; ++h)
+      inverse_[h] = avx512_bf16::weigh_pairs(a_, head_ + h, a_.scores + h * lds_);
     const std::byte* const last = last_values();
     tensor::amx::stored();
     std::int64_t column = 0;

@@ -198,8 +198,7 @@ class DecoderViewer {
       for (std::int64_t e = 0; e < spec.count; ++e) {
         auto& expert = layer.experts[static_cast<std::size_t>(e)];
         Matrix& out = part == 0 ? expert.gate_proj : part == 1 ? expert.up_proj : expert.down_proj;
-        const tensor::Tensor b =
-            model::detail::expert_b(all.b.detach(), e, spec.count, map.rows).contiguous();
+        const tensor::Tensor b = model::detail::expert_b(all.b.detach(), e, spec.count, map.rows).contiguous();
         const float* const from = b.const_data_ptr<float>();
         out.lora_a = all.a.const_data_ptr<float>() + e * rank * map.columns;
         out.lora_b = view.widened.emplace_back(from, from + b.numel()).data();

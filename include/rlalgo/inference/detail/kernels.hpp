@@ -45,10 +45,10 @@ struct AttentionArgs {
   std::int64_t length;
   std::int64_t first;  // in the first page: positions before it are not seen
   float scale;
-  float cap = 0.0F;  // a score s becomes cap·tanh(s / cap) before the softmax; 0 = it stays
+  float cap = 0.0F;              // a score s becomes cap·tanh(s / cap) before the softmax; 0 = it stays
   const float* sinks = nullptr;  // [group]: a score of each head that no key stands for; null = none
-  float* scores;     // scratch [group, ceil(length / page_positions) · page_positions]
-  float* out;        // [group, d], row stride ldo
+  float* scores;                 // scratch [group, ceil(length / page_positions) · page_positions]
+  float* out;                    // [group, d], row stride ldo
   std::int64_t ldo;
   const std::byte* next = nullptr;        // keys of the page that the next call reads first, to be fetched meanwhile
   const std::uint16_t* q_bf16 = nullptr;  // attention_bf16: q as Kernels::round rounds it, which is all it reads of q

@@ -81,7 +81,7 @@ RLALGO_INLINE Json adapter_config_json(const LoraConfig& c, const std::string& b
               {"r", c.r},
               {"rank_pattern", ranks},
               {"revision", nullptr},
-              {"target_modules", !c.target_modules.empty()     ? names(c.target_modules)
+              {"target_modules", !c.target_modules.empty()      ? names(c.target_modules)
                                  : !c.target_parameters.empty() ? Json::array()
                                                                 : Json(c.target_pattern)},
               {"target_parameters", names(c.target_parameters)},
@@ -130,9 +130,9 @@ RLALGO_INLINE void refuse_adapter_features(const JsonFields& fields) {
     refuse("bias", Json(*bias), "train the adapter with bias: none");
   // Read here or above; or of the first values, of the training, or of layers that these models have not.
   static const std::set<std::string> known = {
-      "peft_type", "bias", "r", "lora_alpha", "lora_dropout", "target_modules", "target_parameters", "exclude_modules", "modules_to_save",
-      "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
-      "init_lora_weights", "base_model_name_or_path", "revision", "ensure_weight_tying",
+      "peft_type", "bias", "r", "lora_alpha", "lora_dropout", "target_modules", "target_parameters", "exclude_modules",
+      "modules_to_save", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "use_rslora",
+      "use_dora", "init_lora_weights", "base_model_name_or_path", "revision", "ensure_weight_tying",
       // first values; an initialisation that changes the base is refused by lora_init()
       "eva_config", "corda_config", "loftq_config", "lora_ga_config",
       // training

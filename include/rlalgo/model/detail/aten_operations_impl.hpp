@@ -37,7 +37,7 @@ RLALGO_INLINE void AtenOperations::add_rows(Tensor& gradient, const Tensor& inde
 RLALGO_INLINE RmsNormOutput AtenOperations::rms_norm(const Tensor& x, const Tensor& weight,
                                                      const NormSpec& norm) const {
   const Tensor wide = detail::centred(flat(x, weight).to(detail::accumulator_type(x.scalar_type())), norm);  // [R, H]
-  const Tensor scale = wide.square().mean(-1).add_(norm.epsilon).rsqrt_();            // [R]
+  const Tensor scale = wide.square().mean(-1).add_(norm.epsilon).rsqrt_();                                   // [R]
   const Tensor unit = wide.mul(scale.unsqueeze(1));
   if (norm.once()) {
     const Tensor factor = weight.to(unit.scalar_type());

@@ -85,13 +85,15 @@ RLALGO_INLINE HfConfig parse_hf_config(Json json, const std::string& where) {
   if (const Json* layers = fields.find("per_layer_config"); layers != nullptr && !layers->empty())
     fields.unsupported("per_layer_config", *layers, "one configuration for all layers");
   const Json* quantized = fields.find("quantization_config");
-  const bool mxfp4 = quantized != nullptr && quantized->is_object() && quantized->value("quant_method", Json()) == "mxfp4";
+  const bool mxfp4 =
+      quantized != nullptr && quantized->is_object() && quantized->value("quant_method", Json()) == "mxfp4";
   if (mxfp4 && c.specs.front().experts.joined_files) {
     quantized = nullptr;  // what is read of its files is no longer quantized (joined_experts.hpp)
     json.erase("quantization_config");
   }
   if (quantized != nullptr) {
-    fields.unsupported("quantization_config", *quantized, "an unquantized checkpoint in bf16 or f32, or gpt-oss in MXFP4");
+    fields.unsupported("quantization_config", *quantized,
+                       "an unquantized checkpoint in bf16 or f32, or gpt-oss in MXFP4");
   }
   out.eos_token_ids = fields.integers("eos_token_id");
   out.bos_token_id = fields.integer("bos_token_id");

@@ -109,7 +109,8 @@ RLALGO_INLINE std::vector<std::pair<std::string, std::string>> routers_beside_jo
     const ExpertSpec& e = config.spec(layer).experts;
     const std::string prefix = layer_prefix(static_cast<std::size_t>(layer));
     if (e.count > 0 && e.block != "mlp")
-      out.emplace_back(prefix + "mlp.gate.weight", prefix + std::string(e.block) + "." + std::string(e.router) + ".weight");
+      out.emplace_back(prefix + "mlp.gate.weight",
+                       prefix + std::string(e.block) + "." + std::string(e.router) + ".weight");
   }
   return out;
 }

@@ -140,21 +140,24 @@ RLALGO_INLINE void check_target_parameters(const LoraConfig& c, const std::vecto
   for (const std::string& entry : c.target_parameters)
     if (std::none_of(parameters.begin(), parameters.end(),
                      [&](const std::string& path) { return detail::ends_path(path, entry); }))
-      core::raise_usage("model", 23,
-                        {.what = "target_parameters names no parameter of experts",
-                         .found = entry,
-                         .expected = parameters.empty()
-                                         ? "a model with experts; name linear maps in target_modules"
-                                         : "mlp.experts.gate_up_proj, mlp.experts.down_proj, or a path like " +
-                                               parameters.front()});
+      core::raise_usage(
+          "model", 23,
+          {.what = "target_parameters names no parameter of experts",
+           .found = entry,
+           .expected = parameters.empty()
+                           ? "a model with experts; name linear maps in target_modules"
+                           : "mlp.experts.gate_up_proj, mlp.experts.down_proj, or a path like " + parameters.front()});
   const auto refuse = [](const std::string& what, const std::string& remedy) {
-    core::raise_usage("model", 43,
-                      {.what = "an adapter on the parameters of experts has no such setting", .found = what, .remedy = remedy});
+    core::raise_usage(
+        "model", 43,
+        {.what = "an adapter on the parameters of experts has no such setting", .found = what, .remedy = remedy});
   };
-  if (c.dropout != 0.0) refuse("dropout " + std::to_string(c.dropout), "set lora_dropout: 0, or take target_parameters out");
+  if (c.dropout != 0.0)
+    refuse("dropout " + std::to_string(c.dropout), "set lora_dropout: 0, or take target_parameters out");
   if (c.use_dora) refuse("DoRA", "set peft_use_dora: false, or take target_parameters out");
   if (c.init != LoraInit::standard && c.init != LoraInit::gaussian)
-    refuse("an initialisation that looks at the weights, or is not zero", "set peft_init_lora_weights: true or gaussian");
+    refuse("an initialisation that looks at the weights, or is not zero",
+           "set peft_init_lora_weights: true or gaussian");
 }
 
 RLALGO_INLINE bool is_saved_module(const LoraConfig& c, const std::string& path) {

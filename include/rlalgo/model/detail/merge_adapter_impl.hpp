@@ -19,10 +19,10 @@
 #include <rlalgo/core/regular_file.hpp>
 #include <rlalgo/model/adapter_files.hpp>
 #include <rlalgo/model/checkpoint_files.hpp>
-#include <rlalgo/model/expert_adapter.hpp>
-#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/detail/config_fields.hpp>
+#include <rlalgo/model/expert_adapter.hpp>
 #include <rlalgo/model/hf_config.hpp>
+#include <rlalgo/model/joined_experts.hpp>
 #include <rlalgo/model/linear.hpp>
 #include <rlalgo/model/load.hpp>
 #include <rlalgo/model/lora_config.hpp>
@@ -131,9 +131,9 @@ RLALGO_INLINE void AdapterMerger::find_expert_parts() {
       expect(key(at, ".lora_A.weight"), {e.count * shape.r, map.columns});
       expect(key(at, ".lora_B.weight"), {map.all_rows, shape.r * e.count});
       for (std::int64_t i = 0; i < e.count; ++i)
-        expert_parts_.emplace(prefix + std::string(e.block) + ".experts." + std::to_string(i) + "." +
-                                  std::string(map.name) + ".weight",
-                              ExpertDelta{at, i, e.count, map.rows, shape.scale});
+        expert_parts_.emplace(
+            prefix + std::string(e.block) + ".experts." + std::to_string(i) + "." + std::string(map.name) + ".weight",
+            ExpertDelta{at, i, e.count, map.rows, shape.scale});
     }
   }
 }

@@ -127,8 +127,9 @@ template <class ByteLevel>
     case TokenizerClass::gpt_neox:
       return {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}, {"pad_token", "<|padding|>"}};
     case TokenizerClass::cohere:
-      return {{"bos_token", "<BOS_TOKEN>"}, {"eos_token", "<|END_OF_TURN_TOKEN|>"}, {"unk_token", "<UNK>"},
-              {"pad_token", "<PAD>"},       {"cls_token", "<CLS>"},                 {"sep_token", "<SEP>"},
+      return {{"bos_token", "<BOS_TOKEN>"},  {"eos_token", "<|END_OF_TURN_TOKEN|>"},
+              {"unk_token", "<UNK>"},        {"pad_token", "<PAD>"},
+              {"cls_token", "<CLS>"},        {"sep_token", "<SEP>"},
               {"mask_token", "<MASK_TOKEN>"}};
     case TokenizerClass::as_in_file:
       break;
@@ -227,10 +228,9 @@ inline void rebuild(TokenizerClass which, const Json& config, const std::string&
       break;
     case TokenizerClass::cohere:
       rest["normalizer"] = nfc;
-      rest["pre_tokenizer"] = {
-          {"type", "Sequence"},
-          {"pretokenizers",
-           Json::array({{{"type", "Digits"}, {"individual_digits", true}}, pipelines::byte_level(space, true)})}};
+      rest["pre_tokenizer"] = {{"type", "Sequence"},
+                               {"pretokenizers", Json::array({{{"type", "Digits"}, {"individual_digits", true}},
+                                                              pipelines::byte_level(space, true)})}};
       break;
     case TokenizerClass::as_in_file:
       break;
