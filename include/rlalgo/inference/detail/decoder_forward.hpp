@@ -17,10 +17,10 @@
 #include <rlalgo/inference/detail/decoder_view.hpp>
 #include <rlalgo/inference/detail/expert_pass.hpp>
 #include <rlalgo/inference/detail/low_rank.hpp>
+#include <rlalgo/inference/detail/one_row.hpp>
 #include <rlalgo/inference/detail/packed_weights.hpp>
 #include <rlalgo/inference/detail/phases.hpp>
 #include <rlalgo/inference/detail/rotary_table.hpp>
-#include <rlalgo/inference/detail/widen.hpp>
 #include <rlalgo/inference/forward.hpp>
 #include <rlalgo/inference/kv_cache.hpp>
 #include <rlalgo/model/decoder_config.hpp>
@@ -91,7 +91,7 @@ class DecoderForward final : public Forward {
       rank_rows_ = std::max(rank_rows_, needed);
       rank_ = Activations(rank_rows_, rank_columns_);
     }
-    for (std::int64_t i = 0; i < m(); ++i) embed(view.embedding, row(i).token, x_.row(i));
+    for (std::int64_t i = 0; i < m(); ++i) embed_row(config_, view.embedding, row(i).token, x_.row(i));
     for (std::int64_t l = 0; l < config_.layers; ++l) {
       const LayerView& layer = view.layers[static_cast<std::size_t>(l)];
       const auto residual_scale = static_cast<float>(config_.spec(l).residual_scale);
@@ -161,7 +161,6 @@ class DecoderForward final : public Forward {
 
   [[nodiscard]] std::int64_t m() const { return static_cast<std::int64_t>(rows_.size()); }
   [[nodiscard]] const Row& row(std::int64_t i) const { return rows_[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] float epsilon() const { return static_cast<float>(config_.norm.epsilon); }
 
   // y[i, n − begin] = W[n] · x_i + bias[n] for n in [begin, end); y is where the first of the rows has its column `begin`.
   void multiply(const Matrix& w, Activations& x, PhaseRows rows, std::int64_t begin, std::int64_t end, float* y,
@@ -213,29 +212,8 @@ class DecoderForward final : public Forward {
                 });
   }
 
-  void embed(const Matrix& table, data::TokenId token, float* out) const {
-    const std::int64_t offset = static_cast<std::int64_t>(token) * table.columns;
-    if (table.bf16) {
-      const auto* from = static_cast<const std::uint16_t*>(table.data) + offset;
-      for (std::int64_t j = 0; j < table.columns; ++j) out[j] = widen(from[j]);
-    } else {
-      std::copy_n(static_cast<const float*>(table.data) + offset, table.columns, out);
-    }
-    if (config_.embedding_scale == 1.0) return;
-    const auto scale = static_cast<float>(model::embedding_scale(config_, table.bf16 ? at::kBFloat16 : at::kFloat));
-    for (std::int64_t j = 0; j < table.columns; ++j) out[j] *= scale;
-  }
-
-  // out may be x.
   void normalise(const float* x, const float* weight, float* out, std::int64_t n) const {
-    if (config_.norm.centred) {
-      double sum = 0.0;
-      for (std::int64_t j = 0; j < n; ++j) sum += static_cast<double>(x[j]);
-      const auto mean = static_cast<float>(sum / static_cast<double>(n));
-      for (std::int64_t j = 0; j < n; ++j) out[j] = x[j] - mean;
-      x = out;
-    }
-    kernels_.rms_norm(x, weight, epsilon(), out, n);
+    normalise_row(kernels_, config_.norm, x, weight, out, n);
   }
 
   // The rows that the products of a branch read: normalised, or as they are.
